@@ -19,6 +19,9 @@ GO := sh $(REST)/go.sh
 PIP_AUDIT := 2.10.1
 GOVULNCHECK := v1.9.0
 CYCLONEDX := 11.12.0
+# A file stays in one process, and files go out as they are collected, those that take long first.
+# One more process than processors: many tests wait for something.
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 PYTEST_ARGS ?=
 
 export UV_CACHE_DIR := $(CACHE)/uv
@@ -49,14 +52,15 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 .PHONY: test
 test: check $(CACHE)/schemathesis/.installed openid-issuer ## Everything that CI runs: check, then all tests
 	$(GO) test -timeout 120s ./...
-	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+.PHONY: test-fast
+test-fast: install ## The inner loop: libraries and the gateway's core; no PostgreSQL, no programs; under a minute
+	$(PYTEST) -n 2 --dist worksteal -m 'not postgres and not process and not thorough' libs services/gateway/tests $(PYTEST_ARGS)
 
 .PHONY: test-crash
 test-crash: install ## Gateways and PostgreSQL killed, frozen, cut off (part of test)
-	$(BIN)/pytest -n 2 --dist worksteal $(addprefix services/gateway/tests/test_,\
-	    crash_points.py crash_approvals.py crash_outages.py run_contract.py clock_skew.py recovery.py \
-	    replicas.py lease.py postgres_crash.py poison.py unknown_inputs.py rolling_restart.py interleavings.py) \
-	    $(PYTEST_ARGS)
+	$(PYTEST) --dist worksteal -m crash services/gateway/tests $(PYTEST_ARGS)
 
 .PHONY: test-crash-full
 test-crash-full: install ## The same at random, with hostile agents, until KILLS=1000 or SECONDS=5400; SEED=N
@@ -73,11 +77,11 @@ test-crash-power: install ## PostgreSQL and all gateways killed together, ROUNDS
 
 .PHONY: test-isolation
 test-isolation: install rest ## Every public RPC as somebody else, with forged tokens (part of test)
-	$(BIN)/pytest -n 2 --dist loadfile -m isolation $(PYTEST_ARGS)
+	$(PYTEST) -m isolation $(PYTEST_ARGS)
 
 .PHONY: test-security
 test-security: install ## Hostile input alone: queries, programs, addresses (part of test)
-	$(BIN)/pytest -n 2 --dist loadfile -m security $(PYTEST_ARGS)
+	$(PYTEST) -m security $(PYTEST_ARGS)
 
 .PHONY: test-floods
 test-floods: install rest ## Honest calls while strangers flood services over 1,000 connections (CONNECTIONS=N ONLY=service FLOOD=name TLS=1)
@@ -86,7 +90,7 @@ test-floods: install rest ## Honest calls while strangers flood services over 1,
 
 .PHONY: test-openid
 test-openid: install rest openid-issuer ## Signing in by a real OpenID provider (part of test)
-	$(BIN)/pytest -n 2 --dist loadfile tests/openid $(PYTEST_ARGS)
+	$(PYTEST) tests/openid $(PYTEST_ARGS)
 
 .PHONY: test-install
 test-install: install ## Services alone, each in an empty environment: size, packages (part of test)
@@ -146,8 +150,7 @@ rest: build/bos-rest ## Build the REST gateway (Go; fetches Go itself where ther
 test-rest: install rest $(CACHE)/schemathesis/.installed ## The REST gateway alone (part of test)
 	$(GO) vet ./...
 	$(GO) test -timeout 120s ./...
-	$(BIN)/pytest -n 2 --dist loadfile tests/integration/test_rest.py \
-	    tests/integration/test_rest_contract.py services/standalone/tests/test_rest.py $(PYTEST_ARGS)
+	$(PYTEST) -m rest tests/integration services/standalone $(PYTEST_ARGS)
 
 .PHONY: release-protos
 release-protos: protos ## Make today's contracts the ones that must not break

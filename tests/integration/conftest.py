@@ -12,8 +12,9 @@ from pydantic import SecretStr
 from bos_chassis.telemetry import Telemetry
 from bos_demo.service import serve as serve_demo
 from bos_demo.settings import DemoSettings
-from bos_postgres import create_database
+from bos_gateway.service import migrate_store
 from bos_standalone.stores import COMPANY_DATABASE, company_database, ensure_database
+from bos_testkit.postgres import copy_database, migrated_template
 
 from .house import open_house
 
@@ -39,10 +40,17 @@ def company(postgres_server: PostgresServer) -> DatabaseSettings:
     return asyncio.run(load())
 
 
+@pytest.fixture(scope="session")
+def run_log_template(postgres_server: PostgresServer) -> str:
+    """The run log's tables, which gateways find up to date."""
+    return migrated_template(postgres_server, "run_log_template", migrate_store)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def store_url(postgres_server: PostgresServer) -> AsyncIterator[str]:
-    """An empty database for the run log of one module."""
-    yield await create_database(postgres_server.dsn(), f"store_{secrets.token_hex(6)}")
+async def store_url(postgres_server: PostgresServer, run_log_template: str) -> str:
+    """A database for the run log of one module."""
+    name = f"store_{secrets.token_hex(6)}"
+    return await copy_database(postgres_server, run_log_template, name)
 
 
 class StartHouse(Protocol):
@@ -53,14 +61,16 @@ class StartHouse(Protocol):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def start_house(
-    company: DatabaseSettings, postgres_server: PostgresServer, clean_environment: None
+    company: DatabaseSettings,
+    postgres_server: PostgresServer,
+    run_log_template: str,
+    clean_environment: None,
 ) -> AsyncIterator[StartHouse]:
     async with AsyncExitStack() as houses:
 
         async def start(**options: Any) -> House:
-            store_url = await create_database(
-                postgres_server.dsn(), f"store_{secrets.token_hex(6)}"
-            )
+            name = f"store_{secrets.token_hex(6)}"
+            store_url = await copy_database(postgres_server, run_log_template, name)
             return await houses.enter_async_context(open_house(company, store_url, **options))
 
         yield start

@@ -14,7 +14,7 @@ from .rest_house import ROOT, rest_house
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.rest]
 
 
 def walk_of_the_readme() -> list[str]:

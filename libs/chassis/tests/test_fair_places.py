@@ -232,6 +232,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(places=st.integers(1, 4), steps=_STEPS)
 def test_no_place_is_lost_in_any_order_of_events(places: int, steps: list[tuple[str, int]]) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from bos_chassis.telemetry import Telemetry
 
+pytestmark = pytest.mark.process
+
 PROGRAM = """
 import asyncio
 from contextlib import asynccontextmanager

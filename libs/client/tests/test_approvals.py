@@ -43,6 +43,8 @@ from .conftest import KEY, RUN_ID, Gateway, story
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.process
+
 BOS = Path(sys.executable).with_name("bos")
 APPROVE = ApprovalDecision.APPROVAL_DECISION_APPROVE
 DENY = ApprovalDecision.APPROVAL_DECISION_DENY

@@ -22,6 +22,8 @@ from .conftest import KEY, RUN_ID, Gateway, Starter, response, story
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.process
+
 BOS = Path(sys.executable).with_name("bos")
 QUESTION = "How is my value shifting?"
 PROMPT = b"Enter to leave it open: "

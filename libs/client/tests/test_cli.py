@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.process
+
 BOS = Path(sys.executable).with_name("bos")
 
 

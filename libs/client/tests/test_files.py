@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bos.gateway.v1 import OrchestratorResponse
     from bos_client import BosClient
 
+pytestmark = pytest.mark.process
+
 PICTURE, ROWS = b"\x89PNG picture", b"a,b\n1,2\n"
 
 

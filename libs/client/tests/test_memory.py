@@ -37,6 +37,8 @@ from bos_client.memory import MemoryClient
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.process
+
 KEY = "a-key-of-the-tests"
 BOS = Path(sys.executable).with_name("bos")
 

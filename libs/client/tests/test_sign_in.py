@@ -40,6 +40,8 @@ from .conftest import KEY, Gateway
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.process
+
 BOS = Path(sys.executable).with_name("bos")
 TARGET = "gateway:1"
 ADA = User(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-pytestmark = pytest.mark.security
+pytestmark = [pytest.mark.security, pytest.mark.process]
 
 _TIMEOUT_S = 120.0
 

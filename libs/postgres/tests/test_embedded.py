@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.postgres
+
 WAIT_S = 30
 OWNER = """
     import sys

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from bos_postgres._identity import RunAs
 
+pytestmark = pytest.mark.postgres
+
 NOBODY = 65534
 WAIT_S = 60
 

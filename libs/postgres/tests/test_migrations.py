@@ -16,6 +16,8 @@ from bos_postgres.migrations import dbmate_program
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.postgres
+
 MIGRATE = """
     import asyncio, sys
     from pathlib import Path
@@ -40,6 +42,17 @@ def write(folder: Path, name: str, sql: str, options: str = "") -> None:
 async def shop(dsn: str, query: str) -> object:
     async with connect(dsn, schema="shop") as connection:
         return await connection.fetchval(query)
+
+
+async def test_where_nothing_is_pending_no_program_is_started(
+    postgres_dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await migrate(postgres_dsn, folder, schema="shop")
+    monkeypatch.setattr("bos_postgres.migrations.dbmate_program", lambda: folder / "missing")
+    await migrate(postgres_dsn, folder, schema="shop")
+    write(folder, "0003_more.sql", "INSERT INTO items VALUES (2);")
+    with pytest.raises(FileNotFoundError):
+        await migrate(postgres_dsn, folder, schema="shop")
 
 
 async def test_files_are_applied_in_order_into_the_schema_and_once(

@@ -9,14 +9,19 @@ import pytest
 from bos_postgres import connect
 from bos_testkit.postgres import (
     ContainerServer,
+    PostgresServer,
+    copy_database,
     embedded_server,
     engine_holds,
+    migrated_template,
     postgres_dsn,
     postgres_server,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.postgres
 
 __all__ = ["postgres_dsn", "postgres_server"]
 
@@ -30,6 +35,27 @@ async def test_each_test_gets_an_empty_database(postgres_dsn: str) -> None:
 async def test_what_another_test_left_behind_is_not_seen(postgres_dsn: str) -> None:
     async with connect(postgres_dsn) as connection:
         assert await connection.fetchval("SELECT to_regclass('leftover')") is None
+
+
+async def _make_items(dsn: str) -> None:
+    async with connect(dsn) as connection:
+        await connection.execute("CREATE TABLE items AS SELECT 1 AS id")
+
+
+@pytest.fixture
+def items_template(postgres_server: PostgresServer) -> str:
+    return migrated_template(postgres_server, "items_template", _make_items)
+
+
+async def test_copies_of_a_template_have_its_tables_each_its_own(
+    postgres_server: PostgresServer, items_template: str
+) -> None:
+    one = await copy_database(postgres_server, items_template, "copy_one")
+    async with connect(one) as connection:
+        await connection.execute("DELETE FROM items")
+    other = await copy_database(postgres_server, items_template, "copy_other")
+    async with connect(other) as connection:
+        assert await connection.fetchval("SELECT count(*) FROM items") == 1
 
 
 def test_the_embedded_server_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -8,8 +8,19 @@ import pytest
 from crash_house import CrashHouse, open_crash_house
 from gateway_house import House, open_house
 
+from bos_gateway.service import migrate_store
+from bos_testkit.postgres import migrated_template
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from bos_testkit.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> str:
+    """The run log's tables, which gateways find up to date."""
+    return migrated_template(postgres_server, "gateway_template", migrate_store)
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ class Clients:
 
     async def ended(self) -> Verdict:
         """Wait for every end, and check the contract."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(100):
             await asyncio.gather(*self._tasks)
         crash = self._crash
         verdict = await check_contract(crash.house.dsn, crash.seen, crash.witnesses)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import time
 from collections import Counter
@@ -37,12 +36,12 @@ from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from bos.agent.v1 import AgentResult, SideEffectClass
     from bos.planner.v1 import Step
     from bos_agentkit import AgentTask
+    from bos_testkit.forked import ForkedProcess
 
 PROGRAM = Path(__file__).parent / "crashing_gateway.py"
 _MOST_RECONNECTS = 2000
@@ -240,7 +239,7 @@ async def open_crash_house(dsn: str, *, takes_s: float = 0.0) -> AsyncIterator[C
 class Gateway:
     """A gateway process that can be told where to fail."""
 
-    process: Process
+    process: ForkedProcess
     client: Client
     replica_id: UUID
 
@@ -260,8 +259,7 @@ class Gateway:
     @property
     def stopped(self) -> bool:
         """Whether it has frozen itself."""
-        flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
-        return os.waitid(os.P_PID, self.process.pid, flags) is not None
+        return self.process.stopped
 
 
 @asynccontextmanager

@@ -45,6 +45,7 @@ from bos_chassis.telemetry import Telemetry
 from bos_gateway.service import serve
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import agent_server
+from bos_testkit.forked import ForkedProcess, forked_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -56,6 +57,9 @@ if TYPE_CHECKING:
 
 ERASE = "from bos_gateway.operator.erasing import erase; erase(prog_name='bos runs erase')"
 """A program: ``bos runs erase`` in a process of its own."""
+SHORT_LEASE = {"lease_s": 3.0}
+"""For a gateway that adopts: it judges others once it has held a lease for as long as one lives."""
+_IMPORTED = ("pytest", "bos_gateway.service", "crashing_gateway", "gateway_house")
 
 
 @dataclass
@@ -261,29 +265,42 @@ async def gateway_process(
     log: IO[bytes] | int = asyncio.subprocess.DEVNULL,
     program: Sequence[str] = ("-m", "bos_gateway"),
     **overrides: object,
-) -> AsyncIterator[tuple[asyncio.subprocess.Process, Client]]:
+) -> AsyncIterator[tuple[ForkedProcess, Client]]:
     """A gateway in a process of its own, with a client; killed at the end if it still runs.
 
     Its log goes to ``log``; ``program`` is what Python runs; ``overrides`` are settings of the
     gateway.
     """
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *program,
-        env={**os.environ, **gateway_settings(house, **overrides)},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=log,
+    environment = {**os.environ, **gateway_settings(house, **overrides)}
+    # What ``-c`` runs is another version: it must not meet the modules of this one.
+    starting = (
+        _fresh_process(*program, environment=environment, errors=log)
+        if program[0] == "-c"
+        else forked_process(*program, environment=environment, errors=log, imported=_IMPORTED)
     )
-    assert process.stdout is not None
-    try:
+    async with starting as process:
         line = await asyncio.wait_for(process.stdout.readline(), 60)
         async with grpc.aio.insecure_channel(json.loads(line)["address"]) as channel:
             yield process, Client(channel, None)
+
+
+@asynccontextmanager
+async def _fresh_process(
+    *program: str, environment: dict[str, str], errors: IO[bytes] | int
+) -> AsyncIterator[Any]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *program),
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
+    )
+    try:
+        yield process
     finally:
         if process.returncode is None:
-            process.kill()  # also ends one that is stopped
-        await process.wait()
+            process.kill()
+        await process.communicate()
 
 
 def kinds(events: list[RunEvent]) -> list[str]:

@@ -26,8 +26,11 @@ from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
     from collections.abc import AsyncIterator, Callable
+
+    from bos_testkit.forked import ForkedProcess
+
+pytestmark = pytest.mark.crash
 
 
 SKEWED = str(Path(__file__).parent / "skewed_gateway.py")
@@ -136,7 +139,7 @@ async def handed_over(house: House, owner_skew_s: float, adopter_skew_s: float) 
     assert began - DOUBT <= created <= ended + DOUBT
 
 
-async def killed(process: Process) -> None:
+async def killed(process: ForkedProcess) -> None:
     process.kill()
     await process.wait()
 

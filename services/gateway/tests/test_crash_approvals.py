@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from gateway_house import Client
 
+pytestmark = pytest.mark.crash
+
 
 @asynccontextmanager
 async def approving(

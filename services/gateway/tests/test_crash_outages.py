@@ -20,6 +20,8 @@ from run_contract import Seen
 from bos_postgres import acquire, open_database
 from bos_testkit.waiting import eventually
 
+pytestmark = [pytest.mark.crash, pytest.mark.postgres]
+
 
 async def test_postgresql_restarted_under_load() -> None:
     async with (

@@ -21,6 +21,8 @@ from bos_gateway.core.fold import apply
 from bos_gateway.core.run_state import BrokenLog, RunState, UnknownEvent
 from bos_testkit.waiting import eventually
 
+pytestmark = pytest.mark.crash
+
 # At which of these commits a gateway with runs in full swing is ended; one commit may hold the same
 # event of all runs, so there are no more for certain than a run has steps one after the other.
 UNDER_LOAD = {

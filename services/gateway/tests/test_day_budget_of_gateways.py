@@ -17,6 +17,7 @@ from admission_house import (
     unsettled,
     writers,
 )
+from gateway_house import SHORT_LEASE
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED, AgentResult
 from bos.common.v1 import Usage
@@ -135,7 +136,8 @@ async def test_a_run_of_a_dead_gateway_holds_its_tokens_until_another_one_ends_i
     ):
         await accept(bounded(pool, mine=30_000), log, run)  # and then it dies
     assert await unsettled(house.dsn) == 20_000
-    async with house.gateway(auth=as_account()) as gateway:  # also one without the setting
+    # Also one without the setting.
+    async with house.gateway(auth=as_account(), **SHORT_LEASE) as gateway:
         watched = gateway.stub.WatchRun(
             WatchRunRequest(run_id=str(run.run_id)), metadata=AS_ANNA, timeout=60
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from decide_logs import (
     START,
     accepted,
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
     from bos_gateway.core.decide import Command
     from bos_gateway.core.run_state import RunState
+
+pytestmark = pytest.mark.thorough
 
 _SHAPES = [
     [step("a", "echo"), step("b", "echo", "use @{outputs.a.x}"), step("c", "echo", "x", "b")],

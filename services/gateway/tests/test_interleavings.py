@@ -44,6 +44,8 @@ from bos_testkit.postgres import create_database
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
+pytestmark = pytest.mark.crash
+
 # `make test-crash-full` asks for more, and for others every time.
 EXAMPLES = int(os.environ.get("BOS_TEST_INTERLEAVINGS", "0"))
 FIXED = 80

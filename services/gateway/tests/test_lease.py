@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+pytestmark = pytest.mark.crash
+
 LEASE_S = 1.0
 
 

@@ -320,6 +320,8 @@ async def test_settings_that_are_missing_are_named() -> None:
 
 
 async def test_missing_migrations_are_named(house: House) -> None:
+    async with connect(house.dsn) as session:
+        await session.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
     code, found = await examined(environment(house))
     assert code == 2
     assert "no schema" in found["migrations"][0]["text"]

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
-from gateway_house import House, gateway_process
+from gateway_house import SHORT_LEASE, House, gateway_process
 from leaving import run_under_way
 from ownership_rows import adopt, expire, insert_event, insert_run, make_due, owner_of
 
@@ -25,6 +25,8 @@ from bos_testkit.plans import step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+
+pytestmark = pytest.mark.crash
 
 CRASHING = str(Path(__file__).parent / "crashing_gateway.py")
 
@@ -236,7 +238,8 @@ async def test_run_whose_log_cannot_be_read_ends_after_as_many_failures_as_may_b
     await house.add_agent(EchoAgent("echo"))
     run_id = await insert_run(pool, uuid4())  # of an owner that is long gone
     await pool.execute("UPDATE run_events SET payload = '\\xff' WHERE run_id = $1", run_id)
-    async with house.gateway(max_failures=max_failures, hold_off_s=0.01) as client:
+    adopting = {**SHORT_LEASE, "max_failures": max_failures, "hold_off_s": 0.01}
+    async with house.gateway(**adopting) as client:
         if max_failures == 3:
             assert await end_of(pool, run_id) == "OwnersDied"
             assert await pool.fetchval("SELECT failures FROM runs") == 3

@@ -33,6 +33,8 @@ from bos_testkit.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = [pytest.mark.crash, pytest.mark.postgres]
+
 
 @pytest.fixture
 async def postgres() -> AsyncIterator[CrashingPostgres]:

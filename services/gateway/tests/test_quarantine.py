@@ -24,6 +24,7 @@ from bos_testkit.waiting import eventually
 if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos_agentkit import AgentTask
+    from bos_testkit.forked import ForkedProcess
 
 PROGRAM = str(Path(__file__).parent / "crashing_gateway.py")
 # Those of the product, in the place of the shorter ones that other tests use.
@@ -58,7 +59,7 @@ class Fleet:
 
     def __init__(self, house: House, stack: AsyncExitStack) -> None:
         self._house, self._stack = house, stack
-        self.processes: dict[UUID, asyncio.subprocess.Process] = {}
+        self.processes: dict[UUID, ForkedProcess] = {}
 
     async def start(self) -> tuple[UUID, Client]:
         replica_id = uuid4()

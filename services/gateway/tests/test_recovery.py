@@ -16,6 +16,8 @@ from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
+pytestmark = pytest.mark.crash
+
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "drained"])
 @pytest.mark.requirement("C-31")

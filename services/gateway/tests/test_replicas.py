@@ -13,7 +13,7 @@ import asyncpg
 import grpc
 import pytest
 from crash_house import follow_anywhere
-from gateway_house import Client, House, gateway_process, kinds
+from gateway_house import SHORT_LEASE, Client, House, gateway_process, kinds
 from leaving import seen_until
 from postgres_proxy import postgres_proxy
 from run_contract import Seen
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import AgentResult
     from bos_agentkit import AgentTask
+    from bos_testkit.forked import ForkedProcess
+
+pytestmark = pytest.mark.crash
 
 _RUNS = 20
 
@@ -59,7 +62,7 @@ class GatedAgent(CountingAgent):
 @asynccontextmanager
 async def two_gateways(
     house: House, **overrides: object
-) -> AsyncIterator[tuple[tuple[asyncio.subprocess.Process, Client], ...]]:
+) -> AsyncIterator[tuple[tuple[ForkedProcess, Client], ...]]:
     async with AsyncExitStack() as stack:
         opening = [stack.enter_async_context(gateway_process(house, **overrides)) for _ in range(2)]
         yield tuple([await each for each in opening])
@@ -285,8 +288,8 @@ async def test_outage_of_postgresql_moves_no_run_and_counts_as_no_death(house: H
     house.planner.steps = [step("a", "slow")]
     async with (
         postgres_proxy(house.dsn) as proxy,
-        house.gateway(store_url=proxy.dsn) as one,
-        house.gateway(store_url=proxy.dsn) as other,
+        house.gateway(store_url=proxy.dsn, **SHORT_LEASE) as one,
+        house.gateway(store_url=proxy.dsn, **SHORT_LEASE) as other,
     ):
         runs = [(await seen_until(client, "step_started"))[0].run_id for client in (one, other)]
         proxy.cut()

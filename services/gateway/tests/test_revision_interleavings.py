@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from revised_logs import FAILED, SKIPPED, START, SUCCEEDED, accepted, acting, event, planned
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from bos.planner.v1 import Step
     from bos_gateway.core.run_state import RunState
+
+pytestmark = pytest.mark.thorough
 
 _ERRORS = ["HttpError", "QueryError", "SandboxViolation", "OutcomeUnknown", ""]
 _TASKS = ["look", "use @{outputs.NEED.x}", "use @{outputs.NEED.nowhere}"]

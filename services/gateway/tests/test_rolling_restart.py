@@ -22,11 +22,12 @@ from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-
     from bos.agent.v1 import AgentResult
     from bos.gateway.v1 import RunEvent
     from bos_agentkit import AgentTask
+    from bos_testkit.forked import ForkedProcess
+
+pytestmark = pytest.mark.crash
 
 PER_S = 20.0
 RUNS = 320
@@ -82,7 +83,7 @@ async def test_rolling_restart_under_load_is_invisible_to_clients(house: House) 
     target = "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports)
     async with AsyncExitStack() as stack:
 
-        async def start(port: int) -> Process:
+        async def start(port: int) -> ForkedProcess:
             opening = gateway_process(house, server__port=port, **SETTINGS)
             process, _ = await stack.enter_async_context(opening)
             return process

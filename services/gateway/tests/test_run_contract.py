@@ -16,6 +16,8 @@ from bos_postgres import connect
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+pytestmark = pytest.mark.crash
+
 
 @pytest.fixture
 async def crash(postgres_dsn: str) -> AsyncIterator[CrashHouse]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import pytest
-from gateway_house import gateway_process
+from gateway_house import SHORT_LEASE, gateway_process
 from google.protobuf.struct_pb2 import Struct
 
 from bos.gateway.v1 import CancelRunRequest, GetRunRequest, RunStatus
@@ -207,7 +207,7 @@ async def test_a_credential_that_cannot_be_trusted_fails_its_step_and_nothing_el
         process.kill()
         await process.wait()
     await _damaged(house, run_id, how)
-    async with house.gateway(secrets_keys=keys) as gateway:
+    async with house.gateway(secrets_keys=keys, **SHORT_LEASE) as gateway:
         response = (await gateway.watch(run_id))[-1].run_finished.response
         slow.release.set()
     failed, well = response.agent_results
@@ -230,7 +230,7 @@ async def test_without_a_key_a_run_has_its_credential_as_long_as_its_gateway_liv
         log.seek(0)
         assert "BOS_GATEWAY_SECRETS_KEYS" in log.read().decode()
     assert [dict(each.secrets) for each in slow.inputs] == [{"shop_token": SECRET}]
-    async with house.gateway() as gateway:
+    async with house.gateway(**SHORT_LEASE) as gateway:
         await gateway.watch(run_id)
         run = (await gateway.stub.GetRun(GetRunRequest(run_id=run_id))).run
     assert run.response.agent_results[0].error.type == "CredentialLost"
@@ -245,7 +245,7 @@ async def test_a_question_without_credentials_loses_none(house: House) -> None:
         await slow.started.wait()
         process.kill()
         await process.wait()
-    async with house.gateway() as gateway:
+    async with house.gateway(**SHORT_LEASE) as gateway:
         await eventually(lambda: len(slow.inputs) == 2)
         slow.release.set()
         events = await gateway.watch(run_id)

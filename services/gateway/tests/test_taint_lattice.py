@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from taint_world import World
@@ -12,10 +13,12 @@ from taint_world import World
 if TYPE_CHECKING:
     from hypothesis.strategies import DataObject
 
+pytestmark = pytest.mark.thorough
+
 # How long it takes says how busy the machine is.
 _SETTINGS = settings(
     deadline=None,
-    max_examples=150,
+    max_examples=75,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

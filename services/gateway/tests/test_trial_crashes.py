@@ -8,6 +8,8 @@ import pytest
 from crash_round import RoundPlan, one_round
 from crash_tally import Tally
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.mark.timeout(400)
 async def test_nothing_is_lost_doubled_or_innocently_failed_in_a_round_of_random_crashes() -> None:

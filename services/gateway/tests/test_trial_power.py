@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from crash_power import power_cuts
 
+pytestmark = pytest.mark.postgres
+
 
 @pytest.mark.timeout(240)
 async def test_nothing_that_clients_saw_is_lost_with_postgresql_and_every_gateway() -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gateway_house import Client, House
 
     from bos.agent.v1 import AgentInput, AgentResult
+    from bos_testkit.forked import ForkedProcess
 
 # A replica that cannot read a run leaves it to others for this long, and then for longer.
 _HOLD_OFF_S = 0.2
@@ -45,7 +46,7 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Sequence[str]:
 
 def version(
     house: House, program: Sequence[str] = ("-m", "bos_gateway")
-) -> AbstractAsyncContextManager[tuple[asyncio.subprocess.Process, Client]]:
+) -> AbstractAsyncContextManager[tuple[ForkedProcess, Client]]:
     return gateway_process(house, program=program, hold_off_s=_HOLD_OFF_S, **DEFAULT_LEASE)
 
 

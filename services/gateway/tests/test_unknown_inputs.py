@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import asyncpg
+import pytest
 from leaving import run_under_way
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_SUCCEEDED
@@ -16,6 +17,8 @@ from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from gateway_house import House
+
+pytestmark = pytest.mark.crash
 
 # A LogEvent of a version to come: its field 99 holds an empty message.
 NEWER = bytes([(99 << 3 | 2) & 0x7F | 0x80, (99 << 3 | 2) >> 7, 0])

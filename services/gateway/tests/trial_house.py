@@ -32,7 +32,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 
 if TYPE_CHECKING:
-    from asyncio.subprocess import Process
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     import asyncpg
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentInput
     from bos.gateway.v1 import Run
     from bos.planner.v1 import Step
+    from bos_testkit.forked import ForkedProcess
 
 PROGRAM = str(Path(__file__).parent / "crashing_gateway.py")
 # As deployed: gateway_settings() shortens the lease for tests that wait for it to run out.
@@ -111,7 +111,9 @@ def plan_by_question(house: House, plans: Mapping[str, list[Step]]) -> None:
 
 
 @asynccontextmanager
-async def replica(house: House, **overrides: object) -> AsyncIterator[tuple[Process, Client, UUID]]:
+async def replica(
+    house: House, **overrides: object
+) -> AsyncIterator[tuple[ForkedProcess, Client, UUID]]:
     """A gateway process with the default lease whose replica id is known."""
     replica_id = uuid4()
     program = (PROGRAM, "disarm", "--replica-id", str(replica_id))

@@ -7,8 +7,19 @@ import pytest
 from identity_house import Caller, Starter
 from scripted_provider import ScriptedProvider, scripted_provider
 
+from bos_identity.service import migrate_store
+from bos_testkit.postgres import migrated_template
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from bos_testkit.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> str:
+    """The tables of identity, which it finds up to date."""
+    return migrated_template(postgres_server, "identity_template", migrate_store)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.failures import QueryFailure
 from bos_mcp_db.settings import DatabaseSettings
 from bos_sqlguard import load_functions
+from bos_testkit.hostile import guard_corpus
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(300)]
 
-CORPUS = Path(__file__).parents[3] / "libs" / "sqlguard" / "tests"
+CORPUS = Path(__file__).parents[3] / "libs" / "sqlguard" / "tests" / "corpus"
 TABLES = ("orders", "invoices", "customers", "products", "employees")
 POSTGRES_TABLES = (*TABLES, "sales.targets")
 CANARY = "canary-7d1c"
@@ -82,13 +83,8 @@ _CATALOGUES = (
 
 
 def hostile(dialect: str) -> list[str]:
-    """Every statement of both files of the guard's corpus."""
-    path = CORPUS / "corpus" / f"hostile_{dialect}.txt"
-    with path.open(encoding="utf-8", newline="") as file:
-        parts = file.read().split("=== ")[1:]
-    statements = [part.split("\n", 1)[1].removesuffix("\n") for part in parts]
-    lines = (CORPUS / "security" / path.name).read_text(encoding="utf-8").split("\n")
-    return statements + [line for line in lines if line and not line.startswith("## ")]
+    """Every statement of the guard's corpus."""
+    return [each.text for each in guard_corpus(CORPUS / f"hostile_{dialect}.txt")]
 
 
 @pytest.fixture

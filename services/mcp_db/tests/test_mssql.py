@@ -33,6 +33,7 @@ from bos_mcp_db.provisioning import provision_mssql
 from bos_mcp_db.samples import HiddenColumns, sample_values
 from bos_mcp_db.settings import McpDbSettings
 from bos_sqlguard import Guard, GuardPolicy
+from bos_testkit.hostile import guard_corpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from bos_mcp_db.backends.blocking import Clock
 
 LIMITS = Limits(max_rows=2, max_columns=20, max_bytes=100_000, timeout_s=30)
-CORPUS = Path(__file__).parents[3] / "libs" / "sqlguard" / "tests"
+CORPUS = Path(__file__).parents[3] / "libs" / "sqlguard" / "tests" / "corpus"
 ROLLBACK = "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"
 
 
@@ -353,12 +354,7 @@ async def test_the_guard_is_always_on_in_front_of_sql_server() -> None:
 
 
 def hostile() -> list[str]:
-    path = CORPUS / "corpus" / "hostile_tsql.txt"
-    with path.open(encoding="utf-8", newline="") as file:
-        parts = file.read().split("=== ")[1:]
-    statements = [part.split("\n", 1)[1].removesuffix("\n") for part in parts]
-    lines = (CORPUS / "security" / path.name).read_text(encoding="utf-8").split("\n")
-    return statements + [line for line in lines if line and not line.startswith("## ")]
+    return [each.text for each in guard_corpus(CORPUS / "hostile_tsql.txt")]
 
 
 @pytest.mark.parametrize(

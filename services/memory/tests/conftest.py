@@ -6,10 +6,20 @@ from typing import TYPE_CHECKING
 import pytest
 from memory_house import Caller, Starter
 
+from bos_memory.service import migrate_store
+from bos_testkit.postgres import migrated_template
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from bos_testkit.postgres import PostgresServer
     from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> str:
+    """The tables of memory, which it finds up to date."""
+    return migrated_template(postgres_server, "memory_template", migrate_store)
 
 
 @pytest.fixture

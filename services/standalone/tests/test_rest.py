@@ -24,6 +24,8 @@ from bos_testkit.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+pytestmark = pytest.mark.rest
+
 KEY = "a-key-of-sixteen-characters"
 
 

@@ -22,7 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from bos_chassis.errors import ConfigurationError
 from bos_chassis.names import MAX_NAMES, USER, GroupName, Role
@@ -85,7 +90,8 @@ class Settings(BaseSettings):
         """What is given, then environment and ``.env``, or what :func:`settings_from` says."""
         found = {"environment": env_settings, "file": dotenv_settings}
         only = _only.get()
-        return (init_settings, *(each for name, each in found.items() if only in (None, name)))
+        wanted = (each for name, each in found.items() if only in (None, name))
+        return (init_settings, *(each for each in wanted if _may_hold(each, settings_cls)))
 
     @classmethod
     def load(cls, **overrides: Any) -> Self:
@@ -105,6 +111,15 @@ class Settings(BaseSettings):
             problems = [f"one of {names} is not valid JSON; write lists and maps as JSON"]
         # `from None`: the original error could hold the refused value, which may be a secret.
         raise ConfigurationError("Configuration is not usable. " + "; ".join(problems)) from None
+
+
+def _may_hold(source: PydanticBaseSettingsSource, settings_cls: type[BaseSettings]) -> bool:
+    """Whether a source has a variable with the prefix: looking up each field costs milliseconds."""
+    fields = settings_cls.model_fields.values()
+    if not isinstance(source, EnvSettingsSource) or any(each.validation_alias for each in fields):
+        return True
+    prefix = str(settings_cls.model_config.get("env_prefix", "")).lower()
+    return any(name.startswith(prefix) for name in source.env_vars)
 
 
 class TlsSettings(Settings):

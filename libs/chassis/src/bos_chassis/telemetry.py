@@ -14,6 +14,7 @@ import time
 from collections import Counter as Counts
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 import structlog
@@ -260,10 +261,16 @@ def _otlp(endpoint: str) -> SpanProcessor:
     return BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_TIMEOUT_S))
 
 
+@cache
+def _process_resource() -> Resource:
+    """What all services of a process share; looking for it takes a pool of threads each time."""
+    return Resource.create({"service.namespace": "bos"})
+
+
 def _provider(service: str, shared: _Shared) -> TracerProvider:
     provider = TracerProvider(
         sampler=shared.sampler,
-        resource=Resource.create({"service.name": service, "service.namespace": "bos"}),
+        resource=_process_resource().merge(Resource({"service.name": service})),
         # The owner of the span processor flushes it; an exit hook per service would do so twice.
         shutdown_on_exit=False,
     )

@@ -87,6 +87,8 @@ async def migrate(
                     sslmode=await _ssl_mode(session, dsn),
                 )
                 pending = await _pending(session, files, record)
+            if not pending:
+                return  # as at most starts: no process need be started for it
             if not any(_NO_TRANSACTION in path.read_text() for path in pending):
                 url = with_options(url, lock_timeout=_LOCK_TIMEOUT)
             status, report = await _run_dbmate(url, folder, record)

@@ -12,6 +12,7 @@ from bos.common.v1 import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 
 class HostileText(NamedTuple):
@@ -33,6 +34,32 @@ def confusable_values() -> list[tuple[str, Sequence[Value]]]:
         (group["what"], [ParseDict(value, Value()) for value in group["values"]])
         for group in _corpus()["confusable"]
     ]
+
+
+class Statement(NamedTuple):
+    """A statement of the guard's corpus."""
+
+    heading: str
+    """What it does, and ``|`` with the rules that refuse it; or the class of attack it is of."""
+    text: str
+
+    @property
+    def rules(self) -> frozenset[str]:
+        """The rules that may refuse it; none are named for a statement of a class."""
+        return frozenset(self.heading.partition(" | ")[2].split())
+
+
+def guard_corpus(path: Path) -> list[Statement]:
+    """Statements below ``=== heading`` lines, then one a line below ``## class`` lines."""
+    # Nothing is translated: some statements hold line separators, also of other alphabets.
+    with path.open(encoding="utf-8", newline="") as file:
+        headed, _, classed = file.read().partition("\n## ")
+    parts = [part.split("\n", 1) for part in headed.split("=== ")[1:]]
+    found = [Statement(heading, text.removesuffix("\n")) for heading, text in parts]
+    for part in classed.removesuffix("\n").split("\n## ") if classed else ():
+        heading, *lines = part.split("\n")
+        found += [Statement(heading, line) for line in lines if line]
+    return found
 
 
 def _corpus() -> dict[str, list[dict[str, Any]]]:

@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
+import gc
 import signal
+from typing import TYPE_CHECKING
 
-from bos_testkit.postgres import postgres_dsn, postgres_server
+import pytest
+
+from bos_testkit.postgres import postgres_dsn, postgres_server, postgres_template
 from bos_testkit.scripted_model.pytest_fixtures import scripted_model
 
-__all__ = ["postgres_dsn", "postgres_server", "pytest_configure", "scripted_model"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "postgres_dsn",
+    "postgres_server",
+    "postgres_template",
+    "pytest_collection_finish",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "scripted_model",
+]
 
 
-def pytest_configure() -> None:
-    """Let Ctrl-C reach the processes that tests start, also when the tests run in the background.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Mark the tests that ask for a database, by whatever fixtures: ``-m "not postgres"``."""
+    for item in items:
+        if "postgres_server" in getattr(item, "fixturenames", ()):
+            item.add_marker("postgres")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Leave thousands of collected tests, and all modules, out of each later look for garbage."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker, and let Ctrl-C reach the processes that tests start.
 
     A shell starts background jobs with SIGINT ignored, and every process below them inherits that.
     """
+    config.addinivalue_line("markers", "postgres: asks for a database; set by the testkit")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

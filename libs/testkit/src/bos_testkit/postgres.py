@@ -8,22 +8,33 @@ embedded one. Nothing is ever pulled by a test.
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
 import secrets
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from bos_postgres import EmbeddedPostgres, create_database, drop_database, with_database
+from bos_postgres import (
+    EmbeddedPostgres,
+    connect,
+    create_database,
+    drop_database,
+    with_database,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 IMAGE: Final = "postgres:18"
 _ENGINE_TIMEOUT_S: Final = 1
+_SCRAM_ITERATIONS: Final = 1000  # the driver of dbmate refuses fewer
+_ENGINE_SOCKET: Final = Path("/var/run/docker.sock")
 
 
 class PostgresServer(Protocol):
@@ -48,19 +59,64 @@ class ContainerServer:
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     """The PostgreSQL server of this test session."""
     if engine_holds(IMAGE):
-        with container_server() as server:
-            yield server
+        running = container_server()
     else:
-        with embedded_server(tmp_path_factory.mktemp("postgres")) as server:
-            yield server
+        running = embedded_server(tmp_path_factory.mktemp("postgres"))
+    with running as server:
+        asyncio.run(_cheapen_passwords(server.dsn()))
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_template() -> str | None:
+    """What the databases of tests are copies of; None is an empty one.
+
+    A ``conftest.py`` whose tests all need the tables of one service overrides this with
+    :func:`migrated_template`.
+    """
+    return None
 
 
 @pytest.fixture
-async def postgres_dsn(postgres_server: PostgresServer) -> AsyncIterator[str]:
-    """URL of an empty database that only this test uses; dropped afterwards."""
+async def postgres_dsn(
+    postgres_server: PostgresServer, postgres_template: str | None
+) -> AsyncIterator[str]:
+    """URL of a database that only this test uses, empty or a copy; dropped afterwards."""
     name = f"test_{secrets.token_hex(8)}"
-    yield await create_database(postgres_server.dsn(), name)
+    if postgres_template is None:
+        yield await create_database(postgres_server.dsn(), name)
+    else:
+        yield await copy_database(postgres_server, postgres_template, name)
     await drop_database(postgres_server.dsn(), name)
+
+
+def migrated_template(
+    server: PostgresServer, name: str, migrate: Callable[[str], Awaitable[None]]
+) -> str:
+    """A database in which ``migrate`` has made the tables, to be copied for each test."""
+
+    async def make() -> None:
+        await migrate(await create_database(server.dsn(), name))
+
+    asyncio.run(make())
+    return name
+
+
+async def copy_database(server: PostgresServer, template: str, name: str) -> str:
+    """Make a database like the template, to which nobody is connected; returns its URL."""
+    async with connect(server.dsn()) as session:
+        await session.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    return server.dsn(name)
+
+
+async def _cheapen_passwords(dsn: str) -> None:
+    """Let connections cost little: each proves a password, by thousands of rounds otherwise."""
+    password = unquote(urlsplit(dsn).password or "").replace("'", "''")
+    async with connect(dsn) as session:
+        await session.execute(f"ALTER SYSTEM SET scram_iterations = {_SCRAM_ITERATIONS}")
+        await session.execute("SELECT pg_reload_conf()")
+        await session.execute(f"SET scram_iterations = {_SCRAM_ITERATIONS}")
+        await session.execute(f"ALTER ROLE CURRENT_USER PASSWORD '{password}'")
 
 
 @contextmanager
@@ -91,7 +147,9 @@ def container_server() -> Iterator[PostgresServer]:
 
 def engine_holds(image: str) -> bool:
     """Whether a container engine answers within a second and has the image already."""
-    # Imported here and above only: a quarter of a second that most test sessions need not spend.
+    if "DOCKER_HOST" not in os.environ and not _ENGINE_SOCKET.exists():
+        return False  # where no engine can listen, half a second of imports is not spent
+    # Imported here and above only: most test sessions need not spend it either.
     import docker  # type: ignore[import-untyped]
     import requests
 

@@ -11,10 +11,9 @@ from importlib.resources import files
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field
 
-from bos_demo.questions import Question, SqlStep
+from bos_demo.questions import Question, SqlStep, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -122,5 +121,5 @@ def load_approved() -> tuple[Approved, ...]:
 
 def _read(name: str) -> list[dict[str, Any]]:
     path = files("bos_demo") / "dialogues" / f"{name}.yaml"
-    entries: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    entries: list[dict[str, Any]] = read_yaml(path.read_text(encoding="utf-8"))
     return entries

@@ -10,8 +10,9 @@ or a field of the program's result.
 from __future__ import annotations
 
 import re
+from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -138,11 +139,17 @@ class Question(_Strict):
         return write_sql(self.facts, "postgres", today) if isinstance(self.facts, str) else ""
 
 
+def read_yaml(text: str) -> Any:
+    """Parse YAML, by the parser in C where PyYAML has it."""
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+
+
+@cache
 def load_questions() -> tuple[Question, ...]:
     """Return every demo question in file order."""
     folder = files("bos_demo") / "questions"
     return tuple(
         Question.model_validate({"kind": kind, **entry})
         for kind in KINDS
-        for entry in yaml.safe_load((folder / f"{kind}.yaml").read_text(encoding="utf-8"))
+        for entry in read_yaml((folder / f"{kind}.yaml").read_text(encoding="utf-8"))
     )

@@ -82,6 +82,16 @@ _REQUEST_BYTES = 64 * 1024
 _TOKENS_END_S = 60.0
 
 
+async def migrate_store(dsn: str) -> None:
+    """Bring identity's schema up to date, with its audit trail.
+
+    Raises:
+        ConfigurationError, Unavailable: as :func:`bos_postgres.migrate`.
+    """
+    await migrate_audit(dsn, schema=SCHEMA)
+    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+
+
 @asynccontextmanager
 async def serve(
     settings: IdentitySettings,
@@ -114,8 +124,7 @@ async def serve(
             remedy="set BOS_IDENTITY_REGISTRATION_OPEN=false, or name each proxy on this machine "
             "in BOS_REST_TRUSTED_PROXIES",
         )
-    await migrate_audit(settings.store_url, schema=SCHEMA)
-    await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)

@@ -42,6 +42,16 @@ _POOL_SIZE = 8
 _READERS = 8
 
 
+async def migrate_store(dsn: str) -> None:
+    """Bring memory's schema up to date, with its audit trail.
+
+    Raises:
+        ConfigurationError, Unavailable: as :func:`bos_postgres.migrate`.
+    """
+    await migrate_audit(dsn, schema=SCHEMA)
+    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+
+
 @asynccontextmanager
 async def serve(
     settings: MemorySettings, telemetry: Telemetry, *, models: Models | None
@@ -59,8 +69,7 @@ async def serve(
     """
     metrics = MemoryMetrics(telemetry.registry)
     model = None if models is None else models.for_agent("memory")
-    await migrate_audit(settings.store_url, schema=SCHEMA)
-    await migrate(settings.store_url, MIGRATIONS, schema=SCHEMA)
+    await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
         auth = await stack.enter_async_context(
             open_authenticator(

@@ -19,9 +19,6 @@ _NAMED_IN_MESSAGE = 3
 class Validation(Concern):
     """Checks requests against the rules written on their schema (``buf.validate``)."""
 
-    def __init__(self) -> None:
-        self._validator = protovalidate.Validator()
-
     def request(self, call: ServerCall, message: Any) -> None:
         """Check one request.
 
@@ -30,7 +27,8 @@ class Validation(Concern):
         """
         if not isinstance(message, Message):
             return
-        found = self._validator.collect_violations(message)
+        # The library's own validator: rules are compiled once a process, not once a server.
+        found = protovalidate.collect_violations(message)
         if found:
             raise invalid([_violation(one.proto) for one in found])
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{(\w+)\}")
 _FILE_SUFFIXES = (".yaml", ".yml")
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where PyYAML has it
 
 
 class FixtureError(ValueError):
@@ -254,9 +255,10 @@ def _files(source: Path) -> list[Path]:
 
 def _read(path: Path) -> list[Fixture]:
     try:
-        text = path.read_text(encoding="utf-8")
-        _refuse_repeated_keys(path, yaml.compose(text, Loader=yaml.SafeLoader))
-        entries = yaml.safe_load(text)
+        loader = _Loader(path.read_text(encoding="utf-8"))
+        node = loader.get_single_node()
+        _refuse_repeated_keys(path, node)
+        entries = None if node is None else loader.construct_document(node)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise FixtureError(f"{path}: cannot be read as YAML: {error}") from error
     if not isinstance(entries, list):
@@ -299,13 +301,16 @@ def _refuse_conflicts(fixtures: Sequence[Fixture]) -> None:
         if each.name in names:
             raise FixtureError(f"two fixtures are named {each.name!r}; names must be unique")
         names.add(each.name)
-    for index, one in enumerate(fixtures):
-        for other in fixtures[index + 1 :]:
-            if one.when.rank == other.when.rank and (
-                one.when.covers(other.when) or other.when.covers(one.when)
-            ):
+    # Only fixtures of one kind of call can tie: hundreds are not compared each with each.
+    rivals: dict[object, list[Fixture]] = {}
+    for one in fixtures:
+        kind = (one.when.rank, one.when.schema_name, one.when.model)
+        earlier = rivals.setdefault(kind, [])
+        earlier.append(one)
+        for other in earlier[:-1]:
+            if other.when.covers(one.when) or one.when.covers(other.when):
                 raise FixtureError(
-                    f"fixtures {one.name!r} and {other.name!r} tie: they are equally specific and "
+                    f"fixtures {other.name!r} and {one.name!r} tie: they are equally specific and "
                     "one fits every prompt of the other; add to `contains` of the one that is "
                     "meant to win, or to `excludes` of the other"
                 )
