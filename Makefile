@@ -65,14 +65,14 @@ test-crash: install ## Gateways and PostgreSQL killed, frozen, cut off (part of 
 .PHONY: test-crash-full
 test-crash-full: install ## The same at random, with hostile agents, until KILLS=1000 or SECONDS=5400; SEED=N
 	BOS_TEST_INTERLEAVINGS=$(or $(INTERLEAVINGS),2000) \
-	    $(BIN)/pytest -q services/gateway/tests/test_interleavings.py
-	$(BIN)/python services/gateway/tests/crash_matrix.py --kills $(or $(KILLS),1000) \
+	    $(BIN)/pytest -q services/gateway/tests/interleaving/test_interleavings.py
+	PYTHONPATH=services/gateway/tests $(BIN)/python -m gateway_harness.crash.matrix --kills $(or $(KILLS),1000) \
 	    --at-once $(or $(AT_ONCE),2) --round-seconds $(or $(ROUND_SECONDS),120) \
 	    --seconds $(or $(SECONDS),5400) $(if $(SEED),--seed $(SEED)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 .PHONY: test-crash-power
 test-crash-power: install ## PostgreSQL and all gateways killed together, ROUNDS=100 times; SEED=N
-	$(BIN)/python services/gateway/tests/crash_power.py --rounds $(or $(ROUNDS),100) \
+	PYTHONPATH=services/gateway/tests $(BIN)/python -m gateway_harness.crash.power --rounds $(or $(ROUNDS),100) \
 	    --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
 
 .PHONY: test-isolation

@@ -142,7 +142,7 @@ async def test_the_tests_of_the_page_pass(tree: Path) -> None:
     assert re.search(rf"\b{4 + len(RULES)} passed\b", output), output
 
 
-async def test_the_code_of_the_page_keeps_the_rules_of_the_house(tree: Path) -> None:
+async def test_the_code_of_the_page_keeps_the_rules_of_the_harness(tree: Path) -> None:
     config = str(ROOT / "pyproject.toml")
     # The configuration's patterns are relative to the repository, hence the same layout below tree.
     await run("ruff", "check", "--no-cache", "--config", config, ".", cwd=tree)

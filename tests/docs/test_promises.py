@@ -40,7 +40,7 @@ def test_every_promise_is_attacked_by_tests_that_exist(promise: str) -> None:
 
 def test_no_test_of_a_trial_is_left_out() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    trials = sorted((ROOT / "services/gateway/tests").glob("test_trial_*.py"))
+    trials = sorted((ROOT / "services/gateway/tests").rglob("test_trial_*.py"))
     assert trials
     for trial in trials:
         assert f"/{trial.name})" in page

@@ -126,7 +126,7 @@ async def of_an_address(
     tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel
 ) -> AsyncIterator[Product]:
     """The product that knows of its model an address and a name."""
-    env = f"OPENAI_BASE_URL={model.base_url}\nBOS_MODEL=house-model\n"
+    env = f"OPENAI_BASE_URL={model.base_url}\nBOS_MODEL=harness-model\n"
     async with started(tmp_path_factory.mktemp("address"), model, env) as product:
         yield product
 
@@ -175,8 +175,8 @@ async def test_an_address_and_a_name_are_enough(of_an_address: Product, company:
     run = await of_an_address.ask(QUESTION)
     await assert_planned_and_answered(of_an_address, QUESTION, company, run)
     requests = of_an_address.model.requests
-    assert {request.model for request in requests} == {"house-model"}
-    assert of_an_address.name == "house-model"
+    assert {request.model for request in requests} == {"harness-model"}
+    assert of_an_address.name == "harness-model"
     for request in requests:
         assert ("### Reply" in request.prompt) == (request.schema is not None)
 
@@ -223,7 +223,7 @@ async def test_an_odd_endpoint_answers_all_the_same(
 async def test_an_endpoint_that_always_fails_is_asked_eight_times_at_most(
     tmp_path: Path, model: ScriptedModel
 ) -> None:
-    env = f"OPENAI_BASE_URL={model.base_url}\nBOS_MODEL=house-model\n"
+    env = f"OPENAI_BASE_URL={model.base_url}\nBOS_MODEL=harness-model\n"
     async with started(tmp_path, model, env) as product:
         model.quirks.always = 500
         run = await product.ask(QUESTION)
@@ -238,7 +238,7 @@ async def test_an_endpoint_that_never_answers_is_asked_once_per_stage(
 ) -> None:
     """A call that took too long is given up, also at the endpoint, and not made again."""
     env = (
-        f"OPENAI_BASE_URL={model.base_url}\nBOS_MODEL=house-model\nBOS_MODEL_TIMEOUT_S=1\n"
+        f"OPENAI_BASE_URL={model.base_url}\nBOS_MODEL=harness-model\nBOS_MODEL_TIMEOUT_S=1\n"
         "BOS_MODEL_STREAM_IDLE_TIMEOUT_S=1\n"
     )
     async with started(tmp_path, model, env) as product:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bos.gateway.v1 import ApprovalStatus
 
-    from .approval_house import Worker
+    from .approval_harness import Worker
 
 _WITHIN_S = 60.0
 _LOOK_S = 0.02

@@ -16,7 +16,7 @@ from bos_gateway.service import migrate_store
 from bos_standalone.stores import COMPANY_DATABASE, company_database, ensure_database
 from bos_testkit.postgres import copy_database, migrated_template
 
-from .house import open_house
+from .harness import open_harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bos_mcp_db.settings import DatabaseSettings
     from bos_testkit.postgres import PostgresServer
 
-    from .house import House
+    from .harness import Harness
 
 
 @pytest.fixture(scope="session")
@@ -53,24 +53,24 @@ async def store_url(postgres_server: PostgresServer, run_log_template: str) -> s
     return await copy_database(postgres_server, run_log_template, name)
 
 
-class StartHouse(Protocol):
-    """Starts a house that ends with the test; options are those of ``open_house``."""
+class StartHarness(Protocol):
+    """Starts a harness that ends with the test; options are those of ``open_harness``."""
 
-    async def __call__(self, **options: Any) -> House: ...
+    async def __call__(self, **options: Any) -> Harness: ...
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def start_house(
+async def start_harness(
     company: DatabaseSettings,
     postgres_server: PostgresServer,
     run_log_template: str,
     clean_environment: None,
-) -> AsyncIterator[StartHouse]:
+) -> AsyncIterator[StartHarness]:
     async with AsyncExitStack() as houses:
 
-        async def start(**options: Any) -> House:
+        async def start(**options: Any) -> Harness:
             name = f"store_{secrets.token_hex(6)}"
             store_url = await copy_database(postgres_server, run_log_template, name)
-            return await houses.enter_async_context(open_house(company, store_url, **options))
+            return await houses.enter_async_context(open_harness(company, store_url, **options))
 
         yield start

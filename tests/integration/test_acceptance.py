@@ -16,14 +16,14 @@ from bos_testkit.agents import FailingAgent
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import TEXT_CALLS
 
-from .house import open_house, plan_reply, planned, program_reply, query_replies, rows
+from .harness import open_harness, plan_reply, planned, program_reply, query_replies, rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bos_mcp_db.settings import DatabaseSettings
 
-    from .house import House, Outcome
+    from .harness import Harness, Outcome
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(30)]
 
@@ -139,19 +139,19 @@ def api_docs() -> FailingAgent:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(
+async def harness(
     company: DatabaseSettings, store_url: str, clean_environment: None
-) -> AsyncIterator[House]:
-    async with open_house(company, store_url, replies=REPLIES, agents=[api_docs()]) as house:
-        yield house
+) -> AsyncIterator[Harness]:
+    async with open_harness(company, store_url, replies=REPLIES, agents=[api_docs()]) as harness:
+        yield harness
 
 
 # Partial answers
 
 
 @pytest.mark.requirement("T-12")
-async def test_a_failing_api_leaves_a_partial_answer_with_both_results(house: House) -> None:
-    outcome = await house.ask(QUERY_AND_API)
+async def test_a_failing_api_leaves_a_partial_answer_with_both_results(harness: Harness) -> None:
+    outcome = await harness.ask(QUERY_AND_API)
     by_sql, by_api = outcome.response.agent_results
 
     assert outcome.response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
@@ -169,13 +169,13 @@ async def test_a_failing_api_leaves_a_partial_answer_with_both_results(house: Ho
 
 @pytest.mark.requirement("T-12")
 async def test_without_the_composers_model_the_answer_has_the_error_all_the_same(
-    house: House,
+    harness: Harness,
 ) -> None:
-    house.model.knobs.fail_next(1000, status=500, schema=TEXT_CALLS)
+    harness.model.knobs.fail_next(1000, status=500, schema=TEXT_CALLS)
     try:
-        outcome = await house.ask(QUERY_AND_API)
+        outcome = await harness.ask(QUERY_AND_API)
     finally:
-        house.model.knobs.clear()
+        harness.model.knobs.clear()
 
     assert outcome.response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
     assert outcome.results["tables"].answer in outcome.response.answer
@@ -188,8 +188,8 @@ async def test_without_the_composers_model_the_answer_has_the_error_all_the_same
 
 
 @pytest.mark.requirement("T-13")
-async def test_sql_retrieves_from_the_database_and_returns_a_table(house: House) -> None:
-    outcome = await house.ask("How many active customers do we have in each region?")
+async def test_sql_retrieves_from_the_database_and_returns_a_table(harness: Harness) -> None:
+    outcome = await harness.ask("How many active customers do we have in each region?")
 
     assert outcome.tools("sql") == {"mcp_db_schema", "mcp_db_query"}
     assert outcome.tools("computation") == set()
@@ -199,8 +199,8 @@ async def test_sql_retrieves_from_the_database_and_returns_a_table(house: House)
 
 
 @pytest.mark.requirement("T-13")
-async def test_computation_runs_python_and_returns_a_table(house: House) -> None:
-    outcome = await house.ask(ROWS_BY_PROGRAM)
+async def test_computation_runs_python_and_returns_a_table(harness: Harness) -> None:
+    outcome = await harness.ask(ROWS_BY_PROGRAM)
 
     assert outcome.tools("computation") == {"run_program"}
     assert outcome.tools("sql") == set()
@@ -210,9 +210,9 @@ async def test_computation_runs_python_and_returns_a_table(house: House) -> None
 
 @pytest.mark.requirement("T-13")
 async def test_planner_and_composer_decide_and_synthesise_and_use_no_tools(
-    house: House,
+    harness: Harness,
 ) -> None:
-    outcome = await house.ask(LIST_TABLES)
+    outcome = await harness.ask(LIST_TABLES)
 
     assert outcome.tools("planner") == outcome.tools("composer") == set()
     decision = outcome.decision("Planner produced execution order")
@@ -222,8 +222,8 @@ async def test_planner_and_composer_decide_and_synthesise_and_use_no_tools(
 
 
 @pytest.mark.requirement("T-13")
-async def test_the_cards_offer_what_the_matrix_says(house: House) -> None:
-    cards = {info.card.name: info.card for info in await house.client.agents()}
+async def test_the_cards_offer_what_the_matrix_says(harness: Harness) -> None:
+    cards = {info.card.name: info.card for info in await harness.client.agents()}
     tools = {name: {tool.name for tool in card.tools} for name, card in cards.items()}
 
     assert tools["sql"] == {"mcp_db_schema", "mcp_db_query"}
@@ -242,18 +242,18 @@ async def test_the_cards_offer_what_the_matrix_says(house: House) -> None:
 @pytest.mark.parametrize(("question", "agents"), CHOSEN.values(), ids=CHOSEN)
 @pytest.mark.requirement("T-14")
 async def test_the_agents_that_the_model_chose_are_planned(
-    house: House, question: str, agents: list[str]
+    harness: Harness, question: str, agents: list[str]
 ) -> None:
-    plan = await house.client.plan(question)
+    plan = await harness.client.plan(question)
     assert list(plan.decision.chosen_agents) == agents
     assert [step.agent for step in plan.plan.steps] == agents
     assert plan.plan.origin == "model"
 
 
 @pytest.mark.requirement("T-14", "B-08")
-async def test_agents_without_steps_get_the_question_each(house: House) -> None:
+async def test_agents_without_steps_get_the_question_each(harness: Harness) -> None:
     """The smaller reply."""
-    plan = await house.client.plan(WITHOUT_STEPS)
+    plan = await harness.client.plan(WITHOUT_STEPS)
     assert [(step.agent, step.task) for step in plan.plan.steps] == [
         ("sql", WITHOUT_STEPS),
         ("computation", WITHOUT_STEPS),
@@ -261,35 +261,35 @@ async def test_agents_without_steps_get_the_question_each(house: House) -> None:
 
 
 @pytest.mark.requirement("T-14")
-async def test_aliases_in_the_models_reply_are_understood(house: House) -> None:
-    plan = await house.client.plan(ALIASES)
+async def test_aliases_in_the_models_reply_are_understood(harness: Harness) -> None:
+    plan = await harness.client.plan(ALIASES)
     assert [step.agent for step in plan.plan.steps] == ["sql", "computation"]
 
 
 @pytest.mark.requirement("T-14")
-async def test_small_talk_needs_no_agent_and_never_a_database(house: House) -> None:
+async def test_small_talk_needs_no_agent_and_never_a_database(harness: Harness) -> None:
     for question in (NO_AGENT, DATA_ANYWAY):
-        plan = await house.client.plan(question)
+        plan = await harness.client.plan(question)
         assert plan.intent.intent == Intent.INTENT_GENERAL_QA
         assert not plan.plan.steps
 
 
 @pytest.mark.requirement("T-14")
 async def test_a_disabled_agent_is_left_out_although_the_model_chose_it(
-    house: House,
+    harness: Harness,
 ) -> None:
-    plan = await house.client.plan(CHOSEN["both"][0], disable_agents=["sql"])
+    plan = await harness.client.plan(CHOSEN["both"][0], disable_agents=["sql"])
     assert [step.agent for step in plan.plan.steps] == ["computation"]
     assert from_value(plan.decision.guardrails["disabled_agents"]) == ["sql"]
 
 
 @pytest.mark.requirement("T-14")
 async def test_preferences_are_shown_to_the_model_and_kept_as_guardrails(
-    house: House,
+    harness: Harness,
 ) -> None:
-    plan = await house.client.plan(CHOSEN["both"][0], prefer_agents=["Calculator"])
+    plan = await harness.client.plan(CHOSEN["both"][0], prefer_agents=["Calculator"])
     assert from_value(plan.decision.guardrails["preferred_agents"]) == ["computation"]
-    assert "### Preferred agents\ncomputation" in house.model.requests[-1].prompt
+    assert "### Preferred agents\ncomputation" in harness.model.requests[-1].prompt
 
 
 # The safety gates of SQL
@@ -297,25 +297,27 @@ async def test_preferences_are_shown_to_the_model_and_kept_as_guardrails(
 
 @pytest.mark.parametrize("name", UNSAFE)
 @pytest.mark.requirement("T-14")
-async def test_an_unsafe_query_is_blocked_and_the_user_sees_why(house: House, name: str) -> None:
-    queries, reviews = house.queries(), house.calls("QueryReview")
-    outcome = await house.ask(unsafe(name))
+async def test_an_unsafe_query_is_blocked_and_the_user_sees_why(
+    harness: Harness, name: str
+) -> None:
+    queries, reviews = harness.queries(), harness.calls("QueryReview")
+    outcome = await harness.ask(unsafe(name))
 
-    assert house.queries() == queries, "it must not even reach the database service"
-    assert house.calls("QueryReview") == reviews, "nor the reviewing model"
+    assert harness.queries() == queries, "it must not even reach the database service"
+    assert harness.calls("QueryReview") == reviews, "nor the reviewing model"
     blocked(outcome)
     assert outcome.decision("safety_check")["is_safe"] is False
 
 
 @pytest.mark.requirement("T-14", "D-13")
 async def test_what_a_review_makes_unsafe_is_blocked_and_the_checked_query_stands(
-    house: House,
+    harness: Harness,
 ) -> None:
     """The corrected query passes the guard again."""
-    before = house.queries()
-    outcome = await house.ask(REVIEWED)
+    before = harness.queries()
+    outcome = await harness.ask(REVIEWED)
 
-    assert house.queries() == before + 1, "the query that was checked, and nothing else"
+    assert harness.queries() == before + 1, "the query that was checked, and nothing else"
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
     assert len(rows(outcome.response.data)) > 1
     checks = [e for e in outcome.response.trace if e.message == "safety_check"]
@@ -329,11 +331,11 @@ async def test_what_a_review_makes_unsafe_is_blocked_and_the_checked_query_stand
 @pytest.mark.parametrize("name", ATTACKS)
 @pytest.mark.requirement("T-14")
 async def test_a_program_that_breaks_out_is_a_violation_and_costs_its_part_only(
-    house: House, name: str
+    harness: Harness, name: str
 ) -> None:
     code, rule = ATTACKS[name]
-    before = house.calls("ComputationPlan")
-    outcome = await house.ask(attack(name))
+    before = harness.calls("ComputationPlan")
+    outcome = await harness.ask(attack(name))
     result = outcome.results["program"]
 
     assert outcome.response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
@@ -341,7 +343,7 @@ async def test_a_program_that_breaks_out_is_a_violation_and_costs_its_part_only(
     assert from_value(result.error.details["rule"]) == rule
     assert from_value(result.error.details["code"]) == code
     assert outcome.attempts("program") == 1, "a violation is not retried"
-    assert house.calls("ComputationPlan") == before + 1, "nor corrected"
+    assert harness.calls("ComputationPlan") == before + 1, "nor corrected"
     assert len(rows(outcome.response.data)) == 19
     assert result.error.message in outcome.response.answer
     assert "not allowed" in outcome.response.answer

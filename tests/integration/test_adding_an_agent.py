@@ -27,7 +27,7 @@ from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
-from .house import open_house, plan_reply, planned
+from .harness import open_harness, plan_reply, planned
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -113,12 +113,12 @@ async def test_one_line_of_config_puts_the_agent_on_the_gateways_list(
     assert CONFIG_LINE.search(page), "the page must show the line that is tried here"
     async with (
         summary_service(model) as address,
-        open_house(company, store_url, replies=REPLIES, targets={"summary": address}) as house,
+        open_harness(company, store_url, replies=REPLIES, targets={"summary": address}) as harness,
     ):
-        names = [info.card.name for info in await house.client.agents() if info.available]
+        names = [info.card.name for info in await harness.client.agents() if info.available]
         assert names == ["computation", "sql", "summary"]
 
-        outcome = await house.ask(QUESTION)
+        outcome = await harness.ask(QUESTION)
 
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
     assert list(outcome.response.metadata.agents) == ["sql", "summary"]
@@ -139,9 +139,9 @@ async def test_its_card_alone_makes_the_planners_heuristic_choose_it(
     """The planner knows no agent by name: keywords of the card are all that speaks for it."""
     async with (
         summary_service(model) as address,
-        open_house(company, store_url, targets={"summary": address}) as house,
+        open_harness(company, store_url, targets={"summary": address}) as harness,
     ):
-        plan = await house.client.plan("Give me the key points in an executive brief")
+        plan = await harness.client.plan("Give me the key points in an executive brief")
 
     assert plan.plan.origin == "heuristic"
     assert list(plan.decision.chosen_agents) == ["summary"]

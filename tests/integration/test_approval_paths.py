@@ -15,7 +15,14 @@ from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
 from bos_testkit.waiting import eventually
 
 from .approval_callers import CALLERS, Caller, Refused
-from .approval_house import BOTH, DEPLOY, ROLL_BACK, TIMEOUT_S, ApprovalHouse, open_approval_house
+from .approval_harness import (
+    BOTH,
+    DEPLOY,
+    ROLL_BACK,
+    TIMEOUT_S,
+    ApprovalHarness,
+    open_approval_harness,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,8 +34,8 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.requirement(
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(store_url: str, clean_environment: None) -> AsyncIterator[ApprovalHouse]:
-    async with open_approval_house(store_url) as opened:
+async def harness(store_url: str, clean_environment: None) -> AsyncIterator[ApprovalHarness]:
+    async with open_approval_harness(store_url) as opened:
         yield opened
 
 
@@ -45,16 +52,16 @@ def service(request: pytest.FixtureRequest, way: str) -> str:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def caller(house: ApprovalHouse, way: str) -> AsyncIterator[Caller]:
-    async with CALLERS[way](house.workers[0]) as opened:
+async def caller(harness: ApprovalHarness, way: str) -> AsyncIterator[Caller]:
+    async with CALLERS[way](harness.workers[0]) as opened:
         yield opened
 
 
-def landed(house: ApprovalHouse, service: str) -> dict[str, int]:
+def landed(harness: ApprovalHarness, service: str) -> dict[str, int]:
     """What happened to the service, and how often."""
     return {
         label.replace(service, "it"): times
-        for label, times in house.agent.landed.items()
+        for label, times in harness.agent.landed.items()
         if service in label.split()
     }
 
@@ -73,7 +80,7 @@ def closing(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("M-07", "M-09")
-async def test_approve(house: ApprovalHouse, caller: Caller, service: str) -> None:
+async def test_approve(harness: ApprovalHarness, caller: Caller, service: str) -> None:
     await caller.ask(f"{DEPLOY} {service}")
     asked = await caller.asked()
     assert asked["agent_id"].startswith("deploy_")
@@ -84,10 +91,10 @@ async def test_approve(house: ApprovalHouse, caller: Caller, service: str) -> No
         "task_description": f"deploy {service} 1.2",
         "timeout_seconds": 120.0,
     }
-    assert landed(house, service) == {}
+    assert landed(harness, service) == {}
     assert await caller.decide(asked["request_id"], "approved") == "approved"
     response = await caller.end()
-    assert landed(house, service) == {"deploy it 1.2": 1}
+    assert landed(harness, service) == {"deploy it 1.2": 1}
     assert response.status == RUN_STATUS_SUCCEEDED
     assert [p.action.tool for p in result_of(response).performed_actions] == ["trigger_deployment"]
     assert names(caller) == ["hitl_required", "hitl_approved"]
@@ -96,7 +103,7 @@ async def test_approve(house: ApprovalHouse, caller: Caller, service: str) -> No
 
 @pytest.mark.parametrize("mode", ["enhance", "override"])
 async def test_approve_with_instructions(
-    house: ApprovalHouse, caller: Caller, service: str, mode: str
+    harness: ApprovalHarness, caller: Caller, service: str, mode: str
 ) -> None:
     """They lead to another proposal: that one is what an approval without instructions allows."""
     service = f"{service}-{mode}"
@@ -105,24 +112,24 @@ async def test_approve_with_instructions(
     await caller.decide(first["request_id"], "approved", f"{mode}:\ndeploy {service} 1.3")
     second = await caller.asked(2)
     assert second["request_id"] != first["request_id"]
-    assert landed(house, service) == {}
+    assert landed(harness, service) == {}
     heading = {"enhance": "### User Enhanced Instructions", "override": "INSTEAD of the original"}
     assert heading[mode] in second["task_description"]
     await caller.decide(second["request_id"], "approved")
     response = await caller.end()
-    assert landed(house, service) == {"deploy it 1.3": 1}
+    assert landed(harness, service) == {"deploy it 1.3": 1}
     assert result_of(response).task_overridden is (mode == "override")
     assert result_of(response).task_description == second["task_description"]
     assert names(caller) == ["hitl_required", "hitl_approved"] * 2
 
 
 @pytest.mark.requirement("M-09", "M-11")
-async def test_deny(house: ApprovalHouse, caller: Caller, service: str) -> None:
+async def test_deny(harness: ApprovalHarness, caller: Caller, service: str) -> None:
     await caller.ask(f"{DEPLOY} {service}")
     asked = await caller.asked()
     assert await caller.decide(asked["request_id"], "denied") == "denied"
     response = await caller.end()
-    assert landed(house, service) == {}
+    assert landed(harness, service) == {}
     result = result_of(response)
     assert (result.status, result.error.type) == (AGENT_EXECUTION_STATUS_SKIPPED, "denied_by_user")
     assert result.partial_data.fields["reason"].string_value == "denied_by_user"
@@ -134,7 +141,7 @@ async def test_deny(house: ApprovalHouse, caller: Caller, service: str) -> None:
 
 @pytest.mark.requirement("M-06", "M-09", "M-12")
 async def test_time_out_and_a_response_after_it(
-    house: ApprovalHouse, caller: Caller, service: str
+    harness: ApprovalHarness, caller: Caller, service: str
 ) -> None:
     await caller.ask(f"{ROLL_BACK} {service}")
     asked = await caller.asked()
@@ -147,11 +154,11 @@ async def test_time_out_and_a_response_after_it(
         with pytest.raises(Refused) as caught:
             await caller.decide(asked["request_id"], decision)
         assert (caught.value.code, caught.value.reason) == (caller.too_late, "APPROVAL_RESOLVED")
-    assert landed(house, service) == {}
+    assert landed(harness, service) == {}
 
 
 @pytest.mark.requirement("M-08")
-async def test_late_response(house: ApprovalHouse, caller: Caller, service: str) -> None:
+async def test_late_response(harness: ApprovalHarness, caller: Caller, service: str) -> None:
     """The first decision stands; the same one again is no error and does nothing again."""
     await caller.ask(f"{DEPLOY} {service}")
     asked = await caller.asked()
@@ -163,60 +170,62 @@ async def test_late_response(house: ApprovalHouse, caller: Caller, service: str)
         with pytest.raises(Refused) as caught:
             await caller.decide(asked["request_id"], decision, instructions)
         assert (caught.value.code, caught.value.reason) == (caller.too_late, "APPROVAL_RESOLVED")
-    assert landed(house, service) == {"deploy it 1.2": 1}
+    assert landed(harness, service) == {"deploy it 1.2": 1}
     assert names(caller) == ["hitl_required", "hitl_approved"]
 
 
 @pytest.mark.requirement("M-03")
-async def test_restart_during_approval(house: ApprovalHouse, way: str, service: str) -> None:
+async def test_restart_during_approval(harness: ApprovalHarness, way: str, service: str) -> None:
     """The only gateway that its client knows is killed; another one comes to the same address."""
-    async with house.worker() as worker, CALLERS[way](worker) as caller:
+    async with harness.worker() as worker, CALLERS[way](worker) as caller:
         await caller.ask(f"{DEPLOY} {service}")
         asked = await caller.asked()
         await worker.kill()
         port = int(worker.target.rpartition(":")[2])
-        async with house.gateway(port) as again:
+        async with harness.gateway(port) as again:
             assert again.target == worker.target
             assert await caller.decide(asked["request_id"], "approved") == "approved"
             response = await caller.end()
     assert response.status == RUN_STATUS_SUCCEEDED
-    assert landed(house, service) == {"deploy it 1.2": 1}
+    assert landed(harness, service) == {"deploy it 1.2": 1}
     assert names(caller) == ["hitl_required", "hitl_approved"]
 
 
 @pytest.mark.requirement("M-03")
-async def test_two_workers(house: ApprovalHouse, caller: Caller, service: str) -> None:
+async def test_two_workers(harness: ApprovalHarness, caller: Caller, service: str) -> None:
     """The stream is at one, the response goes through the other."""
     await caller.ask(f"{DEPLOY} {service}")
     asked = await caller.asked()
-    assert await caller.decide(asked["request_id"], "approved", at=house.workers[1]) == "approved"
+    assert await caller.decide(asked["request_id"], "approved", at=harness.workers[1]) == "approved"
     response = await caller.end()
     assert response.status == RUN_STATUS_SUCCEEDED
-    assert landed(house, service) == {"deploy it 1.2": 1}
+    assert landed(harness, service) == {"deploy it 1.2": 1}
     assert caller.told[1:] == [("hitl_approved", closing(asked))]
 
 
 @pytest.mark.requirement("M-13")
-async def test_parallel_stage(house: ApprovalHouse, caller: Caller, service: str, way: str) -> None:
+async def test_parallel_stage(
+    harness: ApprovalHarness, caller: Caller, service: str, way: str
+) -> None:
     """The step that needs no approval runs at once; the stage waits for both."""
-    looks = house.agent.looks
+    looks = harness.agent.looks
     await caller.ask(f"{BOTH} {service}")
     asked = await caller.asked()
-    await eventually(lambda: house.agent.looks == looks + 1)
+    await eventually(lambda: harness.agent.looks == looks + 1)
     if way != "rest":  # where nothing is streamed, nothing is told before the end
         await eventually(lambda: caller.finished_steps == ["look"])
     assert caller.response is None
-    assert landed(house, service) == {}
+    assert landed(harness, service) == {}
     await caller.decide(asked["request_id"], "approved")
     response = await caller.end()
     statuses = [result.status for result in response.agent_results]
     assert statuses == [AGENT_EXECUTION_STATUS_SUCCEEDED] * 2
     assert result_of(response, 1).answer == f"{service} runs none."
-    assert landed(house, service) == {"deploy it 1.2": 1}
+    assert landed(harness, service) == {"deploy it 1.2": 1}
 
 
 @pytest.mark.requirement("M-14")
-async def test_non_streaming_skip(house: ApprovalHouse, caller: Caller, service: str) -> None:
+async def test_non_streaming_skip(harness: ApprovalHarness, caller: Caller, service: str) -> None:
     """Nobody can be asked, so it is skipped and says so; the others run."""
     response = await caller.unary(f"{BOTH} {service}")
     skipped, other = response.agent_results
@@ -225,4 +234,4 @@ async def test_non_streaming_skip(house: ApprovalHouse, caller: Caller, service:
     explanation = skipped.partial_data.fields["explanation"].string_value
     assert explanation == "This agent requires human approval. Use the streaming endpoint."
     assert other.status == AGENT_EXECUTION_STATUS_SUCCEEDED
-    assert landed(house, service) == {}
+    assert landed(harness, service) == {}

@@ -21,9 +21,9 @@ from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import TEXT_CALLS
 
-from .house import (
+from .harness import (
     no_internals,
-    open_house,
+    open_harness,
     plan_reply,
     planned,
     program_reply,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from bos_mcp_db.settings import DatabaseSettings
     from bos_testkit.scripted_model.server import Knobs
 
-    from .conftest import StartHouse
-    from .house import House, Outcome
+    from .conftest import StartHarness
+    from .harness import Harness, Outcome
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(30)]
 
@@ -94,33 +94,33 @@ REPLIES = [
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(
+async def harness(
     company: DatabaseSettings, store_url: str, clean_environment: None
-) -> AsyncIterator[House]:
+) -> AsyncIterator[Harness]:
     slow = SlowAgent("slow", partial={"found": "half of it"})
-    async with open_house(
+    async with open_harness(
         company,
         store_url,
         replies=REPLIES,
         agents=[slow, EchoAgent("away")],
         targets={"absent": f"127.0.0.1:{unused_port()}"},
-    ) as house:
-        yield house
+    ) as harness:
+        yield harness
 
 
 @pytest.fixture
-def knobs(house: House) -> Any:
-    yield house.model.knobs
-    house.model.knobs.clear()
+def knobs(harness: Harness) -> Any:
+    yield harness.model.knobs
+    harness.model.knobs.clear()
 
 
 # Requests that cannot be run.
 
 
 @pytest.mark.parametrize("field", ["prefer_agents", "disable_agents"])
-async def test_an_unknown_agent_is_refused_by_name(house: House, field: str) -> None:
+async def test_an_unknown_agent_is_refused_by_name(harness: Harness, field: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        await house.client.ask(LIST_TABLES, **{field: ["sql", "fortune_teller"]})  # type: ignore[arg-type]
+        await harness.client.ask(LIST_TABLES, **{field: ["sql", "fortune_teller"]})  # type: ignore[arg-type]
     (violation,) = refused.value.violations
     assert violation.field == f"request.{field}"
     assert '"fortune_teller"' in violation.description
@@ -128,43 +128,43 @@ async def test_an_unknown_agent_is_refused_by_name(house: House, field: str) -> 
 
 
 @pytest.mark.parametrize("question", ["", "   ", "\n\t"])
-async def test_an_empty_question_is_refused(house: House, question: str) -> None:
+async def test_an_empty_question_is_refused(harness: Harness, question: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        await house.client.ask(question)
+        await harness.client.ask(question)
     assert [violation.field for violation in refused.value.violations] == ["request.question"]
 
 
-async def test_a_question_beyond_the_limit_is_refused(house: House) -> None:
+async def test_a_question_beyond_the_limit_is_refused(harness: Harness) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        await house.client.ask("x" * 32_769)
+        await harness.client.ask("x" * 32_769)
     assert [violation.field for violation in refused.value.violations] == ["request.question"]
 
 
-async def test_an_oversized_context_is_refused_with_the_limit(house: House) -> None:
+async def test_an_oversized_context_is_refused_with_the_limit(harness: Harness) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        await house.client.ask(LIST_TABLES, context={"notes": "x" * 70_000})
+        await harness.client.ask(LIST_TABLES, context={"notes": "x" * 70_000})
     (violation,) = refused.value.violations
     assert violation.field == "request.context"
     assert "65536" in violation.description
 
 
-async def test_a_message_beyond_what_grpc_takes_is_refused(house: House) -> None:
+async def test_a_message_beyond_what_grpc_takes_is_refused(harness: Harness) -> None:
     with pytest.raises(ResourceExhausted):
-        await house.client.ask(LIST_TABLES, context={"notes": "x" * 9_000_000})
+        await harness.client.ask(LIST_TABLES, context={"notes": "x" * 9_000_000})
 
 
-async def test_no_time_at_all_is_refused(house: House) -> None:
+async def test_no_time_at_all_is_refused(harness: Harness) -> None:
     with pytest.raises(InvalidArgument) as refused:
-        await house.client.ask(LIST_TABLES, timeout_s=0)
+        await harness.client.ask(LIST_TABLES, timeout_s=0)
     assert refused.value.violations[0].field == "timeout_s"
 
 
 @pytest.mark.parametrize("call", ["get_run", "cancel"])
-async def test_an_unknown_run_is_not_found(house: House, call: str) -> None:
+async def test_an_unknown_run_is_not_found(harness: Harness, call: str) -> None:
     with pytest.raises(NotFound):
-        await getattr(house.client, call)("019a0000-0000-7000-8000-000000000000")
+        await getattr(harness.client, call)("019a0000-0000-7000-8000-000000000000")
     with pytest.raises((InvalidArgument, NotFound)):
-        await getattr(house.client, call)("no such thing")
+        await getattr(harness.client, call)("no such thing")
 
 
 # Plans that must not be run.
@@ -174,9 +174,11 @@ async def test_an_unknown_run_is_not_found(house: House, call: str) -> None:
     "question", [CYCLE, SELF, DANGLING, ABSENT_NEED, UNKNOWN_AGENT, TWICE], ids=str
 )
 @pytest.mark.requirement("B-09", "B-19")
-async def test_an_invalid_plan_is_replaced_by_the_heuristic(house: House, question: str) -> None:
+async def test_an_invalid_plan_is_replaced_by_the_heuristic(
+    harness: Harness, question: str
+) -> None:
     """The heuristic plans, and the trace says why."""
-    outcome = await house.ask(question)
+    outcome = await harness.ask(question)
 
     assert outcome.plan.origin == "heuristic"
     assert [(step.agent, step.task) for step in outcome.plan.steps] == [("sql", question)]
@@ -189,9 +191,9 @@ async def test_an_invalid_plan_is_replaced_by_the_heuristic(house: House, questi
 # Time.
 
 
-async def test_a_run_out_of_time_says_so_and_keeps_what_there_is(house: House) -> None:
+async def test_a_run_out_of_time_says_so_and_keeps_what_there_is(harness: Harness) -> None:
     started = time.monotonic()
-    outcome = await house.ask(LATE, timeout_s=2)
+    outcome = await harness.ask(LATE, timeout_s=2)
 
     assert time.monotonic() - started < 10
     assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
@@ -202,8 +204,8 @@ async def test_a_run_out_of_time_says_so_and_keeps_what_there_is(house: House) -
     outcome.shows_no_internals()
 
 
-async def test_a_slow_agent_costs_its_own_part_only(house: House) -> None:
-    outcome = await house.ask(BESIDE, timeout_s=3)
+async def test_a_slow_agent_costs_its_own_part_only(harness: Harness) -> None:
+    outcome = await harness.ask(BESIDE, timeout_s=3)
 
     assert outcome.response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
     assert outcome.results["wait"].error.type == "DeadlineExceeded"
@@ -211,17 +213,17 @@ async def test_a_slow_agent_costs_its_own_part_only(house: House) -> None:
     outcome.shows_no_internals()
 
 
-async def test_a_caller_that_stops_waiting_gets_deadline_exceeded(house: House) -> None:
+async def test_a_caller_that_stops_waiting_gets_deadline_exceeded(harness: Harness) -> None:
     """The run itself goes on; the caller's time is the caller's."""
-    async with BosClient(house.client.target, run_timeout_s=0.3) as impatient:
+    async with BosClient(harness.client.target, run_timeout_s=0.3) as impatient:
         with pytest.raises(DeadlineExceeded):
             await impatient.ask(LATE)
 
 
-async def test_a_model_slower_than_the_run_ends_in_time(house: House, knobs: Knobs) -> None:
+async def test_a_model_slower_than_the_run_ends_in_time(harness: Harness, knobs: Knobs) -> None:
     knobs.latency_s = 20
     started = time.monotonic()
-    outcome = await house.ask(REGIONS, timeout_s=2)
+    outcome = await harness.ask(REGIONS, timeout_s=2)
 
     assert time.monotonic() - started < 10
     assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
@@ -233,18 +235,18 @@ async def test_a_model_slower_than_the_run_ends_in_time(house: House, knobs: Kno
 # Agents that are not there.
 
 
-async def test_an_agent_that_never_came_is_listed_with_the_reason(house: House) -> None:
-    agents = {info.card.name: info for info in await house.client.agents()}
+async def test_an_agent_that_never_came_is_listed_with_the_reason(harness: Harness) -> None:
+    agents = {info.card.name: info for info in await harness.client.agents()}
     assert not agents["absent"].available
     assert agents["absent"].unavailable_reason
     assert agents["sql"].available
     no_internals(agents["absent"].unavailable_reason)
 
 
-async def test_an_agent_that_went_away_costs_its_own_part_only(house: House) -> None:
-    assert (await house.ask(AWAY)).response.status == RunStatus.RUN_STATUS_SUCCEEDED
-    await house.stop("away")
-    outcome = await house.ask(AWAY)
+async def test_an_agent_that_went_away_costs_its_own_part_only(harness: Harness) -> None:
+    assert (await harness.ask(AWAY)).response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    await harness.stop("away")
+    outcome = await harness.ask(AWAY)
 
     assert outcome.response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
     result = outcome.results["away"]
@@ -261,11 +263,11 @@ async def test_an_agent_that_went_away_costs_its_own_part_only(house: House) -> 
     ids=["sandbox", "mcp_db", "sql"],
 )
 async def test_a_service_that_went_away_is_a_typed_error(
-    part: str, question: str, step: str, start_house: StartHouse
+    part: str, question: str, step: str, start_harness: StartHarness
 ) -> None:
-    house = await start_house()
-    await house.stop(part)
-    outcome = await house.ask(question)
+    harness = await start_harness()
+    await harness.stop(part)
+    outcome = await harness.ask(question)
 
     assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
     assert outcome.results[step].error.type in ("Unavailable", "QueryError")
@@ -275,10 +277,12 @@ async def test_a_service_that_went_away_is_a_typed_error(
 
 
 @pytest.mark.requirement("K-16", "Q-04")
-async def test_without_the_composer_the_agents_answer_themselves(start_house: StartHouse) -> None:
-    house = await start_house()
-    await house.stop("composer")
-    outcome = await house.ask(LIST_TABLES)
+async def test_without_the_composer_the_agents_answer_themselves(
+    start_harness: StartHarness,
+) -> None:
+    harness = await start_harness()
+    await harness.stop("composer")
+    outcome = await harness.ask(LIST_TABLES)
 
     assert outcome.response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
     assert outcome.response.answer == outcome.results["tables"].answer
@@ -288,11 +292,11 @@ async def test_without_the_composer_the_agents_answer_themselves(start_house: St
 
 
 async def test_without_the_planner_keywords_plan_and_the_trace_says_so(
-    start_house: StartHouse,
+    start_harness: StartHarness,
 ) -> None:
-    house = await start_house()
-    await house.stop("planner")
-    outcome = await house.ask(LIST_TABLES)
+    harness = await start_harness()
+    await harness.stop("planner")
+    outcome = await harness.ask(LIST_TABLES)
 
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
     assert outcome.plan.origin == "heuristic"
@@ -335,10 +339,10 @@ every_fault = pytest.mark.parametrize("fault", FAULTS, ids=str)
 @every_fault
 @pytest.mark.requirement("B-09", "Q-04")
 async def test_a_planner_whose_model_fails_plans_by_heuristic(
-    house: House, knobs: Knobs, fault: Fault
+    harness: Harness, knobs: Knobs, fault: Fault
 ) -> None:
     fault.turn(knobs, "PlannerReply")
-    outcome = await house.ask(LIST_TABLES)
+    outcome = await harness.ask(LIST_TABLES)
 
     assert outcome.plan.origin == "heuristic"
     assert outcome.response.planner.confidence == pytest.approx(0.4)
@@ -350,26 +354,26 @@ async def test_a_planner_whose_model_fails_plans_by_heuristic(
 
 @every_fault
 async def test_a_sql_agent_whose_model_fails_says_so_and_queries_nothing(
-    house: House, knobs: Knobs, fault: Fault
+    harness: Harness, knobs: Knobs, fault: Fault
 ) -> None:
     fault.turn(knobs, "QueryDraft")
-    queries = house.queries()
-    outcome = await house.ask(REGIONS)
+    queries = harness.queries()
+    outcome = await harness.ask(REGIONS)
 
-    assert house.queries() == queries
+    assert harness.queries() == queries
     fails_with(outcome, "customers", fault.error)
 
 
 @every_fault
 @pytest.mark.parametrize("schema", ["QueryReview", "ResultInterpretation"])
 async def test_a_sql_agent_does_without_what_is_only_nice_to_have(
-    house: House, knobs: Knobs, fault: Fault, schema: str
+    harness: Harness, knobs: Knobs, fault: Fault, schema: str
 ) -> None:
-    calls = house.calls(schema)
+    calls = harness.calls(schema)
     fault.turn(knobs, schema)
-    outcome = await house.ask(RANKED)
+    outcome = await harness.ask(RANKED)
 
-    assert house.calls(schema) > calls
+    assert harness.calls(schema) > calls
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
     assert len(rows(outcome.response.data)) > 1
     assert outcome.results["ranks"].answer
@@ -378,22 +382,22 @@ async def test_a_sql_agent_does_without_what_is_only_nice_to_have(
 
 @every_fault
 async def test_a_computation_whose_model_writes_no_program_says_so(
-    house: House, knobs: Knobs, fault: Fault
+    harness: Harness, knobs: Knobs, fault: Fault
 ) -> None:
     fault.turn(knobs, "ComputationPlan")
-    fails_with(await house.ask(LOAN), "emi", fault.error)
+    fails_with(await harness.ask(LOAN), "emi", fault.error)
 
 
 @every_fault
 async def test_a_computation_states_its_result_without_the_models_words(
-    house: House, knobs: Knobs, fault: Fault
+    harness: Harness, knobs: Knobs, fault: Fault
 ) -> None:
-    calls = house.calls("ComputationSummary")
-    assert (await house.ask(SUM)).response.answer == "Together they are 4321."
+    calls = harness.calls("ComputationSummary")
+    assert (await harness.ask(SUM)).response.answer == "Together they are 4321."
     fault.turn(knobs, "ComputationSummary")
-    outcome = await house.ask(SUM)
+    outcome = await harness.ask(SUM)
 
-    assert house.calls("ComputationSummary") > calls + 1
+    assert harness.calls("ComputationSummary") > calls + 1
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
     assert outcome.response.answer == "The result is total = 4321."
     outcome.shows_no_internals()
@@ -401,11 +405,11 @@ async def test_a_computation_states_its_result_without_the_models_words(
 
 @every_fault
 async def test_a_composer_whose_model_fails_answers_from_the_results(
-    house: House, knobs: Knobs, fault: Fault
+    harness: Harness, knobs: Knobs, fault: Fault
 ) -> None:
     """Prose is an answer for all that anybody can tell, and so is half of one."""
     fault.turn(knobs, TEXT_CALLS)
-    outcome = await house.ask(REGIONS)
+    outcome = await harness.ask(REGIONS)
 
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
     assert outcome.response.answer
@@ -417,12 +421,12 @@ async def test_a_composer_whose_model_fails_answers_from_the_results(
 
 
 @pytest.mark.requirement("N-10")
-async def test_two_limits_and_an_outage_are_only_a_delay(house: House, knobs: Knobs) -> None:
+async def test_two_limits_and_an_outage_are_only_a_delay(harness: Harness, knobs: Knobs) -> None:
     """One retry policy for every call of a model."""
     for schema in ("PlannerReply", "QueryDraft", TEXT_CALLS):
         knobs.fail_next(2, status=429, retry_after=0, schema=schema)
         knobs.fail_next(1, status=500, schema=schema)
-    outcome = await house.ask(REGIONS)
+    outcome = await harness.ask(REGIONS)
 
     assert outcome.plan.origin == "model"
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
@@ -430,9 +434,9 @@ async def test_two_limits_and_an_outage_are_only_a_delay(house: House, knobs: Kn
     assert not outcome.errors("composer")
 
 
-async def test_a_question_the_model_was_not_prepared_for_ends_honestly(house: House) -> None:
+async def test_a_question_the_model_was_not_prepared_for_ends_honestly(harness: Harness) -> None:
     """The scripted model refuses; sql can then write no query, and the answer says why."""
-    outcome = await house.ask("Show me the most beautiful customers")
+    outcome = await harness.ask("Show me the most beautiful customers")
 
     assert outcome.plan.origin == "heuristic"
     assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
@@ -440,16 +444,16 @@ async def test_a_question_the_model_was_not_prepared_for_ends_honestly(house: Ho
     outcome.shows_no_internals()
 
 
-async def test_many_bad_requests_at_once_leave_the_house_in_order(house: House) -> None:
+async def test_many_bad_requests_at_once_leave_the_harness_in_order(harness: Harness) -> None:
     async def bad(number: int) -> bool:
         try:
-            await house.client.ask("" if number % 2 else LIST_TABLES, prefer_agents=["nobody"])
+            await harness.client.ask("" if number % 2 else LIST_TABLES, prefer_agents=["nobody"])
         except InvalidArgument:
             return True
         return False
 
     assert all(await asyncio.gather(*(bad(number) for number in range(20))))
-    assert (await house.ask(LIST_TABLES)).response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert (await harness.ask(LIST_TABLES)).response.status == RunStatus.RUN_STATUS_SUCCEEDED
 
 
 def fails_with(outcome: Outcome, step: str, error: str) -> None:

@@ -25,8 +25,8 @@ from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.scripted_model.replies import fixture
 
-from .house import TODAY, plan_reply, planned, rows
-from .rest_house import rest_house
+from .harness import TODAY, plan_reply, planned, rows
+from .rest_harness import rest_harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from bos_testkit.postgres import PostgresServer
 
-    from .conftest import StartHouse
-    from .house import House
+    from .conftest import StartHarness
+    from .harness import Harness
 
     Company = asyncpg.Connection[asyncpg.Record]
 
@@ -89,11 +89,11 @@ async def schema_of(company: Company) -> set[str]:
 
 @pytest.mark.requirement("D-05")
 async def test_asks_for_measure_group_and_boundary_and_runs_nothing_until_answered(
-    start_house: StartHouse, company_rows: Company
+    start_harness: StartHarness, company_rows: Company
 ) -> None:
-    house = await start_house()
+    harness = await start_harness()
 
-    asked = await house.ask(SHIFT.question)
+    asked = await harness.ask(SHIFT.question)
 
     response = asked.response
     assert response.status == CLARIFICATION_NEEDED
@@ -110,9 +110,9 @@ async def test_asks_for_measure_group_and_boundary_and_runs_nothing_until_answer
     assert len(named) == 2
     assert named <= await schema_of(company_rows)
     assert "Today is 2026-06-15 (UTC)." in response.clarification.assumptions
-    _nothing_was_queried(house, asked.response.trace)
+    _nothing_was_queried(harness, asked.response.trace)
 
-    answered = await house.ask(REPLY, continues_run_id=response.run_id)
+    answered = await harness.ask(REPLY, continues_run_id=response.run_id)
 
     assert answered.response.status == SUCCEEDED
     expected = [tuple(await company_rows.fetchrow(EXPECTED) or ())]
@@ -120,21 +120,21 @@ async def test_asks_for_measure_group_and_boundary_and_runs_nothing_until_answer
     assert all(amount > Decimal(0) for amount in expected[0])
     for amount in expected[0]:
         assert mentions(answered.response.answer, amount)
-    assert house.queries() == 1
-    _nothing_is_asked_twice(house)
+    assert harness.queries() == 1
+    _nothing_is_asked_twice(harness)
 
 
-def _nothing_was_queried(house: House, trace: Any) -> None:
-    assert house.queries() == 0
-    assert house.calls("QueryReview") == 0
+def _nothing_was_queried(harness: Harness, trace: Any) -> None:
+    assert harness.queries() == 0
+    assert harness.calls("QueryReview") == 0
     messages = {event.message for event in trace}
     assert "The task is unclear" in messages
     assert messages.isdisjoint({"generate_query", "execute_query", "mcp_db_query"})
 
 
-def _nothing_is_asked_twice(house: House) -> None:
+def _nothing_is_asked_twice(harness: Harness) -> None:
     """The clarity prompt of the reply's run shows the reply."""
-    prompts = [each.prompt for each in house.model.requests if each.schema == "QueryDraft"]
+    prompts = [each.prompt for each in harness.model.requests if each.schema == "QueryDraft"]
     assert len(prompts) == 2
     assert REPLY not in prompts[0]
     assert f"The user replied: {REPLY}" in prompts[1]
@@ -172,56 +172,56 @@ def _never_clear(assumptions: list[str]) -> list[Any]:
     ]
 
 
-async def _five_replies(house: House) -> Any:
-    outcome = await house.ask(UNCLEAR)
+async def _five_replies(harness: Harness) -> Any:
+    outcome = await harness.ask(UNCLEAR)
     for turn in range(5):
         assert outcome.response.status == CLARIFICATION_NEEDED, turn
-        assert house.queries() == 0
-        outcome = await house.ask(f"no idea {turn}", continues_run_id=outcome.response.run_id)
+        assert harness.queries() == 0
+        outcome = await harness.ask(f"no idea {turn}", continues_run_id=outcome.response.run_id)
     return outcome
 
 
 @pytest.mark.parametrize("model", ["composes", "is away"])
 async def test_dec02_after_five_replies_the_assumptions_are_used_and_told(
-    start_house: StartHouse, model: str
+    start_harness: StartHarness, model: str
 ) -> None:
     replies = _never_clear([ASSUMED])
-    house = await start_house(replies=replies if model == "composes" else replies[:-1])
+    harness = await start_harness(replies=replies if model == "composes" else replies[:-1])
 
-    outcome = await _five_replies(house)
+    outcome = await _five_replies(harness)
 
     assert outcome.response.status == SUCCEEDED
     assert outcome.response.answer.count(ASSUMED) == 1
     assert ("They move." in outcome.response.answer) is (model == "composes")
     streamed = "".join(event.answer_delta.text for event in outcome.events)
     assert (ASSUMED in streamed) is (model == "composes")
-    assert house.queries() == 1
+    assert harness.queries() == 1
 
 
 async def test_dec02_after_five_replies_without_assumptions_the_run_ends_with_an_explanation(
-    start_house: StartHouse,
+    start_harness: StartHarness,
 ) -> None:
-    house = await start_house(replies=_never_clear([])[:-1])
+    harness = await start_harness(replies=_never_clear([])[:-1])
 
-    outcome = await _five_replies(house)
+    outcome = await _five_replies(harness)
 
     assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
     assert "still unclear after 5 rounds of questions" in outcome.response.answer
-    assert house.queries() == 0
+    assert harness.queries() == 0
 
 
 async def test_without_a_model_the_planner_chooses_agents_by_the_question_not_by_the_reply(
-    start_house: StartHouse,
+    start_harness: StartHarness,
 ) -> None:
     """The reply names nothing that a keyword would find."""
     question = "Calculate how the figures shift"
     plan = plan_reply(question, planned("a", "sql", SHIFT.task))
-    house = await start_house(replies=[plan])
-    asked = await house.ask(question)
+    harness = await start_harness(replies=[plan])
+    asked = await harness.ask(question)
     assert asked.response.status == CLARIFICATION_NEEDED
 
     # Nothing is prepared for the plan of the reply, so the model fails and the heuristic plans.
-    again = await house.ask("the pumps", continues_run_id=asked.response.run_id)
+    again = await harness.ask("the pumps", continues_run_id=asked.response.run_id)
 
     assert again.plan.origin == "heuristic"
     assert [step.agent for step in again.plan.steps] == ["computation"]
@@ -271,11 +271,11 @@ async def test_a_reply_belongs_to_the_conversation_which_goes_on_after_it(
 @pytest.mark.e2e
 @pytest.mark.requirement("D-05")
 async def test_over_rest(tmp_path: Path) -> None:
-    async with rest_house(tmp_path) as house, aiohttp.ClientSession() as http:
+    async with rest_harness(tmp_path) as harness, aiohttp.ClientSession() as http:
 
         async def ask(**request: Any) -> dict[str, Any]:
-            credential = {"Authorization": f"Bearer {house.key}"}
-            url = f"{house.url}/v1/runs:ask"
+            credential = {"Authorization": f"Bearer {harness.key}"}
+            url = f"{harness.url}/v1/runs:ask"
             async with http.post(url, json=request, headers=credential) as answer:
                 assert answer.status == 200, await answer.text()
                 parsed: dict[str, Any] = await answer.json()

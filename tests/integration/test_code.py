@@ -25,7 +25,7 @@ from bos_demo.expectations import mentions
 from bos_demo.generators.generate import generate
 from bos_demo.periods import named_periods
 
-from .rest_house import BOS, RestHouse, rest_house
+from .rest_harness import BOS, RestHarness, rest_harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,20 +45,20 @@ SKIPPED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SKIPPED
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RestHouse]:
-    async with rest_house(tmp_path_factory.mktemp("house")) as house:
-        yield house
+async def harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RestHarness]:
+    async with rest_harness(tmp_path_factory.mktemp("harness")) as harness:
+        yield harness
 
 
-def connection(house: RestHouse) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((house.folder / ".data/standalone.json").read_text())
+def connection(harness: RestHarness) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((harness.folder / ".data/standalone.json").read_text())
     return content
 
 
-async def decided(house: RestHouse, decide: str) -> tuple[Approval, OrchestratorResponse]:
+async def decided(harness: RestHarness, decide: str) -> tuple[Approval, OrchestratorResponse]:
     """Ask the demo question, and decide about the program once it is proposed."""
-    known = connection(house)
-    async with BosClient(known["target"], api_key=house.key) as bos:
+    known = connection(harness)
+    async with BosClient(known["target"], api_key=harness.key) as bos:
         approval, event = None, RunEvent()
         async for event in bos.ask_stream(QUESTION.question, context=known["context"]):
             if event.HasField("approval_requested"):
@@ -69,8 +69,8 @@ async def decided(house: RestHouse, decide: str) -> tuple[Approval, Orchestrator
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def approved(house: RestHouse) -> tuple[Approval, OrchestratorResponse]:
-    return await decided(house, "approve")
+async def approved(harness: RestHarness) -> tuple[Approval, OrchestratorResponse]:
+    return await decided(harness, "approve")
 
 
 def monthly_revenue() -> dict[int, Decimal]:
@@ -111,20 +111,20 @@ async def test_what_was_shown_is_what_ran_and_its_figures_are_right(
 
 
 async def test_the_figure_is_the_same_over_grpc_and_rest_and_at_the_command_line(
-    house: RestHouse, approved: tuple[Approval, OrchestratorResponse], tmp_path: Path
+    harness: RestHarness, approved: tuple[Approval, OrchestratorResponse], tmp_path: Path
 ) -> None:
     _, response = approved
     figure = figure_of(response)
-    async with BosClient(connection(house)["target"], api_key=house.key) as bos:
+    async with BosClient(connection(harness)["target"], api_key=harness.key) as bos:
         content = await bos.download_file(response.run_id, figure.digest)
     assert content.startswith(b"\x89PNG")
     assert len(content) == figure.size_bytes
     assert figure.digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
 
     path = f"/v1/runs/{response.run_id}/files/{figure.digest.removeprefix('sha256:')}"
-    headers = {"Authorization": f"Bearer {house.key}"}
+    headers = {"Authorization": f"Bearer {harness.key}"}
     async with (
-        aiohttp.ClientSession(house.url) as session,
+        aiohttp.ClientSession(harness.url) as session,
         session.get(path, headers=headers) as reply,
     ):
         assert reply.status == 200
@@ -136,8 +136,8 @@ async def test_the_figure_is_the_same_over_grpc_and_rest_and_at_the_command_line
 
     process = await asyncio.create_subprocess_exec(
         *(BOS, "runs", "files", response.run_id, "--output", str(tmp_path)),
-        cwd=house.folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(house.folder)},
+        cwd=harness.folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(harness.folder)},
         stdout=sys.stderr,
     )
     assert await process.wait() == 0
@@ -154,7 +154,7 @@ async def test_the_figure_is_the_same_over_grpc_and_rest_and_at_the_command_line
     ],
 )
 async def test_what_is_not_there_or_not_ones_own_is_an_error_and_no_file(
-    house: RestHouse,
+    harness: RestHarness,
     approved: tuple[Approval, OrchestratorResponse],
     run_id: str,
     digest: str,
@@ -165,9 +165,9 @@ async def test_what_is_not_there_or_not_ones_own_is_an_error_and_no_file(
     _, response = approved
     run = response.run_id if run_id == "its own" else "0199f0a4-7b1e-7c4e-9d8e-3f1f5a3b2c10"
     named = figure_of(response).digest.removeprefix("sha256:") if digest == "right" else digest
-    token = house.key if key == "right" else "wrong"
+    token = harness.key if key == "right" else "wrong"
     async with (
-        aiohttp.ClientSession(house.url) as session,
+        aiohttp.ClientSession(harness.url) as session,
         session.get(
             f"/v1/runs/{run}/files/{named}", headers={"Authorization": f"Bearer {token}"}
         ) as reply,
@@ -181,11 +181,11 @@ async def test_what_is_not_there_or_not_ones_own_is_an_error_and_no_file(
 
 @pytest.mark.requirement("M-17", "M-18", "M-19")
 async def test_instructions_lead_to_another_program_that_is_approved_as_well(
-    house: RestHouse,
+    harness: RestHarness,
 ) -> None:
-    known = connection(house)
+    known = connection(harness)
     shown = []
-    async with BosClient(known["target"], api_key=house.key) as bos:
+    async with BosClient(known["target"], api_key=harness.key) as bos:
         async for event in bos.ask_stream(QUESTION.question, context=known["context"]):
             if event.HasField("approval_requested"):
                 approval = event.approval_requested.approval
@@ -201,8 +201,8 @@ async def test_instructions_lead_to_another_program_that_is_approved_as_well(
     assert [file.name for file in drawing.files] == list(from_value_map(drawing.data)["files"])
 
 
-async def test_denied_nothing_runs_and_the_rest_is_answered(house: RestHouse) -> None:
-    _, response = await decided(house, "deny")
+async def test_denied_nothing_runs_and_the_rest_is_answered(harness: RestHarness) -> None:
+    _, response = await decided(harness, "deny")
     assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
     drawing = response.agent_results[1]
     assert (drawing.status, drawing.error.type) == (SKIPPED, "denied_by_user")
@@ -210,9 +210,9 @@ async def test_denied_nothing_runs_and_the_rest_is_answered(house: RestHouse) ->
 
 
 @pytest.mark.requirement("M-14", "F-08")
-async def test_where_nobody_can_be_asked_the_program_is_skipped(house: RestHouse) -> None:
-    known = connection(house)
-    async with BosClient(known["target"], api_key=house.key) as bos:
+async def test_where_nobody_can_be_asked_the_program_is_skipped(harness: RestHarness) -> None:
+    known = connection(harness)
+    async with BosClient(known["target"], api_key=harness.key) as bos:
         response = await bos.ask(QUESTION.question, context=known["context"])
     drawing = response.agent_results[1]
     assert (drawing.status, drawing.error.type) == (SKIPPED, "hitl_skipped_non_streaming")

@@ -26,10 +26,10 @@ from bos_standalone.settings import StandaloneSettings
 from bos_testkit.agents import CountingAgent, RecordingAgent
 from bos_testkit.scripted_model.server import TEXT_CALLS
 
-from .house import (
+from .harness import (
     TODAY,
     no_internals,
-    open_house,
+    open_harness,
     plan_reply,
     planned,
     program_reply,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bos_agentkit import AgentTask
     from bos_mcp_db.settings import DatabaseSettings
 
-    from .house import House
+    from .harness import Harness
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(30)]
 
@@ -152,24 +152,24 @@ def troubled(agents: dict[str, Any]) -> Iterator[TroubledAgent]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(
+async def harness(
     company: DatabaseSettings, store_url: str, clean_environment: None, agents: dict[str, Any]
-) -> AsyncIterator[House]:
-    async with open_house(
+) -> AsyncIterator[Harness]:
+    async with open_harness(
         company, store_url, replies=REPLIES, agents=list(agents.values())
-    ) as house:
+    ) as harness:
         # The composer's model has its own test; the answers here are put together by rule.
-        house.model.knobs.fail_next(100_000, status=422, schema=TEXT_CALLS)
-        yield house
+        harness.model.knobs.fail_next(100_000, status=422, schema=TEXT_CALLS)
+        yield harness
 
 
 @pytest.mark.parametrize("error_type", TYPES_BY_AGENTS)
 @pytest.mark.requirement("Q-01")
 async def test_agents_name_the_kind_of_failure(
-    house: House, troubled: TroubledAgent, error_type: str
+    harness: Harness, troubled: TroubledAgent, error_type: str
 ) -> None:
     troubled.errors = [AgentFailure(error_type, "It did not work out.", {"hint": "try later"})]
-    outcome = await house.ask(ALONE)
+    outcome = await harness.ask(ALONE)
 
     assert outcome.results["trouble"].error.type == error_type
     assert outcome.response.error.type == error_type
@@ -186,19 +186,19 @@ async def test_agents_name_the_kind_of_failure(
 )
 @pytest.mark.requirement("Q-01")
 async def test_queries_and_programs_name_the_kind_of_failure(
-    house: House, question: str, step: str, error_type: str
+    harness: Harness, question: str, step: str, error_type: str
 ) -> None:
-    outcome = await house.ask(question)
+    outcome = await harness.ask(question)
     assert outcome.results[step].error.type == error_type
     outcome.shows_no_internals()
 
 
 @pytest.mark.requirement("Q-01")
 async def test_an_uncaught_exception_is_called_by_its_class_and_keeps_its_text_to_itself(
-    house: House, troubled: TroubledAgent
+    harness: Harness, troubled: TroubledAgent
 ) -> None:
     troubled.errors = [LookupError(SECRET) for _ in range(3)]
-    outcome = await house.ask(ALONE)
+    outcome = await harness.ask(ALONE)
 
     assert outcome.results["trouble"].error.type == "LookupError"
     outcome.shows_no_internals()
@@ -206,10 +206,10 @@ async def test_an_uncaught_exception_is_called_by_its_class_and_keeps_its_text_t
 
 @pytest.mark.requirement("Q-02", "M-14")
 async def test_without_a_person_to_ask_a_protected_action_is_skipped(
-    house: House, agents: dict[str, Any]
+    harness: Harness, agents: dict[str, Any]
 ) -> None:
     """`hitl_skipped_non_streaming`; the other agents run normally."""
-    response = await house.client.ask(SEND, context=TODAY, trace=True)
+    response = await harness.client.ask(SEND, context=TODAY, trace=True)
     mark, tables = response.agent_results
 
     assert (mark.status, mark.error.type) == (SKIPPED, "hitl_skipped_non_streaming")
@@ -221,10 +221,10 @@ async def test_without_a_person_to_ask_a_protected_action_is_skipped(
 
 @pytest.mark.requirement("Q-02", "M-02")
 async def test_a_protected_tool_that_the_plan_does_not_name_is_refused(
-    house: House, agents: dict[str, Any]
+    harness: Harness, agents: dict[str, Any]
 ) -> None:
     """The tool list of the task decides."""
-    outcome = await house.ask(UNNAMED)
+    outcome = await harness.ask(UNNAMED)
 
     assert outcome.results["mark"].error.type == "PermissionDenied"
     assert agents["counting"].effects == []
@@ -273,9 +273,9 @@ async def test_all_in_one_names_what_is_missing_before_anything_starts(
 
 
 @pytest.mark.requirement("Q-04")
-async def test_a_failing_planner_is_replaced_by_the_heuristic(house: House) -> None:
-    house.model.knobs.fail_next(2, status=500, schema="PlannerReply")
-    outcome = await house.ask(LIST_TABLES)
+async def test_a_failing_planner_is_replaced_by_the_heuristic(harness: Harness) -> None:
+    harness.model.knobs.fail_next(2, status=500, schema="PlannerReply")
+    outcome = await harness.ask(LIST_TABLES)
 
     assert outcome.plan.origin == "heuristic"
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
@@ -283,10 +283,10 @@ async def test_a_failing_planner_is_replaced_by_the_heuristic(house: House) -> N
 
 @pytest.mark.requirement("Q-04")
 async def test_the_next_agent_continues_after_a_failed_one(
-    house: House, troubled: TroubledAgent
+    harness: Harness, troubled: TroubledAgent
 ) -> None:
     troubled.errors = [AgentFailure("HttpError", "The other side is down.")]
-    outcome = await house.ask(AFTER)
+    outcome = await harness.ask(AFTER)
 
     assert [result.status for result in outcome.response.agent_results] == [FAILED, SUCCEEDED]
     assert outcome.results["tables"].depends_on == ["trouble"]
@@ -294,8 +294,8 @@ async def test_the_next_agent_continues_after_a_failed_one(
 
 
 @pytest.mark.requirement("Q-04")
-async def test_a_failing_composer_still_leaves_an_answer(house: House) -> None:
-    outcome = await house.ask(LIST_TABLES)
+async def test_a_failing_composer_still_leaves_an_answer(harness: Harness) -> None:
+    outcome = await harness.ask(LIST_TABLES)
 
     assert outcome.errors("composer")
     assert outcome.results["tables"].answer in outcome.response.answer
@@ -304,11 +304,11 @@ async def test_a_failing_composer_still_leaves_an_answer(house: House) -> None:
 
 @pytest.mark.requirement("Q-05", "C-12")
 async def test_no_exception_of_an_agent_escapes_to_the_caller(
-    house: House, troubled: TroubledAgent
+    harness: Harness, troubled: TroubledAgent
 ) -> None:
     for raised in (KeyError(SECRET), RuntimeError(SECRET), ExceptionGroup(SECRET, [OSError()])):
         troubled.errors = [raised] * 3
-        outcome = await house.ask(BESIDE)
+        outcome = await harness.ask(BESIDE)
         error = outcome.results["trouble"].error
         assert error.type
         assert error.message
@@ -318,22 +318,22 @@ async def test_no_exception_of_an_agent_escapes_to_the_caller(
 
 @pytest.mark.requirement("Q-06", "C-32")
 async def test_what_may_end_better_next_time_is_retried(
-    house: House, troubled: TroubledAgent
+    harness: Harness, troubled: TroubledAgent
 ) -> None:
     """Transient failures and unexpected exceptions."""
     for raised in (Unavailable("Away for a moment."), ZeroDivisionError()):
         troubled.errors = [raised]
-        outcome = await house.ask(ALONE)
+        outcome = await harness.ask(ALONE)
         assert outcome.attempts("trouble") == 2
         assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
 
 
 @pytest.mark.requirement("Q-06")
 async def test_what_fails_every_time_is_converted_to_a_failed_result(
-    house: House, troubled: TroubledAgent
+    harness: Harness, troubled: TroubledAgent
 ) -> None:
     troubled.errors = [Unavailable("Away for good.")] * 10
-    outcome = await house.ask(ALONE)
+    outcome = await harness.ask(ALONE)
 
     assert outcome.attempts("trouble") == 1 + troubled.card.max_retries == 3
     assert outcome.results["trouble"].status == FAILED
@@ -353,30 +353,30 @@ async def test_what_fails_every_time_is_converted_to_a_failed_result(
 )
 @pytest.mark.requirement("Q-06")
 async def test_what_cannot_end_better_is_not_retried(
-    house: House, troubled: TroubledAgent, raised: Exception
+    harness: Harness, troubled: TroubledAgent, raised: Exception
 ) -> None:
     troubled.errors = [raised] * 3
-    outcome = await house.ask(ALONE)
+    outcome = await harness.ask(ALONE)
     assert outcome.attempts("trouble") == 1
 
 
 @pytest.mark.parametrize(("question", "step"), [(UNSAFE_QUERY, "query"), (BREAK_OUT, "program")])
 @pytest.mark.requirement("Q-06")
 async def test_safety_blocks_and_violations_are_not_retried(
-    house: House, question: str, step: str
+    harness: Harness, question: str, step: str
 ) -> None:
-    assert (await house.ask(question)).attempts(step) == 1
+    assert (await harness.ask(question)).attempts(step) == 1
 
 
 @pytest.mark.requirement("Q-06")
 async def test_unexpected_exceptions_of_the_sql_loop_are_not_retried(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object) -> None:
         raise ValueError(SECRET)
 
     monkeypatch.setattr("bos_sql.agent.run_attempts", broken)
-    outcome = await house.ask("How many active customers do we have in each region?")
+    outcome = await harness.ask("How many active customers do we have in each region?")
 
     assert outcome.attempts("customers") == 1
     assert outcome.results["customers"].error.type == "ValueError"
@@ -385,9 +385,9 @@ async def test_unexpected_exceptions_of_the_sql_loop_are_not_retried(
 
 @pytest.mark.requirement("Q-06")
 async def test_an_irreversible_action_is_not_repeated_once_dispatched(
-    house: House, agents: dict[str, Any]
+    harness: Harness, agents: dict[str, Any]
 ) -> None:
-    outcome = await house.ask(ACT)
+    outcome = await harness.ask(ACT)
 
     assert outcome.attempts("act") == agents["acting"].acts == 1
     assert outcome.results["act"].error.type == "Unavailable"
@@ -395,10 +395,10 @@ async def test_an_irreversible_action_is_not_repeated_once_dispatched(
 
 @pytest.mark.requirement("Q-07")
 async def test_every_error_is_traced_and_every_result_is_in_the_response(
-    house: House, troubled: TroubledAgent
+    harness: Harness, troubled: TroubledAgent
 ) -> None:
     troubled.errors = [AgentFailure("HttpError", "The other side is down.")]
-    outcome = await house.ask(BESIDE)
+    outcome = await harness.ask(BESIDE)
     failed, listed = outcome.response.agent_results
 
     assert (failed.agent_name, failed.status) == ("troubled", FAILED)
@@ -411,13 +411,13 @@ async def test_every_error_is_traced_and_every_result_is_in_the_response(
 
 @pytest.mark.requirement("Q-08")
 async def test_something_is_a_partial_response_and_nothing_is_an_error(
-    house: House, troubled: TroubledAgent
+    harness: Harness, troubled: TroubledAgent
 ) -> None:
     down = AgentFailure("HttpError", "The other side is down.")
     troubled.errors = [down]
-    partial = (await house.ask(BESIDE)).response
+    partial = (await harness.ask(BESIDE)).response
     troubled.errors = [down, down]
-    nothing = (await house.ask(TWO_TROUBLES)).response
+    nothing = (await harness.ask(TWO_TROUBLES)).response
 
     assert partial.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
     assert not partial.HasField("error")
@@ -429,8 +429,8 @@ async def test_something_is_a_partial_response_and_nothing_is_an_error(
 
 
 @pytest.mark.requirement("Q-09")
-async def test_the_user_sees_why_an_action_was_skipped(house: House) -> None:
-    response = await house.client.ask(SEND, context=TODAY)
+async def test_the_user_sees_why_an_action_was_skipped(harness: Harness) -> None:
+    response = await harness.client.ask(SEND, context=TODAY)
 
     assert "requires user approval" in response.answer
     assert "Leave the mark" in response.answer
@@ -438,8 +438,8 @@ async def test_the_user_sees_why_an_action_was_skipped(house: House) -> None:
 
 
 @pytest.mark.requirement("Q-09")
-async def test_the_user_sees_why_an_agent_did_not_get_its_turn(house: House) -> None:
-    outcome = await house.ask(BESIDE, max_turns=1)
+async def test_the_user_sees_why_an_agent_did_not_get_its_turn(harness: Harness) -> None:
+    outcome = await harness.ask(BESIDE, max_turns=1)
     skipped = [each for each in outcome.response.agent_results if each.status == SKIPPED]
 
     assert [each.agent_name for each in skipped] == ["sql"]
@@ -447,8 +447,8 @@ async def test_the_user_sees_why_an_agent_did_not_get_its_turn(house: House) -> 
 
 
 @pytest.mark.requirement("Q-09")
-async def test_the_user_sees_why_a_query_was_blocked(house: House) -> None:
-    outcome = await house.ask(UNSAFE_QUERY)
+async def test_the_user_sees_why_a_query_was_blocked(harness: Harness) -> None:
+    outcome = await harness.ask(UNSAFE_QUERY)
 
     (result,) = outcome.response.agent_results
     assert result.error.message in outcome.response.answer

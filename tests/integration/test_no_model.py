@@ -15,7 +15,7 @@ from bos_client import BosClient
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 
-from .house import no_internals, rows
+from .harness import no_internals, rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from .rest_house import BOS, ROOT, rest_house
+from .rest_harness import BOS, ROOT, rest_harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,8 +26,8 @@ PASSWORD = "correct horse battery"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]:
     """Where `bos` finds the product running."""
-    async with rest_house(tmp_path_factory.mktemp("readme")) as house:
-        yield house.folder
+    async with rest_harness(tmp_path_factory.mktemp("readme")) as harness:
+        yield harness.folder
 
 
 def lines_of(heading: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .rest_house import ROOT, rest_house
+from .rest_harness import ROOT, rest_harness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,8 +42,8 @@ def events(text: str) -> list[tuple[str, str]]:
 
 async def test_the_walk_of_the_readme(tmp_path: Path) -> None:
     lines = walk_of_the_readme()
-    async with rest_house(tmp_path) as house:
-        printed = dict(zip(lines, await outputs(house.folder, lines), strict=False))
+    async with rest_harness(tmp_path) as harness:
+        printed = dict(zip(lines, await outputs(harness.folder, lines), strict=False))
 
     def after(start: str) -> str:
         (found,) = (text for line, text in printed.items() if line.startswith(start))

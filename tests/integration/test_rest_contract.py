@@ -13,7 +13,7 @@ from buf.validate import validate_pb2 as validate
 from bos.gateway.v1 import AgentRequest
 from bos.identity.v1 import CreateApiKeyRequest, RegisterUserRequest
 
-from .rest_house import ROOT, rest_house
+from .rest_harness import ROOT, rest_harness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,10 +35,10 @@ async def test_no_call_has_a_server_error_or_an_answer_that_is_not_documented(
     tmp_path: Path,
 ) -> None:
     assert SCHEMATHESIS.exists(), "make test-rest installs it"
-    async with rest_house(tmp_path) as house:
+    async with rest_harness(tmp_path) as harness:
         process = await asyncio.create_subprocess_exec(
-            *(SCHEMATHESIS, "run", f"{house.url}/openapi.json"),
-            *("-H", f"Authorization: Bearer {house.key}"),
+            *(SCHEMATHESIS, "run", f"{harness.url}/openapi.json"),
+            *("-H", f"Authorization: Bearer {harness.key}"),
             *("--checks", ",".join(CHECKS), "--phases", "examples,coverage,fuzzing"),
             *("--max-examples", "10", "--generation-deterministic", "--request-timeout", "60"),
             "--no-color",

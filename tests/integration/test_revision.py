@@ -20,7 +20,7 @@ from bos_testkit.agents import CountingAgent, EchoAgent, RecordingAgent
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import TEXT_CALLS
 
-from .house import TODAY, Outcome, open_house, plan_reply, planned, query_replies, rows
+from .harness import TODAY, Outcome, open_harness, plan_reply, planned, query_replies, rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bos_mcp_db.settings import DatabaseSettings
     from bos_testkit.scripted_model.replies import Fixture
 
-    from .house import House
+    from .harness import Harness
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -119,15 +119,15 @@ def agents() -> dict[str, Any]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(
+async def harness(
     company: DatabaseSettings, store_url: str, clean_environment: None, agents: dict[str, Any]
-) -> AsyncIterator[House]:
-    async with open_house(
+) -> AsyncIterator[Harness]:
+    async with open_harness(
         company, store_url, replies=REPLIES, agents=list(agents.values())
-    ) as house:
+    ) as harness:
         # The answers are put together by rule, so that nothing in them is scripted.
-        house.model.knobs.fail_next(100_000, status=422, schema=TEXT_CALLS)
-        yield house
+        harness.model.knobs.fail_next(100_000, status=422, schema=TEXT_CALLS)
+        yield harness
 
 
 async def stored(store_url: str, run_id: str) -> list[LogEvent]:
@@ -170,9 +170,9 @@ def entries(run: Any) -> list[str]:
 
 
 async def test_a_column_that_does_not_exist_is_mended(
-    house: House, store_url: str, agents: dict[str, Any]
+    harness: Harness, store_url: str, agents: dict[str, Any]
 ) -> None:
-    outcome = await house.ask(COLUMN)
+    outcome = await harness.ask(COLUMN)
 
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
     assert revisions(outcome) == [["kept", "wrong1"], ["count", "told"]]
@@ -182,7 +182,7 @@ async def test_a_column_that_does_not_exist_is_mended(
     assert outcome.response.metadata.revision == 1
     assert from_value(agents["echo"].inputs[-1].sub_task_input["n"]) == 7
     nothing_ran_twice(await stored(store_url, outcome.response.run_id), agents)
-    run = await house.client.get_run(outcome.response.run_id)
+    run = await harness.client.get_run(outcome.response.run_id)
     assert "replanning 1 succeeded" in entries(run)
     (error,) = run.working_context.errors_encountered
     assert error.startswith("wrong1 (sql): QueryError")
@@ -190,9 +190,9 @@ async def test_a_column_that_does_not_exist_is_mended(
 
 
 async def test_a_reference_to_a_field_that_is_not_there_is_mended(
-    house: House, store_url: str, agents: dict[str, Any]
+    harness: Harness, store_url: str, agents: dict[str, Any]
 ) -> None:
-    outcome = await house.ask(FIELD)
+    outcome = await harness.ask(FIELD)
 
     assert outcome.results["lost"].error.type == "ReferenceUnresolved"
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
@@ -202,9 +202,9 @@ async def test_a_reference_to_a_field_that_is_not_there_is_mended(
 
 
 async def test_an_action_that_was_denied_is_not_planned_again(
-    house: House, store_url: str, agents: dict[str, Any]
+    harness: Harness, store_url: str, agents: dict[str, Any]
 ) -> None:
-    outcome = await denying(house, DENIED)
+    outcome = await denying(harness, DENIED)
 
     assert revisions(outcome) == [["mark", "wrong1"], ["count"]]
     mark, count = outcome.response.agent_results
@@ -216,56 +216,56 @@ async def test_an_action_that_was_denied_is_not_planned_again(
 
 
 async def test_a_plan_that_insists_on_what_was_denied_is_none(
-    house: House, store_url: str, agents: dict[str, Any]
+    harness: Harness, store_url: str, agents: dict[str, Any]
 ) -> None:
-    outcome = await denying(house, INSISTS)
+    outcome = await denying(harness, INSISTS)
 
     assert revisions(outcome) == [["mark", "wrong1"]]
     assert [r.status for r in outcome.response.agent_results] == [SKIPPED, FAILED]
     assert agents["counting"].effects == []
     asked = [e for e in outcome.events if e.HasField("approval_requested")]
     assert len(asked) == 1
-    run = await house.client.get_run(outcome.response.run_id)
+    run = await harness.client.get_run(outcome.response.run_id)
     assert any(text.startswith("replanning 1 failed") for text in entries(run))
 
 
 async def test_after_the_last_revision_the_failure_is_explained(
-    house: House, store_url: str, agents: dict[str, Any]
+    harness: Harness, store_url: str, agents: dict[str, Any]
 ) -> None:
-    outcome = await house.ask(HOPELESS)
+    outcome = await harness.ask(HOPELESS)
 
     assert revisions(outcome) == [["wrong1"], ["wrong2"], ["wrong3"]]
     assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
     assert "The plan was revised 2 times, which is the limit" in outcome.response.answer
     assert "no_such_column_3" in outcome.response.answer
-    run = await house.client.get_run(outcome.response.run_id)
+    run = await harness.client.get_run(outcome.response.run_id)
     assert entries(run)[-2:] == ["limit of 2 revisions reached", "definitively failed: wrong3"]
     assert len(run.working_context.errors_encountered) == 3
     nothing_ran_twice(await stored(store_url, outcome.response.run_id), agents)
-    (listed, *_) = (await house.client.list_runs(page_size=1)).runs
+    (listed, *_) = (await harness.client.list_runs(page_size=1)).runs
     assert listed.run_id == run.run_id
     assert not listed.journal
     outcome.shows_no_internals()
 
 
 @pytest.mark.requirement("C-22")
-async def test_a_planner_without_another_idea_ends_the_attempts(house: House) -> None:
+async def test_a_planner_without_another_idea_ends_the_attempts(harness: Harness) -> None:
     """Its model says the same again, which is no new plan."""
-    before = house.calls("PlannerReply")
-    outcome = await house.ask(UNREVISED)
+    before = harness.calls("PlannerReply")
+    outcome = await harness.ask(UNREVISED)
 
     assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
     assert revisions(outcome) == [["wrong1"]]
-    assert house.calls("PlannerReply") == before + 2
+    assert harness.calls("PlannerReply") == before + 2
     assert "No other plan was found." in outcome.response.answer
 
 
 async def test_an_agent_that_is_down_is_mended_by_another_one(
-    house: House, store_url: str, agents: dict[str, Any]
+    harness: Harness, store_url: str, agents: dict[str, Any]
 ) -> None:
     """The last one here: the ledger does not come back."""
-    await house.stop("ledger")
-    outcome = await house.ask(DOWN)
+    await harness.stop("ledger")
+    outcome = await harness.ask(DOWN)
 
     assert outcome.results["wrong0"].error.type == "Unavailable"
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
@@ -275,12 +275,12 @@ async def test_an_agent_that_is_down_is_mended_by_another_one(
     outcome.shows_no_internals()
 
 
-async def denying(house: House, question: str) -> Outcome:
+async def denying(harness: Harness, question: str) -> Outcome:
     """The run's events, in which every request to a person is denied."""
     events = []
-    async with aclosing(house.client.ask_stream(question, context=TODAY, trace=True)) as stream:
+    async with aclosing(harness.client.ask_stream(question, context=TODAY, trace=True)) as stream:
         async for event in stream:
             events.append(event)
             if event.HasField("approval_requested"):
-                await house.client.deny(event.approval_requested.approval.approval_id)
+                await harness.client.deny(event.approval_requested.approval.approval_id)
     return Outcome(events)

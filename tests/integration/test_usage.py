@@ -14,7 +14,7 @@ from bos.gateway.v1 import RunStatus
 from bos_client.render.parts import show_end
 from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY
 
-from .house import open_house
+from .harness import open_harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
     from bos_mcp_db.settings import DatabaseSettings
 
-    from .conftest import StartHouse
-    from .house import House
+    from .conftest import StartHarness
+    from .harness import Harness
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
 
@@ -37,13 +37,13 @@ PRICES = {"scripted": {"input": 3, "output": 7}}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(
+async def harness(
     company: DatabaseSettings, store_url: str, clean_environment: None
-) -> AsyncIterator[House]:
-    async with open_house(
+) -> AsyncIterator[Harness]:
+    async with open_harness(
         company, store_url, models={"prices": PRICES}, gateway={"max_run_tokens": 200_000}
-    ) as house:
-        yield house
+    ) as harness:
+        yield harness
 
 
 def total(usages: Iterable[Usage]) -> tuple[int, int, int, int]:
@@ -64,10 +64,10 @@ def counted(telemetry: Telemetry, name: str, **labels: str) -> float:
 
 
 async def test_a_runs_consumption_is_the_same_in_results_events_response_and_metrics(
-    house: House,
+    harness: Harness,
 ) -> None:
-    outcome = await house.ask(QUESTION)
-    model = house.model
+    outcome = await harness.ask(QUESTION)
+    model = harness.model
     cost = 3 * model.input_tokens + 7 * model.output_tokens
     reported = (model.calls, model.input_tokens, model.output_tokens, cost)
     assert min(reported) > 0
@@ -92,13 +92,13 @@ async def test_a_runs_consumption_is_the_same_in_results_events_response_and_met
         labels = {"agent": agent, "model": "scripted"}
         tokens = {
             direction: counted(
-                house.telemetry, "bos_model_tokens_total", **labels, direction=direction
+                harness.telemetry, "bos_model_tokens_total", **labels, direction=direction
             )
             for direction in ("input", "output")
         }
-        dollars = counted(house.telemetry, "bos_model_cost_dollars_total", **labels)
+        dollars = counted(harness.telemetry, "bos_model_cost_dollars_total", **labels)
         by_agent[agent] = Usage(
-            model_calls=int(counted(house.telemetry, "bos_model_calls_total", **labels)),
+            model_calls=int(counted(harness.telemetry, "bos_model_calls_total", **labels)),
             input_tokens=int(tokens["input"]),
             output_tokens=int(tokens["output"]),
             cost_micros=round(dollars * 1_000_000),
@@ -107,12 +107,12 @@ async def test_a_runs_consumption_is_the_same_in_results_events_response_and_met
         assert total([by_agent[agent]]) == total([usage])
     assert total(by_agent.values()) == reported
     assert (
-        counted(house.telemetry, "bos_run_tokens_total", kind="reported")
+        counted(harness.telemetry, "bos_run_tokens_total", kind="reported")
         == reported[1] + reported[2]
     )
 
     # And so do those who look later, or at a terminal.
-    (again,) = [await house.client.get_run(outcome.response.run_id)]
+    (again,) = [await harness.client.get_run(outcome.response.run_id)]
     assert again.response.metadata.usage == whole
     shown = io.StringIO()
     show_end(Console(file=shown, width=400), outcome.response)
@@ -123,16 +123,16 @@ async def test_a_runs_consumption_is_the_same_in_results_events_response_and_met
 
 @pytest.mark.requirement("N-07")
 async def test_the_profile_of_a_step_binds_its_model_calls_and_nobody_elses(
-    start_house: StartHouse,
+    start_harness: StartHarness,
 ) -> None:
     profiles = {"research": "sk-of-research-rsch", "common": "sk-in-common-000-cmmn"}
-    house = await start_house(
+    harness = await start_harness(
         models={"key_profiles": profiles},
         gateway={"key_profiles": {"sql": "research", "*": "common"}},
     )
-    outcome = await house.ask(QUESTION)
+    outcome = await harness.ask(QUESTION)
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
-    used = {(request.schema, request.key_end) for request in house.model.requests}
+    used = {(request.schema, request.key_end) for request in harness.model.requests}
     assert {key for schema, key in used if schema in SQL_SCHEMAS} == {"rsch"}
     assert {key for schema, key in used if schema == "ComputationPlan"} == {"cmmn"}
     # Planner and composer use the ordinary key of their own settings.
@@ -141,11 +141,11 @@ async def test_the_profile_of_a_step_binds_its_model_calls_and_nobody_elses(
 
 @pytest.mark.requirement("N-07")
 async def test_an_agent_without_the_profile_fails_its_step_and_calls_no_model(
-    start_house: StartHouse,
+    start_harness: StartHarness,
 ) -> None:
-    house = await start_house(gateway={"key_profiles": {"sql": "research"}})
-    outcome = await house.ask(QUESTION)
+    harness = await start_harness(gateway={"key_profiles": {"sql": "research"}})
+    outcome = await harness.ask(QUESTION)
     (failed,) = [r for r in outcome.response.agent_results if r.agent_name == "sql"]
     assert failed.error.type == "ConfigurationError"
     assert "BOS_MODEL_KEYS" in failed.error.message
-    assert not [r for r in house.model.requests if r.schema in SQL_SCHEMAS]
+    assert not [r for r in harness.model.requests if r.schema in SQL_SCHEMAS]

@@ -4,7 +4,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 import pytest_asyncio
-from isolation_house import IsolationHouse, open_isolation_house
+from isolation_harness import IsolationHarness, open_isolation_harness
 
 from bos_postgres import create_database
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(
+async def harness(
     clean_environment: None,
     postgres_server: PostgresServer,
     tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[IsolationHouse]:
-    """One house for the tests of a module: none of them changes what ada has."""
+) -> AsyncIterator[IsolationHarness]:
+    """One harness for the tests of a module: none of them changes what ada has."""
     dsn = await create_database(postgres_server.dsn(), f"isolation_{secrets.token_hex(6)}")
-    async with open_isolation_house(dsn, tmp_path_factory.mktemp("keys")) as opened:
+    async with open_isolation_harness(dsn, tmp_path_factory.mktemp("keys")) as opened:
         yield opened

@@ -6,13 +6,13 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from isolation_house import CONVERSATION, FILE, PASSWORD, SECRET
+from isolation_harness import CONVERSATION, FILE, PASSWORD, SECRET
 from public_rpcs import PublicRpc, public_rpcs
 
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
 
 if TYPE_CHECKING:
-    from isolation_house import Answer, IsolationHouse
+    from isolation_harness import Answer, IsolationHarness
 
 RPCS = public_rpcs()
 OF_ADA = {
@@ -102,20 +102,20 @@ def named(rpcs: list[PublicRpc]) -> Any:
     return pytest.mark.parametrize("rpc", rpcs, ids=lambda rpc: rpc.name)
 
 
-def whats_of_ada(house: IsolationHouse, field: str) -> list[str]:
+def whats_of_ada(harness: IsolationHarness, field: str) -> list[str]:
     if field == "session_id":
-        return [house.people["ada"].session_id]
+        return [harness.people["ada"].session_id]
     if field == "conversation_id":
         return list(OF_ADA_IN_MEMORY[field])
     if field == "approval_id":
-        return [house.approval_id]
+        return [harness.approval_id]
     if field in ("user_id", "owner_id"):
-        return [house.people["ada"].user_id]
+        return [harness.people["ada"].user_id]
     if field == "key_id":
-        return [house.key_id]
+        return [harness.key_id]
     if field == "invitation_id":
-        return [house.invitation_id]
-    return [house.runs[which] for which in OF_ADA[field]]
+        return [harness.invitation_id]
+    return [harness.runs[which] for which in OF_ADA[field]]
 
 
 def request(rpc: PublicRpc, **fields: Any) -> Any:
@@ -127,20 +127,20 @@ def request(rpc: PublicRpc, **fields: Any) -> Any:
 
 
 async def ways(
-    house: IsolationHouse, rpc: PublicRpc, message: Any, token: str | None
+    harness: IsolationHarness, rpc: PublicRpc, message: Any, token: str | None
 ) -> dict[str, Answer]:
     """The answers to one call over gRPC and over each of its HTTP bindings."""
-    answers = {"gRPC": await house.grpc(rpc, message, token)}
+    answers = {"gRPC": await harness.grpc(rpc, message, token)}
     for binding in rpc.bindings:
-        answers[f"{binding.verb} {binding.template}"] = await house.rest(
+        answers[f"{binding.verb} {binding.template}"] = await harness.rest(
             *binding.request(message), token
         )
     return answers
 
 
-def traces_of_ada(house: IsolationHouse, content: str, said: str = "") -> list[str]:
+def traces_of_ada(harness: IsolationHarness, content: str, said: str = "") -> list[str]:
     """What only ada can know, in an answer to somebody who had ``said`` it or not."""
-    ada = house.people["ada"]
-    known = [ada.user_id, ada.session_id, "ada@example.com", SECRET, *house.runs.values()]
-    known += [house.approval_id, house.key_id, house.invitation_id]
+    ada = harness.people["ada"]
+    known = [ada.user_id, ada.session_id, "ada@example.com", SECRET, *harness.runs.values()]
+    known += [harness.approval_id, harness.key_id, harness.invitation_id]
     return [each for each in known if each in content and each not in said]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from isolation_house import PASSWORD, SECRET, IsolationHouse, log_in, open_isolation_house
+from isolation_harness import PASSWORD, SECRET, IsolationHarness, log_in, open_isolation_harness
 
 from bos.identity.v1 import (
     AccountServiceStub,
@@ -82,19 +82,19 @@ async def value(dsn: str, sql: str, *arguments: object) -> Any:
         return await connection.fetchval(sql, *arguments)
 
 
-async def give_eve_what_she_keeps(house: IsolationHouse) -> None:
+async def give_eve_what_she_keeps(harness: IsolationHarness) -> None:
     """She administers from now on, has asked something, and something is remembered of her."""
-    ada = house.people["ada"]
-    await AdministrationServiceStub(house.channels["bos.identity.v1"]).SetUserRoles(
-        SetUserRolesRequest(user_id=house.people["eve"].user_id, roles=["user", "administrator"]),
+    ada = harness.people["ada"]
+    await AdministrationServiceStub(harness.channels["bos.identity.v1"]).SetUserRoles(
+        SetUserRolesRequest(user_id=harness.people["eve"].user_id, roles=["user", "administrator"]),
         metadata=metadata(ada.access_token),
     )
-    eve = await log_in(IdentityServiceStub(house.channels["bos.identity.v1"]), "eve")
-    _, call = await house.ask(eve, "What is hers?", "request-of-eve")
+    eve = await log_in(IdentityServiceStub(harness.channels["bos.identity.v1"]), "eve")
+    _, call = await harness.ask(eve, "What is hers?", "request-of-eve")
     await to_the_end(call)
     request = UpdateLongTermMemoryRequest()
     request.memory.critical.user_name = "green"
-    await MemoryServiceStub(house.channels["bos.memory.v1"]).UpdateLongTermMemory(
+    await MemoryServiceStub(harness.channels["bos.memory.v1"]).UpdateLongTermMemory(
         request, metadata=metadata(eve.access_token)
     )
 
@@ -103,14 +103,14 @@ async def test_an_account_goes_with_everything_of_it_and_with_what_comes_late(
     clean_environment: None, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     dsn = await create_database(postgres_server.dsn(), f"deletion_{secrets.token_hex(6)}")
-    async with open_isolation_house(dsn, tmp_path) as house:
-        await give_eve_what_she_keeps(house)
-        ada, eve = house.people["ada"], house.people["eve"]
+    async with open_isolation_harness(dsn, tmp_path) as harness:
+        await give_eve_what_she_keeps(harness)
+        ada, eve = harness.people["ada"], harness.people["eve"]
         of_ada = (ada.user_id, "ada@example.com", SECRET)
         assert set(await holding(dsn, *of_ada)) >= _HOLD_HER
         hers = await holding(dsn, eve.user_id)
         assert set(hers) >= {"gateway.runs", "memory.user_long_term_memory", "identity.users"}
-        accounts = AccountServiceStub(house.channels["bos.identity.v1"])
+        accounts = AccountServiceStub(harness.channels["bos.identity.v1"])
         await accounts.DeleteAccount(
             DeleteAccountRequest(current_password=PASSWORD), metadata=metadata(ada.access_token)
         )
@@ -122,7 +122,7 @@ async def test_an_account_goes_with_everything_of_it_and_with_what_comes_late(
         # What was on its way then may come in yet: that is what the last round is for.
         assert "gateway.runs" not in await holding(dsn, *of_ada)
         # Her last access token is good for a while yet elsewhere.
-        _, call = await house.ask(ada, f"Once more: the {SECRET}?", "request-that-is-late")
+        _, call = await harness.ask(ada, f"Once more: the {SECRET}?", "request-that-is-late")
         await to_the_end(call)
         assert "gateway.runs" in await holding(dsn, SECRET)
         await value(dsn, "UPDATE identity.account_deletions SET ends_at = now(), next_at = now()")
@@ -144,11 +144,11 @@ async def test_an_export_holds_what_is_ones_own_and_nothing_of_others(
     clean_environment: None, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     dsn = await create_database(postgres_server.dsn(), f"export_{secrets.token_hex(6)}")
-    async with open_isolation_house(dsn, tmp_path) as house:
-        await give_eve_what_she_keeps(house)
-        accounts = AccountServiceStub(house.channels["bos.identity.v1"])
+    async with open_isolation_harness(dsn, tmp_path) as harness:
+        await give_eve_what_she_keeps(harness)
+        accounts = AccountServiceStub(harness.channels["bos.identity.v1"])
         exported: dict[str, dict[str, bytes]] = {}
-        for name, person in house.people.items():
+        for name, person in harness.people.items():
             files = exported.setdefault(name, {})
             async for part in accounts.ExportAccount(
                 ExportAccountRequest(), metadata=metadata(person.access_token), timeout=60
@@ -160,11 +160,11 @@ async def test_an_export_holds_what_is_ones_own_and_nothing_of_others(
             "gateway",
             "memory",
         }
-        for run_id in house.runs.values():
+        for run_id in harness.runs.values():
             assert SECRET.encode() in exported["ada"][f"gateway/runs/{run_id}.json"]
         assert f"The plans of the {SECRET}".encode() in exported["ada"].values()
         assert b"ada@example.com" in ada
         assert b"green" in eve
         assert SECRET.encode() not in eve
-        assert house.people["ada"].user_id.encode() not in eve
+        assert harness.people["ada"].user_id.encode() not in eve
         assert b"green" not in ada

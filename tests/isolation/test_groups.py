@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 from isolation_cases import NAMING, RPCS, named, references_of_ada, request, ways, whats_of_ada
-from isolation_house import SECRET
+from isolation_harness import SECRET
 
 if TYPE_CHECKING:
-    from isolation_house import IsolationHouse
+    from isolation_harness import IsolationHarness
     from public_rpcs import PublicRpc
 
 pytestmark = [pytest.mark.isolation, pytest.mark.asyncio(loop_scope="module")]
@@ -38,13 +38,13 @@ def of(name: str) -> PublicRpc:
 @named([rpc for rpc in NAMING if rpc.name != "ApprovalService.GetApproval"])
 @pytest.mark.parametrize("kind", {**KINDS, **APPROVERS})
 async def test_no_group_and_no_role_finds_what_is_anothers(
-    kind: str, rpc: PublicRpc, house: IsolationHouse
+    kind: str, rpc: PublicRpc, harness: IsolationHarness
 ) -> None:
-    token = house.token(**{**KINDS, **APPROVERS}[kind])
+    token = harness.token(**{**KINDS, **APPROVERS}[kind])
     for field in references_of_ada(rpc):
-        made_up = await ways(house, rpc, request(rpc, **{field: str(uuid4())}), token)
-        for value in whats_of_ada(house, field):
-            answers = await ways(house, rpc, request(rpc, **{field: value}), token)
+        made_up = await ways(harness, rpc, request(rpc, **{field: str(uuid4())}), token)
+        for value in whats_of_ada(harness, field):
+            answers = await ways(harness, rpc, request(rpc, **{field: value}), token)
             for way, answer in answers.items():
                 assert answer.shape == made_up[way].shape, way
                 assert answer.code in ("NOT_FOUND", "PERMISSION_DENIED"), way
@@ -52,36 +52,39 @@ async def test_no_group_and_no_role_finds_what_is_anothers(
 
 @pytest.mark.parametrize("kind", APPROVERS)
 async def test_approvers_see_the_request_and_neither_its_run_nor_anything_else(
-    kind: str, house: IsolationHouse
+    kind: str, harness: IsolationHarness
 ) -> None:
-    token = house.token(**APPROVERS[kind])
+    token = harness.token(**APPROVERS[kind])
     get, listed = of("ApprovalService.GetApproval"), of("ApprovalService.ListApprovals")
-    asked = get.message(approval_id=house.approval_id)
-    for way, answer in (await ways(house, get, asked, token)).items():
+    asked = get.message(approval_id=harness.approval_id)
+    for way, answer in (await ways(harness, get, asked, token)).items():
         assert (answer.code, SECRET in answer.content) == ("OK", True), way
-    for way, answer in (await ways(house, listed, listed.message(), token)).items():
-        assert (answer.code, house.approval_id in answer.content) == ("OK", True), way
+    for way, answer in (await ways(harness, listed, listed.message(), token)).items():
+        assert (answer.code, harness.approval_id in answer.content) == ("OK", True), way
     runs = of("OrchestratorService.ListRuns")
-    for way, answer in (await ways(house, runs, runs.message(), token)).items():
+    for way, answer in (await ways(harness, runs, runs.message(), token)).items():
         assert (answer.code, SECRET in answer.content) == ("OK", False), way
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_request_is_hidden_from_other_users(kind: str, house: IsolationHouse) -> None:
-    token, get = house.token(**KINDS[kind]), of("ApprovalService.GetApproval")
+async def test_the_request_is_hidden_from_other_users(kind: str, harness: IsolationHarness) -> None:
+    token, get = harness.token(**KINDS[kind]), of("ApprovalService.GetApproval")
     listed = of("ApprovalService.ListApprovals")
-    for way, answer in (await ways(house, listed, listed.message(), token)).items():
-        assert (answer.code, house.approval_id in answer.content) == ("OK", False), way
-    hers, made_up = (get.message(approval_id=each) for each in (house.approval_id, str(uuid4())))
-    answers, expected = await ways(house, get, hers, token), await ways(house, get, made_up, token)
+    for way, answer in (await ways(harness, listed, listed.message(), token)).items():
+        assert (answer.code, harness.approval_id in answer.content) == ("OK", False), way
+    hers, made_up = (get.message(approval_id=each) for each in (harness.approval_id, str(uuid4())))
+    answers, expected = (
+        await ways(harness, get, hers, token),
+        await ways(harness, get, made_up, token),
+    )
     for way, answer in answers.items():
         assert answer.code == "NOT_FOUND", way
         assert answer.shape == expected[way].shape, way
 
 
-async def test_agents_of_another_group_are_not_there(house: IsolationHouse) -> None:
+async def test_agents_of_another_group_are_not_there(harness: IsolationHarness) -> None:
     agents = of("OrchestratorService.ListAgents")
     for groups, seen in ((["crew"], True), (["hr"], False), ([], False)):
-        token = house.token(roles=["user"], groups=groups)
-        for way, answer in (await ways(house, agents, agents.message(), token)).items():
+        token = harness.token(roles=["user"], groups=groups)
+        for way, answer in (await ways(harness, agents, agents.message(), token)).items():
             assert (answer.code, "deploy" in answer.content) == ("OK", seen), way

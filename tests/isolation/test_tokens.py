@@ -20,7 +20,7 @@ from bos_chassis.auth.callers import RunTokenSigner, generate_keypair
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from isolation_house import IsolationHouse
+    from isolation_harness import IsolationHarness
     from public_rpcs import PublicRpc
 
 pytestmark = [pytest.mark.isolation, pytest.mark.asyncio(loop_scope="module")]
@@ -47,16 +47,16 @@ def tampered(token: str, **changes: str) -> str:
     return f"{head}.{encoded({**content, **changes})}.{signature}"
 
 
-def forged(house: IsolationHouse) -> dict[str, str]:
+def forged(harness: IsolationHarness) -> dict[str, str]:
     """Tokens that would be ada's or eve's, if one thing about them were right."""
-    good, ada = house.token(), house.people["ada"]
-    public = house.private_key.public_key().public_bytes_raw()
+    good, ada = harness.token(), harness.people["ada"]
+    public = harness.private_key.public_key().public_bytes_raw()
     stranger = Ed25519PrivateKey.generate()
     return {
-        "expired": house.token(exp=time.time() - 60),
-        "wrong audience": house.token(aud="sql"),
-        "wrong issuer": house.token(iss="https://evil.example.com"),
-        "not valid yet": house.token(nbf=time.time() + 600),
+        "expired": harness.token(exp=time.time() - 60),
+        "wrong audience": harness.token(aud="sql"),
+        "wrong issuer": harness.token(iss="https://evil.example.com"),
+        "not valid yet": harness.token(nbf=time.time() + 600),
         "alg none": with_header(good, None, alg="none"),
         "HS256 with the public key": with_header(
             good, lambda text: hmac.new(public, text, hashlib.sha256).digest(), alg="HS256"
@@ -64,7 +64,7 @@ def forged(house: IsolationHouse) -> dict[str, str]:
         "unknown key": with_header(good, stranger.sign, kid="0123456789abcdef"),
         "another key under a known id": with_header(good, stranger.sign),
         "tampered": tampered(good, sub=ada.user_id, sid=ada.session_id),
-        "a refresh token": house.people["eve"].refresh_token,
+        "a refresh token": harness.people["eve"].refresh_token,
         "a run token": RunTokenSigner(generate_keypair()[0]).mint(
             ada.user_id, "r", "s", ["bos", "gateway"], 60
         ),
@@ -72,32 +72,32 @@ def forged(house: IsolationHouse) -> dict[str, str]:
     }
 
 
-def filled(rpc: PublicRpc, house: IsolationHouse) -> Any:
+def filled(rpc: PublicRpc, harness: IsolationHarness) -> Any:
     """A request that would be answered if its token were ada's."""
-    return request(rpc, **{f: whats_of_ada(house, f)[0] for f in references_of_ada(rpc)})
+    return request(rpc, **{f: whats_of_ada(harness, f)[0] for f in references_of_ada(rpc)})
 
 
-async def test_a_token_made_the_same_way_is_accepted(house: IsolationHouse) -> None:
+async def test_a_token_made_the_same_way_is_accepted(harness: IsolationHarness) -> None:
     """So what is refused below is refused for the one thing that is wrong with it."""
     (rpc,) = [rpc for rpc in RPCS if rpc.name == "OrchestratorService.ListRuns"]
-    answers = await ways(house, rpc, rpc.message(), house.token())
+    answers = await ways(harness, rpc, rpc.message(), harness.token())
     assert {answer.code for answer in answers.values()} == {"OK"}
 
 
 @named(CLOSED)
-async def test_no_forged_token_opens_anything(rpc: PublicRpc, house: IsolationHouse) -> None:
+async def test_no_forged_token_opens_anything(rpc: PublicRpc, harness: IsolationHarness) -> None:
     shapes: dict[tuple[str, str, str], list[str]] = {}
-    for case, token in forged(house).items():
-        for way, answer in (await ways(house, rpc, filled(rpc, house), token)).items():
+    for case, token in forged(harness).items():
+        for way, answer in (await ways(harness, rpc, filled(rpc, harness), token)).items():
             shapes.setdefault(answer.shape, []).append(f"{case}, {way}")
     assert len(shapes) == 1, shapes
     assert next(iter(shapes))[:2] == REFUSED
 
 
-def run_tokens(house: IsolationHouse) -> dict[str, str]:
+def run_tokens(harness: IsolationHarness) -> dict[str, str]:
     """Tokens that the gateway might have signed for a run of ada's, as others hold them."""
-    ada, run = house.people["ada"].user_id, house.runs["under way"]
-    everybody, mint = ["echo", "bos", "gateway", "identity", "memory"], house.run_tokens.mint
+    ada, run = harness.people["ada"].user_id, harness.runs["under way"]
+    everybody, mint = ["echo", "bos", "gateway", "identity", "memory"], harness.run_tokens.mint
     own = {f"a call of {name}": mint(ada, run, "", [name], 60) for name in everybody}
     return {
         **own,
@@ -107,26 +107,30 @@ def run_tokens(house: IsolationHouse) -> dict[str, str]:
 
 
 @named(CLOSED)
-async def test_no_run_token_opens_what_is_for_people(rpc: PublicRpc, house: IsolationHouse) -> None:
-    for case, token in run_tokens(house).items():
-        message = filled(rpc, house)
-        answer = await house.grpc(rpc, message, None, run_token=token)
+async def test_no_run_token_opens_what_is_for_people(
+    rpc: PublicRpc, harness: IsolationHarness
+) -> None:
+    for case, token in run_tokens(harness).items():
+        message = filled(rpc, harness)
+        answer = await harness.grpc(rpc, message, None, run_token=token)
         assert answer.code in ("UNAUTHENTICATED", "PERMISSION_DENIED"), case
-        for way, other in (await ways(house, rpc, message, token)).items():
+        for way, other in (await ways(harness, rpc, message, token)).items():
             assert other.shape[:2] == REFUSED, f"{case}, {way}"
 
 
 @named(CLOSED)
-async def test_without_a_token_nothing_opens(rpc: PublicRpc, house: IsolationHouse) -> None:
-    answers = await ways(house, rpc, filled(rpc, house), None)
+async def test_without_a_token_nothing_opens(rpc: PublicRpc, harness: IsolationHarness) -> None:
+    answers = await ways(harness, rpc, filled(rpc, harness), None)
     assert {answer.shape[:2] for answer in answers.values()} == {
         ("UNAUTHENTICATED", "CREDENTIAL_MISSING")
     }
 
 
-async def test_a_replayed_refresh_token_is_refused_in_the_same_shape(house: IsolationHouse) -> None:
+async def test_a_replayed_refresh_token_is_refused_in_the_same_shape(
+    harness: IsolationHarness,
+) -> None:
     (rpc,) = [rpc for rpc in RPCS if rpc.name == "IdentityService.RefreshSession"]
-    stub = IdentityServiceStub(house.channels["bos.identity.v1"])
+    stub = IdentityServiceStub(harness.channels["bos.identity.v1"])
     login = await stub.LogIn(LogInRequest(username="eve", password="correct horse battery"))
     used = login.tokens.refresh_token
     newest = (await stub.RefreshSession(RefreshSessionRequest(refresh_token=used))).tokens
@@ -134,11 +138,11 @@ async def test_a_replayed_refresh_token_is_refused_in_the_same_shape(house: Isol
     request = RefreshSessionRequest(refresh_token=newest.refresh_token)
     newest = (await stub.RefreshSession(request)).tokens
     message = rpc.message(refresh_token=used)
-    answers = list((await ways(house, rpc, message, None)).values())
+    answers = list((await ways(harness, rpc, message, None)).values())
     # The replay ended the session, so its newest tokens are worth nothing either.
-    answers.append(await house.grpc(rpc, rpc.message(refresh_token=newest.refresh_token), None))
+    answers.append(await harness.grpc(rpc, rpc.message(refresh_token=newest.refresh_token), None))
     (me,) = [rpc for rpc in RPCS if rpc.name == "IdentityService.GetUser"]
-    answers += (await ways(house, me, me.message(), newest.access_token)).values()
-    answers += (await ways(house, me, me.message(), "nonsense")).values()
+    answers += (await ways(harness, me, me.message(), newest.access_token)).values()
+    answers += (await ways(harness, me, me.message(), "nonsense")).values()
     assert len({answer.shape for answer in answers}) == 1
     assert answers[0].shape[:2] == REFUSED

@@ -6,7 +6,7 @@
 
 Runs are asked at a steady pace for as long without the lock and with it, on the same gateway, in
 the same run of this bench; their p95 is compared. That they end at all while the lock is held is
-asserted by a test (``services/gateway/tests/test_trial_neighbours.py``).
+asserted by a test (``services/gateway/tests/crash/test_trial_neighbours.py``).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import pytest
 from bos_chassis.telemetry import Telemetry
 from bos_standalone.rest import find_binary, serve_rest
 
-from .issuer_house import Issuer, running_issuer
-from .openid_house import Builder, House
+from .issuer_harness import Issuer, running_issuer
+from .openid_harness import Builder, Harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,18 +31,18 @@ async def build(issuer: Issuer, postgres_dsn: str) -> AsyncIterator[Builder]:
 
 
 @pytest.fixture
-async def house(build: Builder) -> House:
+async def harness(build: Builder) -> Harness:
     return await build()
 
 
 @pytest.fixture
-async def rest(house: House) -> AsyncIterator[str]:
+async def rest(harness: Harness) -> AsyncIterator[str]:
     binary = find_binary(None)
     assert binary is not None, "build it first: make rest"
     async with serve_rest(
         binary,
         gateway_target="127.0.0.1:1",
-        identity_target=house.address,
+        identity_target=harness.address,
         ports=(0,),
         grace_s=0.2,
         log=Telemetry.for_tests("rest").logger("bos.rest"),

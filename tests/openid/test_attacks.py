@@ -10,22 +10,22 @@ import pytest
 from bos_chassis.errors import BosError, InvalidArgument
 from bos_postgres import connect
 
-from .issuer_house import CALLBACK
+from .issuer_harness import CALLBACK
 
 if TYPE_CHECKING:
-    from .openid_house import House
+    from .openid_harness import Harness
 
 pytestmark = pytest.mark.e2e
 
 
-async def refused(house: House, handle: str, **came_back: str) -> str:
+async def refused(harness: Harness, handle: str, **came_back: str) -> str:
     with pytest.raises(BosError) as error:
-        await house.finish(handle, **came_back)
+        await harness.finish(handle, **came_back)
     return error.value.reason
 
 
-async def came_back_from(house: House, url: str, subject: str = "ada") -> dict[str, str]:
-    async with house.issuer.person(subject) as person:
+async def came_back_from(harness: Harness, url: str, subject: str = "ada") -> dict[str, str]:
+    async with harness.issuer.person(subject) as person:
         return await person.signs_in(url)
 
 
@@ -39,57 +39,57 @@ def changed(url: str, **parameters: str) -> str:
     "lie", [{"state": "another"}, {"state": ""}, {"iss": "https://evil.example"}, {"iss": ""}]
 )
 async def test_another_state_or_issuer_is_refused_and_ends_the_flow(
-    house: House, lie: dict[str, str]
+    harness: Harness, lie: dict[str, str]
 ) -> None:
-    begun = await house.begin()
-    came_back = await came_back_from(house, begun.authorization_url)
-    assert await refused(house, begun.handle, **{**came_back, **lie}) == "OPENID_REFUSED"
-    assert await refused(house, begun.handle, **came_back) == "OPENID_REFUSED"
+    begun = await harness.begin()
+    came_back = await came_back_from(harness, begun.authorization_url)
+    assert await refused(harness, begun.handle, **{**came_back, **lie}) == "OPENID_REFUSED"
+    assert await refused(harness, begun.handle, **came_back) == "OPENID_REFUSED"
 
 
-async def test_a_handle_is_good_once(house: House) -> None:
-    begun = await house.begin()
-    came_back = await came_back_from(house, begun.authorization_url)
-    await house.finish(begun.handle, **came_back)
-    assert await refused(house, begun.handle, **came_back) == "OPENID_REFUSED"
-    again = await came_back_from(house, begun.authorization_url)
-    assert await refused(house, begun.handle, **again) == "OPENID_REFUSED"
+async def test_a_handle_is_good_once(harness: Harness) -> None:
+    begun = await harness.begin()
+    came_back = await came_back_from(harness, begun.authorization_url)
+    await harness.finish(begun.handle, **came_back)
+    assert await refused(harness, begun.handle, **came_back) == "OPENID_REFUSED"
+    again = await came_back_from(harness, begun.authorization_url)
+    assert await refused(harness, begun.handle, **again) == "OPENID_REFUSED"
 
 
-async def test_an_expired_sign_in_is_refused(house: House, postgres_dsn: str) -> None:
-    begun = await house.begin()
-    came_back = await came_back_from(house, begun.authorization_url)
-    device = await house.begin("")
+async def test_an_expired_sign_in_is_refused(harness: Harness, postgres_dsn: str) -> None:
+    begun = await harness.begin()
+    came_back = await came_back_from(harness, begun.authorization_url)
+    device = await harness.begin("")
     async with connect(postgres_dsn, schema="identity") as connection:
         await connection.execute("UPDATE openid_flows SET expires_at = now() - interval '1 s'")
-    assert await refused(house, begun.handle, **came_back) == "OPENID_REFUSED"
-    assert await refused(house, device.handle) == "OPENID_REFUSED"
+    assert await refused(harness, begun.handle, **came_back) == "OPENID_REFUSED"
+    assert await refused(harness, device.handle) == "OPENID_REFUSED"
 
 
-async def test_a_foreign_nonce_is_refused(house: House) -> None:
-    begun = await house.begin()
-    came_back = await came_back_from(house, changed(begun.authorization_url, nonce="another"))
-    assert await refused(house, begun.handle, **came_back) == "OPENID_REFUSED"
+async def test_a_foreign_nonce_is_refused(harness: Harness) -> None:
+    begun = await harness.begin()
+    came_back = await came_back_from(harness, changed(begun.authorization_url, nonce="another"))
+    assert await refused(harness, begun.handle, **came_back) == "OPENID_REFUSED"
 
 
-async def test_a_code_for_another_client_is_refused(house: House) -> None:
-    begun = await house.begin()
-    came_back = await came_back_from(house, changed(begun.authorization_url, client_id="other"))
-    assert await refused(house, begun.handle, **came_back) == "OPENID_REFUSED"
+async def test_a_code_for_another_client_is_refused(harness: Harness) -> None:
+    begun = await harness.begin()
+    came_back = await came_back_from(harness, changed(begun.authorization_url, client_id="other"))
+    assert await refused(harness, begun.handle, **came_back) == "OPENID_REFUSED"
 
 
-async def test_a_stolen_code_is_worth_nothing_without_its_verifier(house: House) -> None:
-    begun = await house.begin()
-    stolen = await came_back_from(house, begun.authorization_url)
-    thief = await house.begin()
+async def test_a_stolen_code_is_worth_nothing_without_its_verifier(harness: Harness) -> None:
+    begun = await harness.begin()
+    stolen = await came_back_from(harness, begun.authorization_url)
+    thief = await harness.begin()
     state = dict(parse_qsl(urlsplit(thief.authorization_url).query))["state"]
-    assert await refused(house, thief.handle, **{**stolen, "state": state}) == "OPENID_REFUSED"
+    assert await refused(harness, thief.handle, **{**stolen, "state": state}) == "OPENID_REFUSED"
 
 
-async def test_a_handle_of_one_kind_is_none_of_the_other(house: House) -> None:
-    begun, device = await house.begin(), await house.begin("")
-    assert await refused(house, begun.handle) == "OPENID_REFUSED"
-    assert await refused(house, device.handle, code="x", state="y") == "OPENID_REFUSED"
+async def test_a_handle_of_one_kind_is_none_of_the_other(harness: Harness) -> None:
+    begun, device = await harness.begin(), await harness.begin("")
+    assert await refused(harness, begun.handle) == "OPENID_REFUSED"
+    assert await refused(harness, device.handle, code="x", state="y") == "OPENID_REFUSED"
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ async def test_a_handle_of_one_kind_is_none_of_the_other(house: House) -> None:
         "http://127.0.0.1:99999/callback",
     ],
 )
-async def test_browsers_come_back_to_nowhere_else(house: House, uri: str) -> None:
+async def test_browsers_come_back_to_nowhere_else(harness: Harness, uri: str) -> None:
     with pytest.raises(InvalidArgument) as error:
-        await house.begin(uri)
+        await harness.begin(uri)
     assert error.value.violations[0].field == "redirect_uri"
-    assert (await house.begin(CALLBACK)).handle
+    assert (await harness.begin(CALLBACK)).handle

@@ -18,18 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from .openid_house import House
+    from .openid_harness import Harness
 
 pytestmark = pytest.mark.e2e
 GATEWAY = "127.0.0.1:1"
 
 
 @asynccontextmanager
-async def bos(folder: Path, house: House, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def bos(
+    folder: Path, harness: Harness, *words: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """The command line, whose user has this folder as a home."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from bos_client.entry import main; main()"),
-        *("--target", GATEWAY, "--identity-target", house.address, *words),
+        *("--target", GATEWAY, "--identity-target", harness.address, *words),
         cwd=folder,
         env={
             "PATH": os.environ["PATH"],
@@ -67,26 +69,26 @@ async def ended(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
     return process.returncode, printed.decode()
 
 
-async def kept_by(folder: Path, house: House) -> str:
+async def kept_by(folder: Path, harness: Harness) -> str:
     """The name of whoever the kept tokens are of, as identity knows it."""
     kept = json.loads((folder / "bos/tokens.json").read_text(encoding="utf-8"))[GATEWAY]
-    return (await house.me(kept["access_token"])).username
+    return (await harness.me(kept["access_token"])).username
 
 
-async def test_on_another_device(tmp_path: Path, house: House) -> None:
-    async with bos(tmp_path, house, "login", "--openid", "--device") as process:
+async def test_on_another_device(tmp_path: Path, harness: Harness) -> None:
+    async with bos(tmp_path, harness, "login", "--openid", "--device") as process:
         url = await says(process, r"or open (http\S+)")
-        async with house.issuer.person("ada") as person:
+        async with harness.issuer.person("ada") as person:
             await person.types_the_code(url)
         assert await ended(process) == (0, f"Signed in to {GATEWAY} as ada.\n")
-    assert await kept_by(tmp_path, house) == "ada"
+    assert await kept_by(tmp_path, harness) == "ada"
 
 
-async def test_in_a_browser_on_this_machine(tmp_path: Path, house: House) -> None:
-    async with bos(tmp_path, house, "login", "--openid", "--no-browser") as process:
+async def test_in_a_browser_on_this_machine(tmp_path: Path, harness: Harness) -> None:
+    async with bos(tmp_path, harness, "login", "--openid", "--no-browser") as process:
         url = await says(process, r"(http\S+)")
         callback = dict(parse_qsl(urlsplit(url).query))["redirect_uri"]
-        async with house.issuer.person("ada") as person:
+        async with harness.issuer.person("ada") as person:
             came_back = await person.signs_in(url, callback)
         async with aiohttp.ClientSession() as browser:
             for lie in ({"code": "x", "state": "made-up"}, {"code": "x"}, {}):
@@ -95,11 +97,13 @@ async def test_in_a_browser_on_this_machine(tmp_path: Path, house: House) -> Non
             async with browser.get(callback, params=came_back) as response:
                 assert response.status == 200
         assert await ended(process) == (0, f"\nSigned in to {GATEWAY} as ada.\n")
-    assert await kept_by(tmp_path, house) == "ada"
+    assert await kept_by(tmp_path, harness) == "ada"
 
 
-async def test_who_gives_up_in_the_browser_is_not_signed_in(tmp_path: Path, house: House) -> None:
-    async with bos(tmp_path, house, "login", "--openid", "--no-browser") as process:
+async def test_who_gives_up_in_the_browser_is_not_signed_in(
+    tmp_path: Path, harness: Harness
+) -> None:
+    async with bos(tmp_path, harness, "login", "--openid", "--no-browser") as process:
         url = await says(process, r"(http\S+)")
         sent = dict(parse_qsl(urlsplit(url).query))
         given_up = {"error": "access_denied", "state": sent["state"]}
@@ -115,8 +119,10 @@ async def test_who_gives_up_in_the_browser_is_not_signed_in(tmp_path: Path, hous
 
 
 @pytest.mark.parametrize("words", [["login"], ["login", "ada", "--openid"]])
-async def test_how_to_sign_in_must_be_said(tmp_path: Path, house: House, words: list[str]) -> None:
-    async with bos(tmp_path, house, *words) as process:
+async def test_how_to_sign_in_must_be_said(
+    tmp_path: Path, harness: Harness, words: list[str]
+) -> None:
+    async with bos(tmp_path, harness, *words) as process:
         code, printed = await ended(process)
     assert code == 2
     assert "--openid" in printed

@@ -11,7 +11,7 @@ from bos_chassis.errors import BosError, ConfigurationError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .openid_house import Builder, House
+    from .openid_harness import Builder, Harness
 
 pytestmark = pytest.mark.e2e
 SECRET = "a secret: of %the test+client"
@@ -19,27 +19,27 @@ VARIABLE = "BOS_IDENTITY_OPENID_CLIENT_SECRET_FILE"
 NEVER, AT_ONCE = 36000.0, 1e-9
 
 
-async def outcome(house: House) -> str:
+async def outcome(harness: Harness) -> str:
     """Who is signed in, or why nobody is."""
     try:
-        return (await house.signed_in("ada")).user.username
+        return (await harness.signed_in("ada")).user.username
     except BosError as error:
         return error.reason
 
 
-def unusable(house: House) -> float | None:
+def unusable(harness: Harness) -> float | None:
     labels = {"service": "identity", "variable": VARIABLE}
-    return house.telemetry.registry.get_sample_value("bos_secret_file_unusable", labels)
+    return harness.telemetry.registry.get_sample_value("bos_secret_file_unusable", labels)
 
 
 async def test_a_secret_that_was_replaced_is_used_at_once(build: Builder, tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("the one before")
-    house = await build(client_id="bos-secret", client_secret_file=file, files_refresh_s=NEVER)
-    assert await outcome(house) == "OPENID_UNAVAILABLE"
+    harness = await build(client_id="bos-secret", client_secret_file=file, files_refresh_s=NEVER)
+    assert await outcome(harness) == "OPENID_UNAVAILABLE"
     file.write_text(f"{SECRET}\n")
-    assert await outcome(house) == "ada", "within the sign-in that the provider refuses at first"
-    assert SECRET not in str(house.telemetry.logs)
+    assert await outcome(harness) == "ada", "within the sign-in that the provider refuses at first"
+    assert SECRET not in str(harness.telemetry.logs)
 
 
 @pytest.mark.parametrize("content", ["", "two\nlines", "\0" * 20, None])
@@ -48,18 +48,18 @@ async def test_a_spoilt_file_keeps_the_secret_and_says_so(
 ) -> None:
     file = tmp_path / "secret"
     file.write_text(SECRET)
-    house = await build(client_id="bos-secret", client_secret_file=file, files_refresh_s=AT_ONCE)
-    assert await outcome(house) == "ada"
+    harness = await build(client_id="bos-secret", client_secret_file=file, files_refresh_s=AT_ONCE)
+    assert await outcome(harness) == "ada"
     if content is None:
         file.unlink()
     else:
         file.write_text(content)
-    assert await outcome(house) == "ada"
-    assert unusable(house) == 1
-    assert "secret not replaced" in {each["event"] for each in house.telemetry.logs}
+    assert await outcome(harness) == "ada"
+    assert unusable(harness) == 1
+    assert "secret not replaced" in {each["event"] for each in harness.telemetry.logs}
     file.write_text("another")
-    assert await outcome(house) == "OPENID_UNAVAILABLE", "the one that was replaced is not used"
-    assert unusable(house) == 0
+    assert await outcome(harness) == "OPENID_UNAVAILABLE", "the one that was replaced is not used"
+    assert unusable(harness) == 0
 
 
 async def test_a_file_that_is_not_usable_at_the_start_is_named(

@@ -18,7 +18,7 @@ from .test_cli import GATEWAY, bos, ended, says
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .openid_house import House
+    from .openid_harness import Harness
 
 pytestmark = pytest.mark.e2e
 LONG_AGO = "UPDATE sessions SET started_at = now() - interval '1 hour'"
@@ -29,57 +29,57 @@ async def sql(dsn: str, statement: str) -> Any:
         return await connection.fetchval(statement)
 
 
-async def removed(house: House, token: str, password: str = "") -> str:
+async def removed(harness: Harness, token: str, password: str = "") -> str:
     """Why the account is not deleted; empty if it is."""
     try:
-        await house.call("DeleteAccount", DeleteAccountRequest(current_password=password), token)
+        await harness.call("DeleteAccount", DeleteAccountRequest(current_password=password), token)
     except BosError as error:
         return error.reason
     return ""
 
 
 async def test_a_new_sign_in_stands_for_the_password_and_an_old_one_does_not(
-    house: House, postgres_dsn: str
+    harness: Harness, postgres_dsn: str
 ) -> None:
-    old = (await house.signed_in("ada")).tokens
+    old = (await harness.signed_in("ada")).tokens
     await sql(postgres_dsn, LONG_AGO)
-    assert await removed(house, old.access_token) == "SIGN_IN_NOT_FRESH"
-    kept = (await house.call("RefreshSession", Refresh(refresh_token=old.refresh_token))).tokens
-    assert await removed(house, kept.access_token) == "SIGN_IN_NOT_FRESH"
-    new = (await house.signed_in("ada")).tokens
-    assert await removed(house, kept.access_token) == "SIGN_IN_NOT_FRESH", "it is of this session"
-    assert await removed(house, new.access_token) == ""
+    assert await removed(harness, old.access_token) == "SIGN_IN_NOT_FRESH"
+    kept = (await harness.call("RefreshSession", Refresh(refresh_token=old.refresh_token))).tokens
+    assert await removed(harness, kept.access_token) == "SIGN_IN_NOT_FRESH"
+    new = (await harness.signed_in("ada")).tokens
+    assert await removed(harness, kept.access_token) == "SIGN_IN_NOT_FRESH", "it is of this session"
+    assert await removed(harness, new.access_token) == ""
     with pytest.raises(BosError):
-        await house.me(new.access_token)
+        await harness.me(new.access_token)
     assert await sql(postgres_dsn, "SELECT count(*) FROM external_identities") == 0
 
 
-async def test_who_has_a_password_still_gives_it(house: House) -> None:
-    ada = (await house.registered("ada")).tokens.access_token
-    assert await removed(house, ada) == "PASSWORD_REQUIRED"
-    assert await removed(house, ada, "wrong") == "INVALID_ARGUMENT"
-    assert (await house.me(ada)).username == "ada"
+async def test_who_has_a_password_still_gives_it(harness: Harness) -> None:
+    ada = (await harness.registered("ada")).tokens.access_token
+    assert await removed(harness, ada) == "PASSWORD_REQUIRED"
+    assert await removed(harness, ada, "wrong") == "INVALID_ARGUMENT"
+    assert (await harness.me(ada)).username == "ada"
 
 
-async def test_an_export_names_the_identity_at_the_provider(house: House) -> None:
-    token = (await house.signed_in("ada")).tokens.access_token
-    call = AccountServiceStub(house.channel).ExportAccount(
+async def test_an_export_names_the_identity_at_the_provider(harness: Harness) -> None:
+    token = (await harness.signed_in("ada")).tokens.access_token
+    call = AccountServiceStub(harness.channel).ExportAccount(
         ExportAccountRequest(), metadata=(("authorization", f"Bearer {token}"),), timeout=60
     )
     part = await anext(aiter(call))
     call.cancel()
     (identity,) = json.loads(part.content)["external_identities"]
-    assert (identity["issuer"], identity["subject"]) == (house.issuer.url, "ada")
+    assert (identity["issuer"], identity["subject"]) == (harness.issuer.url, "ada")
 
 
-async def test_over_rest(rest: str, house: House) -> None:
-    token = (await house.signed_in("ada")).tokens.access_token
+async def test_over_rest(rest: str, harness: Harness) -> None:
+    token = (await harness.signed_in("ada")).tokens.access_token
     bearer = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(rest, headers=bearer) as web:
         async with web.get("/v1/users/me") as answer:
             told = (await answer.json())["sign_in"]
         assert told["method"] == "SIGN_IN_METHOD_OPEN_ID"
-        assert told["open_id_issuer"] == house.issuer.url
+        assert told["open_id_issuer"] == harness.issuer.url
         assert told["expire_time"] > told["start_time"]
         async with web.post("/v1/users/me:delete", json={}) as answer:
             assert answer.status == 200, await answer.text()
@@ -87,27 +87,27 @@ async def test_over_rest(rest: str, house: House) -> None:
             assert answer.status == 401
 
 
-async def signs_in(folder: Path, house: House) -> None:
-    async with bos(folder, house, "login", "--openid", "--device") as process:
+async def signs_in(folder: Path, harness: Harness) -> None:
+    async with bos(folder, harness, "login", "--openid", "--device") as process:
         url = await says(process, r"or open (http\S+)")
-        async with house.issuer.person("ada") as person:
+        async with harness.issuer.person("ada") as person:
             await person.types_the_code(url)
         assert (await ended(process))[0] == 0
 
 
 async def test_the_command_line_says_how_one_signed_in_and_deletes_without_password(
-    tmp_path: Path, house: House, postgres_dsn: str
+    tmp_path: Path, harness: Harness, postgres_dsn: str
 ) -> None:
-    await signs_in(tmp_path, house)
-    async with bos(tmp_path, house, "whoami") as process:
-        assert await says(process, rf"Signed in by OpenID \({house.issuer.url}\), (until 20\d\d)")
+    await signs_in(tmp_path, harness)
+    async with bos(tmp_path, harness, "whoami") as process:
+        assert await says(process, rf"Signed in by OpenID \({harness.issuer.url}\), (until 20\d\d)")
     await sql(postgres_dsn, LONG_AGO)
-    async with bos(tmp_path, house, "account", "rm", "--yes") as process:
+    async with bos(tmp_path, harness, "account", "rm", "--yes") as process:
         code, printed = await ended(process)
     assert code != 0
     assert "bos login --openid" in printed
-    await signs_in(tmp_path, house)
-    async with bos(tmp_path, house, "account", "rm", "--yes") as process:
+    await signs_in(tmp_path, harness)
+    async with bos(tmp_path, harness, "account", "rm", "--yes") as process:
         code, printed = await ended(process)
     assert (code, "account is closed" in printed) == (0, True), printed
     assert GATEWAY not in json.loads((tmp_path / "bos/tokens.json").read_text(encoding="utf-8"))

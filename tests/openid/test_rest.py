@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from .issuer_house import CALLBACK, ROOT
+from .issuer_harness import CALLBACK, ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .openid_house import House
+    from .openid_harness import Harness
 
 pytestmark = pytest.mark.e2e
 
@@ -38,26 +38,28 @@ async def shell(folder: Path, rest: str, *lines: str) -> dict[str, Any]:
     return found
 
 
-async def test_on_another_device_with_curl_alone(tmp_path: Path, rest: str, house: House) -> None:
+async def test_on_another_device_with_curl_alone(
+    tmp_path: Path, rest: str, harness: Harness
+) -> None:
     header, begin, *finish = commands()
     begun = await shell(tmp_path, rest, header, begin)
     assert "pending" in await shell(tmp_path, rest, header, *finish)
-    async with house.issuer.person("ada") as person:
+    async with harness.issuer.person("ada") as person:
         await person.types_the_code(begun["verification_uri_complete"])
     async with asyncio.timeout(120):
         while "pending" in (finished := await shell(tmp_path, rest, header, *finish)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)  # nothing sets an event
     assert finished["log_in"]["user"]["username"] == "ada"
-    assert (await house.me(finished["log_in"]["tokens"]["access_token"])).username == "ada"
+    assert (await harness.me(finished["log_in"]["tokens"]["access_token"])).username == "ada"
 
 
-async def test_in_a_browser(rest: str, house: House) -> None:
+async def test_in_a_browser(rest: str, harness: Harness) -> None:
     async with aiohttp.ClientSession(rest) as web:
         async with web.get("/v1/openIdProvider") as answer:
             assert (await answer.json())["available"] is True
         async with web.post("/v1/sessions:beginOpenId", json={"redirect_uri": CALLBACK}) as answer:
             begun = await answer.json()
-        async with house.issuer.person("ada") as person:
+        async with harness.issuer.person("ada") as person:
             came_back = await person.signs_in(begun["authorization_url"])
         came_back["issuer"] = came_back.pop("iss")
         request = {"handle": begun["handle"], **came_back}

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import httpx2
 import pytest
-from gateway_house import House, gateway_settings, open_house
+from gateway_harness.callers import ISSUER, signed_in, token
+from gateway_harness.harness import Harness, gateway_settings, open_harness
 from mcp.client.client import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
-from signed_in_callers import ISSUER, signed_in, token
 
 from bos.gateway.v1 import (
     RUN_STATUS_FAILED,
@@ -76,7 +76,7 @@ class Reader(SlowAgent):
 class Target:
     """What runs, and what the test holds of it."""
 
-    house: House
+    harness: Harness
     reader: Reader
     payroll: EchoAgent
     gateway: grpc.aio.Channel
@@ -108,12 +108,12 @@ async def target(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Target]:
         async def process(module: str, **variables: str) -> str:
             return (await enter(service_process(module, {**common, **variables}))).address
 
-        house = await enter(open_house(postgres_dsn))
+        harness = await enter(open_harness(postgres_dsn))
         reader, payroll = Reader(), EchoAgent("payroll")
         for agent in (reader, payroll):
-            await house.add_agent(agent, auth=inside)
+            await harness.add_agent(agent, auth=inside)
         settings = gateway_settings(
-            house,
+            harness,
             run_token_private_key=private,
             run_timeout_s=3600,
             agent_timeout_s=3600,
@@ -128,13 +128,13 @@ async def target(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Target]:
             BOS_DATABASE_ALLOWED_TABLES="orders,salaries",
         )
         channel = await enter(grpc.aio.insecure_channel(gateway))
-        yield Target(house, reader, payroll, channel, f"http://{mcp_db}/mcp")
+        yield Target(harness, reader, payroll, channel, f"http://{mcp_db}/mcp")
 
 
 @asynccontextmanager
 async def at_work(target: Target, caller: Any) -> AsyncIterator[str]:
     """While the agent works for a step of the caller's; yields its token."""
-    target.house.planner.steps = [step("a", "reader")]
+    target.harness.planner.steps = [step("a", "reader")]
     target.reader.started.clear()
     request = AskStreamRequest(request=AgentRequest(question="What is there?"))
     call = target.runs.AskStream(request, timeout=3600, metadata=caller)
@@ -171,7 +171,7 @@ async def refusal(call: Any) -> Any:
 async def test_an_agent_of_another_group_is_neither_offered_nor_planned_nor_sent_anything(
     target: Target,
 ) -> None:
-    target.house.planner.steps = [step("a", "payroll", "who earns most?")]
+    target.harness.planner.steps = [step("a", "payroll", "who earns most?")]
     request = AgentRequest(question="Who earns most?")
     forged = await target.runs.Ask(
         AskRequest(request=request), timeout=_TIMEOUT_S, metadata=ANALYST
@@ -181,7 +181,7 @@ async def test_an_agent_of_another_group_is_neither_offered_nor_planned_nor_sent
         PlanQuestionRequest(request=request), timeout=_TIMEOUT_S, metadata=ANALYST
     )
     assert "payroll" not in {step.agent for step in dry.plan.steps}
-    offered = [[card.name for card in made.cards] for made in target.house.planner.requests]
+    offered = [[card.name for card in made.cards] for made in target.harness.planner.requests]
     assert offered == [["reader"], ["reader"]]
     listed = await target.runs.ListAgents(ListAgentsRequest(), metadata=ANALYST)
     assert [each.card.name for each in listed.agents] == ["reader"]

@@ -90,7 +90,7 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
 
 
 def signer(deployment: Deployment) -> RunTokenSigner:
-    """The house's own where a test can have it; else of a stranger."""
+    """The harness's own where a test can have it; else of a stranger."""
     return deployment.signer or RunTokenSigner(generate_keypair()[0])
 
 
@@ -140,7 +140,7 @@ async def test_no_other_credential_opens_a_door_of_people(deployment: Deployment
     await honest(deployment)
 
 
-async def test_databases_take_tokens_of_the_house_alone(deployment: Deployment) -> None:
+async def test_databases_take_tokens_of_the_harness_alone(deployment: Deployment) -> None:
     if "mcp_db" not in deployment.targets:
         assert set(deployment.targets) == {*PEOPLES, "rest"}, "it is inside of the program"
         return

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import httpx2
 import pytest
-from gateway_house import House, gateway_settings, open_house
+from gateway_harness.harness import Harness, gateway_settings, open_harness
 from mcp.client.client import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
@@ -104,7 +104,7 @@ class Hostile(SlowAgent):
 class Target:
     """Everything that runs, with a user whose run the agent works for."""
 
-    house: House
+    harness: Harness
     hostile: Hostile
     counting: CountingAgent
     other: EchoAgent
@@ -136,13 +136,13 @@ async def target(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Target]:
         async def process(module: str, **variables: str) -> str:
             return (await enter(service_process(module, {**common, **variables}))).address
 
-        house = await enter(open_house(postgres_dsn))
-        found = Target(house, Hostile(), CountingAgent(protected=True), EchoAgent("other"))
+        harness = await enter(open_harness(postgres_dsn))
+        found = Target(harness, Hostile(), CountingAgent(protected=True), EchoAgent("other"))
         for agent in (found.hostile, found.counting, found.other):
-            await house.add_agent(agent, auth=inside)
+            await harness.add_agent(agent, auth=inside)
         proposing = step("b", "counting", "mark it")
         proposing.tools.append("leave_mark")
-        house.planner.steps = [step("a", "hostile"), proposing]
+        harness.planner.steps = [step("a", "hostile"), proposing]
         memory = await process("bos_memory", BOS_MEMORY_STORE_URL=postgres_dsn, **people)
         identity = await process(
             "bos_identity",
@@ -152,7 +152,7 @@ async def target(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Target]:
         )
         planner = await process("bos_planner")
         settings = gateway_settings(
-            house,
+            harness,
             run_token_private_key=private,
             memory_target=memory,
             run_timeout_s=3600,
@@ -171,7 +171,7 @@ async def target(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Target]:
         found.mcp_url = f"http://{mcp_db}/mcp"
         for name, address in {
             **{"gateway": gateway, "memory": memory, "identity": identity},
-            **{"planner": planner, "sandbox": sandbox, **house.agent_targets},
+            **{"planner": planner, "sandbox": sandbox, **harness.agent_targets},
         }.items():
             found.channels[name] = await enter(grpc.aio.insecure_channel(address))
         yield found

@@ -178,7 +178,7 @@ async def _separate(dsn: str, folder: Path, **rest: str) -> AsyncIterator[Door]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(
+async def harness(
     clean_environment: None, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Door]:
     async with _standalone(tmp_path_factory.mktemp("standalone")) as started:
@@ -232,22 +232,22 @@ async def _slow_bodies(door: Door, count: int, source: str) -> AsyncIterator[Non
 
 
 @pytest.mark.parametrize("source", [_HERE, _STRANGER])
-async def test_slow_bodies_cause_no_refusals_of_others(house: Door, source: str) -> None:
+async def test_slow_bodies_cause_no_refusals_of_others(harness: Door, source: str) -> None:
     name = f"slow{source.rpartition('.')[2]}"
-    async with _slow_bodies(house, _SLOW, source):
-        await house.register(name)
+    async with _slow_bodies(harness, _SLOW, source):
+        await harness.register(name)
         for _ in range(5):
-            assert (await house.log_in(name)).status == 200
-            assert (await house.honest("GET", "/v1/runs")).status == 200
-            planned = await house.honest("POST", "/v1/runs:ask", {"question": "What is 2 + 3?"})
+            assert (await harness.log_in(name)).status == 200
+            assert (await harness.honest("GET", "/v1/runs")).status == 200
+            planned = await harness.honest("POST", "/v1/runs:ask", {"question": "What is 2 + 3?"})
             assert planned.status == 200, planned.text
-            assert (await house.call("GET", "/readyz")).status == 200
-    assert house.memory_mb() < _MEMORY_MB
+            assert (await harness.call("GET", "/readyz")).status == 200
+    assert harness.memory_mb() < _MEMORY_MB
 
 
-async def test_a_stranger_is_refused_before_its_body_comes(house: Door) -> None:
+async def test_a_stranger_is_refused_before_its_body_comes(harness: Door) -> None:
     def refused() -> bytes:
-        with socket.create_connection((house.host, house.port), timeout=_TIMEOUT_S) as one:
+        with socket.create_connection((harness.host, harness.port), timeout=_TIMEOUT_S) as one:
             one.sendall(
                 b"POST /v1/runs:ask HTTP/1.1\r\nHost: localhost\r\n"
                 b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
@@ -298,49 +298,49 @@ def _nested(levels: int) -> str:
     ],
 )
 async def test_garbage_is_an_error_of_its_sender(
-    house: Door, verb: str, path: str, body: str | bytes | None
+    harness: Door, verb: str, path: str, body: str | bytes | None
 ) -> None:
-    answer = await house.honest(verb, path, body)
+    answer = await harness.honest(verb, path, body)
     assert answer.status in (400, 405), answer.text
     assert answer.reason
 
 
-async def test_garbage_leaves_no_traceback(house: Door) -> None:
+async def test_garbage_leaves_no_traceback(harness: Door) -> None:
     for path in ("/v1/runs/%ff", "/v1/runs/%00", "/v1/runs?page_token=%ff"):
-        assert (await house.honest("GET", path)).status == 400
-    assert (await house.honest("POST", "/v1/runs:ask", _nested(101))).status == 400
-    deep = await house.honest("POST", "/v1/runs:ask", _nested(20))
+        assert (await harness.honest("GET", path)).status == 400
+    assert (await harness.honest("POST", "/v1/runs:ask", _nested(101))).status == 400
+    deep = await harness.honest("POST", "/v1/runs:ask", _nested(20))
     assert deep.status == 200, deep.text
     # Those who hear strangers; what the agents of honest runs say is not looked at here.
     edge = [f'"service": "{name}"' for name in ("rest", "gateway", "identity", "memory")]
-    lines = [line for line in house.logged().splitlines() if any(one in line for one in edge)]
+    lines = [line for line in harness.logged().splitlines() if any(one in line for one in edge)]
     assert lines
     assert [line for line in lines if "Traceback" in line] == []
 
 
 @pytest.mark.parametrize("second", ["Authorization", "authorization", "AUTHORIZATION"])
-async def test_two_credentials_are_none(house: Door, second: str) -> None:
-    good, bad = f"Bearer {house.key}", "Bearer nonsense"
+async def test_two_credentials_are_none(harness: Door, second: str) -> None:
+    good, bad = f"Bearer {harness.key}", "Bearer nonsense"
     for values in ((good, bad), (bad, good), (good, good)):
         headers = [("Authorization", values[0]), (second, values[1])]
-        answer = await house.call("GET", "/v1/runs", headers=headers)
+        answer = await harness.call("GET", "/v1/runs", headers=headers)
         assert (answer.status, answer.reason) == (401, "CREDENTIAL_AMBIGUOUS")
-    assert (await house.honest("GET", "/v1/runs")).status == 200
+    assert (await harness.honest("GET", "/v1/runs")).status == 200
 
 
-async def test_a_caller_does_not_choose_the_id_of_a_trace(house: Door) -> None:
+async def test_a_caller_does_not_choose_the_id_of_a_trace(harness: Door) -> None:
     chosen = secrets.token_hex(16)
-    asked = await house.call(
+    asked = await harness.call(
         "POST",
         "/v1/runs:ask",
         {"question": "What is 2 + 4?", "trace": True},
         [
-            ("Authorization", f"Bearer {house.key}"),
+            ("Authorization", f"Bearer {harness.key}"),
             ("traceparent", f"00-{chosen}-{secrets.token_hex(8)}-01"),
         ],
     )
     assert asked.status == 200, asked.text
-    said = house.logged()
+    said = harness.logged()
     assert '"trace_id"' in said
     assert chosen not in said + asked.text
 

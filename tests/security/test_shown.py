@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from gateway_house import House, open_house
+from gateway_harness.harness import Harness, open_harness
+from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 from google.protobuf.json_format import MessageToDict
-from raw_agents import RawAgent, add_raw_agent, success
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
@@ -70,8 +70,8 @@ def hostile() -> AgentResult:
 
 
 @pytest.fixture
-async def house(postgres_dsn: str) -> AsyncIterator[House]:
-    async with open_house(postgres_dsn) as opened:
+async def harness(postgres_dsn: str) -> AsyncIterator[Harness]:
+    async with open_harness(postgres_dsn) as opened:
         agent = RawAgent("bank", lambda _: hostile())
         agent.card.tools.append(TOOL)
         await add_raw_agent(opened, agent)
@@ -119,12 +119,12 @@ async def first(stream: aiohttp.ClientResponse, name: str) -> Any:
     raise AssertionError(f"no {name} came")
 
 
-async def test_a_hostile_proposal_is_shown_as_what_it_is_by_every_way(house: House) -> None:
+async def test_a_hostile_proposal_is_shown_as_what_it_is_by_every_way(harness: Harness) -> None:
     binary = find_binary(None)
     assert binary is not None, "build it first: make rest"
     log = Telemetry.for_tests("rest").logger("bos.rest")
     async with (
-        house.gateway(lease_s=15.0, lease_renewal_s=1.0) as gateway,
+        harness.gateway(lease_s=15.0, lease_renewal_s=1.0) as gateway,
         serve_rest(
             binary, gateway_target=gateway.server.address, ports=(0,), grace_s=0.2, log=log
         ) as rest,

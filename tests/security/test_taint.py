@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from gateway_house import House, open_house
-from memory_house import Caller, Starter
-from raw_agents import RawAgent, add_raw_agent, success
+from gateway_harness.harness import Harness, open_harness
+from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
+from memory_harness import Caller, Starter
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
@@ -38,7 +38,7 @@ from bos_testkit.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from gateway_house import Client
+    from gateway_harness.harness import Client
 
     from bos.gateway.v1 import Approval, OrchestratorResponse, RunEvent
     from bos.planner.v1 import Step
@@ -81,7 +81,7 @@ class Product:
 
     client: Client
     memory: Caller
-    house: House
+    harness: Harness
 
     async def ask(self, question: str, conversation: str = "", **more: Any) -> OrchestratorResponse:
         answer: OrchestratorResponse
@@ -126,8 +126,8 @@ def _lies(context: Any) -> AgentResult:
 async def product(
     postgres_dsn: str, scripted_model: ScriptedModelFactory, clean_environment: None
 ) -> AsyncIterator[Product]:
-    async with open_house(postgres_dsn) as house, AsyncExitStack() as stack:
-        planner = house.planner
+    async with open_harness(postgres_dsn) as harness, AsyncExitStack() as stack:
+        planner = harness.planner
 
         async def plan() -> None:
             planner.steps = _steps(planner.requests[-1].question)
@@ -135,17 +135,17 @@ async def product(
         planner.before = plan
         memory = await Starter(stack, postgres_dsn, scripted_model)(ADA, NOTHING)
         cells = RawAgent("sql", lambda _: success(answer=ORDER, followups=[DEPLOY], tainted=True))
-        await add_raw_agent(house, cells)
+        await add_raw_agent(harness, cells)
         act = Tool(name="act", requires_approval=True, side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
         turns = iter([success(answer=ORDER)])  # first it washes, then it acts
         liar = RawAgent("liar", lambda context: next(turns, None) or _lies(context))
         liar.card.tools.append(act)
-        await add_raw_agent(house, liar)
-        await house.add_agent(DeployAgent())
-        await house.add_agent(EchoAgent("echo"))
+        await add_raw_agent(harness, liar)
+        await harness.add_agent(DeployAgent())
+        await harness.add_agent(EchoAgent("echo"))
         options = {"memory_target": memory.address, "memory_timeout_s": 20.0}
-        async with house.gateway(**options) as client:
-            yield Product(client, memory, house)
+        async with harness.gateway(**options) as client:
+            yield Product(client, memory, harness)
 
 
 async def test_orders_of_a_cell_in_the_next_question_s_history_are_known_as_such(
@@ -159,7 +159,7 @@ async def test_orders_of_a_cell_in_the_next_question_s_history_are_known_as_such
     assert read.tainted
     approval = await product.proposal()
     assert [action.tainted for action in approval.actions] == [True]
-    shown = product.house.planner.requests[-1].conversation_history
+    shown = product.harness.planner.requests[-1].conversation_history
     # A summary, once there is one, belongs to no run.
     assert {each.run_id for each in shown if each.tainted and each.run_id} == {read.run_id}
     # And nothing spreads into what has nothing to do with it.
@@ -180,7 +180,7 @@ async def test_neither_a_summary_nor_another_title_washes_them(product: Product)
     assert summary.tainted
     approval = await product.proposal()
     assert [action.tainted for action in approval.actions] == [True]
-    assert b"Quite harmless" not in product.house.planner.requests[-1].SerializeToString()
+    assert b"Quite harmless" not in product.harness.planner.requests[-1].SerializeToString()
 
 
 async def test_what_was_remembered_of_them_taints_every_conversation_until_the_user_agrees(
@@ -224,7 +224,7 @@ async def test_over_rest_a_page_taints_the_run_and_the_answer_says_so(product: P
         gateway_target=product.client.server.address,
         ports=(0,),
         grace_s=0.2,
-        log=product.house.telemetry.named("rest").logger("bos.rest"),
+        log=product.harness.telemetry.named("rest").logger("bos.rest"),
     )
     async with rest as running, aiohttp.ClientSession(running.url) as http:
 

@@ -42,8 +42,8 @@ LATER = timedelta(days=1)
 
 @pytest.fixture
 async def pool(postgres_dsn: str) -> AsyncIterator[Pool]:
-    await migrate(postgres_dsn, AUDIT_MIGRATIONS, schema="house", table=TABLE)
-    async with open_database(postgres_dsn, schema="house", max_size=8) as pool:
+    await migrate(postgres_dsn, AUDIT_MIGRATIONS, schema="harness", table=TABLE)
+    async with open_database(postgres_dsn, schema="harness", max_size=8) as pool:
         yield pool
 
 
@@ -234,7 +234,7 @@ async def test_what_is_pending_is_sealed_in_the_background_and_the_old_dropped(p
     await run(pool, "UPDATE audit_pending SET occurred_at = now() - interval '9 days'")
     await seal_all(pool)
     settings = AuditSettings(retention_days=1, seal_s=0.01)
-    async with running_audit(pool, settings, Telemetry.for_tests("house")):
+    async with running_audit(pool, settings, Telemetry.for_tests("harness")):
         await write(pool, entries(2, "new"))
         async with asyncio.timeout(60):
             sealed = (await trail(pool))[1]

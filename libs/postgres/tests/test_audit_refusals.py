@@ -49,8 +49,8 @@ class Given(BaseModel):
 
 @pytest.fixture
 async def pool(postgres_dsn: str) -> AsyncIterator[Pool]:
-    await migrate_audit(postgres_dsn, schema="house")
-    async with open_database(postgres_dsn, schema="house", max_size=4) as pool:
+    await migrate_audit(postgres_dsn, schema="harness")
+    async with open_database(postgres_dsn, schema="harness", max_size=4) as pool:
         yield pool
 
 
@@ -68,7 +68,7 @@ async def until_written(pool: Pool, count: int) -> list[dict[str, Any]]:
 
 
 async def test_a_flood_of_refusals_is_one_row_at_once_and_one_with_the_rest(pool: Pool) -> None:
-    telemetry = Telemetry.for_tests("house")
+    telemetry = Telemetry.for_tests("harness")
     refusals = Refusals(pool, telemetry)
     entry = stranger("203.0.113.7").entry("session.refused", outcome="refused")
     async with refusals.running():
@@ -87,7 +87,7 @@ async def test_a_flood_of_refusals_is_one_row_at_once_and_one_with_the_rest(pool
 async def test_within_its_minute_a_refusal_is_written_once_and_then_forgotten(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refusals = Refusals(pool, Telemetry.for_tests("house"))
+    refusals = Refusals(pool, Telemetry.for_tests("harness"))
     for _ in range(3):
         refusals.count(stranger().entry("a.b"))
         await refusals._write(all_of_it=False)
@@ -103,7 +103,7 @@ async def test_within_its_minute_a_refusal_is_written_once_and_then_forgotten(
 
 
 async def test_refusals_from_everywhere_are_bounded_and_none_is_uncounted(pool: Pool) -> None:
-    refusals = Refusals(pool, Telemetry.for_tests("house"))
+    refusals = Refusals(pool, Telemetry.for_tests("harness"))
     async with refusals.running():
         for number in range(5000):
             refusals.count(stranger(f"10.0.{number // 250}.{number % 250}").entry("a.b"))
@@ -114,7 +114,7 @@ async def test_refusals_from_everywhere_are_bounded_and_none_is_uncounted(pool: 
 
 
 async def test_refusals_are_kept_while_the_database_refuses(pool: Pool) -> None:
-    telemetry = Telemetry.for_tests("house")
+    telemetry = Telemetry.for_tests("harness")
     refusals = Refusals(pool, telemetry)
     async with acquire(pool) as session:
         await session.execute("ALTER TABLE audit_pending RENAME TO away")
@@ -171,7 +171,7 @@ async def test_settings_are_told_when_they_change_and_their_secrets_never(pool: 
         given(part=Part(port=5), limits={"a": 2}, key=SecretStr(SECRET)),
         given(),
     ):
-        await record_settings(pool, "house", settings)
+        await record_settings(pool, "harness", settings)
     found = await rows(pool)
     assert [each["details"]["changed_01"] for each in found] == [
         "store_url",
@@ -182,7 +182,7 @@ async def test_settings_are_told_when_they_change_and_their_secrets_never(pool: 
     assert found[0]["details"]["digest"] == found[3]["details"]["digest"]
     assert len({each["details"]["digest"] for each in found}) == 3
     assert SECRET not in str(found)
-    assert (found[0]["actor"], found[0]["actor_kind"]) == ("house", "service")
+    assert (found[0]["actor"], found[0]["actor_kind"]) == ("harness", "service")
 
 
 def test_many_changed_settings_fit_into_an_entry() -> None:
@@ -195,7 +195,7 @@ def test_many_changed_settings_fit_into_an_entry() -> None:
             **{name: default for name, (_, default) in fields.items()},
         },
     )
-    entry = settings_entry("house", many(**dict.fromkeys(fields, 1)))
+    entry = settings_entry("harness", many(**dict.fromkeys(fields, 1)))
     assert all(len(value) <= 256 for value in entry.details.values())
     assert entry.details["digest"].startswith("sha256:")
     assert "a_setting_of_some_length_000" in entry.details["changed_01"]

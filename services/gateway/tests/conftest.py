@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from crash_house import CrashHouse, open_crash_house
-from gateway_house import House, open_house
+from gateway_harness.crash.harness import CrashHarness, open_crash_harness
+from gateway_harness.harness import Harness, open_harness
 
 from bos_gateway.service import migrate_store
 from bos_testkit.postgres import migrated_template
@@ -24,14 +24,14 @@ def postgres_template(postgres_server: PostgresServer) -> str:
 
 
 @pytest.fixture
-async def house(postgres_dsn: str) -> AsyncIterator[House]:
+async def harness(postgres_dsn: str) -> AsyncIterator[Harness]:
     """Planner, composer and no agents yet."""
-    async with open_house(postgres_dsn) as opened:
+    async with open_harness(postgres_dsn) as opened:
         yield opened
 
 
 @pytest.fixture
-async def crash(postgres_dsn: str) -> AsyncIterator[CrashHouse]:
+async def crash(postgres_dsn: str) -> AsyncIterator[CrashHarness]:
     """What gateways that are ended need around them."""
-    async with open_crash_house(postgres_dsn, takes_s=0.02) as opened:
+    async with open_crash_harness(postgres_dsn, takes_s=0.02) as opened:
         yield opened

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from identity_house import Caller, Starter
+from identity_harness import Caller, Starter
 from scripted_provider import ScriptedProvider, scripted_provider
 
 from bos_identity.service import migrate_store

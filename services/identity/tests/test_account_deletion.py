@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from identity_house import KEY, PASSWORD, REST, Caller, Starter, until
+from identity_harness import KEY, PASSWORD, REST, Caller, Starter, until
 
 import bos.identity.v1 as contracts
 from bos.account.v1 import (
@@ -88,7 +88,7 @@ class Holder(AccountDataServiceServicer):
 
 
 @dataclass
-class House:
+class Harness:
     """Identity, and one service that holds data of accounts."""
 
     identity: Caller
@@ -117,13 +117,13 @@ class House:
 
 
 @pytest.fixture
-async def house(start: Starter) -> House:
+async def harness(start: Starter) -> Harness:
     holder, targets = Holder(), dict[str, str]()
     identity = await start(account_data_targets=targets)
     targets["things"] = target = await _served(start, holder, identity.address)
     # The settings hold a copy.
     second = await start(account_data_targets=targets)
-    return House(second, holder, target, await second.administrator(), start.dsn)
+    return Harness(second, holder, target, await second.administrator(), start.dsn)
 
 
 async def _served(start: Starter, holder: Holder, identity: str, port: int = 0) -> str:
@@ -138,99 +138,101 @@ async def _served(start: Starter, holder: Holder, identity: str, port: int = 0) 
     return (await enter(grpc_server(server, [served], telemetry=telemetry, auth=auth))).address
 
 
-async def test_an_account_goes_once_all_is_deleted_and_no_token_can_be_valid(house: House) -> None:
-    ada = await house.identity.invited(house.root, "ada")
-    house.holder.held[ada.user_id] = 5
-    told = await house.delete(ada.user_id)
+async def test_an_account_goes_once_all_is_deleted_and_no_token_can_be_valid(
+    harness: Harness,
+) -> None:
+    ada = await harness.identity.invited(harness.root, "ada")
+    harness.holder.held[ada.user_id] = 5
+    told = await harness.delete(ada.user_id)
     assert not told.HasField("erase_time")
     assert told.earliest_end_time.ToSeconds() - told.request_time.ToSeconds() >= 600
-    await until(house.erased)
-    assert house.holder.held[ada.user_id] == 0
+    await until(harness.erased)
+    assert harness.holder.held[ada.user_id] == 0
     with pytest.raises(AlreadyExists):
-        await house.identity.invited(house.root, "ada")  # the name is taken until it is over
-    house.holder.held[ada.user_id] = 2  # came late
-    await house.tokens_expire()
-    await until(house.none_left)
-    assert house.holder.held[ada.user_id] == 0
+        await harness.identity.invited(harness.root, "ada")  # the name is taken until it is over
+    harness.holder.held[ada.user_id] = 2  # came late
+    await harness.tokens_expire()
+    await until(harness.none_left)
+    assert harness.holder.held[ada.user_id] == 0
     with pytest.raises(NotFound):
-        await house.delete(ada.user_id)
-    again = await house.identity.invited(house.root, "ada")
+        await harness.delete(ada.user_id)
+    again = await harness.identity.invited(harness.root, "ada")
     assert again.user_id != ada.user_id
 
 
-async def test_deleting_twice_is_one_deletion(house: House) -> None:
-    ada = await house.identity.invited(house.root, "ada")
-    first = await house.delete(ada.user_id)
-    second = await house.delete(ada.user_id)
+async def test_deleting_twice_is_one_deletion(harness: Harness) -> None:
+    ada = await harness.identity.invited(harness.root, "ada")
+    first = await harness.delete(ada.user_id)
+    second = await harness.delete(ada.user_id)
     assert first.request_time == second.request_time
 
 
-async def test_an_account_being_deleted_cannot_be_used_or_restored(house: House) -> None:
-    ada = await house.identity.invited(house.root, "ada")
-    opened = await house.identity.log_in("ada")
+async def test_an_account_being_deleted_cannot_be_used_or_restored(harness: Harness) -> None:
+    ada = await harness.identity.invited(harness.root, "ada")
+    opened = await harness.identity.log_in("ada")
     mine = CreateApiKeyRequest(name="k", scopes=["account"])
-    key = await house.identity.call("CreateApiKey", mine, opened.tokens.access_token)
-    house.holder.stuck = asyncio.Event()
-    await house.delete(ada.user_id)
+    key = await harness.identity.call("CreateApiKey", mine, opened.tokens.access_token)
+    harness.holder.stuck = asyncio.Event()
+    await harness.delete(ada.user_id)
     with pytest.raises(Unauthenticated):
-        await house.identity.log_in("ada")
+        await harness.identity.log_in("ada")
     with pytest.raises(Unauthenticated):
-        await house.identity.refresh(opened.tokens.refresh_token)
+        await harness.identity.refresh(opened.tokens.refresh_token)
     with pytest.raises(Unauthenticated):
-        await house.identity.me(opened.tokens.access_token)
+        await harness.identity.me(opened.tokens.access_token)
     with pytest.raises(Unauthenticated):
-        await house.identity.call("ExchangeApiKey", ExchangeApiKeyRequest(api_key=key.secret))
+        await harness.identity.call("ExchangeApiKey", ExchangeApiKeyRequest(api_key=key.secret))
     request: Any = ReactivateUserRequest(user_id=ada.user_id)
     with pytest.raises(FailedPrecondition) as error:
-        await house.identity.call("ReactivateUser", request, house.root)
+        await harness.identity.call("ReactivateUser", request, harness.root)
     assert error.value.reason == "USER_DELETING"
     for method, request in (
         ("SetUserRoles", SetUserRolesRequest(user_id=ada.user_id, roles=["administrator"])),
         ("SetUserGroups", SetUserGroupsRequest(user_id=ada.user_id, groups=["crew"])),
     ):
         with pytest.raises(NotFound):
-            await house.identity.call(method, request, house.root)
+            await harness.identity.call(method, request, harness.root)
     reset = CreatePasswordResetRequest(user_id=ada.user_id)
     with pytest.raises(BosError):
-        await house.identity.call("CreatePasswordReset", reset, house.root)
-    found = await house.identity.call("ListUsers", ListUsersRequest(username="ada"), house.root)
+        await harness.identity.call("CreatePasswordReset", reset, harness.root)
+    found = await harness.identity.call("ListUsers", ListUsersRequest(username="ada"), harness.root)
     assert [(user.deleting, user.active, user.email) for user in found.users] == [(True, False, "")]
-    house.holder.stuck.set()
+    harness.holder.stuck.set()
 
 
-async def test_deletion_waits_for_services_that_are_away_and_reports_them(house: House) -> None:
-    ada = await house.identity.invited(house.root, "ada")
-    house.holder.held[ada.user_id] = 1
-    house.holder.problem = Unavailable("The store is away.")
-    await house.delete(ada.user_id)
+async def test_deletion_waits_for_services_that_are_away_and_reports_them(harness: Harness) -> None:
+    ada = await harness.identity.invited(harness.root, "ada")
+    harness.holder.held[ada.user_id] = 1
+    harness.holder.problem = Unavailable("The store is away.")
+    await harness.delete(ada.user_id)
 
     async def told() -> bool:
-        return (await house.delete(ada.user_id)).waiting_for == "things: UNAVAILABLE"
+        return (await harness.delete(ada.user_id)).waiting_for == "things: UNAVAILABLE"
 
     await until(told)
 
     def is_seen() -> bool:
-        return house.identity.metric("bos_identity_account_deletions") == 1
+        return harness.identity.metric("bos_identity_account_deletions") == 1
 
     await eventually(is_seen)
-    house.holder.problem = None
-    await house.sql("UPDATE identity.account_deletions SET next_at = now()")
-    await until(house.erased)
-    assert (await house.delete(ada.user_id)).waiting_for == ""
+    harness.holder.problem = None
+    await harness.sql("UPDATE identity.account_deletions SET next_at = now()")
+    await until(harness.erased)
+    assert (await harness.delete(ada.user_id)).waiting_for == ""
 
 
-async def test_the_last_administrator_and_the_local_user_stay(house: House) -> None:
-    root = await house.identity.me(house.root)
+async def test_the_last_administrator_and_the_local_user_stay(harness: Harness) -> None:
+    root = await harness.identity.me(harness.root)
     with pytest.raises(FailedPrecondition) as error:
-        await house.delete(root.user_id)
+        await harness.delete(root.user_id)
     assert error.value.reason == "LAST_ADMINISTRATOR"
     with pytest.raises(FailedPrecondition) as error:
-        await house.delete(str(LOCAL_USER_ID))
+        await harness.delete(str(LOCAL_USER_ID))
     assert error.value.reason == "LOCAL_USER"
-    assert (await house.identity.log_in("root")).user.user_id == root.user_id
-    await house.identity.invited(house.root, "ada", roles=["user", "administrator"])
-    await house.delete(root.user_id)
-    await until(house.erased)
+    assert (await harness.identity.log_in("root")).user.user_id == root.user_id
+    await harness.identity.invited(harness.root, "ada", roles=["user", "administrator"])
+    await harness.delete(root.user_id)
+    await until(harness.erased)
 
 
 async def test_nothing_is_deleted_while_data_services_are_not_configured(
@@ -245,57 +247,57 @@ async def test_nothing_is_deleted_while_data_services_are_not_configured(
     assert (await identity.log_in("ada")).user.user_id == ada.user_id
 
 
-async def test_a_person_deletes_the_own_account_by_the_password_alone(house: House) -> None:
-    await house.identity.invited(house.root, "ada")
-    token = (await house.identity.log_in("ada")).tokens.access_token
+async def test_a_person_deletes_the_own_account_by_the_password_alone(harness: Harness) -> None:
+    await harness.identity.invited(harness.root, "ada")
+    token = (await harness.identity.log_in("ada")).tokens.access_token
     wrong = DeleteAccountRequest(current_password="a wrong one")
     with pytest.raises(InvalidArgument):
-        await house.identity.call("DeleteAccount", wrong, token)
-    assert (await house.identity.me(token)).username == "ada"
+        await harness.identity.call("DeleteAccount", wrong, token)
+    assert (await harness.identity.me(token)).username == "ada"
     right = DeleteAccountRequest(current_password=PASSWORD)
-    await house.identity.call("DeleteAccount", right, token)
+    await harness.identity.call("DeleteAccount", right, token)
     with pytest.raises(Unauthenticated):
-        await house.identity.me(token)
-    await until(house.erased)
+        await harness.identity.me(token)
+    await until(harness.erased)
 
 
-async def test_an_api_key_neither_deletes_nor_exports(house: House) -> None:
+async def test_an_api_key_neither_deletes_nor_exports(harness: Harness) -> None:
     robot = CreateServiceAccountRequest(username="robot")
-    user = (await house.identity.call("CreateServiceAccount", robot, house.root)).user
+    user = (await harness.identity.call("CreateServiceAccount", robot, harness.root)).user
     wanted = CreateApiKeyRequest(name="k", scopes=["account"], user_id=user.user_id)
-    key = (await house.identity.call("CreateApiKey", wanted, house.root)).secret
+    key = (await harness.identity.call("CreateApiKey", wanted, harness.root)).secret
     request = DeleteAccountRequest(current_password=PASSWORD)
     with pytest.raises(PermissionDenied) as error:
-        await house.identity.call("DeleteAccount", request, key)
+        await harness.identity.call("DeleteAccount", request, key)
     assert error.value.reason == "SIGN_IN_REQUIRED"
-    assert (await house.identity.me(key)).user_id == user.user_id
+    assert (await harness.identity.me(key)).user_id == user.user_id
 
 
-async def test_the_token_for_a_users_data_opens_nothing_else(house: House) -> None:
-    ada = await house.identity.invited(house.root, "ada")
-    await house.delete(ada.user_id)
-    await until(house.erased)
-    (token, *_) = house.holder.tokens
+async def test_the_token_for_a_users_data_opens_nothing_else(harness: Harness) -> None:
+    ada = await harness.identity.invited(harness.root, "ada")
+    await harness.delete(ada.user_id)
+    await until(harness.erased)
+    (token, *_) = harness.holder.tokens
     for method in ("GetUser", "ListSessions", "DeleteAccount", "ListUsers", "ListApiKeys"):
         request = _empty(method)
         if method == "DeleteAccount":
             request = DeleteAccountRequest(current_password="x")
         with pytest.raises(PermissionDenied):
-            await house.identity.call(method, request, token)
+            await harness.identity.call(method, request, token)
 
 
 def _empty(method: str) -> Any:
     return getattr(contracts, f"{method}Request")()
 
 
-async def test_data_is_erased_for_identity_alone(house: House) -> None:
+async def test_data_is_erased_for_identity_alone(harness: Harness) -> None:
     async with Channels(Telemetry.for_tests("caller")) as channels:
-        stub = AccountDataServiceStub(channels.get(house.target))
-        bearer = ((AUTHORIZATION_KEY, f"Bearer {house.root}"),)
+        stub = AccountDataServiceStub(channels.get(harness.target))
+        bearer = ((AUTHORIZATION_KEY, f"Bearer {harness.root}"),)
         with pytest.raises(PermissionDenied) as error, translate_rpc_errors():
             await stub.EraseAccountData(EraseAccountDataRequest(), timeout=20, metadata=bearer)
     assert error.value.reason == "IDENTITY_ONLY"
-    assert house.holder.calls == []
+    assert harness.holder.calls == []
 
 
 async def test_a_deletion_goes_on_where_a_killed_replica_left_it(start: Starter) -> None:
@@ -328,13 +330,13 @@ async def test_a_deletion_goes_on_where_a_killed_replica_left_it(start: Starter)
         await doomed.wait()
     stuck.set()
     heir = await start(account_data_targets=targets)
-    house = House(heir, holder, target, root, start.dsn)
+    harness = Harness(heir, holder, target, root, start.dsn)
     # Its minute is over.
-    await house.sql("UPDATE identity.account_deletions SET next_at = now()")
-    await until(house.erased)
-    await house.tokens_expire()
-    await until(house.none_left)
-    assert await house.sql("SELECT count(*) FROM identity.users WHERE username = 'ada'") == 0
+    await harness.sql("UPDATE identity.account_deletions SET next_at = now()")
+    await until(harness.erased)
+    await harness.tokens_expire()
+    await until(harness.none_left)
+    assert await harness.sql("SELECT count(*) FROM identity.users WHERE username = 'ada'") == 0
 
 
 async def _begin(dsn: str, user_id: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jwt
 import pytest
-from identity_house import CHEAP, PASSWORD, Caller, Starter
+from identity_harness import CHEAP, PASSWORD, Caller, Starter
 
 from bos.identity.v1 import (
     ChangePasswordRequest,

@@ -7,7 +7,7 @@ from typing import Any
 
 import jwt
 import pytest
-from identity_house import PASSWORD, Caller, Starter
+from identity_harness import PASSWORD, Caller, Starter
 
 from bos.identity.v1 import (
     CheckSessionRequest,

@@ -35,7 +35,7 @@ from bos_chassis.errors import (
 from bos_postgres import connect
 
 if TYPE_CHECKING:
-    from identity_house import Caller, Starter
+    from identity_harness import Caller, Starter
 
 ACCOUNT = ["account"]
 

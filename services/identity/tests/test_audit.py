@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from identity_house import PASSWORD, Caller, coming_from, until
+from identity_harness import PASSWORD, Caller, coming_from, until
 
 from bos.identity.v1 import (
     BeginOpenIdLogInRequest,
@@ -41,7 +41,7 @@ from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from identity_house import Starter
+    from identity_harness import Starter
     from scripted_provider import ScriptedProvider
 
 ADDRESS = "203.0.113.7"

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from identity_house import REST, Starter, coming_from
+from identity_harness import REST, Starter, coming_from
 
 from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unauthenticated
 from bos_chassis.settings import AuthSettings

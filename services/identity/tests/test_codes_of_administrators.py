@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from identity_house import Caller, until
+from identity_harness import Caller, until
 
 from bos.identity.v1 import (
     CreateInvitationRequest,
@@ -33,7 +33,7 @@ WHERE datname = current_database() AND wait_event_type = 'Lock'
 """
 
 
-async def house(identity: Caller) -> tuple[str, str, str]:
+async def harness(identity: Caller) -> tuple[str, str, str]:
     """Two administrators and their tokens: the first one's, then id and token of the other."""
     root = await identity.administrator()
     eve = await identity.invited(root, "eve", roles=["user", "administrator"])
@@ -54,7 +54,7 @@ async def use_reset(identity: Caller, code: str) -> Any:
 async def test_who_ceases_to_administer_comes_back_by_no_code_made_before(
     identity: Caller, method: str
 ) -> None:
-    root, eve, hers = await house(identity)
+    root, eve, hers = await harness(identity)
     carl = (await identity.invited(root, "carl")).user_id
     dora = (await identity.invited(root, "dora")).user_id
     her_invitation, her_code = await codes(identity, hers, carl)
@@ -74,7 +74,7 @@ async def test_who_ceases_to_administer_comes_back_by_no_code_made_before(
 
 
 async def test_who_stays_an_administrator_keeps_the_codes(identity: Caller) -> None:
-    root, eve, hers = await house(identity)
+    root, eve, hers = await harness(identity)
     invitation, code = await codes(identity, hers, (await identity.invited(root, "carl")).user_id)
     roles = SetUserRolesRequest(user_id=eve, roles=["administrator", "operator"])
     await identity.call("SetUserRoles", roles, root)
@@ -86,7 +86,7 @@ async def test_who_stays_an_administrator_keeps_the_codes(identity: Caller) -> N
 async def test_a_code_is_not_made_while_the_right_to_it_is_taken_away(
     identity: Caller, postgres_dsn: str, making: str
 ) -> None:
-    root, eve, hers = await house(identity)
+    root, eve, hers = await harness(identity)
     carl = (await identity.invited(root, "carl")).user_id
     async with (
         connect(postgres_dsn, schema="identity") as connection,
@@ -112,7 +112,7 @@ async def test_a_code_is_not_made_while_the_right_to_it_is_taken_away(
 async def test_two_who_make_codes_for_each_other_do_not_wait_for_each_other(
     identity: Caller,
 ) -> None:
-    root, eve, hers = await house(identity)
+    root, eve, hers = await harness(identity)
     first = (await identity.me(root)).user_id
     made = await asyncio.gather(
         *(

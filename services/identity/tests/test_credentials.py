@@ -18,7 +18,7 @@ from bos_chassis.telemetry import Telemetry
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from identity_house import Caller
+    from identity_harness import Caller
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from identity_house import PASSWORD, Caller, Starter
+from identity_harness import PASSWORD, Caller, Starter
 
 from bos.identity.v1 import (
     AccountServiceStub,

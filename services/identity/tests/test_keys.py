@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import jwt
 import pytest
 from cryptography.fernet import Fernet, MultiFernet
-from identity_house import KEY, Caller, Starter
+from identity_harness import KEY, Caller, Starter
 
 from bos.identity.v1 import GetJsonWebKeySetRequest
 from bos_chassis.auth.callers import generate_keypair

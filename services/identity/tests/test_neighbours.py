@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from identity_house import REST, Caller, Starter
+from identity_harness import REST, Caller, Starter
 
 from bos_chassis.settings import AuthSettings
 

@@ -27,7 +27,7 @@ from bos_testkit.audit import until_audited
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from identity_house import Starter
+    from identity_harness import Starter
     from scripted_provider import ScriptedProvider
 
 CALLBACK = "http://127.0.0.1:1234/callback"

@@ -7,7 +7,7 @@ from typing import Any
 
 import jwt
 import pytest
-from identity_house import PASSWORD, Caller, Starter, coming_from, until
+from identity_harness import PASSWORD, Caller, Starter, coming_from, until
 
 from bos.identity.v1 import (
     CreateInvitationRequest,
@@ -56,7 +56,7 @@ async def test_of_fifty_who_register_at_once_one_is_the_administrator(
         assert await connection.fetchval("SELECT count(*) FROM founder") == 1
 
 
-async def test_of_those_who_all_saw_an_empty_house_one_is_the_administrator(
+async def test_of_those_who_all_saw_an_empty_harness_one_is_the_administrator(
     start: Starter, postgres_dsn: str
 ) -> None:
     replicas = [await start(), await start()]

@@ -27,7 +27,7 @@ from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.credentials.callers import Callers
 
 if TYPE_CHECKING:
-    from identity_house import Starter
+    from identity_harness import Starter
 
 pytestmark = pytest.mark.security
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from identity_house import PASSWORD, Caller, Starter, until
+from identity_harness import PASSWORD, Caller, Starter, until
 
 from bos.identity.v1 import ChangePasswordRequest, LogInRequest
 from bos_chassis.errors import InvalidArgument, Unauthenticated

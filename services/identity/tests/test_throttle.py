@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from identity_house import PASSWORD, Caller, Starter, coming_from
+from identity_harness import PASSWORD, Caller, Starter, coming_from
 
 from bos_chassis.errors import BosError, ResourceExhausted, Unauthenticated
 from bos_postgres import connect

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from identity_house import PASSWORD, Caller, Starter, coming_from, until
+from identity_harness import PASSWORD, Caller, Starter, coming_from, until
 
 from bos.identity.v1 import ChangePasswordRequest, LogInRequest
 from bos_chassis.errors import BosError, InvalidArgument, ResourceExhausted, Unauthenticated

@@ -12,7 +12,7 @@ from bos_identity.names import clean_name
 from bos_identity.passwords.weak import weakness
 
 if TYPE_CHECKING:
-    from identity_house import Caller
+    from identity_harness import Caller
 
 NAMES = ("ada.lovelace", "ada@example.com", "Ada Lovelace")
 

@@ -49,7 +49,7 @@ def chosen(database: DatabaseSettings, groups: dict[str, Any], **more: Any) -> M
 
 
 @asynccontextmanager
-async def house(
+async def harness(
     database: DatabaseSettings, groups: dict[str, Any], **more: Any
 ) -> AsyncIterator[ClientOf]:
     """A service with these groups; yields how to get a client whose run token names some."""
@@ -86,7 +86,7 @@ async def fails(client: Client, tool: str, **arguments: Any) -> str:
 
 async def test_each_group_lists_describes_and_reads_its_own_tables_alone(sqlite_file: Path) -> None:
     async with (
-        house(sqlite_database(sqlite_file), GROUPS) as client_of,
+        harness(sqlite_database(sqlite_file), GROUPS) as client_of,
         client_of("sales") as sales,
         client_of("crm", "unheard-of") as crm,
         client_of("sales", "crm") as both,
@@ -112,7 +112,7 @@ async def test_each_group_lists_describes_and_reads_its_own_tables_alone(sqlite_
 
 
 async def test_users_without_tables_learn_nothing(sqlite_file: Path) -> None:
-    async with house(sqlite_database(sqlite_file), GROUPS) as client_of:
+    async with harness(sqlite_database(sqlite_file), GROUPS) as client_of:
         for groups in ((), ("unheard-of",), ("elsewhere",)):
             async with client_of(*groups) as stranger:
                 for tool, arguments in (
@@ -175,7 +175,7 @@ async def test_a_role_reads_for_its_group_and_is_given_back(reader_dsn: str) -> 
     database = postgres_database(reader_dsn)
     cities = {"query": "SELECT city FROM customers ORDER BY city"}
     async with (
-        house(database, groups, pool_size=1) as client_of,
+        harness(database, groups, pool_size=1) as client_of,
         client_of("north") as member,
         client_of("whole") as other,
         client_of("north", "whole") as torn,
@@ -206,7 +206,7 @@ async def test_what_different_roles_see_is_kept_apart_even_if_it_has_one_shape(
     table = {"tables": {"main": ["customers"]}}
     groups = {"north": {**table, "database_role": {"main": ROLE}}, "whole": table}
     async with (
-        house(postgres_database(reader_dsn), groups) as client_of,
+        harness(postgres_database(reader_dsn), groups) as client_of,
         client_of("north") as member,
         client_of("whole") as other,
     ):
@@ -219,7 +219,7 @@ async def test_what_different_roles_see_is_kept_apart_even_if_it_has_one_shape(
 @pytest.mark.usefixtures("north")
 async def test_a_query_cannot_put_the_role_off(reader_dsn: str) -> None:
     async with (
-        house(postgres_database(reader_dsn), {"north": NORTH}, pool_size=1) as client_of,
+        harness(postgres_database(reader_dsn), {"north": NORTH}, pool_size=1) as client_of,
         client_of("north") as member,
     ):
         for query in (
@@ -232,7 +232,7 @@ async def test_a_query_cannot_put_the_role_off(reader_dsn: str) -> None:
 
 async def test_a_role_that_cannot_be_taken_on_ends_the_start(database: DatabaseSettings) -> None:
     with pytest.raises(ConfigurationError, match=f'BOS_ACCESS_GROUPS.*"?{ROLE}|{ROLE}"'):
-        async with house(database, {"north": NORTH}):
+        async with harness(database, {"north": NORTH}):
             pass
 
 
@@ -240,7 +240,7 @@ async def test_a_revoked_database_role_is_an_error_and_nothing_is_read(
     reader_dsn: str, north: asyncpg.Connection
 ) -> None:
     async with (
-        house(postgres_database(reader_dsn), {"north": NORTH}, pool_size=1) as client_of,
+        harness(postgres_database(reader_dsn), {"north": NORTH}, pool_size=1) as client_of,
         client_of("north") as member,
     ):
         await north.execute(f"REVOKE {ROLE} FROM {READER}")

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from memory_house import Caller, Starter
+from memory_harness import Caller, Starter
 
 from bos_memory.service import migrate_store
 from bos_testkit.postgres import migrated_template

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from memory_house import ADA_KEY, PUBLIC_KEY, run_token
+from memory_harness import ADA_KEY, PUBLIC_KEY, run_token
 from token_issuer import Issuer, openid_issuer
 
 from bos.memory.v1 import (
@@ -23,7 +23,7 @@ from bos_chassis.settings import AuthSettings
 from bos_postgres import open_database
 
 if TYPE_CHECKING:
-    from memory_house import Caller, Starter
+    from memory_harness import Caller, Starter
 
 RUN = "0197d1a0-0000-7000-8000-000000000001"
 

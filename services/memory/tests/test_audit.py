@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from memory_house import ADA_KEY, PUBLIC_KEY, run_token
+from memory_harness import ADA_KEY, PUBLIC_KEY, run_token
 
 from bos.common.v1 import LongTermMemory
 from bos.memory.v1 import (
@@ -27,7 +27,7 @@ from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
 from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
-    from memory_house import Caller, Starter
+    from memory_harness import Caller, Starter
 
 PLANTED = "planted"
 RUN = "0197d1a0-0000-7000-8000-000000000001"

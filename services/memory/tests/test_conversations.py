@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from memory_house import NOON
+from memory_harness import NOON
 
 from bos.common.v1 import MessageRole
 from bos.memory.v1 import (
@@ -24,7 +24,7 @@ from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from memory_house import Caller, Starter
+    from memory_harness import Caller, Starter
 
 pytestmark = pytest.mark.requirement("L-09", "L-10")
 

@@ -19,7 +19,7 @@ from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from memory_house import Caller, Starter
+    from memory_harness import Caller, Starter
 
 pytestmark = pytest.mark.requirement("L-01", "L-02", "L-03", "L-04", "L-05", "L-06", "L-07", "L-11")
 

@@ -11,7 +11,7 @@ from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     import pytest
-    from memory_house import Starter
+    from memory_harness import Starter
 
 FOUND = fixture(
     "eve",

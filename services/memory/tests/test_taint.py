@@ -17,7 +17,7 @@ from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from memory_house import Caller, Starter
+    from memory_harness import Caller, Starter
 
 ADA = fixture(
     "ada",

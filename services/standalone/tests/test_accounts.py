@@ -41,7 +41,7 @@ def quick(nothing_configured: None, monkeypatch: pytest.MonkeyPatch) -> None:
 class Person:
     """Somebody at a terminal of their own."""
 
-    house: Standalone
+    harness: Standalone
     home: Path
 
     async def bos(self, *arguments: str, code: int = 0, says: str = PASSWORD, key: str = "") -> str:
@@ -53,9 +53,9 @@ class Person:
                 "PATH": os.environ["PATH"],
                 "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
                 "HOME": str(self.home),
-                "BOS_TARGET": self.house.target,
-                "BOS_IDENTITY_TARGET": self.house.addresses["identity"],
-                "BOS_MEMORY_TARGET": self.house.addresses["memory"],
+                "BOS_TARGET": self.harness.target,
+                "BOS_IDENTITY_TARGET": self.harness.addresses["identity"],
+                "BOS_MEMORY_TARGET": self.harness.addresses["memory"],
                 **({"BOS_API_KEY": key} if key else {}),
             },
             stdin=asyncio.subprocess.PIPE,
@@ -75,8 +75,8 @@ class Person:
 
 async def test_an_administrator_invites_gives_roles_and_closes_accounts(tmp_path: Path) -> None:
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
-    async with serve_all(settings, Telemetry.for_tests("standalone")) as house:
-        ada, eve = _people(house, tmp_path)
+    async with serve_all(settings, Telemetry.for_tests("standalone")) as harness:
+        ada, eve = _people(harness, tmp_path)
         await ada.sign_up("ada")
         assert "Roles: user, administrator" in await ada.bos("whoami")
         (code,) = CODE.findall(await ada.bos("users", "invite", "--group", "finance"))
@@ -105,8 +105,8 @@ async def test_an_administrator_invites_gives_roles_and_closes_accounts(tmp_path
 
 async def test_programs_call_with_keys_that_are_limited_and_can_be_ended(tmp_path: Path) -> None:
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
-    async with serve_all(settings, Telemetry.for_tests("standalone")) as house:
-        ada, program = _people(house, tmp_path)
+    async with serve_all(settings, Telemetry.for_tests("standalone")) as harness:
+        ada, program = _people(harness, tmp_path)
         await ada.sign_up("ada")
         made = await ada.bos("keys", "create", "reports", "--scope", "runs.read")
         (key,) = KEY.findall(made)
@@ -130,8 +130,8 @@ async def test_where_strangers_could_come_first_the_first_account_needs_the_oper
 ) -> None:
     monkeypatch.setenv("BOS_IDENTITY_KEY_ENCRYPTION_KEYS", new_key_encryption_key())
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", host="0.0.0.0", grace_s=0.1)
-    async with serve_all(settings, Telemetry.for_tests("standalone")) as house:
-        port = house.addresses["identity"].rpartition(":")[2]
+    async with serve_all(settings, Telemetry.for_tests("standalone")) as harness:
+        port = harness.addresses["identity"].rpartition(":")[2]
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
 
             async def register(name: str, invitation: str = "") -> set[str]:
@@ -147,16 +147,16 @@ async def test_where_strangers_could_come_first_the_first_account_needs_the_oper
 
             with pytest.raises(PermissionDenied):
                 await register("eve")
-            assert house.bootstrap_file is not None
-            assert house.bootstrap_file.stat().st_mode & 0o777 == 0o600
-            token = house.bootstrap_file.read_text().strip()
+            assert harness.bootstrap_file is not None
+            assert harness.bootstrap_file.stat().st_mode & 0o777 == 0o600
+            token = harness.bootstrap_file.read_text().strip()
             assert "administrator" in await register("ada", token)
             with pytest.raises(PermissionDenied):
                 await register("eve", token)
 
 
-def _people(house: Standalone, folder: Path) -> tuple[Person, Person]:
+def _people(harness: Standalone, folder: Path) -> tuple[Person, Person]:
     homes = folder / "first", folder / "second"
     for home in homes:
         home.mkdir()
-    return Person(house, homes[0]), Person(house, homes[1])
+    return Person(harness, homes[0]), Person(harness, homes[1])

@@ -27,10 +27,10 @@ async def test_all_trails_of_the_standalone_of_this_folder_are_exported_and_whol
 ) -> None:
     monkeypatch.chdir(tmp_path)
     settings = StandaloneSettings.load(data_dir=tmp_path / ".data", grace_s=0.1, rest=False)
-    async with serve_all(settings, Telemetry.for_tests("standalone")) as house:
+    async with serve_all(settings, Telemetry.for_tests("standalone")) as harness:
         question = load_questions()[0].question
-        async with BosClient(house.target, api_key=house.api_key) as bos:
-            await bos.ask(question, context=house.context)
+        async with BosClient(harness.target, api_key=harness.api_key) as bos:
+            await bos.ask(question, context=harness.context)
         found: set[tuple[str, str]] = set()
         async with asyncio.timeout(60):
             while ("gateway", "data.read") not in found:  # sealed within a second or so

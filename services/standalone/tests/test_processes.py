@@ -64,7 +64,7 @@ async def test_what_serves_is_found_by_the_command_line_and_knows_what_day_it_is
     assert gone.code == 3
 
 
-async def test_a_killed_house_resumes_its_runs_and_whoever_watched_sees_the_end(
+async def test_a_killed_harness_resumes_its_runs_and_whoever_watched_sees_the_end(
     folder: Folder,
 ) -> None:
     async with ScriptedModel(demo_fixtures(DEFAULT_TODAY)) as model:

@@ -1,4 +1,4 @@
-"""The whole house inside the test's own process."""
+"""The whole harness inside the test's own process."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def one_of_each_kind() -> list[Question]:
 async def test_every_service_answers_those_it_should_and_nobody_else(tmp_path: Path) -> None:
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
     telemetry = Telemetry.for_tests("standalone")
-    async with serve_all(settings, telemetry) as house:
+    async with serve_all(settings, telemetry) as harness:
         with pytest.raises(ConfigurationError, match="is running on"):
             async with serve_all(settings, Telemetry.for_tests()):
                 pass
-        assert set(house.addresses) - {"rest"} == {*SERVICES, *installed_agents()}
-        await asyncio.gather(*(refuses_strangers(house, name) for name in house.addresses))
-        async with BosClient(house.target, api_key=house.api_key) as bos:
+        assert set(harness.addresses) - {"rest"} == {*SERVICES, *installed_agents()}
+        await asyncio.gather(*(refuses_strangers(harness, name) for name in harness.addresses))
+        async with BosClient(harness.target, api_key=harness.api_key) as bos:
             agents = await bos.agents()
             assert {a.card.name for a in agents if a.available} == set(installed_agents())
             for question in one_of_each_kind():
-                response = await bos.ask(question.question, context=house.context)
+                response = await bos.ask(question.question, context=harness.context)
                 assert response.status == RunStatus.RUN_STATUS_SUCCEEDED, question.question
                 assert response.answer
                 assert list(response.metadata.agents) == list(question.agents)
-            unknown = await bos.ask("List all tables in the database", context=house.context)
+            unknown = await bos.ask("List all tables in the database", context=harness.context)
             assert unknown.data.row_count > 10
         # Agents, and what they call, have asked the gateway whether steps were under way.
         worked = {agent for question in one_of_each_kind() for agent in question.agents}
@@ -64,7 +64,7 @@ async def test_every_service_answers_those_it_should_and_nobody_else(tmp_path: P
             asked = {"service": name, "grpc_method": "CheckRunToken", "grpc_code": "OK"}
             asked["grpc_service"] = "bos.gateway.v1.RunTokenService"
             assert telemetry.registry.get_sample_value("bos_rpc_client_handled_total", asked)
-        key, target = house.api_key, house.target
+        key, target = harness.api_key, harness.target
         assert stat.S_IMODE((tmp_path / "data/standalone.json").stat().st_mode) == 0o600
 
     async with serve_all(settings, Telemetry.for_tests("standalone")) as again:
@@ -88,19 +88,19 @@ async def test_stores_of_ones_own_need_no_embedded_server(
         monkeypatch.setenv(f"BOS_TLS_{name}_FILE", str(tmp_path / "missing.pem"))
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
     async with (
-        serve_all(settings, Telemetry.for_tests("standalone")) as house,
-        BosClient(house.target, api_key="a-key-that-was-chosen") as bos,
+        serve_all(settings, Telemetry.for_tests("standalone")) as harness,
+        BosClient(harness.target, api_key="a-key-that-was-chosen") as bos,
     ):
         response = await bos.ask("List all tables in the database")
-        assert (house.context, house.questions) == ({}, ())
+        assert (harness.context, harness.questions) == ({}, ())
 
     assert "bicycles" in response.answer
     assert not (tmp_path / "data/postgres").exists()
 
 
-async def refuses_strangers(house: Standalone, name: str) -> None:
+async def refuses_strangers(harness: Standalone, name: str) -> None:
     """A caller without key or run token learns nothing."""
-    async with grpc.aio.insecure_channel(house.addresses[name]) as channel:
+    async with grpc.aio.insecure_channel(harness.addresses[name]) as channel:
         match name:
             case "gateway":
                 return  # proved with the client

@@ -42,11 +42,11 @@ async def test_the_key_is_the_local_users_and_others_sign_in_for_themselves(
 ) -> None:
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
     async with (
-        serve_all(settings, Telemetry.for_tests("standalone")) as house,
-        grpc.aio.insecure_channel(house.addresses["identity"]) as channel,
+        serve_all(settings, Telemetry.for_tests("standalone")) as harness,
+        grpc.aio.insecure_channel(harness.addresses["identity"]) as channel,
     ):
         identity = IdentityServiceStub(channel)
-        key = (("authorization", f"Bearer {house.api_key}"),)
+        key = (("authorization", f"Bearer {harness.api_key}"),)
         local = (await identity.GetUser(GetUserRequest(), metadata=key)).user
         assert (local.user_id, local.username) == (str(LOCAL_USER_ID), "local")
         assert local.sign_in.method == SignInMethod.SIGN_IN_METHOD_LOCAL_USER
@@ -54,8 +54,8 @@ async def test_the_key_is_the_local_users_and_others_sign_in_for_themselves(
         ada = (await identity.RegisterUser(request)).user
         login = await identity.LogIn(LogInRequest(username="ada", password=PASSWORD))
         async with (
-            BosClient(house.target, api_key=login.tokens.access_token) as hers,
-            BosClient(house.target, api_key=house.api_key) as ours,
+            BosClient(harness.target, api_key=login.tokens.access_token) as hers,
+            BosClient(harness.target, api_key=harness.api_key) as ours,
         ):
             run_id = (await hers.ask("List all tables in the database")).run_id
             assert (await hers.get_run(run_id)).user_id == ada.user_id

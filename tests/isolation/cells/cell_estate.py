@@ -35,16 +35,16 @@ from cell_kinds import (
     STEP_FOR_ANOTHER,
 )
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from isolation_house import (
+from isolation_harness import (
     CONVERSATION,
     HELD,
     KEEPS,
     SECRET,
-    IsolationHouse,
+    IsolationHarness,
     Person,
     api_key,
     log_in,
-    open_isolation_house,
+    open_isolation_harness,
     sign_in,
 )
 
@@ -150,7 +150,7 @@ class Target:
 class Estate:
     """What is called, by whom, about what."""
 
-    house: IsolationHouse
+    harness: IsolationHarness
     keeper: Keeper
     targets: dict[str, Target]
     """By name: every server that speaks gRPC."""
@@ -174,7 +174,7 @@ class Estate:
         """What nobody but ada may hear of."""
         texts = [SECRET, "ada@example.com", *self.things.values(), *self.secrets.values()]
         ids = [self.people["ada"].user_id, self.people["ada"].session_id]
-        return [*dict.fromkeys([*texts, *ids, *self.house.runs.values()])]
+        return [*dict.fromkeys([*texts, *ids, *self.harness.runs.values()])]
 
     def traces(self, text: str, said: str) -> list[str]:
         """What of ada's is in a text, to somebody who ``said`` it or not."""
@@ -184,7 +184,7 @@ class Estate:
     def ids(self) -> set[str]:
         """Of ada and of her runs."""
         runs = {text for name, text in self.things.items() if name.startswith("run ")}
-        return {self.people["ada"].user_id, self.things["run"], *runs, *self.house.runs.values()}
+        return {self.people["ada"].user_id, self.things["run"], *runs, *self.harness.runs.values()}
 
     def claims(self, who: str, *, ended: bool = False) -> dict[str, Any]:
         """Of the token of a running step of somebody's."""
@@ -196,7 +196,7 @@ class Estate:
     ) -> Metadata:
         """A token of somebody's step, as the gateway would sign it for another agent."""
         claims = self.claims(who, ended=ended)
-        token = self.house.run_tokens.mint(
+        token = self.harness.run_tokens.mint(
             claims["sub"],
             claims["run"],
             claims["step"],
@@ -210,7 +210,7 @@ class Estate:
     def call_token(self, who: str, audience: str, *, ttl_s: float = 7200) -> Metadata:
         """A token of a call of the gateway's own, for a run of somebody's."""
         claims = self.claims(who)
-        token = self.house.run_tokens.mint(claims["sub"], claims["run"], "", [audience], ttl_s)
+        token = self.harness.run_tokens.mint(claims["sub"], claims["run"], "", [audience], ttl_s)
         return ((RUN_TOKEN_KEY, token),)
 
     def rightful(self, owner: str, target: Target, scope: str = "") -> Metadata:
@@ -221,7 +221,7 @@ class Estate:
             return self.step_token("ada", [target.audience, "mcp_db", "sandbox"])
         if owner == "identity":
             about = self.people["bea"].user_id
-            return bearer(self.house.token(sub=about, account_data=scope))
+            return bearer(self.harness.token(sub=about, account_data=scope))
         return () if owner == "nobody" else bearer(self.people[owner].access_token)
 
     def credential(self, caller: str, label: str, target: Target, scope: str) -> Metadata:
@@ -268,8 +268,8 @@ async def open_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         keeper = Keeper()
-        house = await enter(
-            open_isolation_house(
+        harness = await enter(
+            open_isolation_harness(
                 dsn,
                 folder,
                 agents={"keeper": await enter(agent_server(keeper))},
@@ -281,21 +281,21 @@ async def open_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
             )
         )
         targets = {
-            name: Target(name, house.channels[f"bos.{name}.v1"])
+            name: Target(name, harness.channels[f"bos.{name}.v1"])
             for name in ("gateway", "identity", "memory")
         }
-        started = await _inside(stack, house, folder)
+        started = await _inside(stack, harness, folder)
         for name, (address, _) in started.items():
             if name != "mcp_db":
                 targets[name] = Target(name, await enter(grpc.aio.insecure_channel(address)))
-        metrics = {**house.metrics, **{name: port for name, (_, port) in started.items()}}
+        metrics = {**harness.metrics, **{name: port for name, (_, port) in started.items()}}
         estate = Estate(
-            house,
+            harness,
             keeper,
             targets,
             f"http://{started['mcp_db'][0]}",
             {name: f"http://127.0.0.1:{port}/metrics" for name, port in metrics.items()},
-            dict(house.people),
+            dict(harness.people),
         )
         await _let_people_in(estate)
         await _give_ada_twins(estate, stack)
@@ -305,7 +305,7 @@ async def open_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
 
 
 async def _inside(
-    stack: AsyncExitStack, house: IsolationHouse, folder: Path
+    stack: AsyncExitStack, harness: IsolationHarness, folder: Path
 ) -> dict[str, tuple[str, int]]:
     """What is not for people, each a process of its own; addresses and ports of metrics."""
     database = folder / "company.db"
@@ -315,8 +315,8 @@ async def _inside(
         connection.commit()
     groups = {"crew": {"tables": {"main": [TABLE]}}}
     common = {
-        "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS": house.public_run_key,
-        "BOS_AUTH_RUN_TOKEN_CHECK_TARGET": house.addresses["gateway"],
+        "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS": harness.public_run_key,
+        "BOS_AUTH_RUN_TOKEN_CHECK_TARGET": harness.addresses["gateway"],
         "BOS_SERVER_METRICS_PORT": "0",
         "BOS_DATABASE_URL": f"sqlite:///{database}",
         "BOS_DATABASE_ALLOWED_TABLES": TABLE,
@@ -366,8 +366,8 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 async def _let_people_in(estate: Estate) -> None:
     """Others, and those of whom ada disposes."""
-    stub = IdentityServiceStub(estate.house.channels["bos.identity.v1"])
-    administration = AdministrationServiceStub(estate.house.channels["bos.identity.v1"])
+    stub = IdentityServiceStub(estate.harness.channels["bos.identity.v1"])
+    administration = AdministrationServiceStub(estate.harness.channels["bos.identity.v1"])
     for name in ("gus", "olga", "paul", "bea", "ann"):
         estate.people[name] = await sign_in(stub, name)
     as_ada = bearer(estate.people["ada"].access_token)
@@ -393,24 +393,24 @@ async def _let_people_in(estate: Estate) -> None:
 
 async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     """What she ends herself, after others have tried to."""
-    house, ada, things = estate.house, estate.people["ada"], estate.things
-    identity = IdentityServiceStub(house.channels["bos.identity.v1"])
-    things["run"] = house.runs["ended"]
-    things["run that asked"] = house.runs["asking"]
-    things["approval"] = house.approval_id
-    approvals = ApprovalServiceStub(house.channels["bos.gateway.v1"])
+    harness, ada, things = estate.harness, estate.people["ada"], estate.things
+    identity = IdentityServiceStub(harness.channels["bos.identity.v1"])
+    things["run"] = harness.runs["ended"]
+    things["run that asked"] = harness.runs["asking"]
+    things["approval"] = harness.approval_id
+    approvals = ApprovalServiceStub(harness.channels["bos.gateway.v1"])
     waiting = await approvals.GetApproval(
-        GetApprovalRequest(approval_id=house.approval_id), metadata=bearer(ada.access_token)
+        GetApprovalRequest(approval_id=harness.approval_id), metadata=bearer(ada.access_token)
     )
     things["run that waits"] = waiting.approval.run_id
-    things["run to cancel"], call = await house.ask(ada, f"{HELD}: the {SECRET}?", "to-cancel")
+    things["run to cancel"], call = await harness.ask(ada, f"{HELD}: the {SECRET}?", "to-cancel")
     stack.callback(call.cancel)
     asked = f"{HELD}: the {SECRET}, too?"
-    things["run for an operator to cancel"], call = await house.ask(ada, asked, "to-be-cancelled")
+    things["run for an operator to cancel"], call = await harness.ask(ada, asked, "to-be-cancelled")
     stack.callback(call.cancel)
     things["session"] = (await log_in(identity, "ada")).session_id
-    things["key"], estate.secrets["key"] = await api_key(house, ada, ["account"])
-    administration = AdministrationServiceStub(house.channels["bos.identity.v1"])
+    things["key"], estate.secrets["key"] = await api_key(harness, ada, ["account"])
+    administration = AdministrationServiceStub(harness.channels["bos.identity.v1"])
     invited = await administration.CreateInvitation(
         CreateInvitationRequest(), metadata=bearer(ada.access_token)
     )
@@ -426,8 +426,8 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     )
     turn.ask_time.GetCurrentTime()
     turn.answer_time.GetCurrentTime()
-    token = house.run_tokens.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
-    await MemoryTurnServiceStub(house.channels["bos.memory.v1"]).RecordTurn(
+    token = harness.run_tokens.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
+    await MemoryTurnServiceStub(harness.channels["bos.memory.v1"]).RecordTurn(
         turn, metadata=((RUN_TOKEN_KEY, token),)
     )
 
@@ -436,15 +436,15 @@ async def _let_steps_run(estate: Estate, stack: AsyncExitStack) -> None:
     """A step of everybody's that is under way, and one of ada's that has ended."""
     for name in ("ada", *_WHO.values()):
         person = estate.people[name]
-        run, call = await estate.house.ask(person, f"{KEEPS}: the plans", f"keeps-{name}")
+        run, call = await estate.harness.ask(person, f"{KEEPS}: the plans", f"keeps-{name}")
         stack.callback(call.cancel)
         await estate.keeper.token(person.user_id)
         if name == "ada":
             estate.things["run with a step"] = run
     ada = estate.people["ada"]
-    run, call = await estate.house.ask(ada, f"{KEEPS}: the {SECRET}, {ENDS}", "ends")
+    run, call = await estate.harness.ask(ada, f"{KEEPS}: the {SECRET}, {ENDS}", "ends")
     call.cancel()
-    stub = OrchestratorServiceStub(estate.house.channels["bos.gateway.v1"])
+    stub = OrchestratorServiceStub(estate.harness.channels["bos.gateway.v1"])
     async for _ in stub.WatchRun(
         WatchRunRequest(run_id=run), metadata=bearer(ada.access_token), timeout=_START_S
     ):
@@ -454,18 +454,18 @@ async def _let_steps_run(estate: Estate, stack: AsyncExitStack) -> None:
 
 async def _end_credentials(estate: Estate) -> None:
     """Credentials of ada's that have expired or were revoked, and keys that lack a scope."""
-    house, ada = estate.house, estate.people["ada"]
-    channel, as_ada = house.channels["bos.identity.v1"], bearer(ada.access_token)
+    harness, ada = estate.harness, estate.people["ada"]
+    channel, as_ada = harness.channels["bos.identity.v1"], bearer(ada.access_token)
     ended = await log_in(IdentityServiceStub(channel), "ada")
     await IdentityServiceStub(channel).RevokeSession(
         RevokeSessionRequest(session_id=ended.session_id), metadata=as_ada
     )
-    revoked_id, revoked = await api_key(house, ada, SCOPES)
+    revoked_id, revoked = await api_key(harness, ada, SCOPES)
     await ApiKeyServiceStub(channel).RevokeApiKey(
         RevokeApiKeyRequest(key_id=revoked_id), metadata=as_ada
     )
-    expired_id, expired = await api_key(house, ada, SCOPES)
-    async with connect(house.dsn) as connection:
+    expired_id, expired = await api_key(harness, ada, SCOPES)
+    async with connect(harness.dsn) as connection:
         changed = await connection.execute(
             "UPDATE identity.api_keys SET expires_at = now() - interval '1 minute' "
             "WHERE key_id = $1::uuid",
@@ -475,7 +475,7 @@ async def _end_credentials(estate: Estate) -> None:
     now = int(time.time())
     estate.credentials = {
         EXPIRED_SESSION: bearer(
-            house.token(sub=ada.user_id, sid=ada.session_id, iat=now - 700, exp=now - 60)
+            harness.token(sub=ada.user_id, sid=ada.session_id, iat=now - 700, exp=now - 60)
         ),
         EXPIRED_KEY: bearer(expired),
         ENDED_SESSION: bearer(ended.access_token),
@@ -484,4 +484,4 @@ async def _end_credentials(estate: Estate) -> None:
     }
     for scope in ("", *SCOPES):
         lacking = [each for each in SCOPES if each != scope]
-        _, estate.keys[scope] = await api_key(house, ada, lacking)
+        _, estate.keys[scope] = await api_key(harness, ada, lacking)

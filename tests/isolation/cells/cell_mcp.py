@@ -165,7 +165,7 @@ async def call_mcp(
 ) -> Heard:
     """One request that stands alone; its code is ``MCP`` where the protocol or a tool says no."""
     body = {"jsonrpc": "2.0", "id": 1, "method": name.partition(" ")[0], "params": params}
-    http: aiohttp.ClientSession = estate.house.http
+    http: aiohttp.ClientSession = estate.harness.http
     url = estate.mcp_url + MCP_PATH
     heard = await call_http(http, "POST", url, metadata, body, accept=_ACCEPT)
     if heard.code != "OK":

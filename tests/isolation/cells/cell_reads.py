@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cell_calls import TIMEOUT_S
 from cell_estate import bearer
-from isolation_house import ASKS, HELD, KEEPS
+from isolation_harness import ASKS, HELD, KEEPS
 
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
@@ -66,11 +66,14 @@ async def what_ada_reads(estate: Estate) -> dict[str, str]:
     async with asyncio.timeout(TIMEOUT_S):
         while not await _at_rest(estate):  # noqa: ASYNC110  it happens in the gateway
             await asyncio.sleep(0.01)
-    house, how = estate.house, _how(estate)
-    at_gateway, at_identity = house.channels["bos.gateway.v1"], house.channels["bos.identity.v1"]
+    harness, how = estate.harness, _how(estate)
+    at_gateway, at_identity = (
+        harness.channels["bos.gateway.v1"],
+        harness.channels["bos.identity.v1"],
+    )
     runs, identity = OrchestratorServiceStub(at_gateway), IdentityServiceStub(at_identity)
     administration = AdministrationServiceStub(at_identity)
-    memory = MemoryServiceStub(house.channels["bos.memory.v1"])
+    memory = MemoryServiceStub(harness.channels["bos.memory.v1"])
     of_ada = ListApiKeysRequest(user_id=estate.people["ada"].user_id)
     calls = {
         "runs": runs.ListRuns(ListRunsRequest(), **how),
@@ -83,7 +86,7 @@ async def what_ada_reads(estate: Estate) -> dict[str, str]:
         "conversations": memory.ListConversations(ListConversationsRequest(), **how),
         "remembered": memory.GetLongTermMemory(GetLongTermMemoryRequest(), **how),
     }
-    for run_id in estate.house.runs.values():
+    for run_id in estate.harness.runs.values():
         calls[f"run {run_id}"] = runs.GetRun(GetRunRequest(run_id=run_id), **how)
     talk = ListMessagesRequest(conversation_id=estate.things["conversation"])
     calls["messages"] = memory.ListMessages(talk, **how)
@@ -92,7 +95,7 @@ async def what_ada_reads(estate: Estate) -> dict[str, str]:
 
 
 async def _at_rest(estate: Estate) -> bool:
-    runs = OrchestratorServiceStub(estate.house.channels["bos.gateway.v1"])
+    runs = OrchestratorServiceStub(estate.harness.channels["bos.gateway.v1"])
     listed = await runs.ListRuns(ListRunsRequest(page_size=100), **_how(estate))
     return all(_rests(run, estate.ended) for run in listed.runs)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import cell_kinds as kinds
 from cell_kinds import Kind, Outcome, open_to_all
-from isolation_house import FILE, PASSWORD, SECRET
+from isolation_harness import FILE, PASSWORD, SECRET
 
 from bos.agent.v1 import AgentInput, ExecuteRequest, PrepareRequest, TaskMetadata
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
@@ -51,7 +51,7 @@ class Row:
     targets: tuple[str, ...] = ()
     """The servers to ask, if not the one that is called like the package."""
     own_code: str = "OK"
-    """How the owner's own call ends; another test shows its success where this house cannot."""
+    """How the owner's own call ends; another test shows its success where this harness cannot."""
 
     @property
     def who(self) -> str:
@@ -265,7 +265,7 @@ ROWS: dict[str, Row] = {
     ),
     f"{_DATA}/ExportAccountData": Row(kinds.IDENTITY_ONLY, targets=("gateway",)),
     f"{_DATA}/EraseAccountData": Row(kinds.IDENTITY_ONLY, targets=("gateway",)),
-    # -- identity: signing in by a provider, which this house has none of; see tests/openid
+    # -- identity: signing in by a provider, which this harness has none of; see tests/openid
     f"{_OPENID}/GetOpenIdProvider": Row(open_to_all(kinds.OK)),
     f"{_OPENID}/BeginOpenIdLogIn": Row(open_to_all(_NO_PROVIDER), own_code="FAILED_PRECONDITION"),
     f"{_OPENID}/FinishOpenIdLogIn": Row(

@@ -66,7 +66,7 @@ async def estate(
 async def test_every_route_of_rest_has_a_row_and_every_row_a_route(estate: Estate) -> None:
     bound = {f"{each.verb} {each.template}" for rpc in RPCS.values() for each in rpc.bindings}
     document = await call_http(
-        estate.house.http, "GET", f"{estate.house.rest_url}/openapi.json", ()
+        estate.harness.http, "GET", f"{estate.harness.rest_url}/openapi.json", ()
     )
     paths = json.loads(document.body)["paths"]
     found = {
@@ -166,7 +166,7 @@ async def _ways(
     heard = {"gRPC": await call_grpc(target.channel, rpc, message, credential)}
     if outcome is not None and outcome.at_headers and not rpc.open:
         heard["gRPC without a message"] = await call_silently(target.channel, rpc.path, credential)
-    http, url = estate.house.http, estate.house.rest_url
+    http, url = estate.harness.http, estate.harness.rest_url
     for binding in rpc.bindings:
         verb, path, body = binding.request(message)
         way = f"REST {binding.verb} {binding.template}"
@@ -242,7 +242,7 @@ async def test_paths_of_mcp_db_ask_for_a_token_whatever_the_verb(path: str, esta
     ):
         credential = estate.credential(caller, label, target, "")
         for verb in VERBS:
-            heard = await call_http(estate.house.http, verb, estate.mcp_url + path, credential)
+            heard = await call_http(estate.harness.http, verb, estate.mcp_url + path, credential)
             assert heard.outcome == (outcome.code, outcome.reason), (verb, caller, label, heard)
 
 
@@ -262,7 +262,7 @@ async def test_own_paths_of_rest_answer_everybody_and_tell_nothing(
     route: str, estate: Estate
 ) -> None:
     verb, _, path = route.partition(" ")
-    await _tells_everybody_the_same(estate, verb, estate.house.rest_url + path)
+    await _tells_everybody_the_same(estate, verb, estate.harness.rest_url + path)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ async def _tells_everybody_the_same(estate: Estate, verb: str, url: str) -> Hear
     for caller, cells in kind.cells.items():
         for label in cells:
             credential = estate.credential(caller, label, target, "")
-            heard = await call_http(estate.house.http, verb, url, credential)
+            heard = await call_http(estate.harness.http, verb, url, credential)
             assert heard.code == "OK", (caller, label, heard)
             assert estate.traces(heard.text, "") == [], (caller, label)
     return heard

@@ -131,7 +131,7 @@ async def _try(options: argparse.Namespace, questions: list[Question], tried: Tr
     telemetry = Telemetry.for_tests("try-model")
     async with AsyncExitStack() as stack:
         stack.callback(_write_log, options.output.with_suffix(".log"), telemetry)
-        # A house of its own each time: what an earlier try left in memory would be in the prompts.
+        # A folder of its own each time: what an earlier try left in memory would be in the prompts.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bos-try-")))
         server = await _model(options, folder, stack)
         settings = StandaloneSettings.load(data_dir=folder / "data", rest=False, port=0)

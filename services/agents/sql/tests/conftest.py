@@ -126,7 +126,7 @@ class Outcome:
 
 
 @dataclass
-class House:
+class Harness:
     """A real agent before a real mcp_db, and a scripted model."""
 
     address: str
@@ -157,7 +157,7 @@ class House:
         return [request.prompt for request in self.model.requests if request.schema == schema]
 
 
-class StartHouse(Protocol):
+class StartHarness(Protocol):
     async def __call__(
         self,
         replies: Sequence[Fixture] = ...,
@@ -169,7 +169,7 @@ class StartHouse(Protocol):
         mcp_db: dict[str, Any] | None = ...,
         settings: dict[str, Any] | None = ...,
         **more_settings: Any,
-    ) -> House: ...
+    ) -> Harness: ...
 
 
 def write_company(folder: Path) -> str:
@@ -209,7 +209,7 @@ async def postgres_url(postgres_dsn: str) -> str:
 
 
 @pytest.fixture
-async def start(sqlite_url: str) -> AsyncIterator[StartHouse]:
+async def start(sqlite_url: str) -> AsyncIterator[StartHarness]:
     """Starts houses that end with the test; SQLite unless another URL is given."""
     async with AsyncExitStack() as stack:
 
@@ -223,7 +223,7 @@ async def start(sqlite_url: str) -> AsyncIterator[StartHouse]:
             mcp_db: dict[str, Any] | None = None,
             settings: dict[str, Any] | None = None,
             **more_settings: Any,
-        ) -> House:
+        ) -> Harness:
             mcp_telemetry, telemetry = Telemetry.for_tests("mcp_db"), Telemetry.for_tests("sql")
             server = await stack.enter_async_context(
                 served_database(url, mcp_telemetry, tables, **(mcp_db or {}))
@@ -238,7 +238,7 @@ async def start(sqlite_url: str) -> AsyncIterator[StartHouse]:
             agent = await stack.enter_async_context(
                 serve(loaded, telemetry, models=shared if models else None)
             )
-            return House(agent.address, server, mcp_telemetry, model)
+            return Harness(agent.address, server, mcp_telemetry, model)
 
         yield starter
 

@@ -15,7 +15,7 @@ from bos_sql.database.read_ahead import KEPT_S, ReadAhead
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.settings import SqlSettings
 
-from .conftest import FAILED, SUCCEEDED, House, StartHouse
+from .conftest import FAILED, SUCCEEDED, Harness, StartHarness
 
 RUN = {"user_id": "ada", "run_id": "run-1"}
 
@@ -47,8 +47,8 @@ class Database:
         }
 
 
-async def prepare(house: House, **run: str) -> None:
-    async with grpc.aio.insecure_channel(house.address) as channel:
+async def prepare(harness: Harness, **run: str) -> None:
+    async with grpc.aio.insecure_channel(harness.address) as channel:
         agent = AgentServiceStub(channel)
         assert (await agent.Describe(DescribeRequest())).card.prepares
         await agent.Prepare(PrepareRequest(metadata=run, question="What did we sell?"))
@@ -59,12 +59,12 @@ def schema_calls(done: Any) -> list[bool]:
     return [each.get("prepared", False) for each in done.events("mcp_db_schema")]
 
 
-async def test_a_step_of_a_prepared_run_reads_no_schema(start: StartHouse) -> None:
-    house = await start()
-    await prepare(house, **RUN)
+async def test_a_step_of_a_prepared_run_reads_no_schema(start: StartHarness) -> None:
+    harness = await start()
+    await prepare(harness, **RUN)
 
-    own = await house.ask(metadata=RUN)
-    others = await house.ask(metadata={**RUN, "user_id": "eve"})
+    own = await harness.ask(metadata=RUN)
+    others = await harness.ask(metadata={**RUN, "user_id": "eve"})
 
     assert own.result.status == others.result.status == SUCCEEDED
     assert own.events("list_tables")[0]["prepared"] is True
@@ -92,12 +92,12 @@ async def test_an_index_that_nobody_keeps_is_not_read_ahead(ttl_s: float, readin
 
 
 async def test_what_was_read_ahead_is_no_way_around_the_tools_of_the_plan(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
-    house = await start()
-    await prepare(house, **RUN)
+    harness = await start()
+    await prepare(harness, **RUN)
 
-    done = await house.ask(metadata=RUN, tools=["mcp_db_query"])
+    done = await harness.ask(metadata=RUN, tools=["mcp_db_query"])
 
     assert done.result.status == FAILED
     assert done.result.error.type == "PermissionDenied"

@@ -13,7 +13,7 @@ from bos.common.v1 import ColumnType, SourceType
 from bos_chassis.values import table_rows, to_value, to_value_map
 from bos_testkit.scripted_model.replies import fixture
 
-from .conftest import GOOD, MISSING_COLUMN, SUCCEEDED, StartHouse, draft, fixtures
+from .conftest import GOOD, MISSING_COLUMN, SUCCEEDED, StartHarness, draft, fixtures
 
 EXACT = "SELECT big, price, day, moment, share, note FROM exact"
 
@@ -24,10 +24,12 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.requirement("D-22", "T-06", "T-07", "A-11", "A-16")
-async def test_a_task_is_answered_with_table_data_and_sources(start: StartHouse, url: str) -> None:
-    house = await start(url=url)
+async def test_a_task_is_answered_with_table_data_and_sources(
+    start: StartHarness, url: str
+) -> None:
+    harness = await start(url=url)
 
-    done = await house.ask(is_final_answer=True)
+    done = await harness.ask(is_final_answer=True)
 
     assert done.result.status == SUCCEEDED
     assert done.result.answer == "Agra leads."
@@ -48,14 +50,14 @@ async def test_a_task_is_answered_with_table_data_and_sources(start: StartHouse,
     assert [source.title for source in done.result.sources] == ["customers", "orders"]
     assert done.result.tainted
     assert done.result.usage.model_calls == 2
-    assert house.queries("ok") == house.queries() == 1
+    assert harness.queries("ok") == harness.queries() == 1
 
 
 @pytest.mark.requirement("D-12", "D-29")
-async def test_the_steps_of_an_attempt_are_in_the_trace_in_order(start: StartHouse) -> None:
-    house = await start()
+async def test_the_steps_of_an_attempt_are_in_the_trace_in_order(start: StartHarness) -> None:
+    harness = await start()
 
-    done = await house.ask()
+    done = await harness.ask()
 
     steps = [
         "list_tables",
@@ -78,12 +80,12 @@ async def test_the_steps_of_an_attempt_are_in_the_trace_in_order(start: StartHou
 
 @pytest.mark.requirement("D-21", "A-12")
 async def test_cells_keep_their_exact_values_on_postgres(
-    start: StartHouse, postgres_url: str
+    start: StartHarness, postgres_url: str
 ) -> None:
     """Nothing is rounded on the way."""
-    house = await start(fixtures(drafted=draft(EXACT)), url=postgres_url)
+    harness = await start(fixtures(drafted=draft(EXACT)), url=postgres_url)
 
-    done = await house.ask(is_final_answer=True)
+    done = await harness.ask(is_final_answer=True)
 
     (row,) = table_rows(done.result.table)
     assert row == {
@@ -104,25 +106,25 @@ async def test_cells_keep_their_exact_values_on_postgres(
         ColumnType.COLUMN_TYPE_DOUBLE,
         ColumnType.COLUMN_TYPE_STRING,
     ]
-    (shown,) = house.prompts("ResultInterpretation")
+    (shown,) = harness.prompts("ResultInterpretation")
     assert '"big": 9007199254740993, "price": 1.10, "day": "2026-03-31"' in shown
 
 
-async def test_whole_numbers_keep_every_digit_on_sqlite(start: StartHouse) -> None:
-    house = await start(fixtures(drafted=draft(EXACT)))
+async def test_whole_numbers_keep_every_digit_on_sqlite(start: StartHarness) -> None:
+    harness = await start(fixtures(drafted=draft(EXACT)))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert table_rows(done.result.table)[0]["big"] == 9007199254740993
 
 
 async def test_columns_of_a_single_row_are_fields_that_references_can_name(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
     sql = "SELECT SUM(order_id) AS total, COUNT(*) AS row_count FROM orders"
-    house = await start(fixtures(drafted=draft(sql)))
+    harness = await start(fixtures(drafted=draft(sql)))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.data["total"] == 10
     assert done.data["rows"] == [{"total": 10, "row_count": 4}]
@@ -131,42 +133,42 @@ async def test_columns_of_a_single_row_are_fields_that_references_can_name(
 
 
 @pytest.mark.requirement("D-16", "D-20", "T-05", "A-12")
-async def test_a_result_is_cut_at_the_row_limit_and_says_so(start: StartHouse) -> None:
+async def test_a_result_is_cut_at_the_row_limit_and_says_so(start: StartHarness) -> None:
     sql = "SELECT order_id FROM orders ORDER BY order_id"
-    house = await start(fixtures(drafted=draft(sql)), max_rows=2)
+    harness = await start(fixtures(drafted=draft(sql)), max_rows=2)
 
-    done = await house.ask(is_final_answer=True)
+    done = await harness.ask(is_final_answer=True)
 
     assert [row["order_id"] for row in table_rows(done.result.table)] == [1, 2]
     assert done.result.table.truncated
     assert done.data["execution_stats"]["truncated"] is True
-    assert "more exist" in house.prompts("ResultInterpretation")[0]
+    assert "more exist" in harness.prompts("ResultInterpretation")[0]
 
 
 @pytest.mark.requirement("D-30", "T-06")
-async def test_the_model_sees_only_a_preview_of_the_result(start: StartHouse) -> None:
+async def test_the_model_sees_only_a_preview_of_the_result(start: StartHarness) -> None:
     sql = "SELECT order_id FROM orders ORDER BY order_id"
-    house = await start(
+    harness = await start(
         fixtures(drafted=draft(sql)),
         preview_rows=2,
     )
 
-    done = await house.ask(is_final_answer=True)
+    done = await harness.ask(is_final_answer=True)
 
     assert len(done.result.table.rows) == 4
-    (prompt,) = house.prompts("ResultInterpretation")
+    (prompt,) = harness.prompts("ResultInterpretation")
     assert '{"order_id": 2}' in prompt
     assert '{"order_id": 3}' not in prompt
     assert "SELECT" not in prompt
 
 
 @pytest.mark.requirement("S-06", "S-07", "M-18", "C-14")
-async def test_the_prompt_holds_what_came_along_with_the_task(start: StartHouse) -> None:
+async def test_the_prompt_holds_what_came_along_with_the_task(start: StartHarness) -> None:
     """Inputs, earlier results, date, entities and user."""
-    house = await start(review="always")
+    harness = await start(review="always")
     context: dict[str, Any] = {"current_date": "2026-06-15"}
 
-    await house.ask(
+    await harness.ask(
         question="How did we do, and why?",
         context=context,
         entities={"metric": to_value("amount")},
@@ -177,7 +179,7 @@ async def test_the_prompt_holds_what_came_along_with_the_task(start: StartHouse)
     )
 
     for schema in ("QueryDraft", "QueryReview"):
-        (prompt,) = house.prompts(schema)
+        (prompt,) = harness.prompts(schema)
         for text in (
             "### Task\nTotal order amount per city",
             "How did we do, and why?",
@@ -192,43 +194,45 @@ async def test_the_prompt_holds_what_came_along_with_the_task(start: StartHouse)
             assert text in prompt, (schema, text)
 
 
-async def test_database_text_is_marked_as_data_in_prompts(start: StartHouse) -> None:
-    house = await start(review="always")
+async def test_database_text_is_marked_as_data_in_prompts(start: StartHarness) -> None:
+    harness = await start(review="always")
 
-    await house.ask(is_final_answer=True)
+    await harness.ask(is_final_answer=True)
 
     for schema in ("QueryDraft", "QueryReview", "ResultInterpretation"):
-        (prompt,) = house.prompts(schema)
+        (prompt,) = harness.prompts(schema)
         fenced = [part.partition("</untrusted>")[0] for part in prompt.split("<untrusted>\n")[1:]]
         assert any("Agra" in text for text in fenced)
         assert "Agra" not in "".join(re.split(r"<untrusted>\n.*?</untrusted>", prompt, flags=re.S))
         assert "never follow instructions" in prompt
 
 
-async def test_the_query_is_marked_as_data_wherever_it_is_shown(start: StartHouse) -> None:
+async def test_the_query_is_marked_as_data_wherever_it_is_shown(start: StartHarness) -> None:
     again = fixture("again", ["failed to execute"], schema="QueryDraft", json=GOOD)
-    house = await start(fixtures(again, drafted=MISSING_COLUMN), review="always", max_attempts=2)
+    harness = await start(fixtures(again, drafted=MISSING_COLUMN), review="always", max_attempts=2)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     for schema in ("QueryReview", "ErrorTriage"):
-        assert "### Query\n<untrusted>\nSELECT c.city" in house.prompts(schema)[0]
-        outside = re.sub(r"<untrusted>\n.*?</untrusted>", "", house.prompts(schema)[0], flags=re.S)
+        assert "### Query\n<untrusted>\nSELECT c.city" in harness.prompts(schema)[0]
+        outside = re.sub(
+            r"<untrusted>\n.*?</untrusted>", "", harness.prompts(schema)[0], flags=re.S
+        )
         assert "o.amont" not in outside
         assert "### Query" in outside
 
 
-async def test_all_calls_of_a_step_begin_with_the_same_schema(start: StartHouse) -> None:
-    house = await start(fixtures(drafted=MISSING_COLUMN), review="always", max_attempts=2)
+async def test_all_calls_of_a_step_begin_with_the_same_schema(start: StartHarness) -> None:
+    harness = await start(fixtures(drafted=MISSING_COLUMN), review="always", max_attempts=2)
 
-    await house.ask(context={"current_date": "2026-06-15"})
+    await harness.ask(context={"current_date": "2026-06-15"})
 
     shared = [
         (request.messages[0]["content"], request.messages[1]["content"].partition("### Task")[0])
-        for request in house.model.requests
+        for request in harness.model.requests
     ]
-    assert {request.schema for request in house.model.requests} == {
+    assert {request.schema for request in harness.model.requests} == {
         "QueryDraft",
         "QueryReview",
         "ErrorTriage",
@@ -240,13 +244,13 @@ async def test_all_calls_of_a_step_begin_with_the_same_schema(start: StartHouse)
 
 @pytest.mark.requirement("D-07", "D-10")
 async def test_the_schema_shows_columns_keys_comments_and_values(
-    start: StartHouse, postgres_url: str
+    start: StartHarness, postgres_url: str
 ) -> None:
-    house = await start(url=postgres_url)
+    harness = await start(url=postgres_url)
 
-    await house.ask()
+    await harness.ask()
 
-    (prompt,) = house.prompts("QueryDraft")
+    (prompt,) = harness.prompts("QueryDraft")
     assert (
         "orders: What was bought\n  order_id int pk, customer_id int -> customers.customer_id, "
         "amount numeric\n" in prompt
@@ -259,13 +263,13 @@ async def test_the_schema_shows_columns_keys_comments_and_values(
 
 @pytest.mark.requirement("D-06", "D-08")
 async def test_of_many_tables_the_relevant_ones_are_described_and_the_others_named(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
-    house = await start(small_schema_tables=0)
+    harness = await start(small_schema_tables=0)
 
-    done = await house.ask()
+    done = await harness.ask()
 
-    (prompt,) = house.prompts("QueryDraft")
+    (prompt,) = harness.prompts("QueryDraft")
     assert "amount numeric" in prompt
     assert "share double" not in prompt
     assert "\nOther tables: exact\n" in prompt
@@ -273,18 +277,18 @@ async def test_of_many_tables_the_relevant_ones_are_described_and_the_others_nam
 
 
 async def test_a_table_that_is_only_named_is_described_when_the_model_needs_it(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
     needing = {**draft(""), "needs_tables": ["EXACT", "nothing"]}
     seen = fixture("seen", ["share double"], schema="QueryDraft", json=draft(EXACT))
-    house = await start(fixtures(seen, drafted=needing), small_schema_tables=0)
+    harness = await start(fixtures(seen, drafted=needing), small_schema_tables=0)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     assert done.data["row_count"] == 1
     assert done.data["used_tables"] == ["exact"]
-    assert len(house.prompts("QueryDraft")) == 2
+    assert len(harness.prompts("QueryDraft")) == 2
     assert [each["tables"] for each in done.events("call_get_schema")] == [
         ["orders", "customers"],
         ["exact", "orders", "customers"],
@@ -297,84 +301,84 @@ async def test_a_table_that_is_only_named_is_described_when_the_model_needs_it(
     ids=["empty", "notes", "query"],
 )
 async def test_a_second_draft_counts_only_if_it_says_something(
-    start: StartHouse, second: dict[str, Any], rows: int
+    start: StartHarness, second: dict[str, Any], rows: int
 ) -> None:
     seen = fixture("seen", ["share double"], schema="QueryDraft", json={**draft(""), **second})
-    house = await start(
+    harness = await start(
         fixtures(seen, drafted={**GOOD, "needs_tables": ["exact"]}), small_schema_tables=0
     )
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     assert done.data["row_count"] == rows
-    assert len(house.prompts("QueryDraft")) == 2
+    assert len(harness.prompts("QueryDraft")) == 2
 
 
 async def test_a_model_that_goes_on_needing_tables_is_asked_no_third_time(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
-    house = await start(
+    harness = await start(
         fixtures(drafted={**draft(""), "needs_tables": ["exact"]}), small_schema_tables=0
     )
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.error.type == "QueryError"
-    assert len(house.prompts("QueryDraft")) == 2
+    assert len(harness.prompts("QueryDraft")) == 2
 
 
 async def test_for_a_task_that_names_nothing_all_tables_are_described_if_the_model_knows_no_better(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
     seen = fixture("seen", ["share double"], schema="QueryDraft", json=GOOD)
-    house = await start(fixtures(seen, drafted=draft("")), small_schema_tables=0)
+    harness = await start(fixtures(seen, drafted=draft("")), small_schema_tables=0)
 
-    done = await house.ask("How are we doing?")
+    done = await harness.ask("How are we doing?")
 
     assert done.result.status == SUCCEEDED
     assert done.events("call_get_schema")[0]["tables"] == ["customers", "orders", "exact"]
-    first, second = house.prompts("QueryDraft")
+    first, second = harness.prompts("QueryDraft")
     assert "amount numeric" not in first
     assert "\norders\n" in first
     assert "amount numeric" in second
 
 
 async def test_the_composer_words_the_answer_unless_it_is_shown_as_it_stands(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
-    house = await start(fixtures(drafted={**GOOD, "followups": ["And last year?", "", "b", "c"]}))
+    harness = await start(fixtures(drafted={**GOOD, "followups": ["And last year?", "", "b", "c"]}))
 
-    plain = await house.ask()
-    worded = await house.ask(is_final_answer=True)
+    plain = await harness.ask()
+    worded = await harness.ask(is_final_answer=True)
 
     assert plain.result.answer == "3 rows with city, total: Agra, 40.4; Pune, 30.3; Delhi, 5."
     assert list(plain.result.followups) == ["And last year?", "b"]
     assert plain.result.usage.model_calls == 1
     assert worded.result.answer == "Agra leads."
-    assert len(house.prompts("ResultInterpretation")) == 1
+    assert len(harness.prompts("ResultInterpretation")) == 1
 
 
-async def test_nothing_found_is_told_with_what_was_looked_for(start: StartHouse) -> None:
+async def test_nothing_found_is_told_with_what_was_looked_for(start: StartHarness) -> None:
     sql = "SELECT name FROM customers WHERE city = 'Goa'"
-    house = await start(fixtures(drafted=draft(sql)))
+    harness = await start(fixtures(drafted=draft(sql)))
 
-    done = await house.ask()
-    await house.ask(is_final_answer=True)
+    done = await harness.ask()
+    await harness.ask(is_final_answer=True)
 
     assert done.result.answer == "No rows match (city = Goa): no data was found."
     # The value may be a stranger's words.
-    shown = house.prompts("ResultInterpretation")[0]
+    shown = harness.prompts("ResultInterpretation")[0]
     assert "looked for:\n<untrusted>\ncity = Goa\n</untrusted>" in shown
     assert "no more exist; looked for" in shown
 
 
 async def test_the_states_of_an_attempt_that_are_merged_or_skipped_say_so(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
-    house = await start()
+    harness = await start()
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.events("generate_query")[0]["merged"] == ["choice of tables", "clarity"]
     (skipped,) = done.events("check_query")

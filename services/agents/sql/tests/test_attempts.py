@@ -14,7 +14,7 @@ from .conftest import (
     MISSING_COLUMN,
     NEEDS_CLARIFICATION,
     SUCCEEDED,
-    StartHouse,
+    StartHarness,
     draft,
     fixtures,
 )
@@ -35,11 +35,11 @@ def second_try(drafted: dict[str, Any] = GOOD) -> Any:
 
 @pytest.mark.requirement("D-28")
 async def test_triage_patches_a_query_with_a_missing_column(
-    start: StartHouse, postgres_url: str
+    start: StartHarness, postgres_url: str
 ) -> None:
-    house = await start(fixtures(triage(**PATCH), drafted=MISSING_COLUMN), url=postgres_url)
+    harness = await start(fixtures(triage(**PATCH), drafted=MISSING_COLUMN), url=postgres_url)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     first, second = done.data["attempt_history"]
@@ -47,7 +47,7 @@ async def test_triage_patches_a_query_with_a_missing_column(
     assert (first["attempt"], first["success"]) == (1, False)
     assert "amont" in first["error"]
     assert (second["attempt"], second["success"], second["error"]) == (2, True, None)
-    assert len(house.prompts("QueryDraft")) == 1
+    assert len(harness.prompts("QueryDraft")) == 1
     assert done.events("Error triage")[0]["action"] == "RETRY_WITH_PATCH"
     assert len(done.events("safety_check")) == 2
     (failed,) = done.events("SQL agent attempt failed")
@@ -58,12 +58,12 @@ async def test_triage_patches_a_query_with_a_missing_column(
 
 
 @pytest.mark.requirement("D-27")
-async def test_triage_sees_query_error_and_citations(start: StartHouse) -> None:
-    house = await start(fixtures(triage(**PATCH), drafted=MISSING_COLUMN))
+async def test_triage_sees_query_error_and_citations(start: StartHarness) -> None:
+    harness = await start(fixtures(triage(**PATCH), drafted=MISSING_COLUMN))
 
-    await house.ask()
+    await harness.ask()
 
-    (prompt,) = house.prompts("ErrorTriage")
+    (prompt,) = harness.prompts("ErrorTriage")
     assert "SUM(o.amont)" in prompt
     assert "no such column: o.amont" in prompt
     assert "[main.orders] orders (table, about 4 rows)" in prompt
@@ -71,16 +71,16 @@ async def test_triage_sees_query_error_and_citations(start: StartHouse) -> None:
 
 @pytest.mark.requirement("D-24")
 async def test_without_triage_the_model_is_told_in_the_words_of_the_spec(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
-    house = await start(fixtures(second_try(), drafted=MISSING_COLUMN))
-    house.model.knobs.prose_next(2, schema="ErrorTriage")
+    harness = await start(fixtures(second_try(), drafted=MISSING_COLUMN))
+    harness.model.knobs.prose_next(2, schema="ErrorTriage")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     query = done.data["attempt_history"][0]["query"]
-    request = [r for r in house.model.requests if r.schema == "QueryDraft"][1]
+    request = [r for r in harness.model.requests if r.schema == "QueryDraft"][1]
     told = request.messages[-1]["content"]
     assert told.startswith(
         "The previous SQL query failed to execute.\n"
@@ -90,7 +90,7 @@ async def test_without_triage_the_model_is_told_in_the_words_of_the_spec(
         " the authorised tables."
     )
     # What an earlier call has sent stays as it was, so that a provider finds it in its cache.
-    first, again = [r.messages for r in house.model.requests if r.schema == "QueryDraft"]
+    first, again = [r.messages for r in harness.model.requests if r.schema == "QueryDraft"]
     assert first[0] == again[0]
     assert again[1]["content"].startswith(first[1]["content"].partition("### Work")[0])
     assert [message["role"] for message in request.messages] == [
@@ -102,10 +102,10 @@ async def test_without_triage_the_model_is_told_in_the_words_of_the_spec(
 
 
 @pytest.mark.requirement("D-23", "D-33")
-async def test_four_failures_end_the_step_with_error_and_history(start: StartHouse) -> None:
-    house = await start(fixtures(drafted=MISSING_COLUMN))
+async def test_four_failures_end_the_step_with_error_and_history(start: StartHarness) -> None:
+    harness = await start(fixtures(drafted=MISSING_COLUMN))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == FAILED
     assert done.result.error.type == "QueryError"
@@ -121,44 +121,44 @@ async def test_four_failures_end_the_step_with_error_and_history(start: StartHou
     assert done.details["retryable"] is False
     assert len(done.events("SQL agent attempt failed")) == 4
     assert done.events("Giving up")[0]["state"] == "FAILURE"
-    assert house.queries("query_failed") == 4
+    assert harness.queries("query_failed") == 4
     # After the last attempt there is nothing left to decide.
-    assert len(house.prompts("ErrorTriage")) == 3
+    assert len(harness.prompts("ErrorTriage")) == 3
 
 
-async def test_the_number_of_attempts_is_a_setting(start: StartHouse) -> None:
-    house = await start(fixtures(drafted=MISSING_COLUMN), max_attempts=1)
+async def test_the_number_of_attempts_is_a_setting(start: StartHarness) -> None:
+    harness = await start(fixtures(drafted=MISSING_COLUMN), max_attempts=1)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert len(done.details["attempt_history"]) == 1
-    assert house.queries() == 1
+    assert harness.queries() == 1
 
 
 @pytest.mark.requirement("D-28")
-async def test_triage_may_stop(start: StartHouse) -> None:
+async def test_triage_may_stop(start: StartHarness) -> None:
     stop = triage(action="STOP", user_message="Amounts are not recorded.")
-    house = await start(fixtures(stop, drafted=MISSING_COLUMN))
+    harness = await start(fixtures(stop, drafted=MISSING_COLUMN))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == FAILED
     assert done.result.error.type == "QueryError"
     assert done.result.error.message == "Amounts are not recorded."
-    assert house.queries() == 1
+    assert harness.queries() == 1
 
 
 @pytest.mark.requirement("D-28")
-async def test_triage_may_ask_the_user(start: StartHouse) -> None:
+async def test_triage_may_ask_the_user(start: StartHarness) -> None:
     ask = triage(
         action="ASK_CLARIFICATION",
         clarifying_questions=[
             {"question": "Which amount?", "options": ["orders.amount", "orders.price"]}
         ],
     )
-    house = await start(fixtures(ask, drafted=MISSING_COLUMN))
+    harness = await start(fixtures(ask, drafted=MISSING_COLUMN))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == NEEDS_CLARIFICATION
     (question,) = done.result.clarification.questions
@@ -167,45 +167,45 @@ async def test_triage_may_ask_the_user(start: StartHouse) -> None:
 
 
 @pytest.mark.requirement("D-28")
-async def test_triage_may_not_ask_a_sixth_time(start: StartHouse) -> None:
+async def test_triage_may_not_ask_a_sixth_time(start: StartHarness) -> None:
     """The question counts towards the five turns; then the error is fed back instead."""
     ask = triage(
         action="ASK_CLARIFICATION",
         clarifying_questions=[{"question": "Which amount?", "options": []}],
     )
-    house = await start(fixtures(ask, second_try(), drafted=MISSING_COLUMN))
+    harness = await start(fixtures(ask, second_try(), drafted=MISSING_COLUMN))
 
-    done = await house.ask(clarification_turn_count=5)
+    done = await harness.ask(clarification_turn_count=5)
 
     assert done.result.status == SUCCEEDED
 
 
-async def test_a_patch_that_fails_as_well_is_followed_by_a_new_query(start: StartHouse) -> None:
+async def test_a_patch_that_fails_as_well_is_followed_by_a_new_query(start: StartHarness) -> None:
     bad = triage(**{**PATCH, "patched_sql": "SELECT colour FROM orders"})
     empty = {"action": "RETRY_WITH_PATCH"}
     no_patch = fixture("no patch", ["no such column: colour"], schema="ErrorTriage", json=empty)
-    house = await start(fixtures(bad, no_patch, second_try(), drafted=MISSING_COLUMN))
+    harness = await start(fixtures(bad, no_patch, second_try(), drafted=MISSING_COLUMN))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     errors = [each["error"] for each in done.data["attempt_history"]]
     assert errors == ["no such column: o.amont", "no such column: colour", None]
     # The model that writes the next query has seen both failures.
-    assert house.prompts("QueryDraft")[1].count(FEEDBACK) == 2
+    assert harness.prompts("QueryDraft")[1].count(FEEDBACK) == 2
 
 
-async def test_a_patch_that_has_failed_before_is_not_tried_again(start: StartHouse) -> None:
+async def test_a_patch_that_has_failed_before_is_not_tried_again(start: StartHarness) -> None:
     same = triage(action="RETRY_WITH_PATCH", patched_sql=MISSING_COLUMN["sql"])
-    house = await start(fixtures(same, second_try(), drafted=MISSING_COLUMN))
+    harness = await start(fixtures(same, second_try(), drafted=MISSING_COLUMN))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
-    assert house.queries("query_failed") == 1
+    assert harness.queries("query_failed") == 1
 
 
-async def test_a_failure_may_show_that_another_table_is_needed(start: StartHouse) -> None:
+async def test_a_failure_may_show_that_another_table_is_needed(start: StartHarness) -> None:
     needing = {**draft(""), "needs_tables": ["exact"]}
     wanting = fixture("wanting", [FEEDBACK], schema="QueryDraft", json=needing)
     seeing = fixture(
@@ -214,10 +214,10 @@ async def test_a_failure_may_show_that_another_table_is_needed(start: StartHouse
         schema="QueryDraft",
         json=draft("SELECT note FROM exact"),
     )
-    house = await start(fixtures(wanting, seeing, drafted=MISSING_COLUMN), small_schema_tables=0)
-    house.model.knobs.prose_next(2, schema="ErrorTriage")
+    harness = await start(fixtures(wanting, seeing, drafted=MISSING_COLUMN), small_schema_tables=0)
+    harness.model.knobs.prose_next(2, schema="ErrorTriage")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     assert done.data["used_tables"] == ["exact"]
@@ -225,40 +225,40 @@ async def test_a_failure_may_show_that_another_table_is_needed(start: StartHouse
 
 
 @pytest.mark.requirement("D-24")
-async def test_a_query_nobody_can_read_is_corrected_and_never_sent(start: StartHouse) -> None:
+async def test_a_query_nobody_can_read_is_corrected_and_never_sent(start: StartHarness) -> None:
     """A syntax error, found by the guard before the database could."""
-    house = await start(fixtures(second_try(), drafted=draft("SELECT city FROM WHERE")))
+    harness = await start(fixtures(second_try(), drafted=draft("SELECT city FROM WHERE")))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     assert len(done.data["attempt_history"]) == 2
-    assert house.queries() == 1
-    assert house.prompts("ErrorTriage") == []
+    assert harness.queries() == 1
+    assert harness.prompts("ErrorTriage") == []
 
 
 @pytest.mark.requirement("D-16")
-async def test_a_slow_query_is_stopped_and_counts_as_a_failed_attempt(start: StartHouse) -> None:
+async def test_a_slow_query_is_stopped_and_counts_as_a_failed_attempt(start: StartHarness) -> None:
     slow = (
         "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1000000000)"
         " SELECT COUNT(*) AS c FROM n"
     )
-    house = await start(
+    harness = await start(
         fixtures(second_try(), drafted=draft(slow)), query_timeout_s=0.2, max_attempts=2
     )
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
-    assert house.queries("query_timed_out") == 1
+    assert harness.queries("query_timed_out") == 1
 
 
-async def test_a_model_that_finds_no_query_ends_the_step(start: StartHouse) -> None:
+async def test_a_model_that_finds_no_query_ends_the_step(start: StartHarness) -> None:
     nothing = draft("", notes="There is no weather in this database.")
-    house = await start(fixtures(drafted=nothing))
+    harness = await start(fixtures(drafted=nothing))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.error.type == "QueryError"
     assert done.result.error.message.endswith("There is no weather in this database.")
-    assert house.queries() == 0
+    assert harness.queries() == 0

@@ -15,7 +15,7 @@ from .conftest import (
     MISSING_COLUMN,
     NEEDS_CLARIFICATION,
     SUCCEEDED,
-    StartHouse,
+    StartHarness,
     fixtures,
 )
 
@@ -36,10 +36,10 @@ UNCLEAR = {
 
 
 @pytest.mark.requirement("D-05")
-async def test_an_unclear_task_is_asked_about_before_any_query(start: StartHouse) -> None:
-    house = await start(fixtures(drafted=UNCLEAR))
+async def test_an_unclear_task_is_asked_about_before_any_query(start: StartHarness) -> None:
+    harness = await start(fixtures(drafted=UNCLEAR))
 
-    done = await house.ask(SHIFT, context={"current_date": "2026-06-15"})
+    done = await harness.ask(SHIFT, context={"current_date": "2026-06-15"})
 
     assert done.result.status == NEEDS_CLARIFICATION
     asked = done.result.clarification
@@ -53,23 +53,23 @@ async def test_an_unclear_task_is_asked_about_before_any_query(start: StartHouse
         "The metric is orders.amount.",
         "Today is 2026-06-15 (UTC).",
     ]
-    assert house.model.calls == 1
+    assert harness.model.calls == 1
     assert done.events("generate_query") == []
-    assert house.queries() == 0
+    assert harness.queries() == 0
 
 
 @pytest.mark.requirement("D-04")
-async def test_the_fifth_turn_may_still_ask(start: StartHouse) -> None:
-    house = await start(fixtures(drafted=UNCLEAR))
+async def test_the_fifth_turn_may_still_ask(start: StartHarness) -> None:
+    harness = await start(fixtures(drafted=UNCLEAR))
 
-    done = await house.ask(SHIFT, clarification_turn_count=4)
+    done = await harness.ask(SHIFT, clarification_turn_count=4)
 
     assert done.result.status == NEEDS_CLARIFICATION
 
 
 @pytest.mark.parametrize("sql", [GOOD["sql"], None], ids=["at once", "when told so"])
 async def test_dec02_after_five_turns_the_assumptions_are_used_and_shown(
-    start: StartHouse, sql: str | None
+    start: StartHarness, sql: str | None
 ) -> None:
     on_assumptions = fixture(
         "on assumptions",
@@ -77,31 +77,33 @@ async def test_dec02_after_five_turns_the_assumptions_are_used_and_shown(
         schema="QueryDraft",
         json=GOOD,
     )
-    house = await start(fixtures(on_assumptions, drafted={**UNCLEAR, "sql": sql}))
+    harness = await start(fixtures(on_assumptions, drafted={**UNCLEAR, "sql": sql}))
 
-    done = await house.ask(SHIFT, clarification_turn_count=5, is_final_answer=True)
+    done = await harness.ask(SHIFT, clarification_turn_count=5, is_final_answer=True)
 
     assert done.result.status == SUCCEEDED
     assert done.result.answer == "Agra leads. This assumes: The metric is orders.amount."
     assert list(done.result.assumptions) == ["The metric is orders.amount."]
     assert done.data["assumptions"] == ["The metric is orders.amount."]
-    assert len(house.prompts("QueryDraft")) == (1 if sql else 2)
-    assert "Nothing can be asked any more" in house.prompts("QueryDraft")[0]
+    assert len(harness.prompts("QueryDraft")) == (1 if sql else 2)
+    assert "Nothing can be asked any more" in harness.prompts("QueryDraft")[0]
     assert done.events("Proceeding on assumptions")
     # A query that rests on assumptions is reviewed, and the review sees them.
-    assert "- The metric is orders.amount." in house.prompts("QueryReview")[0]
+    assert "- The metric is orders.amount." in harness.prompts("QueryReview")[0]
 
 
-async def test_dec02_after_five_turns_without_assumptions_the_step_ends(start: StartHouse) -> None:
-    house = await start(fixtures(drafted={**UNCLEAR, "assumptions": []}))
+async def test_dec02_after_five_turns_without_assumptions_the_step_ends(
+    start: StartHarness,
+) -> None:
+    harness = await start(fixtures(drafted={**UNCLEAR, "assumptions": []}))
 
-    done = await house.ask(SHIFT, clarification_turn_count=5)
+    done = await harness.ask(SHIFT, clarification_turn_count=5)
 
     assert done.result.status == FAILED
     assert done.result.error.type == "ClarificationLimit"
     assert "still unclear after 5 rounds" in done.result.error.message
     assert "Which metric is meant?" in done.result.error.message
-    assert house.queries() == 0
+    assert harness.queries() == 0
 
 
 @pytest.mark.parametrize(
@@ -115,24 +117,24 @@ async def test_dec02_after_five_turns_without_assumptions_the_step_ends(start: S
     ids=["assumptions", "reasoning", "neither", "blank question"],
 )
 async def test_a_query_for_an_unclear_task_without_a_question_says_how_it_was_read(
-    start: StartHouse, reply: dict[str, Any], told: str
+    start: StartHarness, reply: dict[str, Any], told: str
 ) -> None:
-    house = await start(fixtures(drafted={"is_clear": False, "sql": GOOD["sql"], **reply}))
+    harness = await start(fixtures(drafted={"is_clear": False, "sql": GOOD["sql"], **reply}))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     assert list(done.result.assumptions) == [told]
     assert done.result.answer.endswith(f"This assumes: {told.rstrip('.')}.")
-    assert len(house.prompts("QueryDraft")) == 1
+    assert len(harness.prompts("QueryDraft")) == 1
 
 
 async def test_the_assumptions_of_a_clear_task_are_no_part_of_the_answer(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
-    house = await start(fixtures(drafted={**GOOD, "assumptions": ["Amounts are in rupees"]}))
+    harness = await start(fixtures(drafted={**GOOD, "assumptions": ["Amounts are in rupees"]}))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert list(done.result.assumptions) == []
     assert done.data["assumptions"] == ["Amounts are in rupees"]
@@ -141,44 +143,46 @@ async def test_the_assumptions_of_a_clear_task_are_no_part_of_the_answer(
 WHICH_YEAR = [{"question": "Which year?", "options": []}]
 
 
-async def test_a_question_in_the_place_of_a_query_is_asked(start: StartHouse) -> None:
-    house = await start(
+async def test_a_question_in_the_place_of_a_query_is_asked(start: StartHarness) -> None:
+    harness = await start(
         fixtures(drafted={"is_clear": True, "sql": " ", "clarifying_questions": WHICH_YEAR})
     )
 
-    done = await house.ask()
-    limit = await house.ask(clarification_turn_count=5)
+    done = await harness.ask()
+    limit = await harness.ask(clarification_turn_count=5)
 
     assert done.result.status == NEEDS_CLARIFICATION
     assert [each.question for each in done.result.clarification.questions] == ["Which year?"]
     assert limit.result.error.type == "ClarificationLimit"
-    assert house.queries() == 0
+    assert harness.queries() == 0
 
 
-async def test_a_question_beside_the_query_of_a_clear_task_is_not_asked(start: StartHouse) -> None:
-    house = await start(fixtures(drafted={**GOOD, "clarifying_questions": WHICH_YEAR}))
+async def test_a_question_beside_the_query_of_a_clear_task_is_not_asked(
+    start: StartHarness,
+) -> None:
+    harness = await start(fixtures(drafted={**GOOD, "clarifying_questions": WHICH_YEAR}))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     assert list(done.result.assumptions) == []
 
 
-async def test_a_question_after_a_failed_query_is_asked(start: StartHouse) -> None:
+async def test_a_question_after_a_failed_query_is_asked(start: StartHarness) -> None:
     again = fixture(
         "again",
         ["failed to execute"],
         schema="QueryDraft",
         json={"is_clear": True, "sql": None, "clarifying_questions": WHICH_YEAR},
     )
-    house = await start(fixtures(again, drafted=MISSING_COLUMN))
+    harness = await start(fixtures(again, drafted=MISSING_COLUMN))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == NEEDS_CLARIFICATION
 
 
-async def test_after_a_failed_query_the_assumptions_are_used_as_well(start: StartHouse) -> None:
+async def test_after_a_failed_query_the_assumptions_are_used_as_well(start: StartHarness) -> None:
     told = ["failed to execute"]
     unclear = fixture("unclear", told, schema="QueryDraft", json={**UNCLEAR, "sql": ""})
     on_assumptions = fixture(
@@ -187,19 +191,19 @@ async def test_after_a_failed_query_the_assumptions_are_used_as_well(start: Star
         schema="QueryDraft",
         json=GOOD,
     )
-    house = await start(fixtures(unclear, on_assumptions, drafted=MISSING_COLUMN))
+    harness = await start(fixtures(unclear, on_assumptions, drafted=MISSING_COLUMN))
 
-    done = await house.ask(clarification_turn_count=5)
+    done = await harness.ask(clarification_turn_count=5)
 
     assert done.result.status == SUCCEEDED
     assert list(done.result.assumptions) == ["The metric is orders.amount."]
-    assert len(house.prompts("QueryDraft")) == 3
+    assert len(harness.prompts("QueryDraft")) == 3
 
 
-async def test_an_empty_reply_to_an_unclear_task_is_no_answer(start: StartHouse) -> None:
-    house = await start(fixtures(drafted={"is_clear": False, "sql": "", "notes": "No weather."}))
+async def test_an_empty_reply_to_an_unclear_task_is_no_answer(start: StartHarness) -> None:
+    harness = await start(fixtures(drafted={"is_clear": False, "sql": "", "notes": "No weather."}))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.error.type == "QueryError"
     assert "No weather." in done.result.error.message
@@ -220,50 +224,50 @@ ASKED = [{"question": "Which column?", "options": ["exact.price"]}]
 
 @pytest.mark.requirement("D-03")
 async def test_questions_about_many_tables_are_built_on_their_columns(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
     seen = seeing("price numeric", is_clear=False, clarifying_questions=ASKED)
-    house = await start(fixtures(seen, drafted=needing("EXACT")), small_schema_tables=0)
+    harness = await start(fixtures(seen, drafted=needing("EXACT")), small_schema_tables=0)
 
-    done = await house.ask(SHIFT)
+    done = await harness.ask(SHIFT)
 
     assert [q.question for q in done.result.clarification.questions] == ["Which column?"]
     assert list(done.result.clarification.questions[0].options) == ["exact.price"]
-    assert len(house.prompts("QueryDraft")) == 2
+    assert len(harness.prompts("QueryDraft")) == 2
 
 
-async def test_columns_may_show_that_the_task_was_clear_after_all(start: StartHouse) -> None:
+async def test_columns_may_show_that_the_task_was_clear_after_all(start: StartHarness) -> None:
     seen = seeing("price numeric", **{**GOOD, "assumptions": ["Amounts are in rupees"]})
-    house = await start(fixtures(seen, drafted=needing("exact")), small_schema_tables=0)
+    harness = await start(fixtures(seen, drafted=needing("exact")), small_schema_tables=0)
 
-    done = await house.ask(SHIFT)
+    done = await harness.ask(SHIFT)
 
     assert done.result.status == SUCCEEDED
     assert done.data["assumptions"] == ["Amounts are in rupees"]
 
 
-async def test_a_table_that_is_described_already_needs_no_second_reply(start: StartHouse) -> None:
-    house = await start(fixtures(drafted=needing("orders", **GOOD)))
+async def test_a_table_that_is_described_already_needs_no_second_reply(start: StartHarness) -> None:
+    harness = await start(fixtures(drafted=needing("orders", **GOOD)))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
-    assert len(house.prompts("QueryDraft")) == 1
+    assert len(harness.prompts("QueryDraft")) == 1
 
 
-async def test_without_the_second_look_the_first_questions_are_asked(start: StartHouse) -> None:
+async def test_without_the_second_look_the_first_questions_are_asked(start: StartHarness) -> None:
     first = fixture(
         "first", [], excludes=["price numeric"], schema="QueryDraft", json=needing("exact")
     )
-    house = await start([*fixtures()[1:], first], small_schema_tables=0)
+    harness = await start([*fixtures()[1:], first], small_schema_tables=0)
 
-    done = await house.ask(SHIFT)
+    done = await harness.ask(SHIFT)
 
     assert done.result.clarification.questions[0].question == "Which metric is meant?"
 
 
 @pytest.mark.requirement("D-03")
-async def test_options_that_name_what_is_not_there_are_dropped(start: StartHouse) -> None:
+async def test_options_that_name_what_is_not_there_are_dropped(start: StartHarness) -> None:
     options = [
         "Amount (orders.amount)",
         "Balance (accounts.balance)",
@@ -274,9 +278,9 @@ async def test_options_that_name_what_is_not_there_are_dropped(start: StartHouse
         "Pune",
     ]
     question = {"question": "Which metric is meant?", "options": options}
-    house = await start(fixtures(drafted={**UNCLEAR, "clarifying_questions": [question]}))
+    harness = await start(fixtures(drafted={**UNCLEAR, "clarifying_questions": [question]}))
 
-    done = await house.ask(SHIFT)
+    done = await harness.ask(SHIFT)
 
     assert list(done.result.clarification.questions[0].options) == [
         "Amount (orders.amount)",
@@ -290,22 +294,22 @@ async def test_options_that_name_what_is_not_there_are_dropped(start: StartHouse
 
 @pytest.mark.requirement("D-04")
 async def test_what_the_user_settled_is_shown_wherever_the_task_is_judged(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
     turn = ClarificationTurn(reply="the amount of orders")
     turn.asked.questions.add(question="Which metric is meant?", options=["orders.amount"])
-    house = await start(fixtures(), review="always")
+    harness = await start(fixtures(), review="always")
 
-    done = await house.ask(
+    done = await harness.ask(
         SHIFT, clarifications=[turn], clarification_turn_count=1, is_final_answer=True
     )
-    await house.ask(SHIFT, is_final_answer=True)
+    await harness.ask(SHIFT, is_final_answer=True)
 
     assert done.result.status == SUCCEEDED
     assert list(done.result.assumptions) == []
     settled = "Settled with the user"
     for schema in ("QueryDraft", "QueryReview", "ResultInterpretation"):
-        replied, plain = house.prompts(schema)
+        replied, plain = harness.prompts(schema)
         assert "Asked: Which metric is meant? (offered: orders.amount)" in replied
         assert "The user replied: the amount of orders" in replied
         assert settled in replied

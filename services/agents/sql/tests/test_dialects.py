@@ -10,7 +10,7 @@ from bos_sql.dialects.translate import translate
 from bos_sql.grounding.catalog import Field, Table
 from bos_testkit.scripted_model.replies import fixture
 
-from .conftest import SUCCEEDED, StartHouse, draft, fixtures
+from .conftest import SUCCEEDED, StartHarness, draft, fixtures
 
 pytestmark = pytest.mark.requirement("D-09", "D-15")
 
@@ -177,10 +177,12 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.requirement("T-04", "D-09", "D-16", "D-17")
-async def test_every_dialect_is_offered_as_the_guard_wrote_it(start: StartHouse, url: str) -> None:
-    house = await start(fixtures(drafted=draft("SELECT city FROM customers")), url=url)
+async def test_every_dialect_is_offered_as_the_guard_wrote_it(
+    start: StartHarness, url: str
+) -> None:
+    harness = await start(fixtures(drafted=draft("SELECT city FROM customers")), url=url)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.data["sql_postgres"] == "SELECT city FROM customers LIMIT 201"
     assert done.data["sql_server"] == "SELECT TOP 201 city FROM customers"
@@ -194,11 +196,13 @@ GLOB = "SELECT name FROM customers WHERE name GLOB 'A*'"
 
 
 @pytest.mark.requirement("D-15")
-async def test_a_known_wrong_variant_is_withheld_and_the_trace_says_why(start: StartHouse) -> None:
+async def test_a_known_wrong_variant_is_withheld_and_the_trace_says_why(
+    start: StartHarness,
+) -> None:
     """What cannot be relied on is not handed out."""
-    house = await start(fixtures(drafted=draft(GLOB)))
+    harness = await start(fixtures(drafted=draft(GLOB)))
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     assert done.data["row_count"] == 1
@@ -207,11 +211,11 @@ async def test_a_known_wrong_variant_is_withheld_and_the_trace_says_why(start: S
         "postgres": "a regular expression",
         "tsql": "a regular expression",
     }
-    assert house.prompts("DialectVariant") == []
+    assert harness.prompts("DialectVariant") == []
 
 
 async def test_variants_that_are_known_wrong_are_written_by_the_model_if_wanted(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
     """The guard checks what it writes: one reaches for a table that may not be read."""
     written = [
@@ -228,33 +232,33 @@ async def test_variants_that_are_known_wrong_are_written_by_the_model_if_wanted(
             json={"sql": "SELECT employee FROM salaries"},
         ),
     ]
-    house = await start(fixtures(*written, drafted=draft(GLOB)), variants="model")
+    harness = await start(fixtures(*written, drafted=draft(GLOB)), variants="model")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.data["row_count"] == 1
-    assert "### Query\n<untrusted>\nSELECT name" in house.prompts("DialectVariant")[0]
+    assert "### Query\n<untrusted>\nSELECT name" in harness.prompts("DialectVariant")[0]
     assert done.data["sql_postgres"] == "SELECT name FROM customers WHERE name ~ '^A' LIMIT 201"
     assert done.data["sql_server"] == ""
     assert done.events("variants")[0]["withheld"] == {
         "tsql": "refused by the guard: TABLE_NOT_ALLOWED"
     }
-    assert house.queries() == 1
+    assert harness.queries() == 1
 
 
-async def test_the_model_is_not_asked_for_what_can_be_translated(start: StartHouse) -> None:
-    house = await start(variants="model")
+async def test_the_model_is_not_asked_for_what_can_be_translated(start: StartHarness) -> None:
+    harness = await start(variants="model")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.data["sql_server"].startswith("SELECT TOP 3 c.city")
-    assert house.prompts("DialectVariant") == []
+    assert harness.prompts("DialectVariant") == []
 
 
-async def test_without_variants_only_the_query_that_ran_is_given(start: StartHouse) -> None:
-    house = await start(variants="none")
+async def test_without_variants_only_the_query_that_ran_is_given(start: StartHarness) -> None:
+    harness = await start(variants="none")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.data["sql_sqlite"] == done.data["sql"]
     assert (done.data["sql_postgres"], done.data["sql_server"]) == ("", "")

@@ -8,7 +8,7 @@ from bos_chassis.values import table_rows
 from bos_sql.database.metadata import Overview, TableSummary
 from bos_sql.database.table_listing import asks_for_tables
 
-from .conftest import SUCCEEDED, StartHouse
+from .conftest import SUCCEEDED, StartHarness
 
 pytestmark = pytest.mark.requirement("T-10")
 
@@ -19,11 +19,11 @@ OVERVIEW = Overview(
 
 @pytest.mark.requirement("T-10")
 async def test_tables_are_listed_without_query_and_without_model(
-    start: StartHouse, postgres_url: str
+    start: StartHarness, postgres_url: str
 ) -> None:
-    house = await start(url=postgres_url, models=False)
+    harness = await start(url=postgres_url, models=False)
 
-    done = await house.ask("List all tables in the database")
+    done = await harness.ask("List all tables in the database")
 
     assert done.result.status == SUCCEEDED
     assert done.result.answer == "The database main has 3 tables: customers, exact, orders."
@@ -35,7 +35,7 @@ async def test_tables_are_listed_without_query_and_without_model(
     assert [source.title for source in done.result.sources] == ["customers", "exact", "orders"]
     assert [event.message for event in done.trace][:2] == ["mcp_db_schema", "list_tables"]
     assert done.result.usage.model_calls == 0
-    assert house.queries() == 0
+    assert harness.queries() == 0
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_sql.database.mcp import McpClient
 from bos_testkit.waiting import eventually
 
-from .conftest import FAILED, TABLES, StartHouse, draft, fixtures
+from .conftest import FAILED, TABLES, StartHarness, draft, fixtures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -91,23 +91,23 @@ async def test_broken_json_is_an_error_and_not_a_hang() -> None:
             await mcp.call("mcp_db_schema", {}, timeout_s=5)
 
 
-async def test_a_failed_call_does_not_spoil_the_next(start: StartHouse) -> None:
-    house = await start()
+async def test_a_failed_call_does_not_spoil_the_next(start: StartHarness) -> None:
+    harness = await start()
     async with client("http://127.0.0.1:1/mcp") as nobody:
         with pytest.raises(Unavailable):
             await nobody.call("mcp_db_schema", {}, timeout_s=5)
         with pytest.raises(Unavailable):
             await nobody.call("mcp_db_schema", {}, timeout_s=5)
 
-    async with client(house.mcp_db.url) as mcp:
+    async with client(harness.mcp_db.url) as mcp:
         with pytest.raises(ConfigurationError):
             await mcp.call("no_such_tool", {}, timeout_s=5)
         assert (await mcp.call("mcp_db_schema", {}, timeout_s=5))["success"] is True
 
 
-async def test_calls_run_side_by_side(start: StartHouse) -> None:
-    house = await start()
-    async with client(house.mcp_db.url) as mcp:
+async def test_calls_run_side_by_side(start: StartHarness) -> None:
+    harness = await start()
+    async with client(harness.mcp_db.url) as mcp:
         replies = await asyncio.gather(
             *(
                 mcp.call("mcp_db_query", {"query": f"SELECT {n} AS n"}, timeout_s=10)
@@ -117,39 +117,39 @@ async def test_calls_run_side_by_side(start: StartHouse) -> None:
     assert [reply["data"] for reply in replies] == [[[n]] for n in range(20)]
 
 
-async def test_a_large_result_arrives(start: StartHouse) -> None:
+async def test_a_large_result_arrives(start: StartHarness) -> None:
     """The SDK's own limit for an event is 1 MiB, below what mcp_db may send."""
-    house = await start(mcp_db={"max_rows": 10_000, "max_bytes": 2_000_000})
+    harness = await start(mcp_db={"max_rows": 10_000, "max_bytes": 2_000_000})
     sql = (
         "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 9000)"
         " SELECT i, 'a text that is about a hundred characters long, so that rows add up to what"
         " the limit is meant for' AS t FROM n"
     )
-    async with client(house.mcp_db.url) as mcp:
+    async with client(harness.mcp_db.url) as mcp:
         reply = await mcp.call("mcp_db_query", {"query": sql}, timeout_s=20)
     assert reply["row_count"] == 9000
 
 
-async def test_the_deadline_ends_a_call_and_the_query_behind_it(start: StartHouse) -> None:
-    house = await start()
-    async with client(house.mcp_db.url) as mcp:
+async def test_the_deadline_ends_a_call_and_the_query_behind_it(start: StartHarness) -> None:
+    harness = await start()
+    async with client(harness.mcp_db.url) as mcp:
         with pytest.raises(DeadlineExceeded):
             await mcp.call("mcp_db_query", {"query": ENDLESS}, timeout_s=0.3)
-        await eventually(lambda: house.queries("cancelled") == 1)
+        await eventually(lambda: harness.queries("cancelled") == 1)
 
 
-async def test_cancelling_the_step_cancels_the_query(start: StartHouse) -> None:
+async def test_cancelling_the_step_cancels_the_query(start: StartHarness) -> None:
     """Cancellation reaches the bottom."""
-    house = await start(fixtures(drafted=draft(ENDLESS)))
+    harness = await start(fixtures(drafted=draft(ENDLESS)))
     in_flight = "bos_db_queries_in_flight"
-    registry = house.mcp_telemetry.registry
+    registry = harness.mcp_telemetry.registry
 
-    asking = asyncio.create_task(house.ask())
+    asking = asyncio.create_task(harness.ask())
     await eventually(lambda: registry.get_sample_value(in_flight) == 1)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
 
-    await eventually(lambda: house.queries("cancelled") == 1)
+    await eventually(lambda: harness.queries("cancelled") == 1)
 
 
 class BreakingClient(McpClient):
@@ -183,10 +183,10 @@ async def test_a_reply_that_comes_at_the_deadline_comes_too_late() -> None:
             await mcp.call("mcp_db_schema", {}, timeout_s=0.01)
 
 
-async def test_an_absent_mcp_db_is_unavailable_and_worth_a_retry(start: StartHouse) -> None:
-    house = await start(mcp_url="http://127.0.0.1:1/mcp")
+async def test_an_absent_mcp_db_is_unavailable_and_worth_a_retry(start: StartHarness) -> None:
+    harness = await start(mcp_url="http://127.0.0.1:1/mcp")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == FAILED
     assert done.result.error.type == "Unavailable"
@@ -199,17 +199,17 @@ async def test_an_absent_mcp_db_is_unavailable_and_worth_a_retry(start: StartHou
 )
 @pytest.mark.requirement("D-26")
 async def test_a_wrong_setting_ends_the_step_at_once(
-    start: StartHouse, settings: dict[str, str], named: str
+    start: StartHarness, settings: dict[str, str], named: str
 ) -> None:
-    house = await start(settings=settings)
+    harness = await start(settings=settings)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == FAILED
     assert done.result.error.type == "ConfigurationError"
     assert named in done.result.error.message
     assert done.details["retryable"] is False
-    assert house.prompts("QueryDraft") == []
+    assert harness.prompts("QueryDraft") == []
 
 
 async def test_the_run_token_travels_with_the_call(sqlite_url: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from bos_chassis.errors import ConfigurationError
 from bos_testkit.scripted_model.replies import fixture
 
-from .conftest import FAILED, NEEDS_CLARIFICATION, SUCCEEDED, StartHouse, draft, fixtures
+from .conftest import FAILED, NEEDS_CLARIFICATION, SUCCEEDED, StartHarness, draft, fixtures
 from .wide_schema import wide_ddl, wide_tables
 
 if TYPE_CHECKING:
@@ -83,15 +83,15 @@ def wide_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.requirement("D-07", "D-08", "D-10")
 async def test_of_200_tables_the_prompts_show_the_relevant_ones(
-    start: StartHouse, wide_url: str
+    start: StartHarness, wide_url: str
 ) -> None:
     """Columns of few, names of all; what is between the chosen ones too."""
-    house = await start(fixtures(drafted=draft(_PER_BUILDING)), url=wide_url, tables=WIDE)
+    harness = await start(fixtures(drafted=draft(_PER_BUILDING)), url=wide_url, tables=WIDE)
 
-    done = await house.ask(BUILDINGS)
+    done = await harness.ask(BUILDINGS)
 
     assert done.result.status == SUCCEEDED
-    (prompt,) = house.prompts("QueryDraft")
+    (prompt,) = harness.prompts("QueryDraft")
     assert "booked_for text" in prompt
     assert prompt.count(" text pk") <= 6
     assert all(name in prompt for name in WIDE)
@@ -102,19 +102,19 @@ async def test_of_200_tables_the_prompts_show_the_relevant_ones(
 
 
 async def test_small_models_choose_among_200_tables_and_see_what_is_between_the_chosen_ones(
-    start: StartHouse, wide_url: str
+    start: StartHarness, wide_url: str
 ) -> None:
     choice = {"tables": ["room_bookings", "buildings"], "is_clear": True}
     replies = [
         fixture("choice", [], schema="SchemaChoice", json=choice),
         fixture("query", [], schema="GeneratedSql", json={"sql": _PER_BUILDING}),
     ]
-    house = await start(replies, url=wide_url, tables=WIDE, tier="small")
+    harness = await start(replies, url=wide_url, tables=WIDE, tier="small")
 
-    done = await house.ask(BUILDINGS)
+    done = await harness.ask(BUILDINGS)
 
     assert done.result.status == SUCCEEDED
-    (choose,), (generate,) = house.prompts("SchemaChoice"), house.prompts("GeneratedSql")
+    (choose,), (generate,) = harness.prompts("SchemaChoice"), harness.prompts("GeneratedSql")
     assert all(name in choose for name in WIDE)
     # Rooms tie the two chosen tables together.
     assert generate.count(" text pk") == 3
@@ -124,11 +124,11 @@ async def test_small_models_choose_among_200_tables_and_see_what_is_between_the_
 
 @pytest.mark.requirement("T-03")
 async def test_debugging_sees_what_the_query_is_grounded_on(
-    start: StartHouse, sqlite_url: str
+    start: StartHarness, sqlite_url: str
 ) -> None:
-    house = await start(url=sqlite_url)
+    harness = await start(url=sqlite_url)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     (search,) = done.events("search_metadata")
     assert search["query"] == "Total order amount per city, largest first"
@@ -146,7 +146,7 @@ async def test_debugging_sees_what_the_query_is_grounded_on(
 
 @pytest.mark.requirement("D-05", "D-03")
 async def test_options_of_an_ambiguous_question_come_from_the_metadata(
-    start: StartHouse, bank: str, bank_metadata: Path
+    start: StartHarness, bank: str, bank_metadata: Path
 ) -> None:
     """The model repeats what it was shown; what it invents is dropped."""
     unclear = {
@@ -168,9 +168,11 @@ async def test_options_of_an_ambiguous_question_come_from_the_metadata(
         "two": r"product_group text[^\n]*?e\.g\. '\w+', '(\w+)'",
     }
     asks = fixture("asks", ["dollar value"], schema="QueryDraft", json=unclear, capture=capture)
-    house = await start(fixtures(asks), url=bank, tables=_BANK_TABLES, metadata_path=bank_metadata)
+    harness = await start(
+        fixtures(asks), url=bank, tables=_BANK_TABLES, metadata_path=bank_metadata
+    )
 
-    done = await house.ask(SHIFT)
+    done = await harness.ask(SHIFT)
 
     assert done.result.status == NEEDS_CLARIFICATION
     asked = {each.question: list(each.options) for each in done.result.clarification.questions}
@@ -181,20 +183,20 @@ async def test_options_of_an_ambiguous_question_come_from_the_metadata(
     }
     (dropped,) = done.events("Options that name nothing here were dropped")
     assert dropped["options"] == ["ledger.profit_usd", "day_start"]
-    assert house.queries() == 0
+    assert harness.queries() == 0
 
 
 async def test_formulas_of_the_curated_file_stand_in_the_prompts_as_rules(
-    start: StartHouse, bank: str, bank_metadata: Path
+    start: StartHarness, bank: str, bank_metadata: Path
 ) -> None:
     sql = "SELECT SUM(balance_usd) AS total FROM balances"
-    house = await start(
+    harness = await start(
         fixtures(drafted=draft(sql)), url=bank, tables=_BANK_TABLES, metadata_path=bank_metadata
     )
 
-    await house.ask(SHIFT)
+    await harness.ask(SHIFT)
 
-    (prompt,) = house.prompts("QueryDraft")
+    (prompt,) = harness.prompts("QueryDraft")
     trusted = prompt.rpartition("</untrusted>")[2]
     assert "### Metrics\ntotal balance = SUM(balances.balance_usd) (also: dollar value)" in trusted
     assert "balances (also: dollar value)\n" in prompt
@@ -202,24 +204,24 @@ async def test_formulas_of_the_curated_file_stand_in_the_prompts_as_rules(
 
 
 async def test_a_curated_file_that_does_not_fit_fails_the_step_and_names_the_line(
-    start: StartHouse, tmp_path: Path
+    start: StartHarness, tmp_path: Path
 ) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text("tables:\n  orders: {}\n  payroll: {}\n")
-    house = await start(metadata_path=path)
+    harness = await start(metadata_path=path)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == FAILED
     assert done.result.error.type == "ConfigurationError"
     assert "BOS_SQL_METADATA_PATH, line 3: there is no table 'payroll'" in (
         done.result.error.message
     )
-    assert house.prompts("QueryDraft") == []
+    assert harness.prompts("QueryDraft") == []
 
 
 async def test_a_curated_file_of_the_wrong_shape_prevents_the_start(
-    start: StartHouse, tmp_path: Path
+    start: StartHarness, tmp_path: Path
 ) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text("tables:\n  orders: {colour: red}\n")
@@ -229,9 +231,9 @@ async def test_a_curated_file_of_the_wrong_shape_prevents_the_start(
 
 
 async def test_tables_are_described_once_and_again_when_the_schema_changes(
-    start: StartHouse, sqlite_url: str
+    start: StartHarness, sqlite_url: str
 ) -> None:
-    house = await start(url=sqlite_url)
+    harness = await start(url=sqlite_url)
 
     def described(done: object) -> int:
         return sum(
@@ -239,9 +241,9 @@ async def test_tables_are_described_once_and_again_when_the_schema_changes(
             for event in done.events("mcp_db_schema")  # type: ignore[attr-defined]
         )
 
-    assert [described(await house.ask()) for _ in range(2)] == [1, 0]
+    assert [described(await harness.ask()) for _ in range(2)] == [1, 0]
     with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as connection:
         connection.execute("ALTER TABLE orders ADD COLUMN channel text")
-    assert described(await house.ask()) == 1
-    assert "channel text" in house.prompts("QueryDraft")[-1]
-    assert "channel text" not in house.prompts("QueryDraft")[-2]
+    assert described(await harness.ask()) == 1
+    assert "channel text" in harness.prompts("QueryDraft")[-1]
+    assert "channel text" not in harness.prompts("QueryDraft")[-2]

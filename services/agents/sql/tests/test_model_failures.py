@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import FAILED, SUCCEEDED, StartHouse, fixtures
+from .conftest import FAILED, SUCCEEDED, StartHarness, fixtures
 
 pytestmark = pytest.mark.requirement("D-26", "Q-01", "Q-06")
 
@@ -27,49 +27,51 @@ pytestmark = pytest.mark.requirement("D-26", "Q-01", "Q-06")
 )
 @pytest.mark.parametrize("tier", ["standard", "small"])
 async def test_a_query_cannot_be_written_without_a_usable_reply(
-    start: StartHouse, knob: str, options: dict[str, Any], error: str, tier: str
+    start: StartHarness, knob: str, options: dict[str, Any], error: str, tier: str
 ) -> None:
-    house = await start(tier=tier)
+    harness = await start(tier=tier)
     schema = "SchemaChoice" if tier == "small" else "QueryDraft"
-    getattr(house.model.knobs, knob)(50, schema=schema, **options)
+    getattr(harness.model.knobs, knob)(50, schema=schema, **options)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == FAILED
     assert done.result.error.type == error
-    assert house.queries() == 0
+    assert harness.queries() == 0
     assert done.errors()
 
 
-async def test_a_question_the_scripted_model_does_not_know_is_a_refusal(start: StartHouse) -> None:
-    house = await start(fixtures()[1:])
+async def test_a_question_the_scripted_model_does_not_know_is_a_refusal(
+    start: StartHarness,
+) -> None:
+    harness = await start(fixtures()[1:])
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.error.type == "ModelRefused"
 
 
 @pytest.mark.requirement("D-26")
-async def test_without_a_model_the_missing_setting_is_named(start: StartHouse) -> None:
-    house = await start(models=False)
+async def test_without_a_model_the_missing_setting_is_named(start: StartHarness) -> None:
+    harness = await start(models=False)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == FAILED
     assert done.result.error.type == "ConfigurationError"
     assert "OPENAI_API_KEY" in done.result.error.message
     assert not done.result.error.details["retryable"].bool_value
-    assert house.queries() == 0
+    assert harness.queries() == 0
 
 
 @pytest.mark.parametrize("knob", ["prose_next", "half_json_next", "empty_next", "html_next"])
 async def test_without_words_of_the_model_the_result_speaks_for_itself(
-    start: StartHouse, knob: str
+    start: StartHarness, knob: str
 ) -> None:
-    house = await start()
-    getattr(house.model.knobs, knob)(50, schema="ResultInterpretation")
+    harness = await start()
+    getattr(harness.model.knobs, knob)(50, schema="ResultInterpretation")
 
-    done = await house.ask(is_final_answer=True)
+    done = await harness.ask(is_final_answer=True)
 
     assert done.result.status == SUCCEEDED
     assert done.result.answer == "3 rows with city, total: Agra, 40.4; Pune, 30.3; Delhi, 5."
@@ -77,21 +79,21 @@ async def test_without_words_of_the_model_the_result_speaks_for_itself(
     assert done.events("The model gave no ResultInterpretation; going on without it")
 
 
-async def test_tokens_of_unusable_replies_are_counted(start: StartHouse) -> None:
-    house = await start(review="always")
-    house.model.knobs.prose_next(2, schema="QueryReview")
+async def test_tokens_of_unusable_replies_are_counted(start: StartHarness) -> None:
+    harness = await start(review="always")
+    harness.model.knobs.prose_next(2, schema="QueryReview")
 
-    done = await house.ask(is_final_answer=True)
+    done = await harness.ask(is_final_answer=True)
 
     # Query, two tries at a review, interpretation.
     assert done.result.usage.model_calls == 4
 
 
-async def test_rate_limited_words_do_not_hold_up_what_was_found(start: StartHouse) -> None:
-    house = await start()
-    house.model.knobs.fail_next(50, status=429, retry_after=60, schema="ResultInterpretation")
+async def test_rate_limited_words_do_not_hold_up_what_was_found(start: StartHarness) -> None:
+    harness = await start()
+    harness.model.knobs.fail_next(50, status=429, retry_after=60, schema="ResultInterpretation")
 
-    done = await house.ask(is_final_answer=True)
+    done = await harness.ask(is_final_answer=True)
 
     assert done.result.status == SUCCEEDED
     assert done.data["row_count"] == 3
@@ -99,20 +101,20 @@ async def test_rate_limited_words_do_not_hold_up_what_was_found(start: StartHous
 
 @pytest.mark.requirement("Q-06", "D-26")
 async def test_the_unexpected_ends_the_step_without_a_retry(
-    start: StartHouse, monkeypatch: pytest.MonkeyPatch
+    start: StartHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No correction, no second attempt, and no raw exception text."""
-    house = await start()
+    harness = await start()
 
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("a secret detail")
 
     monkeypatch.setattr("bos_sql.steps.review.parse_results", broken)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == FAILED
     assert done.result.error.type == "ZeroDivisionError"
     assert "secret" not in str(done.result)
     assert done.details["retryable"] is False
-    assert house.queries() == 1
+    assert harness.queries() == 1

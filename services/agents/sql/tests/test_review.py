@@ -19,7 +19,7 @@ from bos_sql.steps.replies import QueryReview
 from bos_sql.steps.review_need import risks
 from bos_testkit.waiting import eventually
 
-from .conftest import FAILED, GOOD, MISSING_COLUMN, SUCCEEDED, StartHouse, draft, fixtures
+from .conftest import FAILED, GOOD, MISSING_COLUMN, SUCCEEDED, StartHarness, draft, fixtures
 
 pytestmark = pytest.mark.requirement("D-12", "D-13")
 
@@ -115,13 +115,13 @@ def test_of_the_demo_questions_those_with_one_or_two_tables_are_not_reviewed() -
         assert bool(found) == (len(step.tables) > 2), (step.task, found)
 
 
-async def test_a_plain_query_costs_no_review(start: StartHouse) -> None:
-    house = await start()
+async def test_a_plain_query_costs_no_review(start: StartHarness) -> None:
+    harness = await start()
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
-    assert house.prompts("QueryReview") == []
+    assert harness.prompts("QueryReview") == []
 
 
 @pytest.mark.parametrize(
@@ -134,14 +134,14 @@ async def test_a_plain_query_costs_no_review(start: StartHouse) -> None:
     ids=str,
 )
 async def test_whether_a_query_is_reviewed_is_a_setting(
-    start: StartHouse, settings: dict[str, Any], drafted: dict[str, Any], reviews: int
+    start: StartHarness, settings: dict[str, Any], drafted: dict[str, Any], reviews: int
 ) -> None:
-    house = await start(fixtures(drafted=drafted), settings=settings)
+    harness = await start(fixtures(drafted=drafted), settings=settings)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
-    assert len(house.prompts("QueryReview")) == reviews
+    assert len(harness.prompts("QueryReview")) == reviews
     assert done.events("check_query")[0]["state"] == (
         "beside execute_query" if reviews else "skipped"
     )
@@ -153,19 +153,19 @@ def wrong(corrected: str | None) -> dict[str, Any]:
 
 @pytest.mark.requirement("D-13")
 async def test_a_corrected_query_passes_the_guard_and_its_result_counts(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
     corrected = "SELECT city FROM customers ORDER BY city"
-    house = await start(fixtures(review=wrong(corrected)), review="always")
+    harness = await start(fixtures(review=wrong(corrected)), review="always")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.data["sql"] == f"{corrected} LIMIT 201"
     assert [each["city"] for each in done.data["rows"]] == ["Agra", "Delhi", "Pune"]
     assert done.data["sql_server"].startswith("SELECT TOP 201 city FROM customers")
     assert done.data["attempt_history"][0]["query"] == done.data["sql"]
     assert len(done.events("safety_check")) == 2
-    assert house.queries() == 2
+    assert harness.queries() == 2
 
 
 @pytest.mark.parametrize(
@@ -188,11 +188,11 @@ async def test_a_corrected_query_passes_the_guard_and_its_result_counts(
     ],
 )
 async def test_a_bad_correction_leaves_the_approved_query_and_its_result(
-    start: StartHouse, corrected: str | None
+    start: StartHarness, corrected: str | None
 ) -> None:
-    house = await start(fixtures(review=wrong(corrected)), review="always")
+    harness = await start(fixtures(review=wrong(corrected)), review="always")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     assert [row["city"] for row in done.data["rows"]] == ["Agra", "Pune", "Delhi"]
@@ -201,27 +201,27 @@ async def test_a_bad_correction_leaves_the_approved_query_and_its_result(
     assert done.events("Review of the query")[0]["is_correct"] is False
 
 
-async def test_a_correction_mends_a_query_that_the_database_refused(start: StartHouse) -> None:
-    house = await start(
+async def test_a_correction_mends_a_query_that_the_database_refused(start: StartHarness) -> None:
+    harness = await start(
         fixtures(drafted=MISSING_COLUMN, review=wrong(GOOD["sql"])), review="always"
     )
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     assert len(done.data["attempt_history"]) == 1
-    assert house.prompts("ErrorTriage") == []
+    assert harness.prompts("ErrorTriage") == []
 
 
 async def test_a_correction_that_fails_as_well_counts_as_the_failed_query(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
     other = draft("SELECT colour FROM orders")["sql"]
-    house = await start(
+    harness = await start(
         fixtures(drafted=MISSING_COLUMN, review=wrong(other)), review="always", max_attempts=1
     )
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == FAILED
     assert "no such column: colour" in done.result.error.message
@@ -245,34 +245,34 @@ async def test_a_correction_that_fails_as_well_counts_as_the_failed_query(
     ],
 )
 async def test_a_correction_counts_unless_it_loses_what_was_found(
-    start: StartHouse, first: str, corrected: str, found: int | None
+    start: StartHarness, first: str, corrected: str, found: int | None
 ) -> None:
-    house = await start(fixtures(drafted=draft(first), review=wrong(corrected)), review="always")
+    harness = await start(fixtures(drafted=draft(first), review=wrong(corrected)), review="always")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert [row["n"] for row in done.data["rows"]] == [found]
     assert done.data["sql"].startswith(corrected)
     assert done.events("The corrected query found nothing; the first result stands") == []
 
 
-async def test_a_correction_that_finds_nothing_is_in_the_trace(start: StartHouse) -> None:
-    house = await start(
+async def test_a_correction_that_finds_nothing_is_in_the_trace(start: StartHarness) -> None:
+    harness = await start(
         fixtures(review=wrong("SELECT city FROM customers WHERE 1 = 0")), review="always"
     )
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.events("The corrected query found nothing; the first result stands")
-    assert house.queries("ok") == 2
+    assert harness.queries("ok") == 2
 
 
 @pytest.mark.parametrize("reply", ["prose", "html", "empty"])
-async def test_without_a_review_the_guarded_query_stands(start: StartHouse, reply: str) -> None:
-    house = await start(review="always")
-    getattr(house.model.knobs, f"{reply}_next")(9, schema="QueryReview")
+async def test_without_a_review_the_guarded_query_stands(start: StartHarness, reply: str) -> None:
+    harness = await start(review="always")
+    getattr(harness.model.knobs, f"{reply}_next")(9, schema="QueryReview")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     assert done.events("Review of the query")[0]["reviewed"] is False
@@ -297,17 +297,17 @@ async def test_a_call_that_the_step_can_do_without_takes_no_more_than_its_share(
     assert task.remaining_s() > 0
 
 
-async def test_a_review_is_given_up_when_the_query_is_refused_for_good(start: StartHouse) -> None:
+async def test_a_review_is_given_up_when_the_query_is_refused_for_good(start: StartHarness) -> None:
     """What mcp_db refuses no review can mend; the call does not go on in the background."""
-    house = await start(
+    harness = await start(
         fixtures(drafted=draft("SELECT * FROM exact")), mcp_db={"max_columns": 3}, review="always"
     )
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.error.type == "QueryError"
-    assert house.queries("query_refused") == 1
-    await eventually(lambda: house.model.in_flight == 0)
+    assert harness.queries("query_refused") == 1
+    await eventually(lambda: harness.model.in_flight == 0)
 
 
 def test_the_names_of_a_query_are_read_whatever_their_case() -> None:

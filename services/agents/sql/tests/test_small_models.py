@@ -6,7 +6,7 @@ from typing import Any
 
 from bos_testkit.scripted_model.replies import fixture
 
-from .conftest import FAILED, GOOD, MISSING_COLUMN, NEEDS_CLARIFICATION, SUCCEEDED, StartHouse
+from .conftest import FAILED, GOOD, MISSING_COLUMN, NEEDS_CLARIFICATION, SUCCEEDED, StartHarness
 
 CLEAR = {"tables": ["orders", "customers"], "is_clear": True}
 UNCLEAR = {
@@ -25,17 +25,17 @@ def replies(choice: dict[str, Any] = CLEAR, sql: str = GOOD["sql"], *more: Any) 
     ]
 
 
-def schemas(house: Any) -> list[str]:
-    return [request.schema for request in house.model.requests]
+def schemas(harness: Any) -> list[str]:
+    return [request.schema for request in harness.model.requests]
 
 
-async def test_tables_and_query_are_two_calls_and_nothing_is_reviewed(start: StartHouse) -> None:
-    house = await start(replies(), tier="small", review="always")
+async def test_tables_and_query_are_two_calls_and_nothing_is_reviewed(start: StartHarness) -> None:
+    harness = await start(replies(), tier="small", review="always")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
-    assert schemas(house) == ["SchemaChoice", "GeneratedSql"]
+    assert schemas(harness) == ["SchemaChoice", "GeneratedSql"]
     assert done.events("check_query")[0] == {
         "state": "skipped",
         "reason": "a small model reviews nothing",
@@ -43,17 +43,17 @@ async def test_tables_and_query_are_two_calls_and_nothing_is_reviewed(start: Sta
 
 
 async def test_of_many_tables_the_chosen_ones_are_described_for_the_query(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
     choice = {"tables": ["ORDERS", "nothing"], "is_clear": True}
-    house = await start(
+    harness = await start(
         replies(choice, "SELECT amount FROM orders"), tier="small", small_schema_tables=0
     )
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
-    (choose,), (generate,) = house.prompts("SchemaChoice"), house.prompts("GeneratedSql")
+    (choose,), (generate,) = harness.prompts("SchemaChoice"), harness.prompts("GeneratedSql")
     assert "\nexact\n" in choose
     assert "city text" in choose
     assert "city text" not in generate
@@ -61,7 +61,7 @@ async def test_of_many_tables_the_chosen_ones_are_described_for_the_query(
 
 
 async def test_an_unclear_task_is_judged_again_with_the_columns_in_sight(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
     asked = [{"question": "Which column?", "options": ["exact.price", "exact.cost"]}]
     check = fixture(
@@ -70,67 +70,67 @@ async def test_an_unclear_task_is_judged_again_with_the_columns_in_sight(
         schema="ClarityCheck",
         json={"is_clear": False, "clarifying_questions": asked, "assumptions": []},
     )
-    house = await start(replies(UNCLEAR, GOOD["sql"], check), tier="small", small_schema_tables=0)
+    harness = await start(replies(UNCLEAR, GOOD["sql"], check), tier="small", small_schema_tables=0)
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == NEEDS_CLARIFICATION
     (question,) = done.result.clarification.questions
     assert (question.question, list(question.options)) == ("Which column?", ["exact.price"])
-    assert schemas(house) == ["SchemaChoice", "ClarityCheck"]
-    assert house.queries() == 0
+    assert schemas(harness) == ["SchemaChoice", "ClarityCheck"]
+    assert harness.queries() == 0
 
 
-async def test_of_few_tables_the_first_questions_are_asked(start: StartHouse) -> None:
-    house = await start(replies(UNCLEAR), tier="small")
+async def test_of_few_tables_the_first_questions_are_asked(start: StartHarness) -> None:
+    harness = await start(replies(UNCLEAR), tier="small")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == NEEDS_CLARIFICATION
-    assert schemas(house) == ["SchemaChoice"]
+    assert schemas(harness) == ["SchemaChoice"]
 
 
-async def test_after_five_turns_the_query_is_written_on_assumptions(start: StartHouse) -> None:
-    house = await start(replies(UNCLEAR), tier="small")
+async def test_after_five_turns_the_query_is_written_on_assumptions(start: StartHarness) -> None:
+    harness = await start(replies(UNCLEAR), tier="small")
 
-    done = await house.ask(clarification_turn_count=5)
+    done = await harness.ask(clarification_turn_count=5)
 
     assert done.result.status == SUCCEEDED
     assert done.result.answer.endswith("This assumes: The metric is orders.amount.")
-    assert "- The metric is orders.amount." in house.prompts("GeneratedSql")[0]
+    assert "- The metric is orders.amount." in harness.prompts("GeneratedSql")[0]
 
 
 async def test_an_unclear_task_without_a_question_is_answered_and_says_so(
-    start: StartHouse,
+    start: StartHarness,
 ) -> None:
-    house = await start(replies({**CLEAR, "is_clear": False}), tier="small")
+    harness = await start(replies({**CLEAR, "is_clear": False}), tier="small")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
     assert list(done.result.assumptions) == ["the likeliest meaning of the question"]
 
 
-async def test_a_failed_query_is_told_and_written_again(start: StartHouse) -> None:
+async def test_a_failed_query_is_told_and_written_again(start: StartHarness) -> None:
     again = fixture(
         "again",
         ["The previous SQL query failed to execute."],
         schema="GeneratedSql",
         json={"sql": GOOD["sql"]},
     )
-    house = await start(replies(CLEAR, MISSING_COLUMN["sql"], again), tier="small")
-    house.model.knobs.prose_next(2, schema="ErrorTriage")
+    harness = await start(replies(CLEAR, MISSING_COLUMN["sql"], again), tier="small")
+    harness.model.knobs.prose_next(2, schema="ErrorTriage")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
-    assert len(house.prompts("GeneratedSql")) == 2
+    assert len(harness.prompts("GeneratedSql")) == 2
 
 
-async def test_a_task_without_a_query_ends_the_step(start: StartHouse) -> None:
-    house = await start(replies(CLEAR, ""), tier="small")
+async def test_a_task_without_a_query_ends_the_step(start: StartHarness) -> None:
+    harness = await start(replies(CLEAR, ""), tier="small")
 
-    done = await house.ask()
+    done = await harness.ask()
 
     assert done.result.status == FAILED
     assert done.result.error.type == "QueryError"

@@ -1,0 +1,350 @@
+"""Fold and decide, driven without any service: what a run wants that has people to ask."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from gateway_harness.decide_logs import (
+    START,
+    accepted,
+    adopted,
+    asking,
+    classified,
+    decided,
+    event,
+    finished,
+    planned,
+    proposing,
+    recorded,
+    wanted,
+)
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
+    INSTRUCTION_MODE_ENHANCE,
+    INSTRUCTION_MODE_OVERRIDE,
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
+    SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    AgentCard,
+    Tool,
+)
+from bos.gateway.v1 import (
+    APPROVAL_KIND_OUTCOME_UNKNOWN,
+    APPROVAL_STATUS_CANCELLED,
+    APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_PENDING,
+    APPROVAL_STATUS_TIMED_OUT,
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    Approvers,
+)
+from bos.runlog.v1 import CancelRequested, LogEvent
+from bos_gateway.core.budget import counted
+from bos_gateway.core.decide import Classify, Compose, Record, RunStep, decide, next_wake
+from bos_gateway.core.fold import apply, fold
+from bos_gateway.core.run_state import BrokenLog, RunState
+from bos_testkit.plans import step
+
+APPROVERS = Approvers(groups=["finance"], four_eyes=True)
+
+
+def test_run_that_can_do_nothing_but_wait_is_let_go() -> None:
+    state, _ = asking()
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert recorded(state) == ["run_released"]
+    assert state.released
+    assert state.status == RUN_STATUS_WAITING_FOR_APPROVAL
+    apply(state, adopted())
+    assert not state.released
+
+
+def test_run_with_other_work_is_not_let_go() -> None:
+    state, _ = asking(step("b", "echo"), step("c", "echo"))
+    assert wanted(state) == ["b", "c"]
+    assert not state.released
+
+
+def test_waiting_step_takes_no_place_and_holds_its_dependents() -> None:
+    state, _ = asking(step("b", "echo"), step("c", "echo"), step("d", "echo", "d", "a"))
+    assert wanted(state) == ["b", "c"]
+    apply(state, finished("b"))
+    assert wanted(state) == ["c"]
+
+
+def test_approved_action_is_in_the_log_before_it_is_performed() -> None:
+    state, requested = asking()
+    apply(state, decided(requested))
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert recorded(state) == ["effect_intended", "step_dispatched"]
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.attempt == 2
+    assert command.approval is not None
+    assert [each.digest for each in command.approval.approved_actions] == ["sha256:1"]
+
+
+def test_instructions_are_classified_and_allow_nothing_yet() -> None:
+    state, requested = asking()
+    apply(state, decided(requested, instructions="and more"))
+    (command,) = decide(state, START)
+    apply(state, classified(command))
+    assert recorded(state) == ["step_dispatched"]
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.approval is not None
+    assert not command.approval.approved_actions
+    assert command.approval.user_instructions == "and more"
+
+
+@pytest.mark.parametrize(
+    ("mode", "instructions"),
+    [(INSTRUCTION_MODE_ENHANCE, "one\ntwo"), (INSTRUCTION_MODE_OVERRIDE, "two")],
+)
+def test_instructions_add_to_earlier_ones_or_take_their_place(mode: int, instructions: str) -> None:
+    state, requested = asking()
+    apply(state, decided(requested, instructions="one"))
+    apply(state, classified(decide(state, START)[0]))
+    recorded(state)
+    requested.approval_requested.approval.approval_id = "a2"
+    apply(state, requested)
+    apply(state, decided(requested, instructions="two"))
+    apply(state, classified(decide(state, START)[0], mode))
+    recorded(state)
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.approval is not None
+    assert command.approval.user_instructions == instructions
+    assert command.approval.instruction_mode == mode
+
+
+def test_others_go_on_while_instructions_are_classified() -> None:
+    state, requested = asking(step("b", "echo"))
+    apply(state, decided(requested, instructions="and more"))
+    assert wanted(state) == ["b", Classify]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [(APPROVAL_STATUS_DENIED, "denied_by_user"), (APPROVAL_STATUS_TIMED_OUT, "hitl_timeout")],
+)
+def test_without_an_approval_the_step_ends(status: int, reason: str) -> None:
+    state, requested = asking()
+    apply(state, decided(requested, status))
+    assert recorded(state) == ["step_progressed", "step_finished"]
+    result = state.steps["a"].result
+    assert result is not None
+    assert result.error.type == reason
+    assert result.partial_data.fields["reason"].string_value == reason
+    assert wanted(state) == [Compose]
+
+
+def interrupted(effect: int) -> RunState:
+    """A run whose owner died while what was approved was being performed."""
+    state, requested = asking(step("b", "echo"), effect=effect)
+    requested.approval_requested.approval.approvers.CopyFrom(APPROVERS)
+    apply(state, decided(requested))
+    recorded(state)
+    apply(state, adopted())
+    return state
+
+
+def test_approved_action_known_by_its_key_is_sent_again_after_a_change_of_owner() -> None:
+    state = interrupted(SIDE_EFFECT_CLASS_IDEMPOTENT)
+    assert recorded(state) == ["step_dispatched", "step_dispatched"]
+    command, _ = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.approval is not None
+    assert command.approval.approved_actions
+
+
+def asked_again() -> tuple[RunState, LogEvent]:
+    state = interrupted(SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    (requested, _) = record.events
+    assert recorded(state) == ["approval_requested", "step_dispatched"]
+    return state, requested
+
+
+def test_person_is_asked_about_an_unknown_outcome() -> None:
+    state, requested = asked_again()
+    approval = requested.approval_requested.approval
+    assert approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN
+    assert approval.status == APPROVAL_STATUS_PENDING
+    assert approval.task_description.startswith("It is not known whether this was done: ")
+    assert [action.digest for action in approval.actions] == ["sha256:1"]
+    assert approval.approvers == APPROVERS  # whoever could answer before, and nobody else
+    assert wanted(state) == ["b"]
+
+
+def test_what_is_approved_again_is_performed_again_exactly() -> None:
+    state, requested = asked_again()
+    apply(state, decided(requested))
+    assert recorded(state) == ["effect_intended", "step_dispatched"]
+    command, _ = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.attempt == 3
+    assert command.approval is not None
+    assert command.approval.approved_actions == requested.approval_requested.approval.actions
+    # And once more, if that is interrupted as well: another request, not the same.
+    apply(state, adopted())
+    record, *_ = decide(state, START)
+    assert isinstance(record, Record)
+    again = record.events[0].approval_requested.approval
+    assert again.approval_id != requested.approval_requested.approval.approval_id
+    assert again.task_description == requested.approval_requested.approval.task_description
+
+
+@pytest.mark.parametrize("status", [APPROVAL_STATUS_DENIED, APPROVAL_STATUS_TIMED_OUT])
+def test_denied_repetition_leaves_the_outcome_unknown(status: int) -> None:
+    state, requested = asked_again()
+    apply(state, decided(requested, status))
+    assert recorded(state) == ["step_progressed", "step_finished"]
+    result = state.steps["a"].result
+    assert result is not None
+    assert result.status == AGENT_EXECUTION_STATUS_FAILED
+    assert result.error.type == "OutcomeUnknown"
+    (performed,) = result.performed_actions
+    assert performed.outcome_unknown
+    assert performed.action.digest == "sha256:1"
+
+
+def test_no_approval_is_requested_while_another_step_needs_an_answer() -> None:
+    state = interrupted(SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    state.steps["b"].status = AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
+    assert recorded(state) == ["step_progressed", "step_finished"]
+    result = state.steps["a"].result
+    assert result is not None
+    assert result.error.type == "OutcomeUnknown"
+
+
+def test_step_that_can_only_propose_is_sent_again_after_adoption() -> None:
+    start = accepted()
+    tool = Tool(name="act", requires_approval=True, side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    start.run_accepted.cards.append(AgentCard(name="echo", tools=[tool]))
+    state = fold("r", [start, planned(step("a", "echo"))])
+    wanted(state)
+    apply(state, adopted())
+    assert recorded(state) == ["step_dispatched"]
+
+
+@pytest.mark.parametrize("hours", [0, 1000])
+def test_time_that_a_person_takes_does_not_count(hours: int) -> None:
+    state, requested = asking()
+    later = START + timedelta(hours=hours)
+    assert next_wake(state) is None
+    assert recorded(state, later) == ["run_released"]
+    apply(state, adopted())
+    apply(state, decided(requested, now=later))
+    assert recorded(state, later) == ["effect_intended", "step_dispatched"]
+    assert wanted(state, later + timedelta(seconds=90)) == ["a"]
+    assert wanted(state, later + timedelta(seconds=92)) == [Compose]
+
+
+def test_cancelled_run_closes_undecided_requests() -> None:
+    state, _ = asking()
+    apply(state, event(cancel_requested=CancelRequested(reason="enough")))
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    resolved, end = record.events
+    assert resolved.approval_resolved.approval.status == APPROVAL_STATUS_CANCELLED
+    assert end.run_finished.response.status == RUN_STATUS_CANCELLED
+
+
+def test_proposal_is_paid_for_and_gives_back_what_was_held() -> None:
+    start = accepted()
+    start.run_accepted.settings.max_tokens = 100_000
+    state = fold("r", [start, planned(step("a", "echo"))])
+    wanted(state)
+    assert state.steps["a"].reserved_tokens > 0
+    requested = proposing()
+    requested.approval_requested.result.usage.input_tokens = 70
+    apply(state, requested)
+    assert state.steps["a"].reserved_tokens == 0
+    assert state.usage.input_tokens == 70
+    apply(state, decided(requested))
+    recorded(state)
+    assert state.steps["a"].reserved_tokens > 0
+
+
+@pytest.mark.parametrize("second", ["decision", "request"])
+def test_log_with_two_decisions_or_requests_at_once_is_refused(second: str) -> None:
+    state, requested = asking()
+    if second == "decision":
+        apply(state, decided(requested))
+    with pytest.raises(BrokenLog):
+        apply(state, requested if second == "request" else decided(requested))
+
+
+def classifying(max_tokens: int, *others: object, spent: int = 0) -> tuple[RunState, Classify]:
+    """A run with a budget in which it is being found out what instructions mean."""
+    start = accepted()
+    start.run_accepted.settings.max_tokens = max_tokens
+    state = fold("r", [start, planned(step("a", "echo"), *others)])
+    wanted(state)
+    requested = proposing()
+    requested.approval_requested.result.usage.input_tokens = spent
+    apply(state, requested)
+    apply(state, decided(requested, instructions="and more"))
+    for command in decide(state, START):
+        if isinstance(command, Classify):
+            return state, command
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "spent", "held"), [(0, 7, 0), (2000, 1000, 600), (100_000, 7, 1000)]
+)
+def test_classifying_counts_in_full_when_the_run_ends_meanwhile(
+    max_tokens: int, spent: int, held: int
+) -> None:
+    state, command = classifying(max_tokens, spent=spent)
+    assert (command.token_budget or 0) == held
+    apply(state, event(cancel_requested=CancelRequested()))
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    metadata = record.events[-1].run_finished.response.metadata
+    assert counted(metadata.usage) == spent + held
+
+
+def test_classifying_that_has_ended_counts_what_it_took() -> None:
+    state, command = classifying(100_000)
+    told = classified(command)
+    told.instructions_classified.usage.output_tokens = 7
+    apply(state, told)
+    apply(state, event(cancel_requested=CancelRequested()))
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    assert counted(record.events[-1].run_finished.response.metadata.usage) == 7
+
+
+def test_classifying_that_is_interrupted_counts_in_full_and_holds_tokens_anew() -> None:
+    state, _ = classifying(100_000)
+    for adoptions in (1, 2):
+        apply(state, adopted())
+        assert counted(state.usage) == adoptions * 1000
+        (command,) = decide(state, START)
+        assert isinstance(command, Classify)
+        assert command.token_budget == 1000
+
+
+def test_classifying_that_comes_too_late_counts_in_full() -> None:
+    state, _ = classifying(100_000)
+    apply(state, finished("a"))
+    assert counted(state.usage) == 1000
+    apply(state, adopted())
+    assert counted(state.usage) == 1000
+
+
+def test_tokens_of_classifying_are_no_other_steps() -> None:
+    state, command = classifying(2000, step("b", "echo", "x", "c"), step("c", "echo"))
+    assert command.token_budget == 1000
+    # Nothing is left for c beside it, and it may give some back.
+    assert wanted(state) == [Classify]
+    assert not state.steps["c"].settled
+    apply(state, classified(command))
+    assert recorded(state) == ["step_dispatched"]

@@ -1,0 +1,432 @@
+"""What a new plan may be, what the planner is told, and what counts in the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from gateway_harness.revised_logs import (
+    COMPOSES,
+    FAILED,
+    MAKES_ANOTHER_PLAN,
+    SKIPPED,
+    START,
+    SUCCEEDED,
+    accepted,
+    acting,
+    after,
+    event,
+    failed,
+    finished,
+    mended,
+    planned,
+    revising,
+    wanted,
+)
+
+from bos.agent.v1 import (
+    SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    SIDE_EFFECT_CLASS_NONE,
+    AgentResult,
+    ProposedAction,
+)
+from bos.composer.v1 import ComposerOutput
+from bos.gateway.v1 import (
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_PENDING,
+    RUN_STATUS_FAILED,
+    RUN_STATUS_PARTIALLY_SUCCEEDED,
+    RUN_STATUS_SUCCEEDED,
+    Approval,
+)
+from bos.planner.v1 import (
+    INTENT_ANALYTICS_REPORT,
+    INTENT_DATA_QA,
+    INTENT_UNSPECIFIED,
+    IntentRoute,
+    Plan,
+)
+from bos.runlog.v1 import (
+    ApprovalRequested,
+    ApprovalResolved,
+    InstructionsClassified,
+    LogEvent,
+    PlanFailed,
+)
+from bos_chassis.values import to_value_map
+from bos_gateway.core.agent_input import agent_input
+from bos_gateway.core.decide import Compose, RunStep, decide
+from bos_gateway.core.fold import apply, fold
+from bos_gateway.core.proposals import denied_before, done_before
+from bos_gateway.core.response import composed_response, final_answer
+from bos_gateway.core.revision import revision_problems
+from bos_gateway.core.revision_context import journal, revision_context, working_context
+from bos_gateway.core.run_state import BrokenLog, RunState
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from bos.planner.v1 import Step
+
+
+# What a new plan may be
+
+
+def blocked_and_failed() -> RunState:
+    state = after(planned(step("a", "echo"), step("b", "echo"), step("c", "echo")))
+    for outcome in (finished("a"), finished("b", SKIPPED, error="denied_by_user"), failed("c")):
+        apply(state, outcome)
+    wanted(state)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("steps", "error_type", "problem"),
+    [
+        ([], "NoNewPlan", "no other plan"),
+        ([step("new", "echo", "do c")], "NoNewPlan", "repeats what failed"),
+        ([step("b", "echo", "otherwise")], "", "is taken"),
+        ([step("new", "echo", "do b")], "", 'repeats "b", which stays undone'),
+        ([step("new", "echo", "do  a")], "", 'repeats "a", which is done'),
+        ([step("c", "echo", "otherwise")], "", ""),
+        ([step("new", "echo", "do c"), step("before", "echo", "prepare")], "", ""),
+    ],
+    ids=["nothing", "again", "id", "denied", "done", "otherwise", "prepared"],
+)
+def test_plan_that_only_does_again_what_is_settled_is_refused(
+    steps: list[Step], error_type: str, problem: str
+) -> None:
+    found, problems = revision_problems(blocked_and_failed(), Plan(steps=steps))
+    assert found == error_type
+    assert bool(problems) is bool(problem)
+    assert problem in " ".join(problems)
+
+
+@pytest.mark.parametrize("step_id", ["a", "b"])
+def test_log_that_plans_anew_what_has_ended_is_refused(step_id: str) -> None:
+    with pytest.raises(BrokenLog):
+        apply(blocked_and_failed(), planned(step(step_id, "echo", "otherwise"), revision=1))
+
+
+def test_log_that_plans_anew_what_ended_before_the_last_attempt_is_refused() -> None:
+    state = mended()
+    apply(state, finished("c", FAILED, revision=1))
+    wanted(state)
+    with pytest.raises(BrokenLog):
+        apply(state, planned(step("a", "echo", "otherwise"), revision=2))
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [planned(step("b", "echo"), revision=1)],
+        [revising("a", revision=2)],
+        [revising("a"), revising("a")],
+        [revising("a"), planned(step("b", "echo"), revision=2)],
+        [event(plan_failed=PlanFailed(revision=1))],
+    ],
+    ids=["unasked", "out of order", "twice", "another", "failed unasked"],
+)
+def test_log_with_plans_out_of_order_is_refused(events: list[LogEvent]) -> None:
+    with pytest.raises(BrokenLog):
+        fold("r", [accepted(), planned(step("a", "echo")), failed("a"), *events])
+
+
+def approve(
+    state: RunState, effect: int, *, digest: str = "sha256:1", instructions: str = ""
+) -> ProposedAction:
+    """Step ``a`` proposes something, which is approved."""
+    action = ProposedAction(action_id="1", tool="act", digest=digest, side_effect=effect)
+    approval = Approval(
+        approval_id=f"a{state.steps['a'].proposals + 1}",
+        step_id="a",
+        actions=[action],
+        status=APPROVAL_STATUS_PENDING,
+    )
+    apply(state, event(approval_requested=ApprovalRequested(approval=approval)))
+    approval.status, approval.user_instructions = APPROVAL_STATUS_APPROVED, instructions
+    apply(state, event(approval_resolved=ApprovalResolved(approval=approval)))
+    return action
+
+
+def classified(approval_id: str) -> LogEvent:
+    body = InstructionsClassified(step_id="a", approval_id=approval_id)
+    return event(instructions_classified=body)
+
+
+def test_action_that_was_denied_is_not_asked_about_again_in_other_words() -> None:
+    card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
+    state = after(planned(step("a", "actor"), step("b", "echo")), start=accepted(card))
+    action = ProposedAction(action_id="1", tool="act", digest="sha256:1")
+    approval = Approval(
+        approval_id="a1", step_id="a", actions=[action], status=APPROVAL_STATUS_PENDING
+    )
+    apply(state, event(approval_requested=ApprovalRequested(approval=approval)))
+    approval.status = APPROVAL_STATUS_DENIED
+    apply(state, event(approval_resolved=ApprovalResolved(approval=approval)))
+    apply(state, failed("b"))
+    assert denied_before(state, AgentResult(proposed_actions=[action])) == []
+    assert wanted(state) == MAKES_ANOTHER_PLAN
+    apply(state, planned(step("c", "actor", "in other words"), revision=1))
+    other = ProposedAction(action_id="1", tool="act", digest="sha256:2")
+    assert denied_before(state, AgentResult(proposed_actions=[action])) == ["act"]
+    assert denied_before(state, AgentResult(proposed_actions=[other])) == []
+
+
+@pytest.mark.parametrize(
+    ("effect", "status", "turned_down"),
+    [
+        (SIDE_EFFECT_CLASS_IRREVERSIBLE, SUCCEEDED, ["act"]),
+        (SIDE_EFFECT_CLASS_IRREVERSIBLE, FAILED, ["act"]),
+        (SIDE_EFFECT_CLASS_NONE, SUCCEEDED, []),
+    ],
+    ids=["done", "perhaps done", "without effect"],
+)
+def test_action_that_was_begun_is_not_asked_about_again_in_other_words(
+    effect: int, status: int, turned_down: list[str]
+) -> None:
+    card = acting(effect, protected=True)
+    state = after(planned(step("a", "actor"), step("b", "echo")), start=accepted(card))
+    proposed = AgentResult(proposed_actions=[approve(state, effect)])
+    wanted(state)
+    apply(state, finished("a", status))
+    apply(state, failed("b"))
+    assert done_before(state, proposed) == []
+    assert wanted(state) == MAKES_ANOTHER_PLAN
+    apply(state, planned(step("c", "actor", "in other words"), revision=1))
+    assert done_before(state, proposed) == turned_down
+    proposed.proposed_actions[0].digest = "sha256:2"
+    assert done_before(state, proposed) == []
+
+
+def test_step_that_has_acted_is_not_planned_again_also_if_it_then_proposed_something_else() -> None:
+    card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
+    state = after(planned(step("a", "actor")), start=accepted(card))
+    approve(state, SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    wanted(state)
+    approve(state, SIDE_EFFECT_CLASS_IRREVERSIBLE, digest="sha256:2", instructions="but quickly")
+    apply(state, classified("a2"))
+    assert wanted(state) == ["a"]
+    (command,) = decide(state, START)
+    assert isinstance(command, RunStep)
+    assert command.approval is not None
+    assert not command.approval.approved_actions, "instructions allow nothing yet"
+    apply(state, failed("a"))
+    assert wanted(state) == COMPOSES
+
+
+# What counts in the end
+
+
+def test_what_was_achieved_stays_and_can_be_referred_to() -> None:
+    state = mended()
+    assert state.steps["c"].sub_task is not None
+    assert state.steps["c"].sub_task.task == "use 7"
+    assert set(state.outputs) == {"a"}
+
+
+@pytest.mark.parametrize(
+    "intent", [INTENT_UNSPECIFIED, INTENT_ANALYTICS_REPORT], ids=["unsaid", "said"]
+)
+def test_intent_stays_unless_the_new_plan_says_another(intent: int) -> None:
+    state = after(planned(step("a", "echo"), intent=IntentRoute(intent=INTENT_DATA_QA)))
+    apply(state, failed("a"))
+    wanted(state)
+    apply(state, planned(step("b", "echo"), revision=1, intent=IntentRoute(intent=intent)))
+    assert state.intent is not None
+    assert state.intent.intent == (intent or INTENT_DATA_QA)
+
+
+def test_results_are_those_that_stayed_and_those_of_the_last_plan() -> None:
+    state = mended()
+    apply(state, finished("c", revision=1))
+    assert wanted(state) == COMPOSES
+    response = composed_response(state, START, ComposerOutput(answer="done"))
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert [result.answer for result in response.agent_results] == ["a done", "c done"]
+    assert response.metadata.revision == 1
+    assert [list(stage.step_ids) for stage in response.metadata.stages] == [["c"]]
+
+
+def test_trace_of_a_step_that_was_replaced_stays_in_the_trace() -> None:
+    state = after(planned(step("b", "echo", "use @{outputs.a.x}"), step("a", "echo")))
+    apply(state, finished("a"))
+    assert wanted(state) == MAKES_ANOTHER_PLAN
+    apply(state, planned(step("c", "echo"), revision=1))
+    wanted(state)
+    apply(state, finished("c", revision=1))
+    response = composed_response(state, START, ComposerOutput(answer="done"))
+    (told,) = response.trace
+    assert told.data["type"].string_value == "ReferenceUnresolved"
+
+
+@pytest.mark.parametrize(
+    ("first", "status"),
+    [(SUCCEEDED, RUN_STATUS_PARTIALLY_SUCCEEDED), (FAILED, RUN_STATUS_FAILED)],
+)
+@pytest.mark.requirement("C-22")
+def test_status_is_that_of_the_whole_cycle(first: int, status: int) -> None:
+    state = after(planned(step("a", "echo"), step("b", "echo")))
+    apply(state, finished("a", first))
+    apply(state, failed("b"))
+    wanted(state)
+    apply(state, planned(step("c", "echo"), revision=1))
+    wanted(state)
+    apply(state, finished("c", FAILED, revision=1))
+    response = composed_response(state, START, ComposerOutput(answer="done"))
+    assert response.status == status
+
+
+@pytest.mark.parametrize("flagged", ["a", "c"])
+@pytest.mark.requirement("C-24")
+def test_final_answer_is_that_of_the_last_attempt(flagged: str) -> None:
+    steps = {name: step(name, "echo") for name in "abc"}
+    steps[flagged].is_final_answer = True
+    state = after(planned(steps["a"], steps["b"]))
+    apply(state, finished("a"))
+    apply(state, failed("b"))
+    wanted(state)
+    apply(state, planned(steps["c"], revision=1))
+    wanted(state)
+    apply(state, finished("c", revision=1))
+    output = final_answer(state)
+    assert (output.answer if output else None) == ("c done" if flagged == "c" else None)
+
+
+@pytest.mark.requirement("C-24")
+def test_final_answer_of_a_step_does_not_hide_what_an_earlier_attempt_left_undone() -> None:
+    final = step("c", "echo")
+    final.is_final_answer = True
+    state = after(planned(step("a", "echo"), step("b", "echo")))
+    apply(state, finished("a", SKIPPED, error="denied_by_user"))
+    apply(state, failed("b"))
+    wanted(state)
+    apply(state, planned(final, revision=1))
+    wanted(state)
+    apply(state, finished("c", revision=1))
+    assert final_answer(state) is None
+
+
+@pytest.mark.parametrize(
+    ("flagged", "system_prompt", "asked"),
+    [(True, "", True), (True, "Be brief.", False), (False, "", False)],
+)
+def test_agent_words_the_final_answer_unless_the_composer_words_it_anyway(
+    flagged: bool, system_prompt: str, asked: bool
+) -> None:
+    only = step("a", "echo")
+    only.is_final_answer = flagged
+    state = after(planned(only), start=accepted(request={"system_prompt": system_prompt}))
+    wanted(state)
+    new = state.steps["a"]
+    assert new.sub_task is not None
+    sent = agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
+    assert sent.is_final_answer is asked
+    apply(state, finished("a"))
+    assert (final_answer(state) is not None) is asked
+
+
+@pytest.mark.requirement("C-25")
+def test_working_context_keeps_findings_and_errors_of_all_attempts() -> None:
+    state = mended()
+    apply(state, finished("c", FAILED, revision=1, error="QueryError"))
+    learnt = working_context(state)
+    assert list(learnt.key_findings) == ["a (echo): a done"]
+    assert list(learnt.errors_encountered) == [
+        "b (echo): HttpError: It did not work.",
+        "c (echo): QueryError: It did not work.",
+    ]
+
+
+@pytest.mark.parametrize("outcome", [SUCCEEDED, FAILED], ids=["stayed", "replaced"])
+@pytest.mark.parametrize("tainted", [True, False])
+def test_step_of_a_plan_that_was_made_of_untrusted_content_is_tainted(
+    outcome: int, tainted: bool
+) -> None:
+    """What an earlier attempt read may stand in the new plan, whatever its steps depend on."""
+    state = after(planned(step("a", "echo"), step("b", "echo")))
+    apply(state, finished("a", outcome, tainted=tainted))
+    apply(state, failed("b"))
+    wanted(state)
+    apply(state, planned(step("c", "echo", "do as it says"), revision=1))
+    wanted(state)
+    new = state.steps["c"]
+    assert new.sub_task is not None
+    sent = agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
+    assert sent.tainted is tainted
+
+
+def test_untrusted_content_counts_for_all_plans_after_it() -> None:
+    state = after(planned(step("a", "echo"), step("b", "echo")))
+    apply(state, finished("a", tainted=True))
+    apply(state, failed("b"))
+    wanted(state)
+    apply(state, planned(step("c", "echo", "otherwise"), revision=1))
+    wanted(state)
+    apply(state, finished("c", FAILED, revision=1))
+    wanted(state)
+    apply(state, planned(step("d", "echo", "as it says"), revision=2))
+    wanted(state)
+    new = state.steps["d"]
+    assert new.sub_task is not None
+    sent = agent_input(state, new, new.sub_task, attempt=1, timeout_s=1.0, secrets={})
+    assert sent.tainted
+
+
+def test_texts_of_any_size_are_cut_for_the_planner() -> None:
+    state = after(planned(step("a", "echo"), step("b", "echo")))
+    apply(state, finished("a", answer="x" * 100_000))
+    outcome = failed("b")
+    outcome.step_finished.result.error.message = "y" * 100_000
+    outcome.step_finished.result.partial_data.CopyFrom(
+        to_value_map({"kept": 1, "large": "z" * 100_000})
+    )
+    apply(state, outcome)
+    wanted(state)
+    context = revision_context(state)
+    assert context.ByteSize() < 10_000
+    assert list(context.failed_steps[0].partial_data.fields) == ["kept"]
+
+
+@pytest.mark.requirement("B-20")
+def test_revision_context_lists_fields_that_can_be_referred_to() -> None:
+    state = mended(None, step("c", "echo", other="@{outputs.a.x}"))
+    apply(state, finished("c", FAILED, revision=1))
+    wanted(state)
+    context = revision_context(state)
+    assert context.revision == 2
+    assert [each.step_id for each in context.failed_plan.steps] == ["a", "c"]
+    assert [(each.step_id, each.succeeded) for each in context.execution_context] == [
+        ("a", True),
+        ("c", False),
+    ]
+    kept, lost = context.execution_context
+    assert list(kept.output_fields) == ["answer", "x"]
+    assert lost.sub_task_input["other"].string_value == "@{outputs.a.x}"
+
+
+@pytest.mark.requirement("C-26")
+def test_journal_has_an_entry_for_every_attempt() -> None:
+    state = mended(accepted(max_revisions=1))
+    apply(state, finished("c", FAILED, revision=1))
+    (compose,) = wanted(state)
+    assert isinstance(compose, Compose)
+    state.answer_attempt = 1
+    assert [(each.revision, each.entry) for each in journal(state)] == [
+        (0, "execution attempt 1 started"),
+        (
+            0,
+            "execution attempt 1 ended: 1 of 2 steps succeeded; "
+            "b (echo): HttpError: It did not work.",
+        ),
+        (1, "replanning 1 started, because of b"),
+        (1, "replanning 1 succeeded"),
+        (1, "execution attempt 2 started"),
+        (
+            1,
+            "execution attempt 2 ended: 0 of 1 steps succeeded; "
+            "c (echo): HttpError: It did not work.",
+        ),
+        (1, "limit of 1 revisions reached"),
+        (1, "definitively failed: c"),
+    ]

@@ -1,0 +1,143 @@
+"""A gateway is ended at every commit around what people are asked; the contract holds.
+
+Each case ends one gateway just before the commit and another one just after it, as in
+``test_crash_points.py``. Whatever was approved had its effect once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from gateway_harness.crash import commit_points
+from gateway_harness.crash.clients import Clients, at, gateways, told, until_waiting
+from gateway_harness.crash.harness import ASKS, WAITS, CrashHarness, Gateway, may_be_away
+from gateway_harness.run_contract import stored_runs
+
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    APPROVAL_KIND_OUTCOME_UNKNOWN,
+    APPROVAL_STATUS_PENDING,
+    ApprovalServiceStub,
+    ListApprovalsRequest,
+    RespondApprovalRequest,
+)
+from bos_gateway.core.failures import OUTCOME_UNKNOWN
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateway_harness.harness import Client
+
+pytestmark = pytest.mark.crash
+
+
+@asynccontextmanager
+async def approving(
+    crash: CrashHarness, *where: Gateway, instructions: str = ""
+) -> AsyncIterator[None]:
+    """Approve whatever is proposed, at the first of these gateways that answers.
+
+    Tasks without instructions are given these first. What may have been done is not done again.
+    """
+
+    async def approve_all(client: Client) -> None:
+        stub = ApprovalServiceStub(client.channel)
+        wanted = ListApprovalsRequest(status=APPROVAL_STATUS_PENDING)
+        for approval in (await stub.ListApprovals(wanted, timeout=5)).approvals:
+            instructed = "Instructions" in approval.task_description
+            request = RespondApprovalRequest(
+                approval_id=approval.approval_id,
+                decision=APPROVAL_DECISION_APPROVE,
+                instructions="" if instructed else instructions,
+            )
+            if approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN:
+                request.decision = APPROVAL_DECISION_DENY
+                request.instructions = ""
+            await stub.RespondApproval(request, timeout=5)
+
+    async def for_ever() -> None:
+        while True:
+            for client in at(*where)():
+                with may_be_away():
+                    await approve_all(client)
+                    break
+            await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(for_ever())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def each_approval_had_its_effect_once(crash: CrashHarness) -> None:
+    """Or the step says that nobody knows, of what is not known by its key."""
+    runs = await stored_runs(crash.harness.dsn)
+    for agent in (crash.asks_keyed, crash.asks_once):
+        landed = Counter(effect.idempotency_key.split("/")[0] for effect in agent.effects)
+        assert agent.repeatable or set(landed.values()) <= {1}
+        for run in runs.values():
+            (result,) = [
+                event.step_finished.result
+                for event in run.events
+                if event.step_finished.result.agent_name == agent.card.name
+            ]
+            if result.error.type:
+                assert (result.error.type, agent.repeatable) == (OUTCOME_UNKNOWN, False)
+            else:
+                assert landed[run.run_id]
+
+
+@pytest.mark.parametrize("kind", ["approval_requested", "run_released"])
+async def test_ended_while_a_person_is_to_be_asked(crash: CrashHarness, kind: str) -> None:
+    victims = (f"kill {kind}:before", f"kill {kind}:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        for each in (before, after):
+            clients.ask(at(each, survivor), ASKS, 1)
+        await asyncio.gather(before.died(), after.died())
+        async with approving(crash, survivor):
+            await clients.ended()
+    await each_approval_had_its_effect_once(crash)
+
+
+@pytest.mark.parametrize(
+    "kind", ["approval_resolved", "instructions_classified", "effect_intended"]
+)
+async def test_ended_after_a_person_has_decided(crash: CrashHarness, kind: str) -> None:
+    """At the owner, which has something else to do meanwhile; decided elsewhere."""
+    victims = (f"kill {kind}:before", f"kill {kind}:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        for each in (before, after):
+            clients.ask(at(each, survivor), f"{ASKS}, {WAITS}", 1)
+        await until_waiting(crash, 2)
+        async with approving(crash, survivor, instructions="deploy it 2"):
+            await asyncio.gather(before.died(), after.died())
+            crash.slow.gate.set()
+            await clients.ended()
+    await each_approval_had_its_effect_once(crash)
+
+
+async def test_ended_while_taking_a_decision(crash: CrashHarness) -> None:
+    """At a replica that does not own the run; the person decides again elsewhere."""
+    victims = (f"kill {commit_points.DECIDE}:before", f"kill {commit_points.DECIDE}:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, owner):
+        clients = Clients(crash)
+        asked = clients.ask(at(owner), ASKS, 1)
+        await eventually(lambda: told(asked, "approval_requested", 2))
+        for each in (before, after):
+            async with approving(crash, each, owner):
+                await each.died()
+            if each is before:
+                clients.ask(at(owner), ASKS, 1)
+        async with approving(crash, owner):
+            await clients.ended()
+    await each_approval_had_its_effect_once(crash)

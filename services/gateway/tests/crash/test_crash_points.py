@@ -1,0 +1,263 @@
+"""A gateway is ended at every kind of commit that it makes; the contract holds.
+
+Each case ends one gateway just before a commit is sent and another one just after it was
+acknowledged, before anybody was told. Their clients go on at a third.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import AsyncExitStack
+
+import pytest
+from gateway_harness.crash import commit_points
+from gateway_harness.crash.clients import (
+    EACH,
+    Clients,
+    at,
+    execute,
+    gateways,
+    lease_ran_out,
+    until_waiting,
+)
+from gateway_harness.crash.harness import (
+    FAILS,
+    MENDS,
+    WAITS,
+    CrashHarness,
+    cancel_anywhere,
+    crashing_gateway,
+)
+
+from bos.runlog.v1 import LogEvent
+from bos_gateway.core.failures import OUTCOME_UNKNOWN
+from bos_gateway.core.fold import apply
+from bos_gateway.core.run_state import BrokenLog, RunState, UnknownEvent
+from bos_testkit.waiting import eventually
+
+pytestmark = pytest.mark.crash
+
+# At which of these commits a gateway with runs in full swing is ended; one commit may hold the same
+# event of all runs, so there are no more for certain than a run has steps one after the other.
+UNDER_LOAD = {
+    "run_accepted": 1,
+    "planned": 1,
+    "plan_failed": 1,
+    "revision_started": 1,
+    "step_dispatched": 3,
+    "step_progressed": 3,
+    "step_finished": 2,
+    "answer_started": 1,
+    "run_finished": 1,
+}
+# Commits that need a situation of their own; each has its test below.
+DRAINING = ("run_released", commit_points.RELEASE_ALL)
+ADOPTING = (commit_points.BURY, commit_points.ADOPT, "run_adopted")
+ALONE = (
+    *(
+        commit_points.TAKE_LEASE,
+        commit_points.RENEW,
+        commit_points.RELEASE,
+        commit_points.ADD_INPUT,
+    ),
+    "cancel_requested",
+)
+# Of runs that wait for people; each in one of the tests of `test_crash_approvals.py`.
+ASKING = (
+    *("approval_requested", "approval_resolved", "instructions_classified", "effect_intended"),
+    commit_points.DECIDE,
+)
+
+
+def test_every_kind_of_commit_has_its_case() -> None:
+    """A new kind of event or statement needs a case here: what if the process ends right there?"""
+
+    def written(kind: str) -> bool:
+        event = LogEvent()
+        getattr(event, kind).SetInParent()
+        try:
+            apply(RunState("run"), event)
+        except UnknownEvent:
+            return False  # of the contracts, but no gateway writes it yet
+        except BrokenLog:
+            return True
+        return True
+
+    kinds = {field.name for field in LogEvent.DESCRIPTOR.oneofs_by_name["event"].fields}
+    points = {kind for kind in kinds if written(kind)} | commit_points.STATEMENTS
+    assert {*UNDER_LOAD, *DRAINING, *ADOPTING, *ALONE, *ASKING} == points
+
+
+@pytest.mark.parametrize("kind", UNDER_LOAD)
+async def test_ended_at_an_event(crash: CrashHarness, kind: str) -> None:
+    nth = UNDER_LOAD[kind]
+    question = {"plan_failed": FAILS, "revision_started": MENDS}.get(kind, "Go on?")
+    victims = (f"kill {kind}:before {nth}", f"kill {kind}:after {nth}")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        clients.ask(at(before, survivor), question, EACH)
+        clients.ask(at(after, survivor), question, EACH)
+        clients.ask(at(survivor), question, EACH)
+        await asyncio.gather(before.died(), after.died())
+        await clients.ended()
+
+
+async def test_ended_at_the_plan_that_mends(crash: CrashHarness) -> None:
+    """What the first plan achieved is not done again, and the second one is not asked for twice."""
+    victims = ("kill planned:before 2", "kill planned:after 2")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        seen = [
+            *clients.ask(at(before, survivor), MENDS, 1),
+            *clients.ask(at(after, survivor), MENDS, 1),
+        ]
+        await asyncio.gather(before.died(), after.died())
+        await clients.ended()
+    for each in seen:
+        response = each.events[-1].run_finished.response
+        # What may act only once was sent by nobody, or by nobody who could tell.
+        told = [each.error.type for each in response.agent_results if each.HasField("error")]
+        assert told in ([], [OUTCOME_UNKNOWN])
+        assert response.metadata.revision == 1
+        assert [result.agent_name for result in response.agent_results] == [
+            "quick",
+            "keyed",
+            "once",
+        ]
+
+
+@pytest.mark.parametrize("kind", DRAINING)
+async def test_ended_while_draining(crash: CrashHarness, kind: str) -> None:
+    victims = (f"kill {kind}:before", f"kill {kind}:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        for each in (before, after):
+            clients.ask(at(each, survivor), WAITS, EACH)
+        await until_waiting(crash, 2 * EACH)
+        for each in (before, after):
+            each.process.send_signal(signal.SIGTERM)
+        await asyncio.gather(before.died(), after.died())
+        crash.slow.gate.set()
+        await clients.ended()
+
+
+@pytest.mark.parametrize("kind", ADOPTING)
+async def test_ended_while_adopting(crash: CrashHarness, kind: str) -> None:
+    async with gateways(crash, *["disarm"] * 4) as (owner, before, after, survivor):
+        clients = Clients(crash)
+        clients.ask(at(owner, survivor), WAITS, EACH)
+        await until_waiting(crash, EACH)
+        # One after the other: who comes second must find something to take over as well.
+        await after.arm(f"kill {kind}:after")
+        for each in (before, survivor):
+            each.process.send_signal(signal.SIGSTOP)
+        owner.process.kill()
+        await after.died()
+        # Others are judged only by who has had a lease for a while, so this is in time.
+        before.process.send_signal(signal.SIGCONT)
+        await before.arm(f"kill {kind}:before")
+        await before.died()
+        survivor.process.send_signal(signal.SIGCONT)
+        crash.slow.gate.set()
+        await clients.ended()
+
+
+async def test_ended_while_letting_go_of_a_run_that_is_not_understood(crash: CrashHarness) -> None:
+    async with AsyncExitStack() as stack:
+        owner = await stack.enter_async_context(crashing_gateway(crash))
+        clients, there = Clients(crash), [owner]
+        clients.ask(lambda: at(*there)(), WAITS, 1)
+        await until_waiting(crash, 1)
+        owner.process.kill()
+        await owner.process.wait()
+        await execute(crash, "UPDATE run_events SET schema_version = 99 WHERE sequence = 2")
+        for moment in ("before", "after"):
+            victim = crashing_gateway(crash, f"kill release:{moment}")
+            await (await stack.enter_async_context(victim)).died()
+        await execute(crash, "UPDATE run_events SET schema_version = 1 WHERE sequence = 2")
+        there.append(await stack.enter_async_context(crashing_gateway(crash)))
+        crash.slow.gate.set()
+        await clients.ended()
+
+
+async def test_ended_while_taking_its_first_lease(crash: CrashHarness) -> None:
+    for moment in ("before", "after"):
+        with pytest.raises(ValueError, match="Expecting value"):  # it says nothing any more
+            async with crashing_gateway(crash, f"kill take_lease:{moment}"):
+                pass
+    async with gateways(crash, "disarm") as (survivor,):
+        clients = Clients(crash)
+        clients.ask(at(survivor), "Go on?", 2)
+        await clients.ended()
+
+
+async def test_ended_while_taking_its_lease_again(crash: CrashHarness) -> None:
+    """After having been frozen, with runs that are still its own."""
+    async with gateways(crash, *["disarm"] * 3) as (before, after, survivor):
+        survivor.process.send_signal(signal.SIGSTOP)
+        clients = Clients(crash)
+        clients.ask(at(before, survivor), WAITS, 2)
+        clients.ask(at(after, survivor), WAITS, 2)
+        await until_waiting(crash, 4)
+        for each, moment in ((before, "before"), (after, "after")):
+            await each.arm(f"kill take_lease:{moment}")
+            each.process.send_signal(signal.SIGSTOP)
+        for each in (before, after):
+            await lease_ran_out(crash, each)
+            each.process.send_signal(signal.SIGCONT)
+        await asyncio.gather(before.died(), after.died())
+        survivor.process.send_signal(signal.SIGCONT)
+        crash.slow.gate.set()
+        await clients.ended()
+
+
+async def test_ended_while_renewing_the_lease(crash: CrashHarness) -> None:
+    async with gateways(crash, "disarm", "disarm", "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        for each in (before, after):
+            clients.ask(at(each, survivor), WAITS, EACH)
+        await until_waiting(crash, 2 * EACH)
+        await before.arm("kill renew_lease:before")
+        await after.arm("kill renew_lease:after")
+        await asyncio.gather(before.died(), after.died())
+        crash.slow.gate.set()
+        await clients.ended()
+
+
+async def test_ended_while_taking_a_request_to_cancel(crash: CrashHarness) -> None:
+    """At a replica that does not own the run; the client asks again elsewhere."""
+    victims = ("kill add_input:before", "kill add_input:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, owner):
+        clients = Clients(crash)
+        for each in (before, after):
+            (seen,) = clients.ask(at(owner), WAITS, 1)
+            await eventually(lambda seen=seen: bool(seen.events))
+            await cancel_anywhere(at(each, owner), seen)
+            await each.died()
+        await clients.ended()
+
+
+async def test_ended_while_recording_a_request_to_cancel(crash: CrashHarness) -> None:
+    """At the owner, after the request was acknowledged elsewhere."""
+    victims = ("kill cancel_requested:before", "kill cancel_requested:after")
+    async with gateways(crash, *victims, "disarm") as (before, after, survivor):
+        clients = Clients(crash)
+        for each in (before, after):
+            (seen,) = clients.ask(at(each, survivor), WAITS, 1)
+            await eventually(lambda seen=seen: bool(seen.events))
+            await cancel_anywhere(at(survivor), seen)
+            await each.died()
+        await clients.ended()
+
+
+async def test_adoption_whose_answer_was_lost_leaves_no_run_behind(crash: CrashHarness) -> None:
+    """The run is a living replica's then, which does not know of it."""
+    async with gateways(crash, "disarm", "disarm") as (owner, heir):
+        clients = Clients(crash)
+        clients.ask(at(owner, heir), WAITS, EACH)
+        await until_waiting(crash, EACH)
+        owner.process.kill()
+        await execute(crash, "UPDATE runs SET replica_id = $1, epoch = epoch + 1", heir.replica_id)
+        crash.slow.gate.set()
+        await clients.ended()

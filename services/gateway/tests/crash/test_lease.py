@@ -1,0 +1,295 @@
+"""The lease: who is alive, judged by the database; who may go on, judged more strictly here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+from gateway_harness.ownership_rows import adopt, expire, insert_run, owner_of
+
+from bos.runlog.v1 import LogEvent
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.ownership.clock import DatabaseClock, monotonic
+from bos_gateway.ownership.lease import Lease
+from bos_gateway.ownership.owners import Look, Ownership
+from bos_gateway.ownership.poison import RESUMED
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.service import migrate_store
+from bos_postgres import connect, open_database
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+
+pytestmark = pytest.mark.crash
+
+LEASE_S = 1.0
+
+
+@pytest.fixture
+async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    await migrate_store(postgres_dsn)
+    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def held_lease(
+    dsn: str, pool: asyncpg.Pool[asyncpg.Record], *, lease_s: float = LEASE_S, **more: float
+) -> AsyncIterator[tuple[Lease, Ownership]]:
+    """A lease that was just taken and is being renewed."""
+    ownership = Ownership(pool, uuid4(), lease_s)
+    telemetry = Telemetry.for_tests("lease")
+    lease = Lease(
+        dsn,
+        ownership.replica_id,
+        lease_s=lease_s,
+        renewal_s=0.1,
+        telemetry=telemetry,
+        clock=DatabaseClock(telemetry, GatewayMetrics(telemetry.registry)),
+        **more,
+    )
+    async with lease:
+        sent = monotonic()
+        written_at, _ = await ownership.take()
+        lease.taken(sent, written_at)
+        yield lease, ownership
+
+
+async def test_lease_is_renewed_while_the_main_loop_is_blocked(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with held_lease(postgres_dsn, pool) as (lease, _):
+        time.sleep(LEASE_S * 1.5)  # noqa: ASYNC251 - the very thing under test
+        assert lease.held
+
+
+async def test_lease_is_not_kept_up_for_a_main_loop_that_is_stuck_for_good(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with held_lease(postgres_dsn, pool, stuck_after_s=0.3) as (lease, _):
+        time.sleep(LEASE_S * 2)  # noqa: ASYNC251 - the very thing under test
+        assert not lease.held
+        assert await pool.fetchval("SELECT lease_until < now() FROM replicas")
+
+
+async def test_lease_that_ran_out_on_the_databases_clock_is_lost_and_not_renewed(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    # So long that by this process's own clock it runs out after the test.
+    async with held_lease(postgres_dsn, pool, lease_s=600.0) as (lease, ownership):
+        await expire(pool, ownership.replica_id)
+        await lease.until_lost()
+        assert await pool.fetchval("SELECT count(*) FROM replicas WHERE lease_until > now()") == 0
+
+
+async def test_lease_is_lost_in_time_and_for_good_when_a_renewal_takes_too_long(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with (
+        held_lease(postgres_dsn, pool) as (lease, ownership),
+        connect(postgres_dsn, schema=SCHEMA) as other,
+    ):
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute("SELECT FROM replicas FOR UPDATE")
+        await lease.until_lost()
+        # Whoever judges by the database has not seen it run out yet.
+        assert await other.fetchval("SELECT clock_timestamp() < max(lease_until) FROM replicas")
+        await transaction.rollback()
+        await eventually(lambda: lease.others_judged_until() is None)
+        assert not lease.held
+        sent = monotonic()
+        written_at, _ = await ownership.take()
+        lease.taken(sent, written_at)
+        assert lease.held
+        await eventually(lambda: lease.others_judged_until() is not None)
+        assert lease.held
+
+
+async def test_replica_that_was_just_started_gives_the_others_time_to_come_back(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """It cannot know whether there was an outage, after which all leases have run out."""
+    async with held_lease(postgres_dsn, pool) as (lease, _):
+        started = monotonic()
+        assert lease.others_judged_until() is None
+        await eventually(lambda: lease.others_judged_until() is not None)
+        assert monotonic() - started >= LEASE_S - 0.1
+
+
+async def test_lease_survives_the_loss_of_its_connection(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with held_lease(postgres_dsn, pool) as (lease, _):
+        killed = 0
+        async with asyncio.timeout(60):
+            while not killed:
+                killed = await pool.fetchval(
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                    "WHERE application_name LIKE 'bos-gateway-lease%'"
+                )
+        await eventually(lambda: lease.others_judged_until() is None)
+        await eventually(lambda: lease.others_judged_until() is not None)
+        assert lease.held
+
+
+async def test_taking_the_lease_again_raises_the_epoch_of_what_is_still_ours(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    ownership = Ownership(pool, uuid4(), LEASE_S)
+    assert (await ownership.take())[1] == []
+    ours, other = await insert_run(pool, ownership.replica_id), await insert_run(pool, uuid4())
+    _, (taken,) = await ownership.take()
+    assert (taken.run_id, taken.epoch, taken.reason) == (ours, 2, RESUMED)
+    assert await pool.fetchval("SELECT epoch FROM runs WHERE run_id = $1", other) == 1
+
+
+@pytest.mark.parametrize("statement", ["take", "release_all"])
+async def test_run_whose_row_somebody_holds_holds_up_no_other(
+    postgres_dsn: str,
+    pool: asyncpg.Pool[asyncpg.Record],
+    statement: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bos_gateway.ownership.owners._GRACE_S", 0.0)
+    ownership = Ownership(pool, uuid4(), LEASE_S)
+    await ownership.take()
+    held = await insert_run(pool, ownership.replica_id)
+    other = await insert_run(pool, ownership.replica_id)
+    async with connect(postgres_dsn, schema=SCHEMA) as session:
+        async with session.transaction():
+            await session.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", held)
+            acting = asyncio.create_task(getattr(ownership, statement)())
+            changed = "SELECT epoch > 1 OR replica_id IS NULL FROM runs WHERE run_id = $1"
+            async with asyncio.timeout(60):
+                while not await pool.fetchval(changed, other):
+                    pass
+            assert not await pool.fetchval(changed, held)
+        await acting
+    if statement == "take":
+        assert await ownership.release_strays([other]) == 1, "found again"
+
+
+async def test_run_that_stays_held_is_left_to_those_who_bury_its_owner(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    ownership = Ownership(pool, uuid4(), LEASE_S)
+    await ownership.take()
+    run_id = await insert_run(pool, ownership.replica_id)
+    async with connect(postgres_dsn, schema=SCHEMA) as session, session.transaction():
+        await session.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", run_id)
+        await ownership.release_all()
+        assert await adopt(owner_of(pool)) == []
+        assert await pool.fetchval("SELECT count(*) FROM replicas WHERE lease_until < now()") == 1
+    (taken,) = await adopt(owner_of(pool))
+    assert taken.run_id == run_id
+
+
+@pytest.mark.parametrize("judged_for_s", [10, pytest.param(-0.001, id="sent before an outage")])
+async def test_the_dead_are_buried_only_while_leases_can_be_judged(
+    pool: asyncpg.Pool[asyncpg.Record], judged_for_s: float
+) -> None:
+    dead, alive, adopter = owner_of(pool), owner_of(pool), owner_of(pool)
+    for replica in (dead, alive, adopter):
+        now, _ = await replica.take()
+    of_dead = await insert_run(pool, dead.replica_id)
+    await insert_run(pool, alive.replica_id)
+    released = await insert_run(pool, None)
+    await expire(pool, dead.replica_id)
+    assert (await adopter.look()).dead
+    buried = await adopter.bury(now + timedelta(seconds=judged_for_s))
+    adopted = {run.run_id: run.failures for run in await adopter.adopt(9)}
+    judged = judged_for_s > 0
+    adopted |= {run.run_id: run.failures for run in await adopter.adopt(9)}
+    assert adopted == ({released: 0} | ({of_dead: 1} if judged else {}))
+    assert buried == judged
+
+
+async def test_death_is_not_counted_when_the_owner_takes_its_lease_again_at_the_same_time(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """Whoever locks the row of the lease first has it; the other finds nothing to do."""
+    owner, adopter = owner_of(pool), owner_of(pool)
+    now, _ = await owner.take()
+    await insert_run(pool, owner.replica_id)
+    await expire(pool, owner.replica_id)
+    async with connect(postgres_dsn, schema=SCHEMA) as session:
+        async with session.transaction():
+            await session.execute(
+                "UPDATE replicas SET lease_until = now() + interval '1 h' WHERE replica_id = $1",
+                owner.replica_id,
+            )
+            assert await adopter.bury(now + timedelta(hours=1)) == 0
+        assert await adopter.bury(now + timedelta(hours=1)) == 0
+    assert await pool.fetchval("SELECT failures FROM runs") == 0
+    assert [run.epoch for run in (await owner.take())[1]] == [2]
+
+
+async def test_owner_that_takes_its_lease_again_finds_no_run_that_was_freed_meanwhile(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    owner, adopter = owner_of(pool), owner_of(pool)
+    now, _ = await owner.take()
+    await insert_run(pool, owner.replica_id)
+    await expire(pool, owner.replica_id)
+    assert await adopter.bury(now + timedelta(hours=1)) == 1
+    assert (await owner.take())[1] == []
+    assert [run.epoch for run in await owner.adopt(1)] == [2]
+
+
+async def test_row_of_a_dead_replica_stays_until_no_run_names_it(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    dead, adopter = owner_of(pool), owner_of(pool)
+    await dead.take()
+    await insert_run(pool, dead.replica_id)
+    await expire(pool, dead.replica_id)
+    now, _ = await adopter.take()
+    left = "SELECT count(*) FROM replicas WHERE replica_id = $1"
+    for there in (1, 0):
+        await adopter.bury(now + timedelta(hours=1))
+        assert await pool.fetchval(left, dead.replica_id) == there
+    orphan = await insert_run(pool, dead.replica_id)  # accepted by it on its way out
+    assert not (await adopter.look()).dead
+    await adopter.release_strays([])
+    assert (await adopter.look()).dead
+    assert orphan in {run.run_id for run in await adopt(adopter)}
+
+
+async def test_look_tells_when_the_next_lease_of_the_living_others_runs_out(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    ownership, other, dead = (Ownership(pool, uuid4(), LEASE_S) for _ in range(3))
+    await ownership.take()
+    assert await ownership.look() == Look(False, False, None, None)
+    await dead.take()
+    await expire(pool, dead.replica_id)
+    assert await ownership.look() == Look(True, False, None, None)
+    await other.take()
+    expiry_s = (await ownership.look()).expiry_s
+    assert expiry_s is not None
+    assert 0 <= expiry_s <= LEASE_S
+
+
+async def test_run_that_waits_is_due_exactly_if_there_is_an_input_for_it(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    ownership = owner_of(pool)
+    waiting, other = await insert_run(pool, None), await insert_run(pool, None)
+    await pool.execute("UPDATE runs SET retry_at = 'infinity', status = 4")
+    assert not (await ownership.look()).runs
+    assert await ownership.adopt(9) == []
+    await ownership.add_input(waiting, "cancel", LogEvent())
+    assert (await ownership.look()).runs
+    assert [run.run_id for run in await ownership.adopt(9)] == [waiting]
+    assert not (await ownership.look()).runs, "it is owned"
+    assert await pool.fetchval("SELECT replica_id FROM runs WHERE run_id = $1", other) is None

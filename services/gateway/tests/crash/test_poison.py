@@ -1,0 +1,303 @@
+"""Runs that do not get on: what counts, the back-off, the quarantine, and how such a run ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import asyncpg
+import pytest
+from gateway_harness.crash.harness import PROGRAM
+from gateway_harness.disconnects import run_under_way
+from gateway_harness.harness import SHORT_LEASE, Harness, gateway_process
+from gateway_harness.ownership_rows import (
+    adopt,
+    expire,
+    insert_event,
+    insert_run,
+    make_due,
+    owner_of,
+)
+
+from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
+from bos.runlog.v1 import LogEvent
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.service import migrate_store
+from bos_postgres import open_database
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+pytestmark = pytest.mark.crash
+
+
+@pytest.fixture
+async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    await migrate_store(postgres_dsn)
+    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("story", "failures"),
+    [
+        (["dies"], 1),
+        (["dies", "dies"], 2),
+        (["fails", "dies", "fails"], 3),
+        pytest.param(["dies", "run_adopted", "step_dispatched", "dies", "dies"], 3, id="again"),
+        pytest.param(["dies", "dies", "planned", "dies"], 1, id="gets further"),
+        pytest.param(["fails", "fails", "planned", "fails"], 1, id="fails further on"),
+        pytest.param(["dies", "dies", "step_finished", "dies", "dies"], 2, id="and no further"),
+        pytest.param(["dies", "drains", "dies", "resumes", "dies"], 3, id="drains between deaths"),
+        pytest.param(["drains", "drains"], 0, id="drains"),
+        pytest.param(["is put off", "is put off"], 0, id="put off"),
+        pytest.param(["dies", "is put off", "dies"], 2, id="put off between deaths"),
+    ],
+)
+async def test_failures_count_until_the_run_gets_further_also_of_owners_that_left_no_event(
+    pool: asyncpg.Pool[asyncpg.Record], story: Sequence[str], failures: int
+) -> None:
+    owner = owner_of(pool)
+    await owner.take()
+    run_id = await insert_run(pool, owner.replica_id)
+    epoch, counted = 1, 0
+    for chapter in story:
+        match chapter:
+            case "dies":
+                await expire(pool, owner.replica_id)
+            case "drains":
+                await owner.release_all()
+            case "fails":
+                await owner.release(run_id, epoch)
+            case "is put off":
+                await owner.release(run_id, epoch, failed=False, unreadable=True)
+            case "resumes":
+                _, (again,) = await owner.take()
+                assert again.failures == counted
+                continue
+            case kind:
+                await insert_event(pool, run_id, kind)
+                continue
+        await make_due(pool)
+        owner = owner_of(pool)
+        (taken,) = await adopt(owner)
+        epoch, counted = taken.epoch, taken.failures
+    assert counted == failures
+
+
+@pytest.mark.parametrize(
+    ("failures", "back_off_s"), [(1, 2), (2, 4), (5, 32), (10, 600), (2000, 600)]
+)
+async def test_back_off_doubles_with_each_failure_up_to_ten_minutes(
+    pool: asyncpg.Pool[asyncpg.Record], failures: int, back_off_s: float
+) -> None:
+    owner = owner_of(pool)
+    await owner.take()
+    run_id = await insert_run(pool, owner.replica_id)
+    await pool.execute("UPDATE runs SET failures = $1, failures_after = 1", failures - 1)
+    await owner.release(run_id, 1)
+    row = await pool.fetchrow("SELECT failures, retry_at - updated_at AS left FROM runs")
+    assert row["failures"] == failures
+    assert back_off_s <= row["left"].total_seconds() < back_off_s + 1.5
+    assert await adopt(owner) == []
+    await make_due(pool)
+    assert [run.failures for run in await adopt(owner)] == [failures]
+
+
+@pytest.mark.parametrize(("hours", "back_off_s"), [(0, 2), (0.05, 180), (5, 600)])
+async def test_what_cannot_be_read_is_put_off_as_long_again_as_it_has_been(
+    pool: asyncpg.Pool[asyncpg.Record], hours: float, back_off_s: float
+) -> None:
+    owner = owner_of(pool)
+    await owner.take()
+    run_id = await insert_run(pool, owner.replica_id)
+    await owner.release(run_id, 1, failed=False, unreadable=True)
+    await make_due(pool)
+    await pool.execute(
+        "UPDATE runs SET unreadable_since = now() - make_interval(secs => $1)", hours * 3600
+    )
+    (taken,) = await adopt(owner)
+    assert hours * 3600 <= taken.unreadable_s < hours * 3600 + 2
+    await owner.release(run_id, taken.epoch, failed=False, unreadable=True)
+    left = await pool.fetchval("SELECT retry_at - now() FROM runs")
+    assert back_off_s - 1.5 <= left.total_seconds() < back_off_s + 2
+
+
+async def test_first_failure_makes_nobody_suspect_and_suspects_are_taken_one_at_a_time(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    dead, one, other = owner_of(pool), owner_of(pool), owner_of(pool)
+    await dead.take()
+    for failures in (0, 0, 1, 1, 1):
+        run_id = await insert_run(pool, dead.replica_id)
+        await pool.execute(
+            "UPDATE runs SET failures = $2, failures_after = 1 WHERE run_id = $1", run_id, failures
+        )
+    await expire(pool, dead.replica_id)
+    taken = await adopt(one)
+    assert sorted(run.failures for run in taken) == [1, 1, 2]
+    (suspect,) = [run for run in taken if run.failures == 2]
+    assert await adopt(one, 9, suspect.run_id) == [], "one is under way"
+    assert [run.failures for run in await adopt(other)] == [2]
+    await insert_event(pool, suspect.run_id, "step_finished")
+    assert [run.failures for run in await adopt(one, 9, suspect.run_id)] == [2], "it got further"
+
+
+async def test_replicas_that_live_share_what_the_dead_left(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    dead, one, other = owner_of(pool), owner_of(pool), owner_of(pool)
+    for replica in (dead, one, other):
+        await replica.take()
+    for _ in range(7):
+        await insert_run(pool, dead.replica_id)
+    await expire(pool, dead.replica_id)
+    assert len(await adopt(one)) == 4
+    assert len(await adopt(other)) == 2
+    assert len(await adopt(one)) == 1
+    for _ in range(5):
+        await insert_run(pool, None)
+    assert len(await adopt(one, 2)) == 2, "no more than there is room for"
+
+
+async def killed_by_adoption(harness: Harness, times: int) -> None:
+    """Gateways that die one after the other between adopting a run and saying so in its log."""
+    for _ in range(times):
+        with suppress(json.JSONDecodeError):  # some die before they could say where they listen
+            async with gateway_process(
+                harness, program=(str(PROGRAM), "kill adopt:after"), max_failures=3
+            ) as (process, _):
+                await asyncio.wait_for(process.wait(), 60)
+    connection = await asyncpg.connect(harness.dsn)
+    assert await connection.fetchval("SELECT failures FROM gateway.runs") == times
+    await connection.close()
+
+
+async def kinds_of(harness: Harness, run_id: str) -> list[str]:
+    connection = await asyncpg.connect(harness.dsn)
+    rows = await connection.fetch(
+        "SELECT kind FROM gateway.run_events WHERE run_id = $1 ORDER BY sequence", run_id
+    )
+    await connection.close()
+    return [row["kind"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("deaths_in_adoption", "outcome"),
+    [
+        pytest.param(0, RUN_STATUS_SUCCEEDED, id="one death is bad luck"),
+        pytest.param(1, RUN_STATUS_SUCCEEDED, id="two make it a suspect"),
+        pytest.param(2, RUN_STATUS_FAILED, id="ended unread"),
+    ],
+)
+async def test_run_whose_adoption_itself_kills_is_given_up(
+    harness: Harness, deaths_in_adoption: int, outcome: int
+) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with gateway_process(harness, max_failures=3) as (process, client):
+        run_id = await run_under_way(client, slow)
+        process.kill()
+        await process.wait()
+    await killed_by_adoption(harness, deaths_in_adoption)
+    assert "run_adopted" not in await kinds_of(harness, run_id)
+    slow.release.set()
+    async with gateway_process(harness, max_failures=3) as (_, client):
+        events = await client.watch(run_id)
+        harness.planner.steps = []
+        assert (await client.ask("And others?")).status == RUN_STATUS_SUCCEEDED
+    response = events[-1].run_finished.response
+    succeeded = outcome == RUN_STATUS_SUCCEEDED
+    assert response.status == outcome
+    assert response.error.type == ("" if succeeded else "OwnersDied")
+    assert response.answer
+    assert (await kinds_of(harness, run_id)).count("run_adopted") == succeeded
+    assert len(slow.inputs) == 1 + succeeded
+
+
+async def end_of(pool: asyncpg.Pool[asyncpg.Record], run_id: UUID) -> str:
+    """The error with which a run ended."""
+    finished = "SELECT finished_at IS NOT NULL FROM runs WHERE run_id = $1"
+    last = "SELECT payload FROM run_events WHERE run_id = $1 ORDER BY sequence DESC LIMIT 1"
+    await until(pool, finished, run_id)
+    event = LogEvent.FromString(await pool.fetchval(last, run_id))
+    return event.run_finished.response.error.type
+
+
+async def until(pool: asyncpg.Pool[asyncpg.Record], query: str, *given: object) -> None:
+    async with asyncio.timeout(60):
+        while not await pool.fetchval(query, *given):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("max_failures", [3, 100])
+async def test_run_whose_log_cannot_be_read_ends_after_as_many_failures_as_may_be(
+    harness: Harness, pool: asyncpg.Pool[asyncpg.Record], max_failures: int
+) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    run_id = await insert_run(pool, uuid4())  # of an owner that is long gone
+    await pool.execute("UPDATE run_events SET payload = '\\xff' WHERE run_id = $1", run_id)
+    adopting = {**SHORT_LEASE, "max_failures": max_failures, "hold_off_s": 0.01}
+    async with harness.gateway(**adopting) as client:
+        if max_failures == 3:
+            assert await end_of(pool, run_id) == "OwnersDied"
+            assert await pool.fetchval("SELECT failures FROM runs") == 3
+        else:
+            await until(pool, "SELECT failures > 4 FROM runs WHERE run_id = $1", run_id)
+        ended = max_failures == 3
+        assert await kinds_of(harness, str(run_id)) == ["run_accepted", "run_finished"][: 1 + ended]
+        assert (await client.ask("And others?")).status == RUN_STATUS_SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("minutes", "ended"), [pytest.param(61, True, id="long"), pytest.param(59, False, id="not yet")]
+)
+async def test_run_of_a_newer_version_waits_an_hour_for_it_and_no_failure_is_counted(
+    harness: Harness, pool: asyncpg.Pool[asyncpg.Record], minutes: int, ended: bool
+) -> None:
+    run_id = await insert_run(pool, None)
+    await pool.execute("UPDATE run_events SET schema_version = 99")
+    since = "UPDATE runs SET failures_after = 1, unreadable_since = now() - make_interval(mins=>$1)"
+    await pool.execute(since, minutes)
+    async with harness.gateway(max_failures=1):
+        if ended:
+            assert await end_of(pool, run_id) == "RunUnreadable"
+        else:
+            await until(pool, "SELECT epoch > 1 AND retry_at > now() FROM runs")
+        row = await pool.fetchrow("SELECT failures, finished_at FROM runs")
+    assert row["failures"] == 0
+    assert (row["finished_at"] is not None) == ended
+
+
+async def test_end_that_is_refused_is_tried_again_alone_and_at_growing_intervals(
+    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    """No answer is composed again and again for a run that cannot be ended."""
+    await pool.execute(
+        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE check_violation; END $$"
+    )
+    await pool.execute(
+        "CREATE TRIGGER no BEFORE INSERT ON run_events FOR EACH ROW "
+        "WHEN (NEW.kind = 'run_finished') EXECUTE FUNCTION no()"
+    )
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("a", "echo")]
+    async with harness.gateway(max_failures=3, hold_off_s=0.05) as client:
+        call = client.stream("Never ends?")
+        await call.read()
+        await until(pool, "SELECT failures >= 5 FROM runs")
+        call.cancel()
+        composed = len(harness.composer.requests)
+        assert 1 <= composed <= 3
+        await pool.execute("DROP TRIGGER no ON run_events")
+        run_id = await pool.fetchval("SELECT run_id FROM runs")
+        assert await end_of(pool, run_id) == "OwnersDied"
+        assert len(harness.composer.requests) == composed
+    assert await pool.fetchval("SELECT count(*) FROM run_events WHERE kind = 'run_finished'") == 1

@@ -1,0 +1,372 @@
+"""Several gateways on one PostgreSQL, any of which may die, freeze or be drained at any moment."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import grpc
+import pytest
+from gateway_harness.crash.harness import follow_anywhere
+from gateway_harness.disconnects import seen_until
+from gateway_harness.harness import SHORT_LEASE, Client, Harness, gateway_process, kinds
+from gateway_harness.postgres_proxy import postgres_proxy
+from gateway_harness.run_contract import Seen
+from gateway_harness.streamed import answer_text, logged
+
+from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT
+from bos.gateway.v1 import (
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_FAILED,
+    RUN_STATUS_SUCCEEDED,
+    CancelRunRequest,
+    RunEvent,
+)
+from bos.runlog.v1 import LogEvent
+from bos_gateway.run_log import notifications
+from bos_gateway.runs import background
+from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from uuid import UUID
+
+    from bos.agent.v1 import AgentResult
+    from bos_agentkit import AgentTask
+    from bos_testkit.forked import ForkedProcess
+
+pytestmark = pytest.mark.crash
+
+_RUNS = 20
+
+
+class GatedAgent(CountingAgent):
+    """Leaves its mark only once the gate is open; what is cancelled before leaves none."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)
+        self.gate = asyncio.Event()
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        await self.gate.wait()
+        return await super().behave(task)
+
+
+@asynccontextmanager
+async def two_gateways(
+    harness: Harness, **overrides: object
+) -> AsyncIterator[tuple[tuple[ForkedProcess, Client], ...]]:
+    async with AsyncExitStack() as stack:
+        opening = [
+            stack.enter_async_context(gateway_process(harness, **overrides)) for _ in range(2)
+        ]
+        yield tuple([await each for each in opening])
+
+
+async def followed(clients: list[Client], question: str, request_id: str) -> list[RunEvent]:
+    """The events of a run as a client sees them that reconnects to the next gateway."""
+    seen = Seen(request_id)
+    await follow_anywhere(lambda: clients, question, seen)
+    return seen.events
+
+
+async def log_of(dsn: str, run_id: str | None = None) -> list[LogEvent]:
+    """The stored events of a run, or of all runs, in order."""
+    connection = await asyncpg.connect(dsn)
+    rows = await connection.fetch(
+        "SELECT run_id, sequence, payload FROM gateway.run_events "
+        "WHERE $1::uuid IS NULL OR run_id = $1 ORDER BY run_id, sequence",
+        run_id,
+    )
+    await connection.close()
+    expected: Counter[UUID] = Counter()
+    for row in rows:
+        expected[row["run_id"]] += 1
+        assert row["sequence"] == expected[row["run_id"]], "a gap"
+    return [LogEvent.FromString(row["payload"]) for row in rows]
+
+
+def adoptions(log: list[LogEvent]) -> Counter[str]:
+    return Counter(event.run_adopted.reason for event in log if event.HasField("run_adopted"))
+
+
+def check_complete(events: list[RunEvent]) -> None:
+    """The contract towards one client: every event once, in order, and one end."""
+    sequences = [event.sequence for event in logged(events)]
+    assert sequences == sorted(set(sequences))
+    assert events[-1].run_finished.response.answer.startswith(answer_text(events))
+    assert [e.HasField("run_finished") for e in events] == [False] * (len(events) - 1) + [True]
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+
+
+async def quick_and_gated(harness: Harness) -> tuple[EchoAgent, GatedAgent]:
+    """The agents of both steps of many runs."""
+    quick, gated = EchoAgent("quick"), GatedAgent("gated")
+    await harness.add_agent(quick)
+    await harness.add_agent(gated)
+    harness.planner.steps = [step("a", "quick"), step("b", "gated", "", "a")]
+    return quick, gated
+
+
+async def ask_many(dsn: str, clients: list[Client], agent: GatedAgent) -> list[Any]:
+    """Runs under way on both gateways, each waiting for its second step."""
+    asked = [
+        asyncio.create_task(
+            followed([clients[n % 2], clients[1 - n % 2]], f"Question {n}?", f"r{n}")
+        )
+        for n in range(_RUNS)
+    ]
+    await eventually(lambda: len(agent.inputs) >= _RUNS or any(task.done() for task in asked))
+    assert not [task.result() for task in asked if task.done()]
+    async with asyncio.timeout(60):  # agents are called while their dispatches are on their way
+        while sum(e.HasField("step_dispatched") for e in await log_of(dsn)) < 2 * _RUNS:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)  # of the database, so no event could say so
+    return asked
+
+
+@pytest.mark.requirement("C-31")
+async def test_killed_replica_loses_no_run_and_repeats_no_finished_step(harness: Harness) -> None:
+    quick, gated = await quick_and_gated(harness)
+    async with two_gateways(harness) as ((first, one), (_, other)):
+        asked = await ask_many(harness.dsn, [one, other], gated)
+        first.kill()
+        await first.wait()
+        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2)
+        gated.gate.set()
+        for events in await asyncio.gather(*asked):
+            check_complete(events)
+    keys = Counter(given.metadata.step_key for given in quick.inputs)
+    assert len(keys) == _RUNS
+    assert set(keys.values()) == {1}
+    log = await log_of(harness.dsn)
+    assert adoptions(log) == {"lease_expired": _RUNS // 2}
+    assert sum(event.HasField("run_finished") for event in log) == _RUNS
+
+
+async def test_drained_replica_hands_its_runs_over_without_any_lease_running_out(
+    harness: Harness,
+) -> None:
+    _, gated = await quick_and_gated(harness)
+    async with two_gateways(harness) as ((first, one), (_, other)):
+        asked = await ask_many(harness.dsn, [one, other], gated)
+        first.send_signal(signal.SIGTERM)
+        await first.wait()
+        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2)
+        gated.gate.set()
+        for events in await asyncio.gather(*asked):
+            check_complete(events)
+    log = await log_of(harness.dsn)
+    assert adoptions(log) == {"released": _RUNS // 2}
+    released = [event.run_released for event in log if event.HasField("run_released")]
+    assert {event.reason for event in released} == {"drain"}
+    assert len(released) == _RUNS // 2
+
+
+async def test_frozen_replica_doubles_nothing_when_it_wakes_and_goes_on_serving(
+    harness: Harness,
+) -> None:
+    quick, gated = await quick_and_gated(harness)
+    async with two_gateways(harness) as ((first, one), (_, other)):
+        asked = await ask_many(harness.dsn, [one, other], gated)
+        first.send_signal(signal.SIGSTOP)
+        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2)
+        gated.gate.set()
+        taken_over = [
+            asyncio.create_task(other.ask(f"Question {n}?", request_id=f"r{n}", trace=True))
+            for n in range(0, _RUNS, 2)
+        ]
+        await asyncio.gather(*taken_over)
+        first.send_signal(signal.SIGCONT)
+        for events in await asyncio.gather(*asked):
+            check_complete(events)
+        harness.planner.steps = [step("a", "quick")]
+        assert (await until_served(one)).status == RUN_STATUS_SUCCEEDED
+        assert first.returncode is None
+    log = await log_of(harness.dsn)
+    assert sum(event.HasField("run_finished") for event in log) == _RUNS + 1
+    done = Counter(given.metadata.step_key for given in quick.inputs if given.metadata.attempt == 1)
+    assert set(done.values()) == {1}
+
+
+@pytest.fixture
+def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gateways of this process look for inputs only when a message says that there are some."""
+    monkeypatch.setattr(notifications, "POLL_S", 600.0)
+    monkeypatch.setattr(background, "POLL_S", 600.0)
+
+
+@pytest.mark.usefixtures("no_polls")
+async def test_cancel_at_another_replica_reaches_the_owner_by_a_message(harness: Harness) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway() as one, harness.gateway() as other:
+        seen = await seen_until(one, "step_started")
+        await slow.started.wait()
+        await other.stub.CancelRun(CancelRunRequest(run_id=seen[0].run_id, reason="enough"))
+        async with asyncio.timeout(60):
+            await slow.cancelled.wait()
+        events = await other.watch(seen[0].run_id)
+    assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
+    assert [kind for kind in kinds(events) if kind == "cancel_requested"] == ["cancel_requested"]
+
+
+async def test_watching_at_another_replica_sees_every_event_once_and_at_once(
+    harness: Harness,
+) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    harness.composer.deltas = [f"{n} " for n in range(50)]
+    async with harness.gateway(delta_window_s=0) as one, harness.gateway() as other:
+        asked = asyncio.create_task(one.events("Both?", request_id="both"))
+        here_ended: list[float] = []
+        asked.add_done_callback(lambda _: here_ended.append(time.monotonic()))
+        await slow.started.wait()
+        same = asyncio.create_task(other.ask("Both?", request_id="both"))
+        there: list[RunEvent] = []
+        async for message in other.stream("Both?", request_id="both"):
+            there.append(message.event)
+            if message.event.HasField("step_started"):
+                slow.release.set()
+        here = await asked
+        behind_s = time.monotonic() - here_ended.pop()
+        response = await same
+    assert logged(there) == logged(here)
+    assert behind_s < 0.8, "woken by the poll, not by the message"
+    check_complete(here)
+    assert response.run_id == here[0].run_id
+    assert len(harness.planner.requests) == 1
+
+
+async def test_replica_cut_off_from_postgresql_stops_in_time_and_comes_back(
+    harness: Harness,
+) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with (
+        postgres_proxy(harness.dsn) as proxy,
+        gateway_process(harness, store_url=proxy.dsn) as (_, cut_off),
+        gateway_process(harness) as (_, other),
+    ):
+        seen = await seen_until(cut_off, "step_started")
+        await slow.started.wait()
+        proxy.cut()
+        async with asyncio.timeout(60):
+            await slow.cancelled.wait()
+        # Its own clock stopped it: nobody else has the run yet, or has sent the step again.
+        assert len(slow.inputs) == 1
+        await eventually(lambda: len(slow.inputs) == 2)
+        proxy.mend()
+        slow.release.set()
+        rest = await other.watch(seen[0].run_id, seen[-1].sequence)
+        check_complete([*seen, *rest])
+        harness.planner.steps = []
+        again = await until_served(cut_off)
+    assert again.status == RUN_STATUS_SUCCEEDED
+    assert len(slow.inputs) == 2
+    assert adoptions(await log_of(harness.dsn, seen[0].run_id)) == {"lease_expired": 1}
+
+
+async def until_served(client: Client) -> Any:
+    """The response of a gateway that may need a moment to come back."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await client.ask("Back again?")
+            except grpc.aio.AioRpcError as error:
+                if error.code() != grpc.StatusCode.UNAVAILABLE:
+                    raise
+                await asyncio.sleep(0.05)
+
+
+async def test_outage_of_postgresql_moves_no_run_and_counts_as_no_death(harness: Harness) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with (
+        postgres_proxy(harness.dsn) as proxy,
+        harness.gateway(store_url=proxy.dsn, **SHORT_LEASE) as one,
+        harness.gateway(store_url=proxy.dsn, **SHORT_LEASE) as other,
+    ):
+        runs = [(await seen_until(client, "step_started"))[0].run_id for client in (one, other)]
+        proxy.cut()
+        await slow.cancelled.wait()
+        connection = await asyncpg.connect(harness.dsn)
+        left_s = await connection.fetchval(
+            "SELECT extract(epoch FROM max(lease_until) - now())::float8 FROM gateway.replicas"
+        )
+        await connection.execute("SELECT pg_sleep($1)", max(0.0, left_s) + 0.1)
+        await connection.close()
+        proxy.mend()
+        await eventually(lambda: len(slow.inputs) >= 4)
+        slow.release.set()
+        for client, run_id in zip((other, one), runs, strict=True):
+            check_complete(await client.watch(run_id))
+    assert adoptions(await log_of(harness.dsn)) == {"resumed": 2}
+
+
+async def test_cancel_arrives_although_the_listening_connection_was_lost(harness: Harness) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway() as one, harness.gateway() as other:
+        seen = await seen_until(one, "step_started")
+        await slow.started.wait()
+        connection = await asyncpg.connect(harness.dsn)
+        assert await connection.fetchval(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE application_name LIKE 'bos-gateway-listener%' AND datname = current_database()"
+        )
+        await connection.close()
+        await other.stub.CancelRun(CancelRunRequest(run_id=seen[0].run_id, reason="enough"))
+        async with asyncio.timeout(60):
+            await slow.cancelled.wait()
+
+
+async def test_run_that_keeps_killing_its_owners_is_given_up(harness: Harness) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    run_id = ""
+    for attempt in range(2):
+        async with gateway_process(harness, max_failures=2) as (process, client):
+            if attempt == 0:
+                run_id = (await seen_until(client, "step_started"))[0].run_id
+            await eventually(lambda n=attempt: len(slow.inputs) == n + 1)
+            process.kill()
+            await process.wait()
+    async with gateway_process(harness, max_failures=2) as (_, client):
+        events = await client.watch(run_id)
+        harness.planner.steps = []
+        assert (await client.ask("And others?")).status == RUN_STATUS_SUCCEEDED
+    response = events[-1].run_finished.response
+    assert response.status == RUN_STATUS_FAILED
+    assert response.error.type == "OwnersDied"
+    assert len(slow.inputs) == 2
+
+
+@pytest.mark.parametrize("times", [4])
+async def test_drains_never_count_as_deaths(harness: Harness, times: int) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    run_id = ""
+    for attempt in range(times):
+        async with harness.gateway(max_failures=1) as client:
+            if attempt == 0:
+                run_id = (await seen_until(client, "step_started"))[0].run_id
+            await eventually(lambda n=attempt: len(slow.inputs) == n + 1)
+    async with harness.gateway(max_failures=1) as client:
+        slow.release.set()
+        events = await client.watch(run_id)
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert adoptions(await log_of(harness.dsn, run_id)) == {"released": times}

@@ -1,0 +1,129 @@
+"""Replicas restarted one after the other under load: nobody notices but by a reconnect."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections import Counter
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+from gateway_harness.harness import Harness, gateway_process
+from gateway_harness.streamed import logged
+
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
+from bos.runlog.v1 import LogEvent
+from bos_client import BosClient
+from bos_testkit.agents import EchoAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from bos.agent.v1 import AgentResult
+    from bos.gateway.v1 import RunEvent
+    from bos_agentkit import AgentTask
+    from bos_testkit.forked import ForkedProcess
+
+pytestmark = pytest.mark.crash
+
+PER_S = 20.0
+RUNS = 320
+CLIENTS = 4
+# A lease that a loaded machine can keep, and room for what it has not got round to.
+SETTINGS = {"lease_s": 10, "lease_renewal_s": 0.5, "max_active_runs": 2000, "run_timeout_s": 100}
+
+
+class WorkingAgent(EchoAgent):
+    """Takes a while, so that runs are under way whenever a replica leaves."""
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        await asyncio.sleep(0.3)
+        return await super().behave(task)
+
+
+class Load:
+    """Asks at a steady pace, whatever becomes of the answers."""
+
+    def __init__(self, clients: list[BosClient]) -> None:
+        self.asked: list[asyncio.Task[list[RunEvent]]] = []
+        self._clients = clients
+
+    async def ask_all(self) -> None:
+        """Returns once every question was asked."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for number in range(RUNS):
+            await asyncio.sleep(began + number / PER_S - loop.time())
+            client = self._clients[number % len(self._clients)]
+            self.asked.append(asyncio.create_task(_follow(client, number)))
+
+
+async def _follow(client: BosClient, number: int) -> list[RunEvent]:
+    question = f"Question {number}?"
+    return [event async for event in client.ask_stream(question, request_id=f"r{number}")]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.mark.timeout(240)
+async def test_rolling_restart_under_load_is_invisible_to_clients(harness: Harness) -> None:
+    quick, working = EchoAgent("quick"), WorkingAgent("working")
+    await harness.add_agent(quick)
+    await harness.add_agent(working)
+    harness.planner.steps = [step("a", "quick"), step("b", "working", "", "a")]
+    ports = [free_port() for _ in range(2)]
+    target = "ipv4:" + ",".join(f"127.0.0.1:{port}" for port in ports)
+    async with AsyncExitStack() as stack:
+
+        async def start(port: int) -> ForkedProcess:
+            opening = gateway_process(harness, server__port=port, **SETTINGS)
+            process, _ = await stack.enter_async_context(opening)
+            return process
+
+        replicas = [await start(port) for port in ports]
+        clients = [await stack.enter_async_context(BosClient(target)) for _ in range(CLIENTS)]
+        load = Load(clients)
+        asking = asyncio.create_task(load.ask_all())
+        for turn, port in enumerate(ports, 1):
+            await eventually(lambda n=turn: len(load.asked) >= n * RUNS // 4, within_s=60)
+            replicas[turn - 1].send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(replicas[turn - 1].wait(), 60) == 0
+            await start(port)
+        await asking
+        followed = await asyncio.gather(*load.asked)
+    for events in followed:
+        sequences = [event.sequence for event in logged(events)]
+        assert sequences == sorted(set(sequences))
+        assert [event.HasField("run_finished") for event in events].count(True) == 1
+        assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    await check_log(harness)
+    # A step whose result was stored is never sent again; one that was under way may be.
+    first = Counter(given.metadata.step_key for given in working.inputs)
+    assert len(first) == RUNS
+
+
+async def check_log(harness: Harness) -> None:
+    connection = await asyncpg.connect(harness.dsn)
+    rows = await connection.fetch(
+        "SELECT kind, payload FROM gateway.run_events WHERE kind = ANY ($1)",
+        ["run_finished", "run_adopted", "run_released"],
+    )
+    ends = await connection.fetchval(
+        "SELECT count(*) FROM gateway.runs WHERE finished_at IS NOT NULL"
+    )
+    await connection.close()
+    events = [LogEvent.FromString(row["payload"]) for row in rows]
+    kinds = Counter(row["kind"] for row in rows)
+    assert kinds["run_finished"] == ends == RUNS
+    adopted = Counter(e.run_adopted.reason for e in events if e.HasField("run_adopted"))
+    released = Counter(e.run_released.reason for e in events if e.HasField("run_released"))
+    assert set(adopted) == {"released"}, "no lease ran out"
+    assert set(released) == {"drain"}

@@ -1,0 +1,163 @@
+"""The checker of crash tests finds what it is there to find."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from gateway_harness.crash.harness import WAITS, CrashHarness, follow_anywhere, open_crash_harness
+from gateway_harness.run_contract import MISCHIEF, Execution, Seen, Verdict, check_contract
+
+from bos.gateway.v1 import RUN_STATUS_FAILED, OrchestratorResponse
+from bos.runlog.v1 import LogEvent
+from bos_gateway.run_log.session import SCHEMA
+from bos_postgres import connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+pytestmark = pytest.mark.crash
+
+
+@pytest.fixture
+async def crash(postgres_dsn: str) -> AsyncIterator[CrashHarness]:
+    """A run that ended well, and the client that saw it."""
+    async with open_crash_harness(postgres_dsn) as opened:
+        seen = Seen("mine")
+        opened.seen.append(seen)
+        opened.slow.gate.set()
+        async with opened.harness.gateway() as client:
+            await follow_anywhere(lambda: [client], f"Go on and {WAITS}?", seen)
+        yield opened
+
+
+async def verdict_of(crash: CrashHarness) -> Verdict:
+    return await check_contract(crash.harness.dsn, crash.seen, crash.witnesses)
+
+
+async def test_run_without_mishap_is_in_order(crash: CrashHarness) -> None:
+    verdict = await verdict_of(crash)
+    assert (verdict.broken, verdict.late, verdict.runs) == ([], [], 1)
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        ("DELETE FROM run_events WHERE sequence = 4", "sequences"),
+        ("DELETE FROM run_events WHERE kind = 'run_finished'", "no end"),
+        ("UPDATE runs SET finished_at = NULL", "no end"),
+        ("DELETE FROM run_events WHERE sequence = 1", "accepted 0 times"),
+        (
+            "INSERT INTO run_events SELECT run_id, sequence + 1, gen_random_uuid(), epoch, kind, "
+            "schema_version, payload, created_at FROM run_events WHERE kind = 'run_finished'",
+            "ended 2 times",
+        ),
+        (
+            "INSERT INTO run_events SELECT run_id, (SELECT max(sequence) + 1 FROM run_events), "
+            "gen_random_uuid(), epoch, kind, schema_version, payload, created_at "
+            "FROM run_events WHERE kind = 'step_dispatched' ORDER BY sequence LIMIT 1",
+            "sent again after its end",
+        ),
+        ("DELETE FROM runs; DELETE FROM run_events", "acknowledged, not stored"),
+        ("UPDATE runs SET request_id = 'another'", "nobody's run"),
+    ],
+)
+async def test_broken_store_is_found(crash: CrashHarness, sql: str, found: str) -> None:
+    async with connect(crash.harness.dsn, schema=SCHEMA) as connection:
+        await connection.execute(sql)
+    assert any(found in each for each in (await verdict_of(crash)).broken)
+
+
+def miss_an_event(crash: CrashHarness) -> None:
+    del crash.seen[0].events[3]
+
+
+def see_an_event_twice(crash: CrashHarness) -> None:
+    crash.seen[0].events.insert(3, crash.seen[0].events[3])
+
+
+def see_what_is_not_stored(crash: CrashHarness) -> None:
+    crash.seen[0].events[3].sequence += 1000
+
+
+def see_another_answer(crash: CrashHarness) -> None:
+    crash.seen.append(Seen("mine", response=OrchestratorResponse(answer="Another.")))
+
+
+def cancel_in_vain(crash: CrashHarness) -> None:
+    crash.seen[0].cancelled = True
+
+
+def act_twice(crash: CrashHarness) -> None:
+    crash.once.effects.append(crash.once.effects[0])
+
+
+def act_never(crash: CrashHarness) -> None:
+    crash.once.effects.clear()
+
+
+def run_again(crash: CrashHarness) -> None:
+    crash.quick.executions.append(crash.quick.executions[0])
+
+
+def run_unannounced(crash: CrashHarness) -> None:
+    first = crash.once.executions[0]
+    crash.once.executions.append(Execution(first.step_key, 7, first.at))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "found"),
+    [
+        (miss_an_event, "missed"),
+        (see_an_event_twice, "seen twice"),
+        (see_what_is_not_stored, "seen but not stored"),
+        (see_another_answer, "answered something that is not stored"),
+        (cancel_in_vain, "cancel acknowledged"),
+        (act_twice, "2 effects"),
+        (act_never, "succeeded without its effect"),
+        (run_again, "came 2 times"),
+        (run_unannounced, "0 dispatches"),
+    ],
+)
+async def test_broken_promise_is_found(
+    crash: CrashHarness, spoil: Callable[[CrashHarness], None], found: str
+) -> None:
+    spoil(crash)
+    assert any(found in each for each in (await verdict_of(crash)).broken)
+
+
+async def test_attempt_after_the_end_is_found(crash: CrashHarness) -> None:
+    first = crash.quick.executions[0]
+    crash.quick.executions[0] = Execution(first.step_key, first.attempt, first.at + 60)
+    assert len((await verdict_of(crash)).late) == 1
+
+
+async def test_log_that_cannot_be_read_is_found(crash: CrashHarness) -> None:
+    async with connect(crash.harness.dsn, schema=SCHEMA) as connection:
+        await connection.execute("UPDATE run_events SET payload = '\\xff' WHERE sequence = 3")
+    assert any("cannot be read" in each for each in (await verdict_of(crash)).lost)
+
+
+@pytest.mark.parametrize(("question", "found"), [("Go on?", 1), (f"A {MISCHIEF}?", 0)])
+async def test_innocent_run_that_failed_is_found(
+    crash: CrashHarness, question: str, found: int
+) -> None:
+    async with connect(crash.harness.dsn, schema=SCHEMA) as connection:
+        for kind in ("run_accepted", "run_finished"):
+            row = await connection.fetchrow("SELECT * FROM run_events WHERE kind = $1", kind)
+            event = LogEvent.FromString(row["payload"])
+            if kind == "run_accepted":
+                event.run_accepted.request.question = question
+            else:
+                event.run_finished.response.status = RUN_STATUS_FAILED
+            await connection.execute(
+                "UPDATE run_events SET payload = $1 WHERE sequence = $2",
+                event.SerializeToString(),
+                row["sequence"],
+            )
+    assert len((await verdict_of(crash)).innocent_failed) == found
+
+
+async def test_effect_that_is_known_by_its_key_may_be_asked_for_twice(crash: CrashHarness) -> None:
+    crash.keyed.effects.append(crash.keyed.effects[0])
+    assert not (await verdict_of(crash)).broken

@@ -1,0 +1,22 @@
+"""Trial: one short round of the random crash test, hostile agents and a poison included."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from gateway_harness.crash.round import RoundPlan, one_round
+from gateway_harness.crash.stats import Stats
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.mark.timeout(400)
+async def test_nothing_is_lost_doubled_or_innocently_failed_in_a_round_of_random_crashes() -> None:
+    plan = RoundPlan(seed=20261122, seconds=10.0, lease_s=3.0, pause_s=1.0, only=(), log=os.devnull)
+    stats = Stats()
+    verdict = await one_round(plan, stats)
+    assert verdict.broken == []
+    assert stats.kills > 0
+    assert stats.happened["died at its start"] > 0
+    assert verdict.runs > 0

@@ -1,0 +1,17 @@
+"""Trial: PostgreSQL and every gateway gone in one moment; nothing that was seen is."""
+
+from __future__ import annotations
+
+import pytest
+from gateway_harness.crash.power import power_cuts
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.mark.timeout(240)
+async def test_nothing_that_clients_saw_is_lost_with_postgresql_and_every_gateway() -> None:
+    power, verdict = await power_cuts(3, seed=20261122)
+    assert power.checked
+    assert power.lost == set()
+    assert verdict.broken == []
+    assert verdict.runs > 0

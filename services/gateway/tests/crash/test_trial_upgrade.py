@@ -1,0 +1,169 @@
+"""Trial: this version and the next one beside one another, and back again."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gateway_harness.crash import next_version
+from gateway_harness.harness import gateway_process
+from gateway_harness.trials import (
+    DEFAULT_LEASE,
+    add_raw,
+    ended_once,
+    fetch,
+    log_of,
+    plan_by_question,
+    succeeded,
+    until,
+)
+
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
+from bos_gateway.run_log.session import SCHEMA
+from bos_postgres import connect
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from gateway_harness.harness import Client, Harness
+
+    from bos.agent.v1 import AgentInput, AgentResult
+    from bos_testkit.forked import ForkedProcess
+
+# A replica that cannot read a run leaves it to others for this long, and then for longer.
+_HOLD_OFF_S = 0.2
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Sequence[str]:
+    """How the next version is started."""
+    return next_version.build(tmp_path_factory.mktemp("next"))
+
+
+def version(
+    harness: Harness, program: Sequence[str] = ("-m", "bos_gateway")
+) -> AbstractAsyncContextManager[tuple[ForkedProcess, Client]]:
+    return gateway_process(harness, program=program, hold_off_s=_HOLD_OFF_S, **DEFAULT_LEASE)
+
+
+async def gated_and_good(harness: Harness) -> asyncio.Event:
+    gate = asyncio.Event()
+
+    async def gated(_: AgentInput, __: Any) -> AgentResult:
+        await gate.wait()
+        return succeeded("late")
+
+    await add_raw(harness, "gated", gated)
+    await add_raw(harness, "good")
+    plan_by_question(
+        harness,
+        {"gated": [step("a", "good"), step("b", "gated", "", "a")], "good": [step("a", "good")]},
+    )
+    return gate
+
+
+async def started(harness: Harness, client: Client, question: str) -> None:
+    """A run whose first step has ended and whose second one waits."""
+    call = client.stream(question)
+    await call.read()
+    await until(
+        harness,
+        "count(*) = 2 FROM run_events AS e JOIN runs AS r USING (run_id) "
+        "WHERE r.question = $1 AND e.kind = 'step_dispatched'",
+        question,
+    )
+    call.cancel()
+
+
+async def serves(client: Client, question: str) -> None:
+    assert (await client.ask(question)).status == RUN_STATUS_SUCCEEDED
+
+
+async def note(harness: Harness, question: str) -> None:
+    """Leave the run something that the next version alone makes an event of."""
+    async with connect(harness.dsn, schema=SCHEMA) as connection:
+        await connection.execute(
+            "INSERT INTO run_inputs (run_id, kind, payload) "
+            "SELECT run_id, 'noted', $2 FROM runs WHERE question = $1",
+            question,
+            next_version.noted(),
+        )
+
+
+@pytest.mark.timeout(480)
+async def test_runs_of_both_versions_are_finished_and_the_older_one_leaves_what_it_cannot_read(
+    harness: Harness, newer: Sequence[str]
+) -> None:
+    gate = await gated_and_good(harness)
+    async with version(harness) as (old, old_client):
+        await started(harness, old_client, "gated by the old?")
+        async with version(harness, newer) as (new, new_client):
+            # The schema is the next one's now, and this version serves on it.
+            assert await fetch(harness, "SELECT note FROM runs")
+            await serves(old_client, "good at the old, after the migration?")
+            await started(harness, new_client, "gated by the new?")
+            await note(harness, "gated by the new?")
+            await until(harness, "count(*) = 1 FROM run_events WHERE kind = 'noted'")
+            await fetch(harness, "DELETE FROM run_inputs")
+            new.kill()
+            await new.wait()
+            # Whoever is left takes it up, cannot read it, and lets it go again and again.
+            await until(
+                harness,
+                "bool_and(epoch >= 3 AND replica_id IS NULL AND finished_at IS NULL) FROM runs "
+                "WHERE question = 'gated by the new?'",
+            )
+            await serves(old_client, "good at the old, beside what it cannot read?")
+        async with version(harness, newer) as (_, new_client):
+            await until(
+                harness,
+                "bool_and(replica_id IS NOT NULL) FROM runs WHERE question = 'gated by the new?'",
+                within_s=180,  # it is put off as long again as nobody could read it
+            )
+            # The rollout goes on: what the old one had begun is finished by the new one.
+            old.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(old.wait(), 60) == 0
+            await serves(new_client, "good at the new, alone?")
+            gate.set()
+            await until(harness, "bool_and(finished_at IS NOT NULL) FROM runs", within_s=120)
+    for row in await fetch(harness, "SELECT question FROM runs"):
+        end = await ended_once(harness, row["question"])
+        assert end.run_finished.response.status == RUN_STATUS_SUCCEEDED, row["question"]
+    # What was done was not done again, and what was noted is there once.
+    first = [
+        event.step_dispatched.attempt
+        for question in ("gated by the old?", "gated by the new?")
+        for event in await log_of(harness, question)
+        if event.step_dispatched.step_id == "a"
+    ]
+    assert first == [1, 1]
+    assert len(await fetch(harness, "SELECT FROM run_events WHERE kind = 'noted'")) == 1
+
+
+@pytest.mark.timeout(240)
+async def test_rollback_goes_on_with_everything_but_what_the_next_version_alone_can_read(
+    harness: Harness, newer: Sequence[str]
+) -> None:
+    gate = await gated_and_good(harness)
+    async with version(harness, newer) as (new, new_client):
+        await started(harness, new_client, "gated by the new?")
+        new.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(new.wait(), 60) == 0
+    gate.set()
+    async with version(harness) as (_, old_client):
+        # On the newer schema, which nothing takes back.
+        await serves(old_client, "good at the old?")
+        await until(harness, "bool_or(epoch >= 3) FROM runs WHERE question = 'gated by the new?'")
+        await serves(old_client, "good at the old, later?")
+        (row,) = await fetch(
+            harness, "SELECT finished_at FROM runs WHERE question = 'gated by the new?'"
+        )
+        assert row["finished_at"] is None
+    async with version(harness, newer):
+        await until(harness, "bool_and(finished_at IS NOT NULL) FROM runs", within_s=120)
+    end = await ended_once(harness, "gated by the new?")
+    assert end.run_finished.response.status == RUN_STATUS_SUCCEEDED

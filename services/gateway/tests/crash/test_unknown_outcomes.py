@@ -1,0 +1,185 @@
+"""An approved action of which nobody knows whether it was done: the person is asked once more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from gateway_harness.harness import kinds, result_of
+from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
+
+from bos.agent.v1 import (
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
+    SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    AgentResult,
+    ExecuteResponse,
+    Tool,
+    TraceBatch,
+)
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    APPROVAL_KIND_OUTCOME_UNKNOWN,
+    APPROVAL_KIND_PROPOSED,
+    ApprovalServiceStub,
+    RespondApprovalRequest,
+    RunEvent,
+)
+from bos_chassis.errors import InvalidArgument, Unavailable, from_rpc_error
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateway_harness.harness import Client, Harness
+
+    from bos.gateway.v1 import Approval
+    from bos_agentkit import ToolContext
+
+
+class LosingAgent(DeployAgent):
+    """Does what it may, and the first time its other side is gone before it could say so."""
+
+    def _land(self, label: str, context: ToolContext) -> None:
+        super()._land(label, context)
+        if len(self.effects) == 1:
+            raise Unavailable("The other side is gone.")
+
+
+async def run(
+    harness: Harness, agent: DeployAgent, *answers: tuple[int, str]
+) -> tuple[list[RunEvent], list[Approval]]:
+    """All events of a run whose requests are answered so, one after the other, and the requests."""
+    await harness.add_agent(agent)
+    deploying = step("a", "deploy", "deploy shop 1.2")
+    deploying.tools.append("trigger_deployment")
+    harness.planner.steps = [deploying]
+    events: list[RunEvent] = []
+    asked: list[Approval] = []
+    async with harness.gateway(lease_s=15.0) as gateway:
+        async for message in gateway.stream("Deploy?"):
+            events.append(message.event)
+            if message.event.HasField("approval_requested"):
+                approval = message.event.approval_requested.approval
+                decision, instructions = answers[len(asked)]
+                asked.append(approval)
+                await respond(gateway, approval, decision, instructions)
+    return events, asked
+
+
+async def respond(
+    gateway: Client, approval: Approval, decision: int, instructions: str = ""
+) -> None:
+    stub: Any = ApprovalServiceStub(gateway.channel)
+    request = RespondApprovalRequest(approval_id=approval.approval_id, decision=decision)
+    if instructions:
+        told = RespondApprovalRequest(
+            approval_id=approval.approval_id, decision=decision, instructions=instructions
+        )
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub.RespondApproval(told, timeout=20)
+        error = from_rpc_error(refused.value)
+        assert isinstance(error, InvalidArgument)
+        assert [violation.field for violation in error.violations] == ["instructions"]
+    await stub.RespondApproval(request, timeout=20)
+
+
+APPROVE, DENY = (APPROVAL_DECISION_APPROVE, ""), (APPROVAL_DECISION_DENY, "")
+
+
+async def test_it_is_done_again_if_the_person_says_so(harness: Harness) -> None:
+    agent = LosingAgent(side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    again = (APPROVAL_DECISION_APPROVE, "but quickly")  # which cannot go with this request
+    events, (first, second) = await run(harness, agent, APPROVE, again)
+    assert (first.kind, second.kind) == (APPROVAL_KIND_PROPOSED, APPROVAL_KIND_OUTCOME_UNKNOWN)
+    assert second.actions == first.actions
+    assert "The other side is gone." in second.task_description
+    assert second.task_description.endswith("deploy shop 1.2")
+    assert agent.landed == {"deploy shop 1.2": 2}
+    assert len({effect.idempotency_key for effect in agent.effects}) == 1
+    assert not result_of(events, "a").error.type
+    assert "run_finished" in kinds(events)
+
+
+async def test_it_is_left_as_it_is_if_the_person_says_so(harness: Harness) -> None:
+    agent = LosingAgent(side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    events, asked = await run(harness, agent, APPROVE, DENY)
+    assert len(asked) == 2
+    assert agent.landed == {"deploy shop 1.2": 1}
+    result = result_of(events, "a")
+    assert result.error.type == "OutcomeUnknown"
+    assert [performed.outcome_unknown for performed in result.performed_actions] == [True]
+
+
+def sender(make: Any, effect: int = SIDE_EFFECT_CLASS_IRREVERSIBLE) -> RawAgent:
+    """An agent with a tool that acts without asking anybody."""
+    agent = RawAgent("sender", make)
+    agent.card.tools.append(Tool(name="send", side_effect=effect))
+    return agent
+
+
+async def gone(context: Any) -> AsyncIterator[ExecuteResponse]:
+    """Acts, and is gone before it could say so."""
+    yield ExecuteResponse(trace=TraceBatch())
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "gone after acting")
+
+
+async def silent(context: Any) -> AsyncIterator[ExecuteResponse]:
+    """Acts, and says nothing."""
+    yield ExecuteResponse(trace=TraceBatch())
+
+
+async def late_refusal(context: Any) -> AsyncIterator[ExecuteResponse]:
+    """Begins, and only then says that it may not."""
+    yield ExecuteResponse(trace=TraceBatch())
+    await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not allowed")
+
+
+async def refusal(context: Any) -> AsyncIterator[ExecuteResponse]:
+    """Does not even begin."""
+    await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not allowed")
+    yield ExecuteResponse()
+
+
+def nonsense(context: Any) -> AgentResult:
+    """Acts, and answers with what nobody can use."""
+    result = success()
+    result.start_time.seconds = 10**15
+    return result
+
+
+@pytest.mark.parametrize(
+    ("make", "effect", "told"),
+    [
+        (gone, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
+        (gone, SIDE_EFFECT_CLASS_IDEMPOTENT, "Unavailable"),
+        (silent, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
+        (silent, SIDE_EFFECT_CLASS_IDEMPOTENT, "AgentProtocolError"),
+        (nonsense, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
+        (nonsense, SIDE_EFFECT_CLASS_IDEMPOTENT, "AgentProtocolError"),
+        (late_refusal, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
+        (refusal, SIDE_EFFECT_CLASS_IRREVERSIBLE, "PermissionDenied"),
+    ],
+)
+async def test_call_that_broke_off_may_have_acted_unless_it_never_began(
+    harness: Harness, make: Any, effect: int, told: str
+) -> None:
+    agent = await add_raw_agent(harness, sender(make, effect))
+    harness.planner.steps = [step("a", "sender")]
+    async with harness.gateway() as gateway:
+        events = await gateway.events("Send it?")
+    error = result_of(events, "a").error
+    assert error.type == told
+    assert ("may have been done" in error.message) is (told == "OutcomeUnknown")
+    # Only what cannot double anything is sent again, and no nonsense is asked for twice.
+    again = effect == SIDE_EFFECT_CLASS_IDEMPOTENT and make is not nonsense
+    assert len(agent.inputs) == (3 if again else 1)
+
+
+async def test_idempotent_action_is_repeated_without_asking(harness: Harness) -> None:
+    agent = LosingAgent(side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)
+    events, asked = await run(harness, agent, APPROVE)
+    assert [approval.kind for approval in asked] == [APPROVAL_KIND_PROPOSED]
+    assert result_of(events, "a").error.type == "Unavailable"

@@ -1,0 +1,1 @@
+"""What tests of the gateway stand on."""

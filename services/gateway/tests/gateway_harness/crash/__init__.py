@@ -1,0 +1,1 @@
+"""Gateways and PostgreSQL that are ended, and clients that come back."""

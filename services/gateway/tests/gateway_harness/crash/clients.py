@@ -1,0 +1,120 @@
+"""Clients of gateways that are ended or frozen, and what a crash test waits for."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from bos_gateway.run_log.session import SCHEMA
+from bos_postgres import connect
+from bos_testkit.waiting import eventually
+from gateway_harness.crash.harness import (
+    CrashHarness,
+    Gateway,
+    ask_anywhere,
+    crashing_gateway,
+    follow_anywhere,
+)
+from gateway_harness.run_contract import Seen, Verdict, check_contract
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from gateway_harness.harness import Client
+
+EACH = 4
+"""Clients per gateway."""
+
+
+@asynccontextmanager
+async def gateways(crash: CrashHarness, *failpoints: str) -> AsyncIterator[list[Gateway]]:
+    """Gateways with these failpoints, started at the same time."""
+    async with AsyncExitStack() as stack:
+        entering = [stack.enter_async_context(crashing_gateway(crash, f)) for f in failpoints]
+        yield list(await asyncio.gather(*entering))
+
+
+class Clients:
+    """Clients that go on wherever they can, and what they were told."""
+
+    def __init__(self, crash: CrashHarness) -> None:
+        self._crash = crash
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def ask(self, where: Callable[[], Sequence[Client]], question: str, times: int) -> list[Seen]:
+        """Ask, and follow to the end; returns those with a stream, all but the last of several."""
+        asked = []
+        for n in range(times):
+            seen = Seen(uuid4().hex)
+            self._crash.seen.append(seen)
+            unary = 0 < n == times - 1
+            if not unary:
+                asked.append(seen)
+            follow = ask_anywhere if unary else follow_anywhere
+            self._tasks.append(asyncio.create_task(follow(where, f"{question} {n}", seen)))
+        return asked
+
+    def follow(self, where: Callable[[], Sequence[Client]], question: str, seen: Seen) -> None:
+        """One more client of a run."""
+        self._crash.seen.append(seen)
+        self._tasks.append(asyncio.create_task(follow_anywhere(where, question, seen)))
+
+    async def ended(self) -> Verdict:
+        """Wait for every end, and check the contract."""
+        async with asyncio.timeout(100):
+            await asyncio.gather(*self._tasks)
+        crash = self._crash
+        verdict = await check_contract(crash.harness.dsn, crash.seen, crash.witnesses)
+        assert not verdict.broken, verdict
+        assert not verdict.late
+        assert verdict.runs == len({seen.request_id for seen in crash.seen})
+        return verdict
+
+
+def at(*found: Gateway) -> Callable[[], list[Client]]:
+    """Where clients go, the first one first."""
+    return lambda: [gateway.client for gateway in found]
+
+
+async def until_waiting(crash: CrashHarness, runs: int) -> None:
+    """Until so many steps have reached the agent that waits, and all logs say so."""
+    await eventually(lambda: len(crash.slow.executions) >= runs)
+    # Who waits may be asked while the word of it is on its way to the log.
+    query = """
+        SELECT count(*) FROM run_events
+        WHERE kind = 'step_dispatched' AND position('slow'::bytea IN payload) > 0
+    """
+    async with connect(crash.harness.dsn, schema=SCHEMA) as connection, asyncio.timeout(60):
+        while await connection.fetchval(query) < runs:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def execute(crash: CrashHarness, sql: str, *arguments: object) -> None:
+    async with connect(crash.harness.dsn, schema=SCHEMA) as connection:
+        await connection.execute(sql, *arguments)
+
+
+def told(clients: Sequence[Seen], kind: str, times: int) -> bool:
+    """Whether each of these has seen so many events of a kind."""
+    return all(sum(event.HasField(kind) for event in seen.events) >= times for seen in clients)
+
+
+async def lease_ran_out(crash: CrashHarness, gateway: Gateway) -> None:
+    async with connect(crash.harness.dsn, schema=SCHEMA) as connection:
+        left = await connection.fetchval(
+            "SELECT extract(epoch FROM lease_until - now())::float8 FROM replicas "
+            "WHERE replica_id = $1",
+            gateway.replica_id,
+        )
+        await connection.execute("SELECT pg_sleep($1)", max(0.0, left) + 0.1)
+
+
+async def adopted(crash: CrashHarness) -> None:
+    """Until somebody has taken something over."""
+    async with asyncio.timeout(60), connect(crash.harness.dsn, schema=SCHEMA) as connection:
+        while not await connection.fetchval(
+            "SELECT count(*) FROM run_events WHERE kind = 'run_adopted'"
+        ):
+            await connection.execute("SELECT pg_sleep(0.02)")

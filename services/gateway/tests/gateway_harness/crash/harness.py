@@ -1,0 +1,346 @@
+"""What crash tests share: agents that count, a planner that knows them, clients that come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from collections import Counter
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import grpc
+
+from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_IRREVERSIBLE
+from bos.gateway.v1 import CancelRunRequest, WatchRunRequest
+from bos.planner.v1 import (
+    MakePlanRequest,
+    MakePlanResponse,
+    Plan,
+    add_PlannerServiceServicer_to_server,
+)
+from bos_agentkit import succeeded
+from bos_chassis.errors import InvalidArgument
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_testkit.agents import CountingAgent, RecordingAgent
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
+from gateway_harness.crash.hostile import HostileAgent, add_hostile, hostile_steps
+from gateway_harness.harness import Client, Harness, PlannerDouble, gateway_process, open_harness
+from gateway_harness.run_contract import Execution, Seen
+from gateway_harness.streamed import cursor
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+
+    from bos.agent.v1 import AgentResult, SideEffectClass
+    from bos.planner.v1 import Step
+    from bos_agentkit import AgentTask
+    from bos_testkit.forked import ForkedProcess
+
+PROGRAM = Path(__file__).parent / "crashing_gateway.py"
+_MOST_RECONNECTS = 2000
+_BETWEEN_S = 0.05
+_STREAM_S = 30.0
+# How a gateway looks that is gone, going, full, or frozen for longer than a call may take.
+_AWAY = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+    }
+)
+WAITS = "wait"
+"""In a question: its run waits for the gate."""
+ASKS = "may it"
+"""In a question: two steps wait for approvals."""
+FAILS = "no other plan"
+"""In a question: it cannot be planned."""
+MENDS = "mend"
+"""In a question: a step of its first plan fails, and another plan mends that."""
+
+
+class WitnessAgent(RecordingAgent):
+    """Notes every step that arrives; has no effect, so all it does may be repeated."""
+
+    repeatable = True
+
+    def __init__(self, name: str, *, takes_s: float = 0.0) -> None:
+        super().__init__(name)
+        self.executions: list[Execution] = []
+        self.landed: Counter[str] = Counter()
+        self._takes_s = takes_s
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Note, work, tell what is going on, succeed."""
+        metadata = task.input.metadata
+        self.executions.append(Execution(metadata.step_key, metadata.attempt, time.time()))
+        task.trace.decision("under way", attempt=metadata.attempt)
+        await self.work()
+        self.landed[metadata.step_key] += 1
+        return succeeded(task, answer=f"{self.card.name} done", data={"x": 1})
+
+    async def work(self) -> None:
+        """Takes as long as it takes."""
+        await asyncio.sleep(self._takes_s)
+
+
+class GatedWitness(WitnessAgent):
+    """Works until the gate is open."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.gate = asyncio.Event()
+
+    async def work(self) -> None:
+        """Wait."""
+        await self.gate.wait()
+
+
+class EffectAgent(CountingAgent):
+    """Has one effect per step, noted where it lands, and then takes its time to say so."""
+
+    def __init__(self, name: str, side_effect: SideEffectClass, *, takes_s: float = 0.0) -> None:
+        super().__init__(name, side_effect=side_effect)
+        self.repeatable = side_effect == SIDE_EFFECT_CLASS_IDEMPOTENT
+        self.executions: list[Execution] = []
+        self._takes_s = takes_s
+
+    @property
+    def landed(self) -> Counter[str]:
+        """Effects by step key; one that is known by its key lands once however often it comes."""
+        keys = [effect.idempotency_key for effect in self.effects]
+        known = set(keys) if self.repeatable else keys
+        return Counter(key.rsplit("/", 1)[0] for key in known)
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Note, act, take time."""
+        metadata = task.input.metadata
+        self.executions.append(Execution(metadata.step_key, metadata.attempt, time.time()))
+        result = await super().behave(task)
+        await asyncio.sleep(self._takes_s)
+        return result
+
+
+class AskedAgent(DeployAgent):
+    """Acts with approval only; what happens then is known by its key, or is not."""
+
+    def __init__(self, name: str, side_effect: SideEffectClass, *, takes_s: float = 0.0) -> None:
+        super().__init__(name, side_effect=side_effect)
+        self.repeatable = side_effect == SIDE_EFFECT_CLASS_IDEMPOTENT
+        self._takes_s = takes_s
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Propose, or act and take time to say so."""
+        result = await super().behave(task)
+        await asyncio.sleep(self._takes_s)
+        return result
+
+
+class CrashPlanner(PlannerDouble):
+    """Four steps, of which two act: one that may be repeated and one that may not."""
+
+    async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
+        if (hostile := hostile_steps(request.question)) is not None:
+            again = request.HasField("revision")
+            plan = Plan(steps=[] if again else hostile, origin="test")
+            return MakePlanResponse(plan=plan, only_plan=True)
+        if FAILS in request.question and request.HasField("revision"):
+            raise InvalidArgument("There is no other plan for this.")
+        if ASKS in request.question:
+            steps = [_asking("put", "asks_keyed"), _asking("send", "asks_once")]
+            if WAITS in request.question:
+                steps.append(step("wait", "slow"))
+            return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
+        mended = MENDS in request.question or FAILS in request.question
+        if mended and not request.revision.revision:
+            steps = [step("look", "quick"), step("lost", "quick", "use @{outputs.look.nowhere}")]
+            return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
+        if request.HasField("revision"):
+            steps = [step("put", "keyed", "put @{outputs.look.x}"), step("send", "once")]
+            if MENDS not in request.question:
+                steps = []
+            return MakePlanResponse(plan=Plan(steps=steps, origin="test"))
+        steps = [
+            step("look", "quick"),
+            step("put", "keyed", "put @{outputs.look.x}"),
+            step("send", "once", "send @{outputs.look.x}"),
+            step("sum", "slow" if WAITS in request.question else "quick", "", "put", "send"),
+        ]
+        response = MakePlanResponse(plan=Plan(steps=steps, origin="test"))
+        response.decision.chosen_agents.extend(dict.fromkeys(each.agent for each in steps))
+        return response
+
+
+def _asking(step_id: str, agent: str) -> Step:
+    asking = step(step_id, agent, f"deploy {step_id} 1")
+    asking.tools.append("trigger_deployment")
+    return asking
+
+
+@dataclass
+class CrashHarness:
+    """A harness with its agents, and everything that clients of it were told."""
+
+    harness: Harness
+    quick: WitnessAgent
+    keyed: EffectAgent
+    once: EffectAgent
+    slow: GatedWitness
+    asks_keyed: AskedAgent
+    asks_once: AskedAgent
+    hostile: HostileAgent
+    seen: list[Seen] = field(default_factory=list)
+
+    @property
+    def witnesses(self) -> list[WitnessAgent | EffectAgent]:
+        return [self.quick, self.keyed, self.once, self.slow]
+
+
+@asynccontextmanager
+async def open_crash_harness(dsn: str, *, takes_s: float = 0.0) -> AsyncIterator[CrashHarness]:
+    """Planner, composer and agents that take ``takes_s`` for a step, in front of a database."""
+    async with open_harness(dsn) as harness:
+        harness.planner = CrashPlanner()
+        server = grpc_server(
+            ServerSettings.load(grace_s=0.1),
+            [
+                Servicer(
+                    harness.planner,
+                    add_PlannerServiceServicer_to_server,
+                    "bos.planner.v1.PlannerService",
+                )
+            ],
+            telemetry=harness.telemetry,
+        )
+        harness.planner_target = (await harness.stack.enter_async_context(server)).address
+        crash = CrashHarness(
+            harness,
+            WitnessAgent("quick", takes_s=takes_s),
+            EffectAgent("keyed", SIDE_EFFECT_CLASS_IDEMPOTENT, takes_s=takes_s),
+            EffectAgent("once", SIDE_EFFECT_CLASS_IRREVERSIBLE, takes_s=takes_s),
+            GatedWitness("slow"),
+            AskedAgent("asks_keyed", SIDE_EFFECT_CLASS_IDEMPOTENT, takes_s=takes_s),
+            AskedAgent("asks_once", SIDE_EFFECT_CLASS_IRREVERSIBLE, takes_s=takes_s),
+            await add_hostile(harness),
+        )
+        for agent in (*crash.witnesses, crash.asks_keyed, crash.asks_once):
+            await harness.add_agent(agent)
+        yield crash
+
+
+@dataclass
+class Gateway:
+    """A gateway process that can be told where to fail."""
+
+    process: ForkedProcess
+    client: Client
+    replica_id: UUID
+
+    async def arm(self, failpoint: str) -> None:
+        """Set the failpoint; it is in force once this returns."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{failpoint}\n".encode())
+        await self.process.stdin.drain()
+        answer = json.loads(await self.process.stdout.readline())
+        assert answer == {"armed": failpoint}
+
+    async def died(self, within_s: float = 45) -> None:
+        """Wait until it has killed itself."""
+        assert await asyncio.wait_for(self.process.wait(), within_s) == -signal.SIGKILL
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it has frozen itself."""
+        return self.process.stopped
+
+
+@asynccontextmanager
+async def crashing_gateway(
+    crash: CrashHarness, failpoint: str = "disarm", *options: str, **overrides: object
+) -> AsyncIterator[Gateway]:
+    """A gateway process with a failpoint; ``options`` are those of ``crashing_gateway.py``."""
+    replica_id = uuid4()
+    program = (str(PROGRAM), failpoint, "--replica-id", str(replica_id), *options)
+    settings = {"max_failures": 1000, **overrides}
+    async with gateway_process(crash.harness, program=program, **settings) as (process, client):
+        yield Gateway(process, client, replica_id)
+
+
+async def follow_anywhere(where: Callable[[], Sequence[Client]], question: str, seen: Seen) -> None:
+    """Ask and follow to the end, reconnecting to the next gateway behind the last event seen.
+
+    Args:
+        where: Clients of the gateways that there are at the moment, the preferred one first.
+        question: What is asked.
+        seen: Takes what the client is told.
+    """
+    for turn in range(_MOST_RECONNECTS):
+        clients = where()
+        if clients:
+            with may_be_away():
+                await _read(clients[turn % len(clients)], question, seen)
+        if seen.events and seen.events[-1].HasField("run_finished"):
+            return
+        await asyncio.sleep(_BETWEEN_S)
+    raise AssertionError(f"{question}: no end")
+
+
+async def _read(client: Client, question: str, seen: Seen) -> None:
+    """One stream; what was read before an error counts."""
+    call: Any
+    if seen.events:
+        request = WatchRunRequest(run_id=seen.events[0].run_id, **cursor(seen.events))
+        call = client.stub.WatchRun(request, timeout=_STREAM_S)
+    else:
+        call = client.stream(question, request_id=seen.request_id, trace=True)
+    try:
+        async for message in call:
+            assert message is not None, f"{question}: an event that clients cannot read"
+            seen.events.append(message.event)
+    finally:
+        call.cancel()
+
+
+async def ask_anywhere(where: Callable[[], Sequence[Client]], question: str, seen: Seen) -> None:
+    """The same by unary calls with one request id."""
+    for turn in range(_MOST_RECONNECTS):
+        clients = where()
+        if clients:
+            with may_be_away():
+                client = clients[turn % len(clients)]
+                seen.response = await client.ask(question, request_id=seen.request_id, trace=True)
+                return
+        await asyncio.sleep(_BETWEEN_S)
+    raise AssertionError(f"{question}: no answer")
+
+
+async def cancel_anywhere(where: Callable[[], Sequence[Client]], seen: Seen) -> None:
+    """Cancel the run; once this returns, the request was acknowledged."""
+    request = CancelRunRequest(run_id=seen.events[0].run_id, reason="enough")
+    for turn in range(_MOST_RECONNECTS):
+        clients = where()
+        if clients:
+            with may_be_away():
+                await clients[turn % len(clients)].stub.CancelRun(request, timeout=_STREAM_S)
+                seen.cancelled = True
+                return
+        await asyncio.sleep(_BETWEEN_S)
+    raise AssertionError("nobody cancels")
+
+
+@contextmanager
+def may_be_away() -> Iterator[None]:
+    """Lets a gateway be away; any other error is wrong."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        if error.code() not in _AWAY:
+            raise

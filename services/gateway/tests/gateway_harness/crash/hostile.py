@@ -1,0 +1,147 @@
+"""Mischief in the random crash test: agents that return anything, and steps that kill their owner.
+
+What is innocent must not notice: its runs end, and do not fail, however often somebody else's run
+takes its gateway down and whatever lies in the same log table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentResult,
+    AgentServiceServicer,
+    DescribeResponse,
+    ExecuteResponse,
+    add_AgentServiceServicer_to_server,
+)
+from bos.common.v1 import Value, ValueList
+from bos_agentkit import agent_card
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_testkit.plans import step
+from gateway_harness.run_contract import MISCHIEF, POISON
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from bos.planner.v1 import Step
+    from gateway_harness.harness import Harness
+
+PATIENCE = "patience"
+"""In a question: one of its steps takes longer than a poison needs to kill."""
+SLOW_S = 1.5
+KILLS_AFTER_S = 0.5
+_INT64_MAX = 2**63 - 1
+_REFERENCED = 250_000
+
+
+def _negative(result: AgentResult) -> None:
+    result.usage.input_tokens = -5
+    result.usage.model_calls = -1
+    result.usage.cost_micros = -_INT64_MAX
+    result.latency.seconds = -1
+
+
+def _huge(result: AgentResult) -> None:
+    result.usage.input_tokens = _INT64_MAX
+    result.usage.output_tokens = _INT64_MAX
+    result.usage.abandoned_calls = 2**31 - 1
+    result.confidence = float("nan")
+
+
+def _deep(result: AgentResult) -> None:
+    """As deep as it can be and still reach the gateway, but not be read from its log."""
+    value = Value(string_value="x")
+    for _ in range(47):
+        value = Value(list_value=ValueList(values=[value]))
+    result.data.fields["k"].CopyFrom(value)
+
+
+def _wide(result: AgentResult) -> None:
+    for n in range(30_000):
+        result.data.fields[f"k{n}"].int64_value = n
+
+
+def _long(result: AgentResult) -> None:
+    result.answer = "x" * 3_000_000
+
+
+def _empty(result: AgentResult) -> None:
+    result.Clear()
+
+
+_MISCHIEF: dict[str, Callable[[AgentResult], None]] = {
+    "negative": _negative,
+    "huge": _huge,
+    "deep": _deep,
+    "wide": _wide,
+    "long": _long,
+    "empty": _empty,
+}
+REFERENCES = {"references": 60, "more references": 2400}
+"""Plans with so many of a quarter of a megabyte each."""
+KINDS = (*_MISCHIEF, *REFERENCES)
+"""What a question with MISCHIEF in it may say to get."""
+
+
+class HostileAgent(AgentServiceServicer):
+    """Does as its task says, without any of the checks that agentkit makes."""
+
+    def __init__(self) -> None:
+        self.card = agent_card("hostile", "Returns anything.", capabilities=["hostile"])
+        self.kills: Callable[[str], Awaitable[None]] | None = None
+        """Told the run whose step is here to kill its owner."""
+
+    async def Describe(self, request: Any, context: Any) -> DescribeResponse:
+        return DescribeResponse(card=self.card)
+
+    async def Execute(self, request: Any, context: Any) -> AsyncIterator[ExecuteResponse]:
+        task = request.input.task
+        result = AgentResult(status=AGENT_EXECUTION_STATUS_SUCCEEDED, answer="done")
+        if task == POISON and self.kills is not None:
+            await asyncio.sleep(KILLS_AFTER_S)
+            await self.kills(request.input.metadata.step_key.split("/")[0])
+            await asyncio.Event().wait()  # until its owner is gone
+        elif task == PATIENCE:
+            await asyncio.sleep(SLOW_S)
+        elif task == "large":
+            result.answer = "x" * _REFERENCED
+        else:
+            _MISCHIEF[task](result)
+        yield ExecuteResponse(result=result)
+
+
+def hostile_steps(question: str) -> list[Step] | None:
+    """The plan for a question with mischief in it; None for any other."""
+    if POISON in question:
+        return [step("look", "quick"), step("kill", "hostile", POISON, "look")]
+    if PATIENCE in question:
+        return [step("slow", "hostile", PATIENCE), step("sum", "quick", "", "slow")]
+    if MISCHIEF not in question:
+        return None
+    for kind in sorted(KINDS, key=len, reverse=True):
+        if kind in question and kind in _MISCHIEF:
+            return [step("evil", "hostile", kind), step("look", "quick"), step("sum", "quick")]
+        if kind in question:
+            greedy = step("greedy", "quick")
+            reference = Value(string_value="@{outputs.large.answer}")
+            values = greedy.sub_task_input["all"].list_value.values
+            values.extend([reference] * REFERENCES[kind])
+            return [step("large", "hostile", "large"), greedy]
+    raise AssertionError(question)
+
+
+async def add_hostile(harness: Harness) -> HostileAgent:
+    """Serve the agent, and put it on the gateways' list."""
+    agent = HostileAgent()
+    server = grpc_server(
+        ServerSettings.load(grace_s=0.1),
+        [Servicer(agent, add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService")],
+        telemetry=harness.telemetry,
+    )
+    address = (await harness.stack.enter_async_context(server)).address
+    harness.agent_targets[agent.card.name] = address
+    return agent

@@ -1,0 +1,342 @@
+"""A whole gateway on a fresh database, with a planner and a composer that do as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+import grpc
+
+from bos.common.v1 import TRACE_EVENT_TYPE_DECISION
+from bos.composer.v1 import (
+    ComposeRequest,
+    ComposeResponse,
+    ComposerOutput,
+    ComposerServiceServicer,
+    add_ComposerServiceServicer_to_server,
+)
+from bos.gateway.v1 import (
+    AgentRequest,
+    AskRequest,
+    AskStreamRequest,
+    OrchestratorServiceStub,
+    RunEvent,
+    WatchRunRequest,
+)
+from bos.planner.v1 import (
+    ClassifyInstructionsRequest,
+    ClassifyInstructionsResponse,
+    MakePlanRequest,
+    MakePlanResponse,
+    Plan,
+    PlannerServiceServicer,
+    Step,
+    add_PlannerServiceServicer_to_server,
+)
+from bos_chassis.errors import FailedPrecondition
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.service import serve
+from bos_gateway.settings import GatewaySettings
+from bos_testkit.agents import agent_server
+from bos_testkit.forked import ForkedProcess, forked_process
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from bos.agent.v1 import AgentResult, InstructionMode
+    from bos_agentkit import Agent
+    from bos_chassis.errors import BosError
+    from bos_chassis.server import GrpcServer
+
+ERASE = "from bos_gateway.operator.erasing import erase; erase(prog_name='bos runs erase')"
+"""A program: ``bos runs erase`` in a process of its own."""
+SHORT_LEASE = {"lease_s": 3.0}
+"""For a gateway that adopts: it judges others once it has held a lease for as long as one lives."""
+_IMPORTED = (
+    "pytest",
+    "bos_gateway.service",
+    "gateway_harness.crash.crashing_gateway",
+    "gateway_harness.harness",
+)
+
+
+@dataclass
+class PlannerDouble(PlannerServiceServicer):
+    """Answers with the steps it was given, or raises the error it was given."""
+
+    steps: list[Step] = field(default_factory=list)
+    error: BosError | None = None
+    requests: list[MakePlanRequest] = field(default_factory=list)
+    answer: MakePlanResponse | None = None
+    before: Callable[[], Awaitable[object]] | None = None
+    """Awaited before every plan."""
+    revisions: list[list[Step]] = field(default_factory=list)
+    """Plans for one revision after the other; without any it says that it has but one plan."""
+    asks_in_revision: str = ""
+    """A question to the user beside every revised plan."""
+    mode: InstructionMode | None = None
+    """What instructions are classified as; None fails."""
+    instructions: list[ClassifyInstructionsRequest] = field(default_factory=list)
+
+    async def ClassifyInstructions(
+        self, request: ClassifyInstructionsRequest, context: Any
+    ) -> ClassifyInstructionsResponse:
+        self.instructions.append(request)
+        if self.mode is None:
+            raise FailedPrecondition("The planner cannot tell.")
+        answer = ClassifyInstructionsResponse(mode=self.mode)
+        answer.usage.input_tokens = 30
+        return answer
+
+    async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
+        self.requests.append(request)
+        if self.before is not None:
+            await self.before()
+        if self.error is not None:
+            raise self.error
+        if self.answer is not None:
+            return self.answer
+        steps, only_plan = self.steps, not self.revisions
+        if (number := request.revision.revision) > 0:
+            steps = self.revisions[number - 1] if number <= len(self.revisions) else []
+        response = MakePlanResponse(plan=Plan(steps=steps, origin="test"), only_plan=only_plan)
+        response.decision.chosen_agents.extend(dict.fromkeys(s.agent for s in steps))
+        response.decision.confidence = 0.9
+        if number > 0 and self.asks_in_revision:
+            response.clarification.questions.add(question=self.asks_in_revision)
+        response.trace.add(
+            type=TRACE_EVENT_TYPE_DECISION,
+            agent="planner",
+            message="Planner produced execution order",
+        )
+        return response
+
+
+@dataclass
+class ComposerDouble(ComposerServiceServicer):
+    """Streams the given words as deltas, then the results' answers as the final output."""
+
+    deltas: list[str] = field(default_factory=lambda: ["It ", "is ", "done."])
+    error: BosError | None = None
+    requests: list[ComposeRequest] = field(default_factory=list)
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+    release: asyncio.Event | None = None
+    output: ComposerOutput | None = None
+    """In the place of what would be made of the deltas."""
+
+    async def Compose(
+        self, request: ComposeRequest, context: Any
+    ) -> AsyncIterator[ComposeResponse]:
+        self.requests.append(request)
+        self.started.set()
+        for delta in self.deltas:
+            yield ComposeResponse(delta=delta)
+        if self.release is not None:
+            await self.release.wait()
+        if self.error is not None:
+            raise self.error
+        if self.output is not None:
+            yield ComposeResponse(output=self.output)
+            return
+        output = ComposerOutput(answer="".join(self.deltas))
+        for result in request.results:
+            if result.HasField("table") and not output.HasField("data"):
+                output.data.CopyFrom(result.table)
+        yield ComposeResponse(output=output)
+
+
+@dataclass
+class Harness:
+    """Planner, composer and agents, and the gateways started in front of them."""
+
+    dsn: str
+    planner: PlannerDouble
+    composer: ComposerDouble
+    telemetry: Telemetry
+    stack: AsyncExitStack
+    planner_target: str
+    composer_target: str
+    agent_targets: dict[str, str] = field(default_factory=dict)
+
+    async def add_agent(
+        self,
+        agent: Agent,
+        *,
+        auth: AuthSettings | None = None,
+        step_timeout_s: float | None = None,
+    ) -> str:
+        """Serve an agent and put it on the gateway's list."""
+        address = await self.stack.enter_async_context(
+            agent_server(agent, auth=auth, step_timeout_s=step_timeout_s)
+        )
+        self.agent_targets[agent.card.name] = address
+        return address
+
+    @asynccontextmanager
+    async def gateway(self, **overrides: Any) -> AsyncIterator[Client]:
+        """Serve a gateway; yields a client of it."""
+        settings = GatewaySettings.load(
+            **{
+                "server": ServerSettings.load(grace_s=0.2),
+                "auth": AuthSettings.load(),
+                "telemetry": TelemetrySettings.load(),
+                "store_url": self.dsn,
+                "planner_target": self.planner_target,
+                "composer_target": self.composer_target,
+                "agent_targets": self.agent_targets,
+                "backoff_s": 0.01,
+                # A busy machine must not break it: tests about losing it say so.
+                "lease_s": 15.0,
+                "lease_renewal_s": 0.25,
+                **overrides,
+            }
+        )
+        telemetry = Telemetry.for_tests("gateway")
+        async with (
+            serve(settings, telemetry) as server,
+            grpc.aio.insecure_channel(server.address) as channel,
+        ):
+            yield Client(channel, server, telemetry)
+
+
+@dataclass
+class Client:
+    """A client of one gateway, with the calls that tests make most."""
+
+    channel: grpc.aio.Channel
+    server: GrpcServer
+    telemetry: Telemetry | None = None
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        """A sample of the gateway's metrics; None if there is none, or it is another process."""
+        if self.telemetry is None:
+            return None
+        return self.telemetry.registry.get_sample_value(name, labels)
+
+    @property
+    def stub(self) -> Any:
+        return OrchestratorServiceStub(self.channel)
+
+    async def ask(self, question: str = "What is new?", **request: Any) -> Any:
+        """The response of a unary Ask."""
+        message = AskRequest(request=AgentRequest(question=question, **request))
+        return (await self.stub.Ask(message, timeout=60)).response
+
+    def stream(self, question: str = "What is new?", **request: Any) -> Any:
+        """The call of an AskStream."""
+        message = AskStreamRequest(request=AgentRequest(question=question, **request))
+        return self.stub.AskStream(message, timeout=60)
+
+    async def events(self, question: str = "What is new?", **request: Any) -> list[RunEvent]:
+        """All events of an AskStream."""
+        return [message.event async for message in self.stream(question, **request)]
+
+    async def watch(
+        self, run_id: str, after_sequence: int = 0, after_offset: int = 0
+    ) -> list[RunEvent]:
+        """All events of a WatchRun."""
+        request = WatchRunRequest(
+            run_id=run_id, after_sequence=after_sequence, after_offset=after_offset
+        )
+        return [message.event async for message in self.stub.WatchRun(request, timeout=60)]
+
+
+def gateway_settings(harness: Harness, **overrides: object) -> dict[str, str]:
+    """The environment of a gateway process."""
+    settings = {
+        "STORE_URL": harness.dsn,
+        "PLANNER_TARGET": harness.planner_target,
+        "COMPOSER_TARGET": harness.composer_target,
+        "AGENT_TARGETS": ",".join(f"{n}={t}" for n, t in harness.agent_targets.items()),
+        "LEASE_S": "1",
+        "LEASE_RENEWAL_S": "0.25",
+        "SERVER__GRACE_S": "0.2",
+        **{name.upper(): str(value) for name, value in overrides.items()},
+    }
+    return {f"BOS_GATEWAY_{key}": value for key, value in settings.items()}
+
+
+@asynccontextmanager
+async def gateway_process(
+    harness: Harness,
+    *,
+    log: IO[bytes] | int = asyncio.subprocess.DEVNULL,
+    program: Sequence[str] = ("-m", "bos_gateway"),
+    **overrides: object,
+) -> AsyncIterator[tuple[ForkedProcess, Client]]:
+    """A gateway in a process of its own, with a client; killed at the end if it still runs.
+
+    Its log goes to ``log``; ``program`` is what Python runs; ``overrides`` are settings of the
+    gateway.
+    """
+    environment = {**os.environ, **gateway_settings(harness, **overrides)}
+    # What ``-c`` runs is another version: it must not meet the modules of this one.
+    starting = (
+        _fresh_process(*program, environment=environment, errors=log)
+        if program[0] == "-c"
+        else forked_process(*program, environment=environment, errors=log, imported=_IMPORTED)
+    )
+    async with starting as process:
+        line = await asyncio.wait_for(process.stdout.readline(), 60)
+        async with grpc.aio.insecure_channel(json.loads(line)["address"]) as channel:
+            yield process, Client(channel, None)
+
+
+@asynccontextmanager
+async def _fresh_process(
+    *program: str, environment: dict[str, str], errors: IO[bytes] | int
+) -> AsyncIterator[Any]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, *program),
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+def kinds(events: list[RunEvent]) -> list[str]:
+    """What happened, in order, repetitions of progress and deltas as one."""
+    names = [event.WhichOneof("event") for event in events]
+    return [name for i, name in enumerate(names) if i == 0 or names[i - 1] != name]
+
+
+def result_of(events: list[RunEvent], step_id: str) -> AgentResult:
+    """The result of a step."""
+    (found,) = [e.step_finished.result for e in events if e.step_finished.step_id == step_id]
+    return found
+
+
+@asynccontextmanager
+async def open_harness(dsn: str) -> AsyncIterator[Harness]:
+    """Planner, composer and no agents yet, in front of an empty database."""
+    planner, composer = PlannerDouble(), ComposerDouble()
+    telemetry = Telemetry.for_tests("doubles")
+
+    async def served(servicer: object, add: Callable[..., None], name: str) -> str:
+        server = grpc_server(
+            ServerSettings.load(grace_s=0.1), [Servicer(servicer, add, name)], telemetry=telemetry
+        )
+        return (await stack.enter_async_context(server)).address
+
+    async with AsyncExitStack() as stack:
+        planner_target = await served(
+            planner, add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"
+        )
+        composer_target = await served(
+            composer, add_ComposerServiceServicer_to_server, "bos.composer.v1.ComposerService"
+        )
+        yield Harness(dsn, planner, composer, telemetry, stack, planner_target, composer_target)

@@ -1,0 +1,386 @@
+"""One run, two owners that act out what processes do to each other, and one real PostgreSQL.
+
+Fold, decide, the filter of events and every statement are those of the product; the tests decide
+what happens next, and :meth:`World.check` says whether the contract of runs holds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    SIDE_EFFECT_CLASS_NONE,
+    AgentCard,
+    AgentResult,
+    Tool,
+)
+from bos.common.v1 import AgentError
+from bos.composer.v1 import ComposerOutput
+from bos.gateway.v1 import AgentRequest
+from bos.planner.v1 import Plan
+from bos.runlog.v1 import (
+    AnswerStarted,
+    CancelRequested,
+    LogEvent,
+    PlanFailed,
+    Planned,
+    RunAccepted,
+    RunAdopted,
+    RunFinished,
+    RunReleased,
+    RunSettings,
+    StepFinished,
+)
+from bos_gateway.core.decide import MakePlan, Record, RunStep, decide
+from bos_gateway.core.fold import apply, fold, status_after
+from bos_gateway.core.response import composed_response
+from bos_gateway.ownership.owners import Ownership
+from bos_gateway.ownership.poison import LEASE_EXPIRED
+from bos_gateway.run_log.reader import Runs
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.statements import are_stored, insert_events, insert_runs
+from bos_gateway.service import new_run_id
+from bos_testkit.plans import step
+from gateway_harness.interleaving.contract import check_contract, check_effects
+from gateway_harness.interleaving.parts import (
+    FAILS,
+    ONCE,
+    SAFE,
+    Held,
+    Late,
+    Owner,
+    admissible,
+    event,
+    key_of,
+)
+
+if TYPE_CHECKING:
+    from bos_gateway.core.decide import Command
+    from bos_gateway.core.run_state import RunState
+    from bos_gateway.ownership.owners import Adopted
+
+START = datetime(2026, 6, 15, 12, tzinfo=UTC)
+LIMIT = timedelta(seconds=100)
+LEASE_S = 3600.0
+_ENDINGS = 300
+
+
+class World:
+    """One run, two owners, one PostgreSQL."""
+
+    def __init__(self, sessions: list[Any], pool: Any) -> None:
+        self.pool, self.runs, self.reader = pool, Runs(pool), sessions[2]
+        self.owners = [Owner(s, Ownership(pool, uuid4(), LEASE_S)) for s in sessions[:2]]
+        self.run_id = new_run_id()
+        self.now = START
+        self.plan: list[Any] = []
+        self.late: list[Late] = []
+        self.seen: dict[int, bytes] = {}
+        self.executions: Counter[str] = Counter()
+        self.completed: set[str] = set()
+        self.cancelled = False
+
+    async def accept(self, plan: list[Any], concurrency: int) -> None:
+        self.plan = plan
+        for owner in self.owners:
+            await self.live(owner)
+        cards = [
+            AgentCard(name=name, tools=[Tool(name="do", side_effect=side_effect)])
+            for name, side_effect in (
+                (SAFE, SIDE_EFFECT_CLASS_NONE),
+                (ONCE, SIDE_EFFECT_CLASS_IRREVERSIBLE),
+            )
+        ]
+        run_settings = RunSettings(max_concurrency=concurrency, max_steps=8, max_revisions=1)
+        run_settings.compose_timeout.FromSeconds(10)
+        body = RunAccepted(
+            user_id="u", request=AgentRequest(question="?"), settings=run_settings, cards=cards
+        )
+        body.deadline.FromDatetime(START + LIMIT)
+        first = event(self.now, run_accepted=body)
+        run = NewRun(self.run_id, "u", str(self.run_id), b"", "", "?", first)
+        owner = self.owners[0]
+        await insert_runs(owner.session, owner.ownership.replica_id, [run])
+        owner.held = Held(1, fold(str(self.run_id), [first]))
+        self.show(1, [first])
+
+    async def live(self, owner: Owner) -> list[Adopted]:
+        """Take a lease."""
+        _, ours = await owner.ownership.take()
+        owner.holds_lease = True
+        return ours
+
+    def show(self, first: int, events: list[LogEvent]) -> None:
+        """A client is told, and what it was told is complete counts as that."""
+        for sequence, each in enumerate(events, first):
+            self.seen[sequence] = each.SerializeToString(deterministic=True)
+            if each.HasField("step_finished"):
+                self.completed.add(each.step_finished.step_id)
+
+    async def execute(self, letter: Late) -> bool:
+        """The fencing statement; whether the events are in the log now."""
+        query = "SELECT replica_id, epoch FROM runs WHERE run_id = $1"
+        row = await self.reader.fetchrow(query, self.run_id)
+        found = await insert_events(letter.session, letter.replica_id, [letter.appends])
+        if self.run_id in found and found[self.run_id].written:
+            assert row["replica_id"] == letter.replica_id, "an earlier owner wrote"
+            assert row["epoch"] == letter.appends[0].epoch, "at an earlier epoch"
+            return True
+        return all([await are_stored(letter.session, each) for each in letter.appends])
+
+    async def send(self, owner: Owner, how: str) -> None:
+        """Send what the owner has to say, or repeat it; ``how`` it goes is one of three ways."""
+        held = owner.held
+        assert held is not None
+        letter = Late(owner.session, owner.ownership.replica_id, list(held.sent))
+        if how == "arrives late":
+            self.late.append(letter)
+            return
+        ours = await self.execute(letter)
+        if how == "answer lost":
+            return
+        if not ours:
+            owner.held = None
+            await owner.ownership.release(self.run_id, held.epoch)
+            return
+        held.sent = []
+        for append in letter.appends:
+            self.show(append.first_sequence, list(append.events))
+        if held.state.finished:
+            owner.held = None
+
+    def store(self, held: Held, events: list[LogEvent]) -> None:
+        """Apply, and have it written: what the product does, row of the run included."""
+        before = after = held.state.status
+        for each in events:
+            after = status_after(after, each)
+        append = Append(
+            self.run_id,
+            held.epoch,
+            held.state.last_sequence + 1,
+            events,
+            status=after if after != before else None,
+            finished=events[-1].HasField("run_finished"),
+        )
+        for each in events:
+            apply(held.state, each)
+        held.sent.append(append)
+
+    async def find_something_to_say(self, owner: Owner) -> None:
+        """Have the owner come to where its next turn sends a statement, if its run goes on."""
+        for _ in range(4):
+            held = owner.held
+            if held is None or held.sent or held.inbox:
+                return
+            pending = [key for key in held.active if key not in held.ended]
+            if pending:
+                self.answer(held, pending[0], well=True)
+            else:
+                await self.drive(owner, "arrives")
+
+    async def drive(self, owner: Owner, how: str) -> None:
+        """One turn of the owner's loop, then of its writer."""
+        held = owner.held
+        if held is None:
+            return
+        self.turn(owner, held)
+        if held.sent:
+            await self.send(owner, how)
+
+    def turn(self, owner: Owner, held: Held) -> None:
+        """Decide and apply; nothing of that is known to be in the log yet."""
+        if held.state.finished:
+            return
+        if held.inbox:
+            events, held.inbox = admissible(held.state, held.inbox), []
+        else:
+            commands = decide(held.state, self.now)
+            if not (commands and isinstance(commands[0], Record)):
+                self.perform(owner, held, commands)
+                return
+            events = admissible(held.state, list(commands[0].events))
+        if events:
+            self.store(held, events)
+
+    def perform(self, owner: Owner, held: Held, commands: list[Command]) -> None:
+        """Start what is wanted and not under way; only who holds a lease may.
+
+        What may not be done twice waits until all that came before is in the log.
+        """
+        if not owner.holds_lease:
+            return
+        wanted = {key_of(command): command for command in commands}
+        held.active = {key: held.active.get(key, c) for key, c in wanted.items()}
+        held.ended &= set(wanted)
+        for key, command in wanted.items():
+            if isinstance(command, RunStep) and key not in held.begun:
+                agent = held.state.steps[command.step_id].step.agent
+                if agent == ONCE and held.sent:
+                    del held.active[key]
+                    continue
+                held.begun.add(key)
+                assert command.step_id not in self.completed, "a completed step runs again"
+                self.executions[command.step_id] += 1
+                assert agent == SAFE or self.executions[command.step_id] == 1, "doubled silently"
+
+    def answer(self, held: Held, key: object, well: bool) -> None:
+        """An effect comes to an end, or in the case of an answer a piece further."""
+        command, state = held.active[key], held.state
+        match command:
+            case MakePlan(revision=revision):
+                # Another plan does in another way what failed.
+                steps = [step("mended", SAFE)] if revision else self.plan
+                made = Planned(revision=revision, plan=Plan(steps=steps))
+                failed = PlanFailed(revision=revision, error=AgentError(type="X", message="no"))
+                held.inbox.append(
+                    event(self.now, planned=made) if well else event(self.now, plan_failed=failed)
+                )
+            case RunStep(revision=revision, step_id=step_id):
+                step_of_plan = state.steps[step_id].step
+                agent, well = step_of_plan.agent, well and step_of_plan.task != FAILS
+                status = AGENT_EXECUTION_STATUS_SUCCEEDED if well else AGENT_EXECUTION_STATUS_FAILED
+                result = AgentResult(status=status, agent_name=agent, answer="done")
+                body = StepFinished(
+                    revision=revision, step_id=step_id, result=result, attempts=command.attempt
+                )
+                held.inbox.append(event(self.now, step_finished=body))
+            case _:
+                attempt = state.answer_attempt + 1
+                started = event(self.now, answer_started=AnswerStarted(attempt=attempt))
+                held.inbox.append(started)
+                if not well:
+                    return  # more of it another time
+                response = composed_response(state, self.now, ComposerOutput(answer="done"))
+                end = RunFinished(response=response)
+                held.inbox.append(event(self.now, run_finished=end))
+        held.ended.add(key)
+
+    async def resume(self, owner: Owner, adopted: list[Adopted]) -> None:
+        """Fold the run's log, say so in it, and take its inputs."""
+        for each in adopted:
+            if each.run_id != self.run_id:
+                continue
+            log = await self.runs.log(self.run_id)
+            held = Held(each.epoch, fold(str(self.run_id), log))
+            if held.state.finished:
+                return
+            owner.held = held
+            reason = each.reason or LEASE_EXPIRED
+            body = RunAdopted(replica_id=str(owner.ownership.replica_id), reason=reason)
+            self.store(held, [event(self.now, run_adopted=body)])
+            await self.send(owner, "arrives")
+            if owner.held is held:
+                await self.take_inputs(owner)
+
+    async def take_inputs(self, owner: Owner) -> None:
+        if owner.held is not None:
+            for _, payload in await owner.ownership.inputs([self.run_id]):
+                owner.held.inbox.append(LogEvent.FromString(payload))
+
+    async def late_arrive(self) -> None:
+        """Everything that is still under way arrives at the worst moment."""
+        while self.late:
+            await self.execute(self.late.pop())
+
+    async def adopt(self, owner: Owner, *, dies: bool = False, late: bool = False) -> None:
+        until = datetime.now(UTC) + timedelta(days=1)
+        # Back-offs take no time here.
+        await self.reader.execute("UPDATE runs SET retry_at = now() WHERE replica_id IS NULL")
+        await owner.ownership.bury(until)
+        adopted = await owner.ownership.adopt(9)
+        if late:
+            await self.late_arrive()
+        if dies:
+            await self.die(owner)
+        else:
+            await self.resume(owner, adopted)
+
+    async def expire(self, replica_id: UUID) -> None:
+        await self.reader.execute(
+            "UPDATE replicas SET lease_until = now() - interval '1 ms' WHERE replica_id = $1",
+            replica_id,
+        )
+
+    async def lose_lease(self, owner: Owner) -> None:
+        owner.holds_lease = False  # its own clock is the stricter one
+        await self.expire(owner.ownership.replica_id)
+
+    async def retake(self, owner: Owner, *, late: bool = False) -> None:
+        self.leave(owner)
+        ours = await self.live(owner)
+        if late:
+            await self.late_arrive()
+        await self.resume(owner, ours)
+
+    def leave(self, owner: Owner) -> None:
+        """The owner stops driving the run; what it has sent is still under way."""
+        held, owner.held = owner.held, None
+        if held is not None and held.sent:
+            replica_id = owner.ownership.replica_id
+            self.late.append(Late(owner.session, replica_id, held.sent))
+
+    async def die(self, owner: Owner) -> None:
+        """Another process takes its place."""
+        self.leave(owner)
+        await self.expire(owner.ownership.replica_id)
+        owner.ownership = Ownership(self.pool, uuid4(), LEASE_S)
+        await self.live(owner)
+
+    async def drain(self, owner: Owner) -> None:
+        if owner.held is not None and not owner.held.sent:
+            body = RunReleased(replica_id=str(owner.ownership.replica_id), reason="drain")
+            self.store(owner.held, [event(self.now, run_released=body)])
+            await self.send(owner, "arrives")
+        self.leave(owner)
+        await owner.ownership.release_all()
+        owner.ownership = Ownership(self.pool, uuid4(), LEASE_S)
+        await self.live(owner)
+
+    async def cancel(self, owner: Owner) -> None:
+        body = CancelRequested(user_id="u", reason="enough")
+        await owner.ownership.add_input(
+            self.run_id, "cancel", event(self.now, cancel_requested=body)
+        )
+        self.cancelled = True
+
+    async def read_elsewhere(self) -> None:
+        """A client of another replica sees what is committed, acknowledged or not."""
+        after = max(self.seen)
+        page = await self.runs.events(self.run_id, after)
+        if page:
+            self.show(page[0][0], [each for _, each in page])
+
+    async def check(self) -> RunState:
+        """The contract, as far as it can be told from what is stored now."""
+        return await check_contract(self)
+
+    async def end(self) -> None:
+        """All goes well from here on: the run must come to its one end."""
+        for owner in self.owners:
+            await self.die(owner)
+        owner = self.owners[0]
+        for _ in range(_ENDINGS):
+            if (await self.check()).finished:
+                break
+            if owner.held is None:
+                await self.adopt(owner)
+            for key in list(owner.held.active) if owner.held else []:
+                if owner.held is not None and key not in owner.held.ended:
+                    self.answer(owner.held, key, well=True)
+            await self.drive(owner, "arrives")
+        state = await self.check()
+        assert state.finished, "no end"
+        for letter in self.late:
+            await self.execute(letter)
+        assert (await self.check()).last_sequence == state.last_sequence, "written behind the end"
+        check_effects(self, state)
+
+    async def forget(self) -> None:
+        await self.reader.execute("DELETE FROM runs")
+        await self.reader.execute("DELETE FROM replicas")

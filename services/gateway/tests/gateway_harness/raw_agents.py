@@ -1,0 +1,77 @@
+"""Agents of somebody else's: they answer with whatever the test makes, unchecked by any kit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentResult,
+    AgentServiceServicer,
+    DescribeResponse,
+    ExecuteResponse,
+    add_AgentServiceServicer_to_server,
+)
+from bos.common.v1 import Value, ValueList, ValueMap
+from bos_agentkit import agent_card
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from bos.agent.v1 import AgentInput, ExecuteRequest
+    from gateway_harness.harness import Harness
+
+
+class RawAgent(AgentServiceServicer):
+    """Sends the messages that ``make`` makes of its context; what it raises or aborts goes out."""
+
+    def __init__(
+        self, name: str, make: Callable[[Any], Any], *, tools: tuple[Any, ...] = (), **card: Any
+    ) -> None:
+        self.card = agent_card(name, f"Agent {name}.", tools=tools, **card)
+        self.make = make
+        self.inputs: list[AgentInput] = []
+
+    async def Describe(self, request: Any, context: Any) -> DescribeResponse:
+        return DescribeResponse(card=self.card)
+
+    async def Execute(
+        self, request: ExecuteRequest, context: Any
+    ) -> AsyncIterator[ExecuteResponse]:
+        self.inputs.append(request.input)
+        made = self.make(context)
+        if isinstance(made, AgentResult):
+            yield ExecuteResponse(result=made)
+            return
+        async for message in made:
+            yield message
+
+
+async def add_raw_agent(harness: Harness, agent: RawAgent) -> RawAgent:
+    """Serve the agent and put it on the gateway's list."""
+    servicer = Servicer(agent, add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService")
+    server = grpc_server(ServerSettings.load(grace_s=0.1), [servicer], telemetry=harness.telemetry)
+    harness.agent_targets[agent.card.name] = (
+        await harness.stack.enter_async_context(server)
+    ).address
+    return agent
+
+
+def success(**fields: Any) -> AgentResult:
+    """A result that is fine but for what is given."""
+    return AgentResult(**{"status": AGENT_EXECUTION_STATUS_SUCCEEDED, "answer": "Fine.", **fields})
+
+
+def nested(depth: int) -> Value:
+    """A text in so many maps: the most messages that a level can take."""
+    value = Value(string_value="x")
+    for _ in range(depth):
+        value = Value(map_value=ValueMap(fields={"k": value}))
+    return value
+
+
+def wide(count: int) -> Value:
+    """A list of so many values without anything in them."""
+    return Value(list_value=ValueList(values=[Value()] * (count - 1)))

@@ -1,0 +1,162 @@
+"""Logs of earlier versions mean what they meant; logs of newer versions are left alone."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import grpc
+import pytest
+from gateway_harness.golden.logs import NAMES, load, meaning, pinned
+
+from bos.gateway.v1 import RUN_STATUS_EXECUTING, GetRunRequest, RunEvent, WatchRunRequest
+from bos.runlog.v1 import LogEvent, RunAccepted
+from bos_chassis.errors import Unavailable, from_rpc_error
+from bos_gateway.api import LOCAL_USER
+from bos_gateway.core.decide import decide
+from bos_gateway.core.fold import _APPLY, apply
+from bos_gateway.core.public_events import project
+from bos_gateway.core.run_state import RunState
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.statements import SCHEMA_VERSION
+from bos_gateway.service import migrate_store, new_run_id
+from bos_postgres import connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    import asyncpg
+    from gateway_harness.harness import Harness
+
+# LogEvent with an event in field 99, which no version before it knows.
+OF_A_NEWER_VERSION = b"\x9a\x06\x00"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_log_has_the_state_and_the_public_events_it_always_had(name: str) -> None:
+    assert meaning(load(name)) == pinned(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_run_could_go_on_from_any_point_of_a_golden_log(name: str) -> None:
+    state = RunState("0")
+    for event in load(name):
+        apply(state, event)
+        wanted = decide(state, state.update_time)
+        assert bool(wanted) is not state.finished
+
+
+def test_golden_logs_hold_every_kind_of_event_that_is_written() -> None:
+    found = {event.WhichOneof("event") for name in NAMES for event in load(name)}
+    assert found == set(_APPLY)
+
+
+@asynccontextmanager
+async def session(harness: Harness) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    async with connect(harness.dsn, schema=SCHEMA) as connection:
+        yield connection
+
+
+async def store(
+    harness: Harness, events: Sequence[bytes], *, finished: bool, versions: Sequence[int] = ()
+) -> UUID:
+    """Put a log into the store as a process that is gone would have left it."""
+    await migrate_store(harness.dsn)
+    run_id = new_run_id()
+    accepted = LogEvent.FromString(events[0]).run_accepted
+    async with session(harness) as connection:
+        await connection.execute(
+            "INSERT INTO cards VALUES ($1, $2) ON CONFLICT DO NOTHING",
+            accepted.cards_digest,
+            RunAccepted(cards=accepted.cards).SerializeToString(deterministic=True),
+        )
+        await connection.execute(
+            "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, "
+            "finished_at) VALUES ($1, $2, $3, '', 'What?', $4, CASE WHEN $5 THEN now() END)",
+            run_id,
+            LOCAL_USER,
+            str(run_id),
+            RUN_STATUS_EXECUTING,
+            finished,
+        )
+        await connection.executemany(
+            "INSERT INTO run_events VALUES ($1, $2, $3, 1, $4, $5, $6, now())",
+            [
+                (
+                    run_id,
+                    sequence,
+                    uuid4(),
+                    LogEvent.FromString(payload).WhichOneof("event") or "unheard_of",
+                    versions[sequence - 1] if versions else SCHEMA_VERSION,
+                    payload,
+                )
+                for sequence, payload in enumerate(events, 1)
+            ],
+        )
+    return run_id
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_golden_log_in_the_store_is_shown_as_it_always_was(
+    harness: Harness, name: str
+) -> None:
+    events = load(name)
+    run_id = await store(harness, [e.SerializeToString() for e in events], finished=True)
+    request = events[0].run_accepted.request
+    async with harness.gateway() as gateway:
+        seen = await gateway.watch(str(run_id))
+        run = (await gateway.stub.GetRun(GetRunRequest(run_id=str(run_id)))).run
+    projected = (project(str(run_id), n, e, request) for n, e in enumerate(events, 1))
+    assert seen == [public for public in projected if public is not None]
+    assert run.last_sequence == len(events)
+
+
+@pytest.mark.parametrize("newer", ["kind", "schema_version"])
+async def test_run_that_a_newer_version_wrote_to_is_released_and_not_touched(
+    harness: Harness, newer: str
+) -> None:
+    known = load("v1/adopted")[:5]
+    assert known[-1].HasField("step_dispatched")
+    payloads = [event.SerializeToString() for event in known]
+    versions = [SCHEMA_VERSION] * len(known)
+    if newer == "kind":
+        payloads.append(OF_A_NEWER_VERSION)
+        versions.append(SCHEMA_VERSION)
+    else:
+        payloads.append(load("v1/adopted")[5].SerializeToString())
+        versions.append(SCHEMA_VERSION + 1)
+    run_id = await store(harness, payloads, finished=False, versions=versions)
+    async with harness.gateway() as gateway, session(harness) as connection:
+        # It is looked at, once, ...
+        async with asyncio.timeout(60):
+            while not await connection.fetchval(
+                "SELECT epoch > 1 AND replica_id IS NULL FROM runs WHERE run_id = $1", run_id
+            ):
+                pass
+        # ... other runs go on, ...
+        assert (await gateway.ask()).answer
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.stub.GetRun(GetRunRequest(run_id=str(run_id)))
+        seen: list[RunEvent] = []
+        call = gateway.stub.WatchRun(WatchRunRequest(run_id=str(run_id)), timeout=30)
+        async for message in call:
+            seen.append(message.event)
+            if len(seen) == len(known):
+                break
+        call.cancel()
+        row = await connection.fetchrow(
+            "SELECT finished_at, replica_id, status, (SELECT array_agg(payload ORDER BY sequence) "
+            "FROM run_events AS e WHERE e.run_id = r.run_id) AS log FROM runs AS r "
+            "WHERE run_id = $1",
+            run_id,
+        )
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, Unavailable)
+    assert error.reason == "NEWER_VERSION"
+    # ... and what is understood of it is shown; the run itself stays as it was.
+    assert [event.sequence for event in seen] == [1, 2, 3, 4, 5]
+    assert (row["finished_at"], row["replica_id"]) == (None, None)
+    assert row["status"] == RUN_STATUS_EXECUTING
+    assert row["log"] == payloads

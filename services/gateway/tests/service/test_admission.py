@@ -1,0 +1,212 @@
+"""How many runs and streams are admitted: per user over all replicas, and per replica."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from gateway_harness.admission import AS_ANNA, KEY, as_account, execute, run_of, writers
+from gateway_harness.harness import gateway_process
+
+from bos.common.v1 import Clarification, ClarifyingQuestion
+from bos.gateway.v1 import (
+    RUN_STATUS_SUCCEEDED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    AgentRequest,
+    AskRequest,
+    CancelRunRequest,
+    ListRunsRequest,
+)
+from bos.planner.v1 import MakePlanResponse
+from bos.runlog.v1 import LogEvent, RunFinished
+from bos_chassis.auth.callers import LOCAL_USER
+from bos_chassis.errors import ResourceExhausted, from_rpc_error
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.writer import LogWriter, UserLimit
+from bos_gateway.service import migrate_store
+from bos_testkit.agents import SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from gateway_harness.harness import Client, Harness
+
+
+@pytest.fixture
+async def store(postgres_dsn: str) -> str:
+    await migrate_store(postgres_dsn)
+    return postgres_dsn
+
+
+async def accept_all(logs: list[LogWriter], runs: list[NewRun]) -> list[bool | BaseException]:
+    """Accept the runs at once, each by the next of the writers."""
+    accepts = [logs[i % len(logs)].accept(run) for i, run in enumerate(runs)]
+    return await asyncio.gather(*accepts, return_exceptions=True)
+
+
+async def test_bound_of_a_user_is_exact_also_when_replicas_accept_at_once(store: str) -> None:
+    users = [f"user-{n}" for n in range(5)]
+    async with writers(store, 4) as logs:
+        runs = [run_of(users[i % 5], active=3) for i in range(100)]
+        outcomes = await accept_all(logs, runs)
+    for user in users:
+        of_user = [o for o, run in zip(outcomes, runs, strict=True) if run.user_id == user]
+        assert of_user.count(True) == 3
+        assert sum(isinstance(outcome, UserLimit) for outcome in of_user) == 17
+
+
+async def test_run_that_ended_makes_room(store: str) -> None:
+    first, second = run_of("anna", active=1), run_of("anna", active=1)
+    async with writers(store, 1) as (log,):
+        await log.accept(first)
+        with pytest.raises(UserLimit):
+            await log.accept(second)
+        end = LogEvent(run_finished=RunFinished())
+        await log.append(
+            Append(first.run_id, 1, 2, [end], status=RUN_STATUS_SUCCEEDED, finished=True)
+        )
+        assert await log.accept(second)
+
+
+async def test_users_do_not_take_room_from_one_another(store: str) -> None:
+    async with writers(store, 1) as (log,):
+        assert await log.accept(run_of("anna", active=1))
+        assert await log.accept(run_of("berta", active=1))
+
+
+async def test_without_a_bound_everything_is_accepted(store: str) -> None:
+    async with writers(store, 2) as logs:
+        outcomes = await accept_all(logs, [run_of("anna") for _ in range(50)])
+    assert outcomes == [True] * 50
+
+
+@pytest.mark.parametrize(("waiting", "accepted"), [(2, True), (1, False)])
+async def test_runs_that_wait_for_an_approval_have_a_bound_of_their_own(
+    store: str, waiting: int, accepted: bool
+) -> None:
+    async with writers(store, 1) as (log,):
+        held = run_of("anna")
+        await log.accept(held)
+        await execute(
+            store,
+            "UPDATE runs SET status = $2 WHERE run_id = $1",
+            held.run_id,
+            RUN_STATUS_WAITING_FOR_APPROVAL,
+        )
+        (outcome,) = await accept_all([log], [run_of("anna", active=1, waiting=waiting)])
+    assert (outcome is True) is accepted
+    assert isinstance(outcome, UserLimit) is not accepted
+
+
+async def test_request_that_is_known_is_found_however_full_it_is(store: str) -> None:
+    async with writers(store, 2) as (log, other):
+        assert await log.accept(run_of("anna", request_id="same", active=1))
+        assert not await other.accept(run_of("anna", request_id="same", active=1))
+        with pytest.raises(UserLimit):
+            await log.accept(run_of("anna", request_id="another", active=1))
+
+
+async def test_repetitions_in_one_statement_take_one_place(store: str) -> None:
+    async with writers(store, 1) as (log,):
+        runs = [run_of("anna", request_id="same", active=1) for _ in range(3)]
+        outcomes = await accept_all([log], runs)
+    assert sorted(outcomes, key=str) == [False, False, True]
+
+
+async def ask(gateway: Client, **request: Any) -> Any:
+    message = AskRequest(request=AgentRequest(question="What is new?", **request))
+    return (await gateway.stub.Ask(message, timeout=30, metadata=AS_ANNA)).response
+
+
+async def test_user_hears_when_to_come_back_and_a_repeated_request_is_not_refused(
+    harness: Harness,
+) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway(auth=as_account(), max_active_runs_per_user=1) as gateway:
+        running = asyncio.create_task(ask(gateway, request_id="first"))
+        await eventually(lambda: len(slow.inputs) == 1)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await ask(gateway, request_id="second")
+        repeated = asyncio.create_task(ask(gateway, request_id="first"))
+        slow.release.set()
+        assert (await repeated).run_id == (await running).run_id
+        await ask(gateway, request_id="second")
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, ResourceExhausted)
+    assert error.reason == "USER_LIMIT"
+    assert error.retry_after_s
+
+
+async def test_bound_of_a_user_holds_over_replicas(harness: Harness) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    limits = {
+        "max_active_runs_per_user": 2,
+        "auth__static_key": KEY,
+        "auth__static_key_user": "anna",
+    }
+    async with (
+        gateway_process(harness, **limits) as (_, one),
+        gateway_process(harness, **limits) as (_, two),
+    ):
+        asked = [asyncio.create_task(ask(gateway)) for gateway in (one, two) for _ in range(5)]
+        await eventually(lambda: sum(task.done() for task in asked) == 8)
+        slow.release.set()
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    errors = [from_rpc_error(o) for o in outcomes if isinstance(o, grpc.aio.AioRpcError)]
+    assert [error.reason for error in errors] == ["USER_LIMIT"] * 8
+
+
+async def test_callers_without_an_account_are_bounded_by_the_replica_alone(
+    harness: Harness,
+) -> None:
+    async with harness.gateway(max_active_runs_per_user=1) as gateway:
+        slow = SlowAgent("slow")
+        await harness.add_agent(slow)
+        assert LOCAL_USER == "local"
+        responses = await asyncio.gather(*(gateway.ask() for _ in range(5)))
+    assert len({response.run_id for response in responses}) == 5
+
+
+async def test_replies_that_come_at_once_find_as_much_room_as_the_replica_has(
+    harness: Harness,
+) -> None:
+    asked = Clarification(questions=[ClarifyingQuestion(question="Which year?")])
+    harness.planner.answer = MakePlanResponse(clarification=asked)
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    async with harness.gateway(max_active_runs=2) as gateway:
+        asking = (await ask(gateway)).run_id
+        harness.planner.answer = None
+        harness.planner.steps = [step("a", "slow")]
+        replies = [asyncio.create_task(ask(gateway, continues_run_id=asking)) for _ in range(8)]
+        await eventually(lambda: sum(task.done() for task in replies) == 6)
+        slow.release.set()
+        outcomes = await asyncio.gather(*replies, return_exceptions=True)
+    refused = [from_rpc_error(each) for each in outcomes if isinstance(each, grpc.RpcError)]
+    assert [error.reason for error in refused] == ["REPLICA_FULL"] * 6
+
+
+async def test_full_streams_are_refused_and_a_run_can_still_be_cancelled(harness: Harness) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway(max_streams=1) as gateway:
+        running = asyncio.create_task(gateway.events())
+        await eventually(lambda: len(slow.inputs) == 1)
+        for call in (gateway.ask(), gateway.events(), gateway.watch("0" * 8)):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+            error = from_rpc_error(caught.value)
+            assert isinstance(error, ResourceExhausted)
+            assert (error.reason, error.retry_after_s) == ("REPLICA_FULL", 1.0)
+        (run,) = (await gateway.stub.ListRuns(ListRunsRequest())).runs
+        await gateway.stub.CancelRun(CancelRunRequest(run_id=run.run_id))
+        assert (await running)[-1].HasField("run_finished")
+        # Its room is there again.
+        assert await gateway.watch(run.run_id)

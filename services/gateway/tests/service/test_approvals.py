@@ -1,0 +1,469 @@
+"""A run asks a person before it acts: propose, approve, perform, on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from gateway_harness.harness import Client, Harness, kinds, result_of
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_SKIPPED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
+)
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    APPROVAL_STATUS_APPROVED,
+    APPROVAL_STATUS_CANCELLED,
+    APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_EXPIRED,
+    APPROVAL_STATUS_PENDING,
+    APPROVAL_STATUS_TIMED_OUT,
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_PARTIALLY_SUCCEEDED,
+    RUN_STATUS_SUCCEEDED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    Approval,
+    ApprovalServiceStub,
+    CancelRunRequest,
+    GetApprovalRequest,
+    GetRunRequest,
+    ListApprovalsRequest,
+    RespondApprovalRequest,
+    RunEvent,
+)
+from bos.runlog.v1 import LogEvent
+from bos_chassis.errors import AlreadyExists, NotFound, from_rpc_error
+from bos_gateway.run_log.session import SCHEMA
+from bos_postgres import connect
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    import asyncpg
+
+    from bos.planner.v1 import Step
+
+APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
+TOOLS = ("check_deploy_status", "trigger_deployment", "rollback_deployment")
+
+
+def deploy(step_id: str, task: str, *needs: str) -> Step:
+    """A step that may use all tools of the deploying agent."""
+    made = step(step_id, "deploy", task, *needs)
+    made.tools.extend(TOOLS)
+    return made
+
+
+@pytest.fixture
+async def agent(harness: Harness) -> DeployAgent:
+    agent = DeployAgent()
+    await harness.add_agent(agent)
+    harness.planner.steps = [deploy("a", "deploy shop 1.2")]
+    return agent
+
+
+def patient(harness: Harness, **overrides: Any) -> AbstractAsyncContextManager[Client]:
+    """A gateway that keeps its lease however busy the machine is."""
+    return harness.gateway(**{"lease_s": 15.0, "lease_renewal_s": 1.0, **overrides})
+
+
+def approvals(client: Client) -> Any:
+    return ApprovalServiceStub(client.channel)
+
+
+class Following:
+    """A client that follows a run in the background."""
+
+    def __init__(self, client: Client, question: str = "Deploy?", **request: Any) -> None:
+        self.events: list[RunEvent] = []
+        self._call = client.stream(question, **request)
+        self.task = asyncio.create_task(self._read())
+
+    async def _read(self) -> list[RunEvent]:
+        async for message in self._call:
+            self.events.append(message.event)
+        return self.events
+
+    async def asked(self, times: int = 1) -> Approval:
+        """The latest request, once there have been so many."""
+        await eventually(lambda: len(self.requests) >= times or self.task.done())
+        return self.requests[times - 1]
+
+    @property
+    def requests(self) -> list[Approval]:
+        kind = "approval_requested"
+        return [e.approval_requested.approval for e in self.events if e.HasField(kind)]
+
+    async def end(self) -> list[RunEvent]:
+        async with asyncio.timeout(60):
+            return await self.task
+
+
+async def respond(
+    client: Client, approval_id: str, decision: int, instructions: str = ""
+) -> Approval:
+    request = RespondApprovalRequest(
+        approval_id=approval_id, decision=decision, instructions=instructions
+    )
+    answer: Approval = (await approvals(client).RespondApproval(request, timeout=20)).approval
+    return answer
+
+
+async def get(client: Client, approval_id: str) -> Approval:
+    request = GetApprovalRequest(approval_id=approval_id)
+    answer: Approval = (await approvals(client).GetApproval(request, timeout=20)).approval
+    return answer
+
+
+async def until_nobodys(connection: asyncpg.Connection[Any], run_id: str) -> None:
+    """Until the run waits, owned by nobody."""
+    query = "SELECT replica_id IS NULL AND status = $2 FROM runs WHERE run_id = $1"
+    async with asyncio.timeout(60):
+        while not await connection.fetchval(query, run_id, RUN_STATUS_WAITING_FOR_APPROVAL):
+            await connection.execute("SELECT pg_sleep(0.01)")
+
+
+async def stored(harness: Harness, run_id: str) -> list[LogEvent]:
+    async with connect(harness.dsn, schema=SCHEMA) as connection:
+        rows = await connection.fetch(
+            "SELECT payload FROM run_events WHERE run_id = $1 ORDER BY sequence", run_id
+        )
+    return [LogEvent.FromString(row["payload"]) for row in rows]
+
+
+@pytest.mark.requirement("M-01", "M-04", "M-10")
+async def test_approved_action_is_performed_exactly_once(
+    harness: Harness, agent: DeployAgent
+) -> None:
+    async with patient(harness) as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        assert agent.landed == {}
+        assert approval.status == APPROVAL_STATUS_PENDING
+        (action,) = approval.actions
+        assert (action.tool, action.summary) == ("trigger_deployment", "Deploy shop 1.2")
+        assert action.arguments.fields["version"].string_value == "1.2"
+        waits_s = approval.expire_time.ToNanoseconds() - approval.create_time.ToNanoseconds()
+        assert waits_s == 120 * 10**9
+        async with connect(harness.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+        run = (await gateway.stub.GetRun(GetRunRequest(run_id=approval.run_id))).run
+        assert run.status == RUN_STATUS_WAITING_FOR_APPROVAL
+        answered = await respond(gateway, approval.approval_id, APPROVE)
+        assert answered.status == APPROVAL_STATUS_APPROVED
+        events = await following.end()
+    assert agent.landed == {"deploy shop 1.2": 1}
+    assert result_of(events, "a").status == AGENT_EXECUTION_STATUS_SUCCEEDED
+    assert [p.action.digest for p in result_of(events, "a").performed_actions] == [action.digest]
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    order = [e.WhichOneof("event") for e in await stored(harness, approval.run_id)]
+    told = ["approval_requested", "approval_resolved", "effect_intended", "step_finished"]
+    assert [kind for kind in order if kind in told] == told
+    assert "approval_resolved" in kinds(events)
+
+
+@pytest.mark.requirement("M-11")
+async def test_denied_action_does_not_happen_and_dependents_see_why(
+    harness: Harness, agent: DeployAgent
+) -> None:
+    echo = EchoAgent("echo")
+    await harness.add_agent(echo)
+    harness.planner.steps.append(step("b", "echo", "tell", "a"))
+    async with patient(harness) as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        denied = await respond(gateway, approval.approval_id, DENY)
+        events = await following.end()
+    assert denied.status == APPROVAL_STATUS_DENIED
+    result = result_of(events, "a")
+    assert result.status == AGENT_EXECUTION_STATUS_SKIPPED
+    assert result.error.type == "denied_by_user"
+    assert result.partial_data.fields["reason"].string_value == "denied_by_user"
+    tools = result.partial_data.fields["tools"].list_value.values
+    assert [tool.string_value for tool in tools] == ["trigger_deployment"]
+    (given,) = echo.inputs
+    assert given.dependency_outputs["a"].fields["reason"].string_value == "denied_by_user"
+    assert agent.landed == {}
+    assert events[-1].run_finished.response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+
+
+@pytest.mark.requirement("M-06", "M-12")
+async def test_request_times_out_without_a_decision(harness: Harness, agent: DeployAgent) -> None:
+    async with patient(harness, approval_timeouts={"trigger_deployment": 1.0}) as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        events = await following.end()
+        late = await get(gateway, approval.approval_id)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await respond(gateway, approval.approval_id, APPROVE)
+    assert result_of(events, "a").error.type == "hitl_timeout"
+    assert result_of(events, "a").status == AGENT_EXECUTION_STATUS_SKIPPED
+    assert late.status == APPROVAL_STATUS_TIMED_OUT
+    assert late.respond_time.ToNanoseconds() >= late.expire_time.ToNanoseconds()
+    assert isinstance(from_rpc_error(caught.value), AlreadyExists)
+    assert agent.landed == {}
+
+
+async def test_damaged_request_neither_keeps_others_from_being_listed_nor_from_timing_out(
+    harness: Harness, agent: DeployAgent
+) -> None:
+    async with patient(harness, approval_timeouts={"trigger_deployment": 4.0}) as gateway:
+        damaged, sound = Following(gateway, "One?"), Following(gateway, "Two?")
+        asked = [(await each.asked()).approval_id for each in (damaged, sound)]
+        async with connect(harness.dsn, schema=SCHEMA) as connection:
+            tear = "UPDATE approvals SET payload = '\\xff' WHERE approval_id = $1"
+            await connection.execute(tear, asked[0])
+        page = await approvals(gateway).ListApprovals(ListApprovalsRequest(), timeout=20)
+        assert {each.approval_id for each in page.approvals} == set(asked)
+        with pytest.raises(grpc.aio.AioRpcError, match="can only be denied"):
+            await respond(gateway, asked[0], APPROVE)
+        for following in (damaged, sound):
+            result = result_of(await following.end(), "a")
+            assert result.error.type == "hitl_timeout"
+            assert "trigger_deployment" in result.error.message
+    assert agent.landed == {}
+
+
+@pytest.mark.requirement("M-05", "M-08")
+async def test_decision_stands_and_the_same_again_is_no_error(
+    harness: Harness, agent: DeployAgent
+) -> None:
+    async with patient(harness) as one, patient(harness) as other:
+        following = Following(one)
+        approval = await following.asked()
+        first = await respond(other, approval.approval_id, APPROVE)
+        again = await respond(one, approval.approval_id, APPROVE)
+        for decision, instructions in ((DENY, ""), (APPROVE, "and tell me")):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await respond(other, approval.approval_id, decision, instructions)
+            error = from_rpc_error(caught.value)
+            assert isinstance(error, AlreadyExists)
+            assert error.reason == "APPROVAL_RESOLVED"
+        await following.end()
+    assert first == again
+    assert agent.landed == {"deploy shop 1.2": 1}
+
+
+async def test_cancelled_run_closes_its_request(harness: Harness, agent: DeployAgent) -> None:
+    async with patient(harness) as one, patient(harness) as other:
+        following = Following(one)
+        approval = await following.asked()
+        async with connect(harness.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+        await other.stub.CancelRun(CancelRunRequest(run_id=approval.run_id, reason="no need"))
+        events = await following.end()
+        closed = await get(other, approval.approval_id)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await respond(other, approval.approval_id, APPROVE)
+    assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
+    assert closed.status == APPROVAL_STATUS_CANCELLED
+    (told,) = [e.approval_resolved.approval for e in events if e.HasField("approval_resolved")]
+    assert told.status == APPROVAL_STATUS_CANCELLED
+    assert agent.landed == {}
+
+
+@pytest.mark.requirement("M-05", "M-15")
+async def test_request_of_a_run_that_is_gone_is_expired(
+    harness: Harness, agent: DeployAgent
+) -> None:
+    """A run that is ended without regard to its request, such as one that cannot be read."""
+    async with harness.gateway() as gateway:
+        approval = await Following(gateway).asked()
+        async with connect(harness.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+            await connection.execute(
+                "UPDATE runs SET failures = 9, failures_after = 99, status = 3, retry_at = now() "
+                "WHERE run_id = $1",
+                approval.run_id,
+            )
+            async with asyncio.timeout(60):
+                while (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_PENDING:
+                    await connection.execute("SELECT pg_sleep(0.02)")
+        assert (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_EXPIRED
+
+
+async def test_changed_argument_after_the_approval_is_refused(
+    harness: Harness, agent: DeployAgent
+) -> None:
+    """Whoever changes what is stored does not change what was approved."""
+    async with patient(harness) as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        async with connect(harness.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+            row = await connection.fetchrow(
+                "SELECT sequence, payload FROM run_events WHERE kind = 'approval_requested'"
+            )
+            event = LogEvent.FromString(row["payload"])
+            (action,) = event.approval_requested.approval.actions
+            action.arguments.fields["version"].string_value = "6.6.6"
+            await connection.execute(
+                "UPDATE run_events SET payload = $1 WHERE sequence = $2",
+                event.SerializeToString(),
+                row["sequence"],
+            )
+            changed = event.approval_requested.approval.SerializeToString()
+            await connection.execute("UPDATE approvals SET payload = $1", changed)
+        await respond(gateway, approval.approval_id, APPROVE)
+        events = await following.end()
+    assert agent.landed == {}
+    result = result_of(events, "a")
+    assert result.error.type == "PermissionDenied"
+    assert "not one that was approved" in result.error.message
+
+
+@pytest.mark.requirement("M-13")
+async def test_others_go_on_while_one_waits(harness: Harness, agent: DeployAgent) -> None:
+    """Steps without protected tools, and those behind them, wait for nobody."""
+    echo = EchoAgent("echo", data={"x": 1})
+    await harness.add_agent(echo)
+    harness.planner.steps += [
+        deploy("look", "status of shop"),
+        step("c", "echo"),
+        step("d", "echo", "use @{outputs.c.x}"),
+        step("e", "echo", "after", "a"),
+    ]
+    async with patient(harness) as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        ended: list[str] = []
+
+        def others_ended() -> bool:
+            done = [e.step_finished.step_id for e in following.events]
+            ended[:] = sorted(filter(None, done))
+            return ended == ["c", "d", "look"]
+
+        await eventually(others_ended)
+        assert agent.looks == 1
+        await respond(gateway, approval.approval_id, APPROVE)
+        events = await following.end()
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert result_of(events, "e").status == AGENT_EXECUTION_STATUS_SUCCEEDED
+
+
+async def test_decision_reaches_a_run_that_is_still_driven(
+    harness: Harness, agent: DeployAgent
+) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps.append(step("b", "slow"))
+    async with patient(harness) as one, patient(harness) as other:
+        following = Following(one)
+        approval = await following.asked()
+        await slow.started.wait()
+        await respond(other, approval.approval_id, APPROVE)
+        await eventually(lambda: agent.landed == {"deploy shop 1.2": 1})
+        assert not slow.cancelled.is_set()
+        slow.release.set()
+        events = await following.end()
+    assert "run_resumed" not in kinds(events)
+    assert len(slow.inputs) == 1
+
+
+@pytest.mark.requirement("M-14")
+async def test_unary_call_skips_steps_that_need_approval(
+    harness: Harness, agent: DeployAgent
+) -> None:
+    async with patient(harness) as gateway:
+        response = await gateway.ask("Deploy?")
+        listed = await approvals(gateway).ListApprovals(ListApprovalsRequest(), timeout=20)
+    (result,) = response.agent_results
+    assert result.error.type == "hitl_skipped_non_streaming"
+    assert "streaming endpoint" in result.partial_data.fields["explanation"].string_value
+    assert not listed.approvals
+    assert agent.landed == {}
+
+
+async def test_time_that_a_person_takes_is_not_the_runs(
+    harness: Harness, agent: DeployAgent
+) -> None:
+    echo = EchoAgent("echo")
+    await harness.add_agent(echo)
+    harness.planner.steps.append(step("b", "echo", "after", "a"))
+    async with patient(harness, run_timeout_s=6.0) as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        async with connect(harness.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+            # As if all of it had happened a minute ago.
+            rows = await connection.fetch("SELECT run_id, sequence, payload FROM run_events")
+            for row in rows:
+                event = LogEvent.FromString(row["payload"])
+                event.create_time.seconds -= 60
+                if event.HasField("run_accepted"):
+                    event.run_accepted.deadline.seconds -= 60
+                await connection.execute(
+                    "UPDATE run_events SET payload = $3 WHERE run_id = $1 AND sequence = $2",
+                    row["run_id"],
+                    row["sequence"],
+                    event.SerializeToString(),
+                )
+        await respond(gateway, approval.approval_id, APPROVE)
+        events = await following.end()
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert agent.landed == {"deploy shop 1.2": 1}
+
+
+async def test_pages_of_requests(harness: Harness, agent: DeployAgent) -> None:
+    async with patient(harness) as gateway:
+        following = [Following(gateway, f"Deploy {n}?") for n in range(3)]
+        asked = [await each.asked() for each in following]
+        await respond(gateway, asked[0].approval_id, DENY)
+        stub = approvals(gateway)
+        listed, token = [], ""
+        while True:
+            request = ListApprovalsRequest(page_size=1, page_token=token)
+            page = await stub.ListApprovals(request, timeout=20)
+            listed += page.approvals
+            token = page.next_page_token
+            if not token:
+                break
+        pending = await stub.ListApprovals(
+            ListApprovalsRequest(status=APPROVAL_STATUS_PENDING), timeout=20
+        )
+        for each in asked[1:]:
+            await respond(gateway, each.approval_id, DENY)
+        for each in following:
+            await each.end()
+    assert {each.approval_id for each in listed} == {each.approval_id for each in asked}
+    times = [each.create_time.ToNanoseconds() for each in listed]
+    assert times == sorted(times, reverse=True)
+    assert {p.approval_id for p in pending.approvals} == {a.approval_id for a in asked[1:]}
+
+
+async def test_unknown_request(harness: Harness, agent: DeployAgent) -> None:
+    async with patient(harness) as gateway:
+        for unknown in ("0198c0de-0000-7000-8000-000000000000", "nonsense"):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await respond(gateway, unknown, APPROVE)
+            assert isinstance(from_rpc_error(caught.value), NotFound)
+
+
+@pytest.mark.requirement("M-03", "M-15")
+async def test_request_survives_its_gateway(harness: Harness) -> None:
+    """Asked by one process, decided when there was none, performed by a third."""
+    agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)
+    await harness.add_agent(agent)
+    harness.planner.steps = [deploy("a", "deploy shop 1.2")]
+    async with patient(harness) as gateway:
+        following = Following(gateway)
+        approval = await following.asked()
+        async with connect(harness.dsn, schema=SCHEMA) as connection:
+            await until_nobodys(connection, approval.run_id)
+        following.task.cancel()
+        await asyncio.gather(following.task, return_exceptions=True)
+    async with patient(harness) as gateway:
+        assert (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_PENDING
+        await respond(gateway, approval.approval_id, APPROVE)
+        events = await gateway.watch(approval.run_id)
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+    assert agent.landed == {"deploy shop 1.2": 1}

@@ -1,0 +1,351 @@
+"""What the gateway tells the audit trail: each deed with its entry, or neither; no content."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from gateway_harness.answering import approvals, asked, refusal, respond
+from gateway_harness.callers import signed_in, token
+from gateway_harness.harness import ERASE, gateway_process
+from prometheus_client import CollectorRegistry
+
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    APPROVAL_STATUS_PENDING,
+    RUN_STATUS_FAILED,
+    AgentRequest,
+    AskRequest,
+    AskStreamRequest,
+    CancelRunRequest,
+    CancelUserRunRequest,
+    DownloadFileRequest,
+    GetApprovalRequest,
+    GetUserRunRequest,
+    ListUserRunsRequest,
+    OperatorServiceStub,
+    RespondApprovalRequest,
+)
+from bos_agentkit import AgentTask, agent_card, succeeded, tool
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.run_log.maintenance import Maintenance
+from bos_gateway.run_log.session import SCHEMA
+from bos_postgres import connect, open_database
+from bos_testkit.agents import EchoAgent, FileAgent, RecordingAgent, SlowAgent
+from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail, until_audited
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from gateway_harness.harness import Client, Harness
+
+    from bos.agent.v1 import AgentResult
+
+APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
+ADA, MAX = token("ada"), token("max", roles=("user", "approver"))
+OPS = token("ops", roles=("operator",))
+FOUR_EYES = {"deploy.*": {"roles": ["approver"], "four_eyes": True}}
+PLANTED = "planted"
+FILE = f"{PLANTED} bytes".encode()
+REFUSE = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN RAISE EXCEPTION 'not now'; END $$;
+CREATE TRIGGER refused BEFORE INSERT ON audit_pending FOR EACH ROW
+WHEN (NEW.action = '{}') EXECUTE FUNCTION refuse();
+"""
+
+
+class Reader(RecordingAgent):
+    """Reads by a tool, and says so."""
+
+    def __init__(self) -> None:
+        @tool(description="Runs a query.")
+        async def query(statement: str) -> dict[str, Any]:
+            return {"rows": [statement]}
+
+        self.tools = (query,)
+        super().__init__("reader", card=agent_card("reader", "Reads.", tools=self.tools))
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        data = await task.tools.call("query", statement=f"SELECT '{PLANTED}'")
+        return succeeded(task, answer=PLANTED, data=data)
+
+
+class Liar(RecordingAgent):
+    """May read, and says nothing of it."""
+
+    def __init__(self) -> None:
+        card = agent_card("liar", "Reads.", downstream_audiences=["mcp_db"])
+        super().__init__("liar", card=card)
+
+
+@pytest.fixture
+async def agent(harness: Harness) -> DeployAgent:
+    agent = DeployAgent()
+    await harness.add_agent(agent)
+    await harness.add_agent(FileAgent("files", {f"{PLANTED}.txt": ("text/plain", FILE)}))
+    await harness.add_agent(SlowAgent("slow"))
+    await harness.add_agent(EchoAgent("echo"))
+    made = step(f"{PLANTED}_step", "deploy", "deploy shop 1.2")
+    made.tools.extend(["check_deploy_status", "trigger_deployment"])
+    harness.planner.steps = [made]
+    return agent
+
+
+def gateway_of(harness: Harness, folder: Path, **more: Any) -> AbstractAsyncContextManager[Client]:
+    """A gateway with people who signed in, that keeps its lease however busy the machine is."""
+    own = {"lease_s": 15.0, "lease_renewal_s": 1.0, "artefacts_url": (folder / "a").as_uri()}
+    return harness.gateway(**{"auth": signed_in(folder), **own, **more})
+
+
+async def execute(harness: Harness, sql: str) -> None:
+    async with connect(harness.dsn, schema=SCHEMA) as session:
+        await session.execute(sql)
+
+
+async def ask(gateway: Client, **request: Any) -> Any:
+    asked = AgentRequest(question=f"{PLANTED}?", conversation_id=PLANTED, **request)
+    return (await gateway.stub.Ask(AskRequest(request=asked), timeout=60, metadata=ADA)).response
+
+
+async def slow_run(harness: Harness, gateway: Client) -> str:
+    harness.planner.steps = [step("a", "slow")]
+    request = AskStreamRequest(request=AgentRequest(question=f"{PLANTED}?"))
+    async for message in gateway.stub.AskStream(request, timeout=60, metadata=ADA):
+        return str(message.event.run_id)
+    raise AssertionError("no run")
+
+
+async def do(harness: Harness, gateway: Client, method: str) -> tuple[str, str]:
+    """Do it once; returns who did it, and to what."""
+    if method == "Ask":
+        harness.planner.steps = [step("a", "echo", PLANTED)]
+        return "ada", (await ask(gateway)).run_id
+    if method == "CancelRun":
+        run_id = await slow_run(harness, gateway)
+        request = CancelRunRequest(run_id=run_id, reason=PLANTED)
+        await gateway.stub.CancelRun(request, timeout=60, metadata=ADA)
+        return "ada", run_id
+    if method == "DownloadFile":
+        harness.planner.steps = [step("a", "files")]
+        run_id = (await ask(gateway)).run_id
+        digest = hashlib.sha256(FILE).hexdigest()
+        call = gateway.stub.DownloadFile(
+            DownloadFileRequest(run_id=run_id, digest=digest), timeout=60, metadata=ADA
+        )
+        assert b"".join([part.content async for part in call]) == FILE
+        return "ada", run_id
+    if method in ("ListUserRuns", "GetUserRun", "CancelUserRun"):
+        return "ops", await operate(harness, gateway, method)
+    approval = await asked(gateway, ADA)
+    if method == "AskStream":
+        return "ada", approval.run_id
+    request = RespondApprovalRequest(
+        approval_id=approval.approval_id, decision=APPROVE, instructions=""
+    )
+    await approvals(gateway).RespondApproval(request, timeout=60, metadata=MAX)
+    return "max", approval.approval_id
+
+
+async def operate(harness: Harness, gateway: Client, method: str) -> str:
+    run_id, operator = await slow_run(harness, gateway), OperatorServiceStub(gateway.channel)
+    if method == "ListUserRuns":
+        await operator.ListUserRuns(ListUserRunsRequest(owner_id="ada"), timeout=60, metadata=OPS)
+        return "ada"
+    if method == "GetUserRun":
+        await operator.GetUserRun(GetUserRunRequest(run_id=run_id), timeout=60, metadata=OPS)
+        return run_id
+    request = CancelUserRunRequest(run_id=run_id, reason=PLANTED)
+    await operator.CancelUserRun(request, timeout=60, metadata=OPS)
+    return run_id
+
+
+@pytest.mark.parametrize("rpc", sorted(audited("gateway")))
+async def test_each_deed_leaves_its_entry_and_no_content(
+    rpc: str, harness: Harness, agent: DeployAgent, tmp_path: Path
+) -> None:
+    rules = {"deploy.*": {"roles": ["approver"]}}
+    async with gateway_of(harness, tmp_path, approvers=rules) as gateway:
+        actor, target = await do(harness, gateway, rpc.rpartition("/")[2])
+        (entry,) = await audit_entries(harness.dsn, SCHEMA, AUDITED[rpc])
+        assert (entry["actor"], entry["actor_kind"]) == (actor, "user")
+        assert entry["target"] == target
+    assert PLANTED not in json.dumps(await audit_entries(harness.dsn, SCHEMA))
+    await sealed_trail(harness.dsn, SCHEMA)
+
+
+@pytest.mark.parametrize("rpc", sorted(audited("gateway")))
+async def test_a_change_whose_audit_entry_fails_is_not_made(
+    rpc: str, harness: Harness, agent: DeployAgent, tmp_path: Path
+) -> None:
+    rules = {"deploy.*": {"roles": ["approver"]}}
+    async with gateway_of(harness, tmp_path, approvers=rules) as gateway:
+        await execute(harness, REFUSE.format(AUDITED[rpc]))
+        with pytest.raises(grpc.aio.AioRpcError):
+            await do(harness, gateway, rpc.rpartition("/")[2])
+        assert await audit_entries(harness.dsn, SCHEMA, AUDITED[rpc]) == []
+        async with connect(harness.dsn, schema=SCHEMA) as session:
+            runs = await session.fetchval("SELECT count(*) FROM runs")
+            inputs = await session.fetchval("SELECT count(*) FROM run_inputs")
+            open_ones = await session.fetch("SELECT approval_id, status FROM approvals")
+        assert runs == (AUDITED[rpc] != "question.asked")
+        assert inputs == 0
+        assert [row["status"] for row in open_ones] == (
+            [APPROVAL_STATUS_PENDING] if "RespondApproval" in rpc else []
+        )
+        assert not agent.effects
+
+
+async def test_audit_of_an_answer_holds_display_and_performed_actions(
+    harness: Harness, agent: DeployAgent, tmp_path: Path
+) -> None:
+    async with gateway_of(harness, tmp_path, approvers=FOUR_EYES) as gateway:
+        approval = await asked(gateway, ADA)
+        get = GetApprovalRequest(approval_id=approval.approval_id)
+        seen = (await approvals(gateway).GetApproval(get, timeout=60, metadata=MAX)).approval
+        error = await refusal(respond(gateway, approval, APPROVE, ADA))
+        assert error.reason == "FOUR_EYES"
+        await respond(gateway, approval, APPROVE, MAX)
+        await respond(gateway, approval, APPROVE, MAX)  # the same once more is no second decision
+
+        told = partial(until_audited, harness.dsn, SCHEMA)
+        (answered,) = await told("approval.answered")
+        shown = seen.display.SerializeToString(deterministic=True)
+        assert answered["details"]["shown"] == f"sha256:{hashlib.sha256(shown).hexdigest()}"
+        assert answered["details"]["decision"] == "approved"
+        assert answered["details"]["asked_by"] == "ada"
+        (refused,) = await told("approval.refused")
+        assert (refused["actor"], refused["outcome"]) == ("ada", "refused")
+        assert refused["details"]["reason"] == "FOUR_EYES"
+        (performed,) = await told("action.performed")
+        assert performed["details"]["digest"] == approval.actions[0].digest
+        assert performed["details"]["approval"] == approval.approval_id
+        assert (performed["actor"], performed["outcome"]) == ("ada", "succeeded")
+
+
+async def test_denied_action_is_not_audited_as_performed_and_unanswered_one_expires(
+    harness: Harness, agent: DeployAgent, tmp_path: Path
+) -> None:
+    async with gateway_of(harness, tmp_path, approval_timeout_s=1.0) as gateway:
+        expired = await asked(gateway, ADA)
+        told = await until_audited(harness.dsn, SCHEMA, "approval.expired")
+    assert [(each["actor"], each["actor_kind"], each["target"]) for each in told] == [
+        ("gateway", "service", expired.approval_id)
+    ]
+    async with gateway_of(harness, tmp_path) as gateway:
+        await respond(gateway, await asked(gateway, ADA), DENY, ADA)
+        (answered,) = await audit_entries(harness.dsn, SCHEMA, "approval.answered")
+        assert answered["details"]["decision"] == "denied"
+    assert await audit_entries(harness.dsn, SCHEMA, "action.performed") == []
+
+
+async def test_data_read_by_a_step_is_audited_even_if_its_agent_reports_nothing(
+    harness: Harness, tmp_path: Path
+) -> None:
+    for made in (Reader(), Liar(), EchoAgent("echo")):
+        await harness.add_agent(made)
+    agents = ("reader", "liar", "echo")
+    harness.planner.steps = [step(f"{PLANTED}_{agent}", agent) for agent in agents]
+    async with gateway_of(harness, tmp_path) as gateway:
+        run_id = (await ask(gateway)).run_id
+    found = {
+        each["details"]["agent"]: each
+        for each in await audit_entries(harness.dsn, SCHEMA, "data.read")
+    }
+    assert set(found) == {"reader", "liar"}, "what neither reads nor could is not told of"
+    assert {each["target"] for each in found.values()} == {run_id}
+    assert {each["actor"] for each in found.values()} == {"ada"}
+    assert found["reader"]["details"]["tools"] == "query"
+    assert found["reader"]["details"]["calls"] == "1"
+    assert found["liar"]["details"]["services"] == "mcp_db"
+    assert found["liar"]["details"]["step"] == "0.2"
+    digests = {each["details"]["digest"] for each in found.values()}
+    assert len(digests) == 2
+    assert PLANTED not in json.dumps(await audit_entries(harness.dsn, SCHEMA))
+
+
+async def test_a_result_whose_audit_entry_fails_is_not_stored(
+    harness: Harness, tmp_path: Path
+) -> None:
+    await harness.add_agent(Reader())
+    harness.planner.steps = [step("r", "reader")]
+    async with gateway_of(harness, tmp_path) as gateway:
+        await execute(harness, REFUSE.format("data.read"))
+        assert (await ask(gateway)).status == RUN_STATUS_FAILED
+        async with connect(harness.dsn, schema=SCHEMA) as session:
+            kinds = await session.fetch("SELECT kind FROM run_events WHERE kind = 'step_finished'")
+        assert kinds == []
+    assert await audit_entries(harness.dsn, SCHEMA, "data.read") == []
+
+
+async def test_erasure_by_operators_and_expiry_are_audited(
+    harness: Harness, tmp_path: Path
+) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("a", "echo")]
+    async with gateway_of(harness, tmp_path) as gateway:
+        for _ in range(2):
+            await ask(gateway)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", ERASE, "--user", "ada"),
+            env={**os.environ, "BOS_GATEWAY_STORE_URL": harness.dsn},
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        assert await process.wait() == 0
+        (erased,) = await audit_entries(harness.dsn, SCHEMA, "run.erased")
+        assert (erased["actor_kind"], erased["target"]) == ("operator", "ada")
+        assert erased["details"] == {"runs": "2"}
+        await ask(gateway)
+        async with open_database(harness.dsn, schema=SCHEMA) as pool:
+            await Maintenance(pool, 1e-12, GatewayMetrics(CollectorRegistry())).round()
+    (expired,) = await audit_entries(harness.dsn, SCHEMA, "runs.expired")
+    assert (expired["actor_kind"], expired["details"]) == ("service", {"runs": "1"})
+
+
+async def test_what_was_not_sealed_by_a_gateway_that_was_killed_is_sealed_by_the_next(
+    harness: Harness,
+) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("a", "echo")]
+    async with gateway_process(harness, audit__seal_s=60) as (process, gateway):
+        run_id = (await gateway.ask()).run_id
+        process.kill()
+        await process.wait()
+    pending = "SELECT count(*) FROM audit_pending WHERE action = 'question.asked'"
+    async with connect(harness.dsn, schema=SCHEMA) as session:
+        assert await session.fetchval(pending) == 1
+        async with harness.gateway():
+            async with asyncio.timeout(60):
+                while await session.fetchval(pending):  # noqa: ASYNC110  Nothing sets an event.
+                    await asyncio.sleep(0.001)
+    found = [each for each in await sealed_trail(harness.dsn, SCHEMA) if each.target == run_id]
+    assert "question.asked" in {each.action for each in found}
+
+
+def has_sealed(gateway: Client) -> bool:
+    assert gateway.telemetry is not None
+    return any(entry["event"] == "audit sealed" for entry in gateway.telemetry.logs)
+
+
+async def test_gateways_that_seal_at_once_keep_one_chain(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("a", "echo")]
+    often, asked = {"seal_s": 0.001}, 0
+    async with harness.gateway(audit=often) as one, harness.gateway(audit=often) as other:
+        async with asyncio.timeout(60):
+            while asked < 20 or not (has_sealed(one) and has_sealed(other)):
+                await asyncio.gather(*(each.ask() for each in (one, other) for _ in range(2)))
+                asked += 4
+    entries = await sealed_trail(harness.dsn, SCHEMA)
+    assert len([each for each in entries if each.action == "question.asked"]) == asked

@@ -1,0 +1,489 @@
+"""The token budget of a run: decided from the log alone, then through a whole gateway."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_SKIPPED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentCard,
+    AgentResult,
+)
+from bos.common.v1 import Usage
+from bos.gateway.v1 import (
+    RUN_STATUS_PARTIALLY_SUCCEEDED,
+    RUN_STATUS_SUCCEEDED,
+    AgentRequest,
+    OrchestratorResponse,
+    PlanQuestionRequest,
+)
+from bos.planner.v1 import MakePlanResponse, Plan
+from bos.runlog.v1 import (
+    AnswerStarted,
+    CancelRequested,
+    LogEvent,
+    PlanFailed,
+    Planned,
+    RevisionStarted,
+    RunAccepted,
+    RunAdopted,
+    RunFinished,
+    RunSettings,
+    StepDispatched,
+    StepFinished,
+)
+from bos_agentkit import AgentFailure, agent_card
+from bos_chassis.errors import Unavailable
+from bos_gateway.core import budget as budgets
+from bos_gateway.core.budget import (
+    MIN_STEP_TOKENS,
+    counted,
+    freeze_shares,
+    held_by_steps,
+    left,
+    steps_left,
+)
+from bos_gateway.core.decide import Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.core.fold import add_usage, apply, fold
+from bos_gateway.effects.plan import usable_problems
+from bos_testkit.agents import EchoAgent, FailingAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from gateway_harness.harness import Harness
+    from hypothesis.strategies import DataObject
+
+    from bos_gateway.core.decide import Command
+    from bos_gateway.core.run_state import RunState
+
+START = datetime(2026, 6, 15, 12, tzinfo=UTC)
+
+
+def event(**kind: Any) -> LogEvent:
+    made = LogEvent(**kind)
+    made.create_time.FromDatetime(START)
+    return made
+
+
+def accepted(max_tokens: int = 0, **settings: int) -> LogEvent:
+    frozen = RunSettings(
+        **{"max_concurrency": 4, "max_steps": 8, "max_tokens": max_tokens, **settings}
+    )
+    frozen.compose_timeout.FromSeconds(10)
+    freeze_shares(frozen)
+    body = RunAccepted(
+        request=AgentRequest(question="?"), settings=frozen, cards=[AgentCard(name="echo")]
+    )
+    body.deadline.FromDatetime(START + timedelta(seconds=100))
+    return event(run_accepted=body)
+
+
+def planned(*steps: Any, tokens: int = 0, revision: int = 0) -> LogEvent:
+    usage = Usage(input_tokens=tokens)
+    return event(planned=Planned(plan=Plan(steps=steps), usage=usage, revision=revision))
+
+
+def finished(step_id: str, tokens: int | None = 0) -> LogEvent:
+    usage = None if tokens is None else Usage(input_tokens=tokens // 2)
+    if usage is not None and tokens is not None:
+        usage.output_tokens = tokens - tokens // 2
+    made = AgentResult(status=AGENT_EXECUTION_STATUS_SUCCEEDED, agent_name="echo", usage=usage)
+    return event(step_finished=StepFinished(step_id=step_id, result=made, attempts=1))
+
+
+def adopted() -> LogEvent:
+    return event(run_adopted=RunAdopted(reason="lease_expired"))
+
+
+def settled(state: RunState) -> list[Command]:
+    """What is under way once everything that can be recorded is."""
+    while (commands := decide(state, START)) and isinstance(commands[0], Record):
+        for recorded in commands[0].events:
+            apply(state, recorded)
+    return commands
+
+
+def held(state: RunState) -> dict[str, int]:
+    return {c.step_id: c.reserved_tokens for c in settled(state) if isinstance(c, RunStep)}
+
+
+def test_without_a_budget_nothing_is_bounded() -> None:
+    state = fold("r", [accepted()])
+    assert decide(state, START) == [MakePlan(0, None)]
+    apply(state, planned(step("a", "echo")))
+    assert held(state) == {"a": 0}
+    apply(state, finished("a", 10**9))
+    assert settled(state) == [Compose(None)]
+
+
+def test_planning_may_take_a_quarter() -> None:
+    assert decide(fold("r", [accepted(10_000)]), START) == [MakePlan(0, 2500)]
+
+
+def test_steps_share_what_planning_left_beside_the_part_for_composing() -> None:
+    plan = planned(step("a", "echo"), step("b", "echo"), step("c", "echo", "x", "a"), tokens=1000)
+    state = fold("r", [accepted(10_000), plan])
+    assert held(state) == {"a": 2333, "b": 2333}
+    apply(state, finished("a", 333))
+    # What a did not use goes to those after it.
+    assert held(state) == {"b": 2333, "c": 8000 - 1000 - 333 - 2333}
+
+
+def test_step_waits_for_tokens_that_another_may_give_back() -> None:
+    plan = planned(step("a", "echo"), step("b", "echo"))
+    state = fold("r", [accepted(2000), plan])
+    assert held(state) == {"a": 1000}
+    assert not state.steps["b"].settled
+    apply(state, finished("a", 600))
+    assert held(state) == {"b": 1000}
+
+
+@pytest.mark.parametrize(("tokens", "skipped"), [(600, False), (601, True)])
+def test_step_is_skipped_once_no_tokens_can_come_back(tokens: int, skipped: bool) -> None:
+    state = fold("r", [accepted(2000), planned(step("a", "echo"), step("b", "echo"))])
+    settled(state)
+    apply(state, finished("a", tokens))
+    (command,) = settled(state)
+    if not skipped:
+        assert isinstance(command, RunStep)
+        return
+    result = state.steps["b"].result
+    assert result is not None
+    assert result.status == AGENT_EXECUTION_STATUS_SKIPPED
+    assert result.error.type == "BudgetExhausted"
+    assert "999 of the 2000 tokens" in result.error.message
+    assert "BOS_GATEWAY_MAX_RUN_TOKENS" in result.error.message
+    # An answer is composed all the same, from the part that was kept for it.
+    assert command == Compose(max(400, (2000 - tokens) // 2))
+
+
+def test_composing_gets_its_part_also_when_the_steps_took_all_of_theirs() -> None:
+    state = fold("r", [accepted(10_000), planned(step("a", "echo"))])
+    assert held(state) == {"a": 8000}
+    apply(state, finished("a", 8000))
+    assert settled(state) == [Compose(2000)]
+
+
+def test_run_that_consumed_more_than_it_held_is_given_nothing_more() -> None:
+    plan = planned(step("a", "echo"), step("b", "echo", "x", "a"))
+    state = fold("r", [accepted(5000), plan])
+    settled(state)
+    apply(state, finished("a", 6000))
+    assert settled(state) == [Compose(0)]
+    assert state.steps["b"].status == AGENT_EXECUTION_STATUS_SKIPPED
+
+
+def test_interrupted_attempt_counts_in_full_and_the_next_one_holds_tokens_of_its_own() -> None:
+    state = fold("r", [accepted(10_000), planned(step("a", "echo"), step("b", "echo"))])
+    assert held(state) == {"a": 4000, "b": 4000}
+    apply(state, finished("b", 1000))
+    apply(state, adopted())
+    assert counted(state.usage) == 5000
+    assert held(state) == {"a": 3000}
+
+
+def test_interrupted_step_waits_like_any_other() -> None:
+    state = fold("r", [accepted(4000), planned(step("a", "echo"), step("b", "echo"))])
+    assert held(state) == {"a": 1600, "b": 1600}
+    apply(state, adopted())
+    assert settled(state) == [Compose(800)]
+    assert [s.status for s in state.steps.values()] == [AGENT_EXECUTION_STATUS_SKIPPED] * 2
+
+
+@pytest.mark.parametrize(("usage", "counts"), [(None, 4000), (0, 0), (7, 7)])
+def test_result_that_says_nothing_of_its_usage_counts_in_full(
+    usage: int | None, counts: int
+) -> None:
+    state = fold("r", [accepted(5000), planned(step("a", "echo"))])
+    settled(state)
+    apply(state, finished("a", usage))
+    assert counted(state.usage) == counts
+    assert held_by_steps(state) == 0
+
+
+def test_version_with_other_shares_counts_the_same_of_an_old_log(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    revised = event(revision_started=RevisionStarted(revision=1, failed_step_ids=["a"]))
+    lost = event(plan_failed=PlanFailed(revision=1))
+    log = [accepted(10_000), adopted(), planned(step("a", "echo")), finished("a"), revised, lost]
+    before = fold("r", log).usage
+    for share in ("PLAN_SHARE", "COMPOSE_SHARE"):
+        monkeypatch.setattr(budgets, share, 0.1)
+    monkeypatch.setattr(budgets, "MIN_STEP_TOKENS", 1)
+    assert fold("r", log).usage == before
+    assert counted(before) == 5000
+    assert decide(fold("r", [accepted(10_000)]), START) == [MakePlan(0, 1000)]
+
+
+def test_planning_that_was_interrupted_counts_in_full() -> None:
+    state = fold("r", [accepted(10_000), adopted()])
+    assert counted(state.usage) == 2500
+    assert decide(state, START) == [MakePlan(0, 2500)]
+    for _ in range(3):
+        apply(state, adopted())
+    # The part for composing is not touched, and without tokens the heuristic plans.
+    assert decide(state, START) == [MakePlan(0, 0)]
+    assert left(state) == 2000
+
+
+@pytest.mark.parametrize(("usage", "counts"), [(None, 2500), (Usage(), 0)])
+def test_planning_that_failed_counts_in_full_if_it_does_not_say_what_it_took(
+    usage: Usage | None, counts: int
+) -> None:
+    state = fold("r", [accepted(10_000), event(plan_failed=PlanFailed(usage=usage))])
+    assert counted(state.usage) == counts
+
+
+def test_composing_that_was_interrupted_counts_in_full_and_can_be_repeated() -> None:
+    state = fold("r", [accepted(10_000), planned(tokens=1000)])
+    assert settled(state) == [Compose(4500)]
+    apply(state, event(answer_started=AnswerStarted(attempt=1, reserved_tokens=4500)))
+    apply(state, adopted())
+    assert settled(state) == [Compose(2250)]
+
+
+def test_steps_of_all_revisions_count_against_their_limit() -> None:
+    state = fold("r", [accepted(max_steps=3), planned(step("a", "echo"), step("b", "echo"))])
+    assert steps_left(state) == 3
+    settled(state)
+    assert steps_left(state) == 1
+    for name in "ab":
+        apply(state, finished(name))
+    apply(state, event(revision_started=RevisionStarted(revision=1, failed_step_ids=["b"])))
+    apply(state, planned(step("c", "echo"), revision=1))
+    settled(state)
+    assert steps_left(state) == 0
+
+
+def test_revised_plan_may_have_only_the_steps_that_are_left() -> None:
+    state = fold("r", [accepted(max_steps=3), planned(step("a", "echo"), step("b", "echo"))])
+    settled(state)
+    start = RunAccepted(cards=[AgentCard(name="echo")])
+    for count, fits in ((1, True), (2, False)):
+        plan = Plan(steps=[step(f"new_{n}", "echo") for n in range(count)])
+        problems = usable_problems(MakePlanResponse(plan=plan), start, steps_left(state))
+        assert (not problems) is fits
+
+
+def test_what_a_plan_holds_when_it_is_replaced_counts_in_full() -> None:
+    state = fold("r", [accepted(5000), planned(step("a", "echo"))])
+    settled(state)
+    apply(state, event(revision_started=RevisionStarted(revision=1)))
+    apply(state, planned(step("b", "echo"), revision=1))
+    assert (counted(state.usage), held_by_steps(state)) == (4000, 0)
+
+
+_SHAPES = [
+    [step("a", "echo"), step("b", "echo", "x", "a"), step("c", "echo", "x", "b")],
+    [step(n, "echo") for n in "abcde"],
+    [step("a", "echo"), step("b", "echo"), step("c", "echo", "x", "a", "b")],
+    [],
+]
+
+
+@given(
+    shape=st.sampled_from(_SHAPES),
+    budget=st.sampled_from([1, 900, 1250, 4000, 10_000, 1_000_000]),
+    data=st.data(),
+)
+def test_counted_and_held_tokens_never_exceed_the_budget(
+    shape: list[Any], budget: int, data: DataObject
+) -> None:
+    """Results come in any order, cost anything up to what was held, and owners change."""
+    events = [accepted(budget)]
+    adoptions = 0
+    for _ in range(200):
+        state = fold("r", events)
+        assert counted(state.usage) + held_by_steps(state) + state.answer_tokens <= budget
+        if state.finished:
+            break
+        commands = decide(state, START)
+        assert commands, "an unfinished run always wants something"
+        if adoptions < 4 and data.draw(st.integers(0, 5), label="owner dies") == 0:
+            adoptions += 1
+            events.append(adopted())
+        else:
+            events += _happens(data.draw(st.sampled_from(commands)), state, shape, data)
+    assert fold("r", events).finished
+    settled_ids = [e.step_finished.step_id for e in events if e.HasField("step_finished")]
+    assert sorted(settled_ids) == sorted(s.step_id for s in shape)
+
+
+def _happens(
+    command: Command, state: RunState, shape: list[Any], data: DataObject
+) -> list[LogEvent]:
+    match command:
+        case MakePlan(token_budget=budget):
+            assert budget is not None
+            return [planned(*shape, tokens=data.draw(st.integers(0, budget)))]
+        case Record(events=recorded):
+            return list(recorded)
+        case RunStep(step_id=step_id, reserved_tokens=reserved):
+            assert reserved >= MIN_STEP_TOKENS
+            if data.draw(st.booleans(), label="another attempt"):
+                again = StepDispatched(
+                    step_id=step_id,
+                    sub_task=command.sub_task,
+                    attempt=command.attempt + 1,
+                    reserved_tokens=reserved,
+                )
+                return [event(step_dispatched=again), finished(step_id, reserved)]
+            return [finished(step_id, data.draw(st.none() | st.integers(0, reserved)))]
+        case Compose(token_budget=budget):
+            started = AnswerStarted(attempt=state.answer_attempt + 1, reserved_tokens=budget or 0)
+            if state.answer_attempt < 3 and data.draw(st.booleans(), label="composing dies"):
+                return [event(answer_started=started), adopted()]
+            end = RunFinished(response=OrchestratorResponse(status=RUN_STATUS_SUCCEEDED))
+            return [event(answer_started=started), event(run_finished=end)]
+
+
+@pytest.mark.parametrize(
+    ("events", "counted_tokens"),
+    [
+        ([], 2500),  # a quarter, for planning
+        ([planned(step("a", "echo"), tokens=1000)], 1000),
+        ([planned(step("a", "echo"), tokens=1000), finished("a", 3000)], 4000),
+        (
+            [
+                planned(step("a", "echo"), tokens=1000),
+                finished("a", 3000),
+                event(answer_started=AnswerStarted(attempt=1, reserved_tokens=2000)),
+            ],
+            6000,
+        ),
+    ],
+    ids=["planning", "nothing under way", "steps done", "composing"],
+)
+def test_run_that_is_cancelled_counts_what_was_under_way(
+    events: list[LogEvent], counted_tokens: int
+) -> None:
+    state = fold("r", [accepted(10_000), *events, event(cancel_requested=CancelRequested())])
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    usage = record.events[-1].run_finished.response.metadata.usage
+    assert counted(usage) == counted_tokens
+
+
+async def test_budget_reaches_planner_agents_and_composer(harness: Harness) -> None:
+    agent = EchoAgent()
+    await harness.add_agent(agent)
+    harness.planner.steps = [step("a", "echo"), step("b", "echo")]
+    async with harness.gateway(max_run_tokens=10_000) as gateway:
+        response = await gateway.ask()
+    assert harness.planner.requests[-1].token_budget == 2500
+    # Three quarters: the rest is kept for another attempt.
+    assert [given.token_budget for given in agent.inputs] == [3000, 3000]
+    assert harness.composer.requests[-1].token_budget == 5000
+    assert response.metadata.max_tokens == 10_000
+    assert response.status == RUN_STATUS_SUCCEEDED
+
+
+async def test_without_a_budget_none_is_handed_on(harness: Harness) -> None:
+    agent = EchoAgent()
+    await harness.add_agent(agent)
+    harness.planner.steps = [step("a", "echo")]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    requests = [harness.planner.requests[-1], agent.inputs[-1], harness.composer.requests[-1]]
+    assert not any(request.HasField("token_budget") for request in requests)
+    assert response.metadata.max_tokens == 0
+
+
+async def test_largest_budget_a_caller_can_name_is_one_that_can_be_added_up(
+    harness: Harness,
+) -> None:
+    harness.planner.error = Unavailable("Gone.")  # so that all that was held for planning counts
+    async with harness.gateway() as gateway:
+        response = await gateway.ask(max_tokens=2**63 - 1)
+    assert response.metadata.max_tokens == budgets.MAX_RUN_TOKENS
+    assert response.metadata.usage.unreported_tokens == budgets.MAX_RUN_TOKENS // 4
+
+
+def test_sums_of_usage_saturate_and_never_shrink() -> None:
+    total = Usage(input_tokens=5, model_calls=2**31 - 2)
+    for _ in range(3):
+        add_usage(total, Usage(input_tokens=-9, output_tokens=2**62, model_calls=2**31 - 1))
+    assert (total.input_tokens, total.output_tokens) == (5, 2**53 - 1)
+    assert total.model_calls == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "asked", "frozen"),
+    [(5000, 4000, 4000), (5000, 6000, 5000), (0, 6000, 6000)],
+    ids=["lowered", "not raised", "set"],
+)
+async def test_caller_may_lower_the_budget_but_not_raise_it(
+    harness: Harness, setting: int, asked: int, frozen: int
+) -> None:
+    await harness.add_agent(EchoAgent())
+    async with harness.gateway(max_run_tokens=setting) as gateway:
+        response = await gateway.ask(max_tokens=asked)
+    assert response.metadata.max_tokens == frozen
+
+
+async def test_run_that_spent_its_budget_still_answers_from_what_it_has(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent())
+    await harness.add_agent(EchoAgent("other"))
+    answer = MakePlanResponse(
+        plan=Plan(steps=[step("a", "echo"), step("b", "other", "x", "a")]),
+        usage=Usage(input_tokens=400),
+    )
+    harness.planner.answer = answer
+    harness.composer.deltas = ["What there is."]
+
+    async def behave(task: Any) -> AgentResult:
+        usage = Usage(input_tokens=600, output_tokens=100)
+        return AgentResult(status=AGENT_EXECUTION_STATUS_SUCCEEDED, answer="one", usage=usage)
+
+    spender = EchoAgent("echo")
+    spender.behave = behave  # type: ignore[method-assign]
+    await harness.add_agent(spender)
+    async with harness.gateway(max_run_tokens=2400) as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert response.answer == "What there is."
+    first, second = response.agent_results
+    assert first.status == AGENT_EXECUTION_STATUS_SUCCEEDED
+    assert second.status == AGENT_EXECUTION_STATUS_SKIPPED
+    assert second.error.type == "BudgetExhausted"
+    assert counted(response.metadata.usage) == 1100
+
+
+async def test_attempts_at_a_step_share_what_is_held_for_it(harness: Harness) -> None:
+    failure = AgentFailure("HttpError", "Try again.", retryable=True)
+    card = agent_card("failing", "Fails once.", max_retries=1)
+    agent = FailingAgent("failing", error=failure, times=1, card=card)
+    await harness.add_agent(agent)
+    harness.planner.steps = [step("a", "failing")]
+    async with harness.gateway(max_run_tokens=10_000) as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_SUCCEEDED
+    # The first reported that it consumed nothing, so the second may take all.
+    assert [given.token_budget for given in agent.inputs] == [6000, 8000]
+
+
+async def test_composing_that_broke_off_counts_all_that_it_could_have_consumed(
+    harness: Harness,
+) -> None:
+    await harness.add_agent(EchoAgent())
+    harness.planner.steps = [step("a", "echo")]
+    harness.composer.error = Unavailable("Gone.")
+    async with harness.gateway(max_run_tokens=10_000) as gateway:
+        response = await gateway.ask()
+    assert response.metadata.usage.unreported_tokens == 5000
+
+
+async def test_dry_run_has_the_budget_of_planning(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent())
+    harness.planner.steps = [step("a", "echo")]
+    async with harness.gateway(max_run_tokens=10_000) as gateway:
+        request = PlanQuestionRequest(request=AgentRequest(question="What is new?"))
+        await gateway.stub.PlanQuestion(request, timeout=30)
+    assert harness.planner.requests[-1].token_budget == 2500

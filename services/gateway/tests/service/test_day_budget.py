@@ -1,0 +1,429 @@
+"""Tokens of a day, per user and for everybody: read at acceptance, settled after a run's end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+from gateway_harness.admission import accept, bounded, days, execute, run_of, unsettled, writers
+
+from bos.common.v1 import Usage
+from bos.gateway.v1 import (
+    RUN_STATUS_SUCCEEDED,
+    OrchestratorResponse,
+    ResponseMetadata,
+)
+from bos.runlog.v1 import LogEvent, RunFinished
+from bos_chassis.auth.callers import LOCAL_USER
+from bos_chassis.errors import ConfigurationError, NotFound
+from bos_gateway.admission import daily_quota
+from bos_gateway.admission.daily_quota import DayLimit
+from bos_gateway.run_log import quota
+from bos_gateway.run_log.quota import held, settle
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.retention import Scope, erase, forget_days
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.writer import UserLimit
+from bos_gateway.service import migrate_store
+from bos_gateway.settings import GatewaySettings
+from bos_postgres import connect, open_database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+
+@pytest.fixture
+async def store(postgres_dsn: str) -> str:
+    await migrate_store(postgres_dsn)
+    return postgres_dsn
+
+
+@pytest.fixture
+async def pool(store: str) -> AsyncIterator[Pool]:
+    async with open_database(store, schema=SCHEMA, max_size=8) as pool:
+        yield pool
+
+
+def end_of(run: NewRun, tokens: int | None) -> Append:
+    response = OrchestratorResponse()
+    if tokens is not None:
+        usage = Usage(input_tokens=tokens - 30, output_tokens=20, unreported_tokens=10)
+        response.metadata.CopyFrom(ResponseMetadata(usage=usage, max_tokens=held(run.event)))
+    return Append(
+        run.run_id,
+        1,
+        2,
+        [LogEvent(run_finished=RunFinished(response=response))],
+        status=RUN_STATUS_SUCCEEDED,
+        finished=True,
+    )
+
+
+async def test_bound_of_a_user_is_exact_on_a_replica_however_many_come_at_once(
+    store: str, pool: Pool
+) -> None:
+    day = bounded(pool, mine=35_000)
+    async with writers(store, 1) as (log,):
+        runs = [run_of(f"user-{i % 4}", 10_000) for i in range(80)]
+        outcomes = await asyncio.gather(
+            *(accept(day, log, run) for run in runs), return_exceptions=True
+        )
+    for user in {run.user_id for run in runs}:
+        of_user = [o for o, run in zip(outcomes, runs, strict=True) if run.user_id == user]
+        stored = [held(o.event) for o in of_user if isinstance(o, NewRun)]
+        assert sorted(stored) == [5000, 10_000, 10_000, 10_000]  # the last one got what was left
+        assert sum(isinstance(outcome, DayLimit) for outcome in of_user) == 16
+    assert await unsettled(store) == 140_000
+
+
+async def test_total_day_limit_is_exact_on_a_replica_under_concurrency(
+    store: str, pool: Pool
+) -> None:
+    day = bounded(pool, all_=55_000)
+    async with writers(store, 1) as (log,):
+        outcomes = await asyncio.gather(
+            *(accept(day, log, run_of(f"user-{i % 7}", 10_000)) for i in range(60)),
+            return_exceptions=True,
+        )
+    stored = [held(o.event) for o in outcomes if isinstance(o, NewRun)]
+    assert sorted(stored) == [5000, *[10_000] * 5]
+    assert await unsettled(store) == 55_000
+
+
+async def test_replicas_exceed_a_bound_by_no_more_than_each_could_accept_alone(
+    store: str, pool: Pool
+) -> None:
+    replicas = [bounded(pool, mine=30_000) for _ in range(4)]
+    async with writers(store, 4) as logs:
+        outcomes = await asyncio.gather(
+            *(accept(replicas[i % 4], logs[i % 4], run_of("anna", 10_000)) for i in range(60)),
+            return_exceptions=True,
+        )
+        accepted = [o for o in outcomes if isinstance(o, NewRun)]
+        assert 3 <= len(accepted) <= 4 * 3
+        for day in [*replicas, bounded(pool, mine=30_000)]:  # a refusal is never from memory
+            with pytest.raises(DayLimit) as caught:
+                await accept(day, logs[0], run_of("anna", 10_000))
+            assert caught.value.left == 30_000 - 10_000 * len(accepted)
+
+
+async def test_one_user_does_not_use_up_anothers_day(store: str, pool: Pool) -> None:
+    day = bounded(pool, mine=10_000)
+    async with writers(store, 1) as (log,):
+        await accept(day, log, run_of("anna", 10_000))
+        with pytest.raises(DayLimit) as caught:
+            await accept(day, log, run_of("anna", 10_000))
+        await accept(day, log, run_of("berta", 10_000))
+    assert caught.value.left == 0
+    assert caught.value.reason == "USER_DAY_LIMIT"
+    assert caught.value.retry_after_s is not None
+    assert 0 < caught.value.retry_after_s <= 86_400
+
+
+async def test_the_lower_of_both_bounds_counts(store: str, pool: Pool) -> None:
+    day = bounded(pool, mine=100_000, all_=30_000)
+    async with writers(store, 1) as (log,):
+        await accept(day, log, run_of("anna", 20_000))
+        got = await accept(day, log, run_of("berta", 20_000))
+        assert held(got.event) == 10_000
+        with pytest.raises(DayLimit) as caught:
+            await accept(day, log, run_of("berta", 20_000))
+    assert caught.value.left == 0
+    assert caught.value.reason == "DAY_LIMIT"
+
+
+@pytest.mark.parametrize(("left", "stored"), [(5000, 5000), (4999, None)])
+async def test_a_run_gets_what_is_left_if_that_is_worth_beginning_with(
+    store: str, pool: Pool, left: int, stored: int | None
+) -> None:
+    day = bounded(pool, mine=20_000 + left)
+    async with writers(store, 1) as (log,):
+        await accept(day, log, run_of("anna", 20_000))
+        run = run_of("anna", 20_000)
+        if stored is None:
+            with pytest.raises(DayLimit):
+                await accept(day, log, run)
+        else:
+            assert held((await accept(day, log, run)).event) == stored
+            payload = await pool.fetchval(
+                "SELECT payload FROM run_events WHERE run_id = $1", run.run_id
+            )
+            frozen = LogEvent.FromString(payload).run_accepted
+            assert frozen.settings.max_tokens == stored
+
+
+async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Pool) -> None:
+    first, other = bounded(pool, mine=10_000), bounded(pool, mine=10_000)
+    async with writers(store, 1) as (log,):
+        run = await accept(first, log, run_of("anna", 10_000))
+        with pytest.raises(DayLimit):
+            await accept(other, log, run_of("anna", 5000))
+        end = end_of(run, 3000)
+        await log.append(end)
+        # Also where it was accepted, and before anything is settled.
+        assert held((await accept(first, log, run_of("anna", 5000))).event) == 5000
+        assert await days(store) == {"anna": 3000, "": 3000}
+        with pytest.raises(DayLimit) as caught:
+            await accept(other, log, run_of("anna", 5000))
+    assert caught.value.left == 2000
+
+
+async def test_a_run_that_consumed_more_than_it_held_counts_with_all_of_it(
+    store: str, pool: Pool
+) -> None:
+    day = bounded(pool, mine=10_000)
+    async with writers(store, 1) as (log,):
+        first = await accept(day, log, run_of("anna", 10_000))
+        await log.append(end_of(first, 12_000))
+        with pytest.raises(DayLimit) as caught:
+            await accept(day, log, run_of("anna", 1000))
+    assert caught.value.left == -2000
+
+
+async def test_an_end_that_says_nothing_counts_with_all_that_was_held(
+    store: str, pool: Pool
+) -> None:
+    async with writers(store, 1) as (log,):
+        first = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+        await log.append(end_of(first, None))
+    assert await days(store) == {"anna": 10_000, "": 10_000}
+
+
+@pytest.mark.parametrize(
+    ("reported", "settles"), [(-5, 0), (2**62, 40_000), (2**63 - 1, 40_000), (40, 90)]
+)
+async def test_no_end_makes_a_sum_smaller_or_larger_than_a_sum_can_be(
+    store: str, pool: Pool, reported: int, settles: int
+) -> None:
+    day = bounded(pool, mine=100_000)
+    async with writers(store, 1) as (log,):
+        for user in ("anna", "berta"):
+            run = await accept(day, log, run_of(user, 10_000))
+            end = end_of(run, 100)
+            metadata = end.events[0].run_finished.response.metadata
+            metadata.usage.CopyFrom(Usage(input_tokens=reported, output_tokens=reported // 2))
+            if reported == 40:
+                metadata.usage.unreported_tokens = 30
+            await log.append(end)
+    async with connect(store, schema=SCHEMA) as session:
+        assert await settle(session) == 2
+        rows = await session.fetch("SELECT user_id, tokens FROM token_days")
+    assert dict(map(tuple, rows)) == {"anna": settles, "berta": settles, "": 2 * settles}
+
+
+async def test_a_run_is_settled_once_also_by_many_at_once(store: str, pool: Pool) -> None:
+    day = bounded(pool, mine=1_000_000)
+    async with writers(store, 1) as (log,):
+        runs = [await accept(day, log, run_of(f"user-{i % 3}", 10_000)) for i in range(30)]
+        for run in runs[:24]:
+            await log.append(end_of(run, 1000))
+
+    async def settled() -> int:
+        async with connect(store, schema=SCHEMA) as session:
+            return sum([await settle(session, limit=7) for _ in range(6)])
+
+    assert sum(await asyncio.gather(*(settled() for _ in range(4)))) == 24
+    assert (await days(store))[""] == 24_000
+    assert await unsettled(store) == 60_000
+
+
+async def test_interrupted_settling_is_completed_by_the_next_gateway(
+    store: str, pool: Pool
+) -> None:
+    async with writers(store, 1) as (log,):
+        run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+        await log.append(end_of(run, 3000))
+    async with connect(store, schema=SCHEMA) as held_up, connect(store, schema=SCHEMA) as dying:
+        # It has taken the run and waits for the sum, as it dies.
+        attempt = held_up.transaction()
+        await attempt.start()
+        await held_up.execute("LOCK TABLE token_days IN EXCLUSIVE MODE")
+        task = asyncio.create_task(settle(dying))
+        pid = dying.get_server_pid()
+        waits = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1"
+        async with asyncio.timeout(60):
+            while await held_up.fetchval(waits, pid) != "Lock":
+                pass
+        await held_up.execute("SELECT pg_terminate_backend($1)", pid)
+        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+            await task
+        await attempt.rollback()
+    assert await unsettled(store) == 3000
+    assert await days(store) == {"anna": 3000, "": 3000}
+
+
+async def test_the_next_day_begins_with_nothing_and_a_run_counts_for_its_own(
+    store: str, pool: Pool
+) -> None:
+    async with writers(store, 1) as (log,):
+        first = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+        await execute(store, "UPDATE runs SET token_day = token_day - 1")  # midnight passes
+        second = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+        for run, tokens in ((first, 3000), (second, 4000)):
+            await log.append(end_of(run, tokens))
+    await days(store)
+    rows = await pool.fetch("SELECT tokens FROM token_days WHERE user_id = 'anna' ORDER BY day")
+    assert [row["tokens"] for row in rows] == [3000, 4000]
+
+
+async def test_a_request_that_is_repeated_is_not_charged_twice(store: str, pool: Pool) -> None:
+    replicas = [bounded(pool, mine=10_000) for _ in range(2)]
+
+    async def stored(replica: int, run: NewRun) -> bool:
+        async with replicas[replica].admitted(run) as run:
+            return await logs[replica].accept(run)
+
+    async with writers(store, 2) as logs:
+        racing = [run_of("berta", 1000, "racing") for _ in range(8)]
+        outcomes = await asyncio.gather(*(stored(i % 2, run) for i, run in enumerate(racing)))
+        assert outcomes.count(True) == 1
+        await accept(replicas[0], logs[0], run_of("berta", 9000))  # all that is left
+    assert not replicas[0]._locks  # nothing is kept of those who have asked
+    assert await unsettled(store) == 10_000
+
+
+async def test_a_run_refused_for_its_number_holds_no_tokens(store: str, pool: Pool) -> None:
+    day = bounded(pool, mine=10_000)
+    async with writers(store, 1) as (log,):
+        await accept(day, log, run_of("anna", 1000, active=1))
+        with pytest.raises(UserLimit):
+            await accept(day, log, run_of("anna", 9000, active=1))
+        await accept(day, log, run_of("anna", 9000))
+    assert await unsettled(store) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("user", "bounds", "counts"),
+    [
+        ("anna", {}, False),
+        ("anna", {"mine": 10_000}, True),
+        (LOCAL_USER, {"mine": 10_000}, False),  # whoever asks without an account is not one user
+        (LOCAL_USER, {"all_": 10_000}, True),
+    ],
+)
+async def test_only_what_a_bound_holds_for_is_counted(
+    store: str, pool: Pool, user: str, bounds: dict[str, int], counts: bool
+) -> None:
+    async with writers(store, 1) as (log,):
+        run = await accept(bounded(pool, **bounds), log, run_of(user, 10_000))
+        assert await unsettled(store) == 10_000 * counts
+        await log.append(end_of(run, 3000))
+    assert await days(store) == ({user: 3000, "": 3000} if counts else {})
+
+
+async def test_what_has_ended_and_is_settled_costs_nothing(store: str, pool: Pool) -> None:
+    await pool.execute(
+        "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, tokens, "
+        "finished_at, token_day) SELECT gen_random_uuid(), 'anna', i::text, '', '', 3, 10, "
+        "CASE WHEN i % 4 > 0 THEN now() END, "
+        "CASE WHEN i % 4 = 0 THEN (now() AT TIME ZONE 'UTC')::date END "
+        "FROM generate_series(1, 20000) AS i"
+    )
+    await pool.execute("UPDATE runs SET finished_at = now() WHERE request_id = '1000'")
+    await pool.execute("VACUUM ANALYZE runs")
+    statements = {
+        daily_quota._READ_USER: ("runs_unsettled", "anna"),
+        daily_quota._READ_ALL: ("runs_unsettled", ""),
+        quota._SETTLE: ("runs_to_settle", None, 1000),
+    }
+    for sql, (index, *arguments) in statements.items():
+        plan = await pool.fetch(f"EXPLAIN {sql}", *arguments)
+        lines = [row[0] for row in plan]
+        assert any(index in line for line in lines)
+        assert not any("Seq Scan on runs" in line for line in lines)
+    assert await settle(pool) == 1
+    assert await days(store) == {"anna": 10, "": 10}
+    assert await unsettled(store) == 49_990
+
+
+@pytest.mark.parametrize(
+    ("mine", "of_all", "reason"),
+    [(5, 4, "DAY_LIMIT"), (5, 5, "USER_DAY_LIMIT"), (5, 0, "USER_DAY_LIMIT")],
+)
+async def test_figures_in_a_refusal_are_the_users_own(
+    pool: Pool, mine: int, of_all: int, reason: str
+) -> None:
+    await pool.execute(
+        "INSERT INTO token_days SELECT (now() AT TIME ZONE 'UTC')::date, * FROM "
+        "(VALUES ('anna', 95), ('', 895)) AS t"
+    )
+    day = bounded(pool, mine=95 + mine, all_=of_all and 895 + of_all)
+    with pytest.raises(DayLimit) as caught:
+        async with day.admitted(run_of("anna", 10)):
+            pytest.fail("there are not enough")
+    error = caught.value
+    assert error.reason == reason
+    assert ("95 of the 100" in error.message) == (reason == "USER_DAY_LIMIT")
+    assert "89" not in error.message
+    tomorrow = await pool.fetchval("SELECT ((now() AT TIME ZONE 'UTC')::date + 1)::text")
+    assert error.metadata["reset_time"] == f"{tomorrow}T00:00:00Z"
+
+
+async def test_erasing_a_user_gives_nothing_back_of_today_and_forgets_earlier_days(
+    store: str, pool: Pool
+) -> None:
+    day = bounded(pool, mine=10_000)
+    async with writers(store, 1) as (log,):
+        for tokens in (4000, 3000):
+            run = await accept(day, log, run_of("anna", 10_000))
+            await log.append(end_of(run, tokens))
+            if tokens == 4000:
+                await days(store)
+                await execute(store, "UPDATE token_days SET day = day - 1")
+        async with connect(store, schema=SCHEMA) as session:
+            await erase(session, Scope(user_id="anna"))
+        assert await days(store) == {"anna": 3000, "": 7000}
+        with pytest.raises(DayLimit) as caught:
+            await accept(bounded(pool, mine=7999), log, run_of("anna", 5000))
+    assert caught.value.left == 4999
+
+
+async def test_what_a_user_consumed_on_the_day_of_erasing_is_erased_later(
+    store: str, pool: Pool
+) -> None:
+    async with writers(store, 1) as (log,), connect(store, schema=SCHEMA) as session:
+        run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+        await log.append(end_of(run, 4000))
+        await erase(session, Scope(user_id="anna"))
+        assert await days(store) == {"anna": 4000, "": 4000}
+        await session.execute("UPDATE token_days SET day = day - 1")
+        assert (await erase(session, Scope(user_id="anna")))["runs"] == 0
+        assert await days(store) == {"": 4000}
+        # The sum of everybody is nobody's, however it is asked for.
+        for nobody in ("anna", ""):
+            with pytest.raises(NotFound):
+                await erase(session, Scope(user_id=nobody))
+    assert await days(store) == {"": 4000}
+
+
+async def test_maintenance_deletes_old_token_days(store: str, pool: Pool) -> None:
+    async with writers(store, 1) as (log,):
+        run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
+        await log.append(end_of(run, 10_000))
+    assert len(await days(store)) == 2
+    for back, left in ((40, 2), (41, 0)):
+        await execute(
+            store,
+            "UPDATE token_days SET day = (now() AT TIME ZONE 'UTC')::date - $1::int",
+            back,
+        )
+        async with connect(store, schema=SCHEMA) as session:
+            await forget_days(session)
+        assert len(await days(store)) == left
+
+
+@pytest.mark.parametrize("bound", ["max_user_day_tokens", "max_day_tokens"])
+def test_a_bound_of_a_day_needs_one_of_a_run(bound: str) -> None:
+    needed = {
+        "store_url": "postgresql://x/y",
+        "planner_target": "p",
+        "composer_target": "c",
+        "agent_targets": "sql=s",
+    }
+    with pytest.raises(ConfigurationError, match="BOS_GATEWAY_MAX_RUN_TOKENS"):
+        GatewaySettings.load(**needed, **{bound: 1000})
+    assert GatewaySettings.load(**needed, max_run_tokens=10, **{bound: 1000})

@@ -1,0 +1,382 @@
+"""The text of an answer, and runs, as followed on another replica than their owner."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import pytest
+from gateway_harness.disconnects import run_under_way, seen_until
+from gateway_harness.streamed import answer_text, cursor, logged
+from prometheus_client import CollectorRegistry
+
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent, WatchRunRequest
+from bos_gateway.core.public_events import Cursor
+from bos_gateway.core.run_state import BrokenLog
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.run_log.maintenance import LOCK, Maintenance
+from bos_gateway.run_log.notifications import Answers, Notifications
+from bos_gateway.run_log.reader import READER, Look, Runs
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.runs.follow import RunReader
+from bos_gateway.service import migrate_store, new_run_id
+from bos_postgres import connect, open_database
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+    from gateway_harness.harness import Client, Harness
+
+    Pool = asyncpg.Pool[asyncpg.Record]
+    Answer = tuple[int, int, int, str]
+
+
+class Watching:
+    """A client that follows a run and keeps what it sees."""
+
+    def __init__(self, client: Client, run_id: str, **after: int) -> None:
+        self.seen: list[RunEvent] = []
+        request = WatchRunRequest(run_id=run_id, **after)
+        self._call: Any = client.stub.WatchRun(request, timeout=60)
+        self.task = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for message in self._call:
+            self.seen.append(message.event)
+
+    def leave(self) -> None:
+        self._call.cancel()
+
+    def has(self, kind: str) -> bool:
+        return any(event.HasField(kind) for event in self.seen)
+
+
+async def answers(dsn: str) -> list[asyncpg.Record]:
+    async with connect(dsn, schema=SCHEMA) as connection:
+        return await connection.fetch("SELECT * FROM answers")
+
+
+async def test_text_is_shown_on_another_replica_while_it_is_being_written(harness: Harness) -> None:
+    harness.composer.release = asyncio.Event()
+    harness.composer.deltas = ["It\0is ", "d\N{SNOWMAN}ne ", "\N{PILE OF POO}."]
+    text = "".join(harness.composer.deltas)
+    async with harness.gateway() as owner, harness.gateway() as other:
+        asked = asyncio.create_task(owner.events(request_id="r"))
+        await harness.composer.started.wait()
+        (run,) = await stored_runs(harness.dsn)
+        there = Watching(other, str(run))
+        await eventually(lambda: answer_text(there.seen).endswith("."))
+        assert answer_text(there.seen) == text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        # Coming back here and there gives the rest and nothing twice.
+        started = there.seen[-1].sequence
+        for client in (owner, other):
+            back = Watching(client, str(run), after_sequence=started, after_offset=4)
+            await eventually(lambda b=back: len(b.seen) == 1)
+            assert (back.seen[0].answer_delta.offset, back.seen[0].answer_delta.text) == (
+                4,
+                text[4:],
+            )
+            back.leave()
+        harness.composer.release.set()
+        await there.task
+        here = await asked
+    assert logged(there.seen) == logged(here)
+    assert answer_text(here) == here[-1].run_finished.response.answer == text
+
+
+async def stored_runs(dsn: str) -> list[UUID]:
+    async with connect(dsn, schema=SCHEMA) as connection:
+        return [row["run_id"] for row in await connection.fetch("SELECT run_id FROM runs")]
+
+
+async def test_text_not_followed_elsewhere_is_not_stored(harness: Harness) -> None:
+    harness.composer.release = asyncio.Event()
+    async with harness.gateway() as owner, harness.gateway():
+        seen = await seen_until(owner, "answer_delta")
+        here = Watching(owner, seen[0].run_id, **cursor(seen))
+        assert await answers(harness.dsn) == []
+        harness.composer.release.set()
+        await here.task
+    assert answer_text([*seen, *here.seen]) == "It is done."
+    assert await answers(harness.dsn) == []
+
+
+async def test_client_moved_by_a_crash_of_the_owner_sees_the_new_attempt_whole(
+    harness: Harness,
+) -> None:
+    harness.composer.release = asyncio.Event()
+    async with harness.gateway() as other:
+        async with harness.gateway() as owner:
+            asked = asyncio.create_task(owner.events(request_id="r"))
+            await harness.composer.started.wait()
+            (run,) = await stored_runs(harness.dsn)
+            there = Watching(other, str(run))
+            await eventually(lambda: there.has("answer_delta"))
+            asked.cancel()
+        # It went; the other one composes anew, and what was seen of the first attempt is void.
+        harness.composer.release.set()
+        await there.task
+    attempts = [e.answer_started.attempt for e in there.seen if e.HasField("answer_started")]
+    assert attempts == [1, 2]
+    assert answer_text(there.seen) == there.seen[-1].run_finished.response.answer == "It is done."
+
+
+def counted_looks(monkeypatch: pytest.MonkeyPatch) -> list[UUID]:
+    """Takes the run of every look from now on."""
+    looks: list[UUID] = []
+    look = Runs.look
+
+    async def counted(self: Runs, run_id: UUID, *arguments: int) -> Look:
+        looks.append(run_id)
+        return await look(self, run_id, *arguments)
+
+    monkeypatch.setattr(Runs, "look", counted)
+    return looks
+
+
+async def test_run_is_read_once_however_many_follow_it(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = counted_looks(monkeypatch)
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway() as owner, harness.gateway() as other:
+        run_id = await run_under_way(owner, slow)
+        followers = [Watching(other, run_id) for _ in range(40)]
+        await eventually(lambda: all(f.has("step_started") for f in followers))
+        assert len(looks) < len(followers) / 2
+        followers[0].leave()
+        slow.release.set()
+        await asyncio.gather(*(follower.task for follower in followers[1:]))
+    assert len(looks) < len(followers) / 2
+    for follower in followers[1:]:
+        assert follower.seen == followers[1].seen
+        assert follower.seen[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+
+
+async def test_cursor_from_beyond_the_end_waits_without_affecting_others(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = counted_looks(monkeypatch)
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway() as owner, harness.gateway() as other:
+        run_id = await run_under_way(owner, slow)
+        most = 2**63 - 1
+        odd = Watching(other, run_id, after_sequence=most, after_offset=most)
+        await eventually(lambda: other_follows(other))
+        honest = Watching(other, run_id)
+        await eventually(lambda: honest.has("step_started"))
+        slow.release.set()
+        await asyncio.gather(odd.task, honest.task)
+        assert await other.watch(run_id, most) == []
+    assert [event.sequence for event in logged(honest.seen)][:3] == [1, 2, 3]
+    assert honest.has("run_finished")
+    assert odd.has("run_finished")
+    assert len(looks) < 30
+
+
+async def test_lost_messages_are_made_up_for_by_one_query_for_all_runs(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner's words do not arrive; what it does is found all the same."""
+    asked: list[int] = []
+    progress = Runs.progress
+
+    async def counted(self: Runs, run_ids: list[UUID]) -> Any:
+        asked.append(len(run_ids))
+        return await progress(self, run_ids)
+
+    monkeypatch.setattr(Runs, "progress", counted)
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway() as owner, harness.gateway() as other:
+        monkeypatch.setattr(
+            "bos_gateway.run_log.notifications.Notifications._heard", lambda *_: None
+        )
+        runs = [await run_under_way(owner, slow) for _ in range(3)]
+        followers = [Watching(other, run_id) for run_id in runs]
+        await eventually(lambda: all(f.has("step_started") for f in followers))
+        await eventually(lambda: asked[-1:] == [3])
+        slow.release.set()
+        await asyncio.gather(*(follower.task for follower in followers))
+        await eventually(lambda: not other_follows(other))
+        count = len(asked)
+        assert (await other.ask()).answer
+    assert len(asked) == count, "asks about runs that have ended"
+    assert all(follower.has("run_finished") for follower in followers)
+
+
+def other_follows(_client: Client) -> bool:
+    return any(task.get_name().startswith("follow ") for task in asyncio.all_tasks())
+
+
+# What is written, with the statement alone
+
+
+@asynccontextmanager
+async def open_pool(dsn: str) -> AsyncIterator[Pool]:
+    await migrate_store(dsn)
+    async with open_database(dsn, schema=SCHEMA, max_size=2, stateless=True) as pool:
+        yield pool
+
+
+async def new_run(pool: Pool, *, epoch: int = 1, user: str = "ada") -> UUID:
+    run_id = new_run_id()
+    await pool.execute(
+        "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, epoch, "
+        "replica_id) VALUES ($1, $2, $3, '', 'why?', 5, $4, $5)",
+        run_id,
+        user,
+        str(run_id),
+        epoch,
+        uuid4(),
+    )
+    return run_id
+
+
+async def write(pool: Pool, told: Answers, texts: dict[UUID, Answer]) -> dict[UUID, str]:
+    """What is stored after these were written."""
+    for run_id in texts:
+        told.changed(run_id)
+    await told.write(texts.get)
+    rows = await pool.fetch("SELECT run_id, text, characters FROM answers")
+    assert all(row["characters"] == len(row["text"]) for row in rows)
+    return {row["run_id"]: row["text"] for row in rows}
+
+
+async def test_only_the_owner_at_its_epoch_writes_and_none_after_the_end(
+    postgres_dsn: str,
+) -> None:
+    async with open_pool(postgres_dsn) as pool:
+        run, ended = await new_run(pool, epoch=2), await new_run(pool)
+        await pool.execute("UPDATE runs SET finished_at = now() WHERE run_id = $1", ended)
+        told = Answers(pool)
+        mine, late = (2, 1, 5, "mine"), (1, 1, 5, "late")
+        assert await write(pool, told, {run: mine, ended: late}) == {run: "mine"}
+        assert await write(pool, Answers(pool), {run: (1, 1, 5, "void")}) == {run: "mine"}
+        # With the next owner it is void, before that has written anything.
+        runs = Runs(pool)
+        assert (await runs.look(run, 0)).text == "mine"
+        assert (await runs.look(run, 0, attempt=1, characters=3)).text == "e"
+        await pool.execute("UPDATE runs SET epoch = 3")
+        assert (await runs.look(run, 0)).text == ""
+
+
+async def test_long_text_is_written_seldom_and_holds_up_no_other(postgres_dsn: str) -> None:
+    async with open_pool(postgres_dsn) as pool:
+        long, short = await new_run(pool), await new_run(pool)
+        told = Answers(pool)
+        first = "x" * 10_000_000
+        texts = {long: (1, 1, 5, first), short: (1, 1, 5, "a")}
+        assert await write(pool, told, texts) == {long: first}  # enough for one statement
+        assert await write(pool, told, {}) == {long: first}
+        texts = {long: (1, 1, 5, first + "y"), short: (1, 1, 5, "ab")}
+        assert await write(pool, told, texts) == {long: first, short: "ab"}
+
+
+async def test_text_is_hidden_from_other_users(postgres_dsn: str) -> None:
+    async with (
+        open_pool(postgres_dsn) as pool,
+        open_database(postgres_dsn, schema=SCHEMA, role=READER, stateless=True) as readers,
+    ):
+        run = await new_run(pool, user="ada")
+        await write(pool, Answers(pool), {run: (1, 1, 5, "secret")})
+        runs = Runs(pool, readers)
+        assert (await runs.of("ada").look(run, 0)).text == "secret"
+        assert await runs.of("eve").look(run, 0) == Look()
+        assert await readers.fetch("SELECT * FROM answers") == []
+
+
+async def test_maintenance_deletes_left_over_rows_one_gateway_at_a_time(postgres_dsn: str) -> None:
+    async with open_pool(postgres_dsn) as pool, connect(postgres_dsn, schema=SCHEMA) as other:
+        going, ended, old = [await new_run(pool) for _ in range(3)]
+        await write(pool, Answers(pool), dict.fromkeys((going, ended), (1, 1, 5, "t")))
+        for run in (going, ended, old):
+            await pool.execute("INSERT INTO run_inputs VALUES ($1, 'cancel', '', '')", run)
+            await pool.execute("INSERT INTO run_secrets VALUES ($1, 'k', '')", run)
+        await pool.execute("UPDATE runs SET finished_at = now() WHERE run_id = $1", ended)
+        await pool.execute(
+            "UPDATE runs SET finished_at = now() - interval '1 hour' WHERE run_id = $1", old
+        )
+        maintenance = Maintenance(pool, None, GatewayMetrics(CollectorRegistry()))
+
+        async def left(table: str) -> set[UUID]:
+            return {row["run_id"] for row in await pool.fetch(f"SELECT run_id FROM {table}")}
+
+        async with other.transaction():
+            await other.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
+            assert not await maintenance.round()
+            assert await left("answers") == {going, ended}
+        assert not await maintenance.round()
+        assert await left("answers") == {going}
+        assert await left("run_inputs") == await left("run_secrets") == {going, ended}
+
+
+@pytest.mark.parametrize("kind", ["planned", "answer_started"])
+async def test_gap_is_a_broken_log(harness: Harness, kind: str) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    async with harness.gateway() as gateway:
+        run_id = UUID((await gateway.ask()).run_id)
+    async with open_pool(harness.dsn) as pool:
+        assert len(await Runs(pool).log(run_id)) == len((await Runs(pool).look(run_id, 0)).events)
+        await pool.execute("DELETE FROM run_events WHERE kind = $1", kind)
+        for read in (Runs(pool).log(run_id), Runs(pool).look(run_id, 0)):
+            with pytest.raises(BrokenLog):
+                await read
+
+
+async def test_pages_are_read_on_also_behind_a_mirror_that_began_later(harness: Harness) -> None:
+    """One follower is at the end already when another begins at the beginning."""
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with AsyncExitStack() as stack:
+        owner, other = [await stack.enter_async_context(harness.gateway()) for _ in range(2)]
+        seen = await seen_until(owner, "step_started")
+        late = Watching(other, seen[0].run_id, after_sequence=seen[-1].sequence)
+        await eventually(lambda: other_follows(other))
+        early = Watching(other, seen[0].run_id)
+        await eventually(lambda: early.has("step_started"))
+        slow.release.set()
+        await asyncio.gather(late.task, early.task)
+    assert logged(early.seen) == [*seen, *logged(late.seen)]
+
+
+async def test_owner_is_told_again_and_again_who_follows_a_run_that_goes_on(
+    postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if every look finds more: otherwise it would show nobody elsewhere the text any more."""
+    told: list[UUID] = []
+    monkeypatch.setattr(Notifications, "follow", lambda _, run_id: told.append(run_id))
+    async with (
+        open_pool(postgres_dsn) as pool,
+        open_database(postgres_dsn, schema=SCHEMA, role=READER, stateless=True) as readers,
+    ):
+        run, ended = await new_run(pool), await new_run(pool)
+        await pool.execute("UPDATE runs SET finished_at = now() WHERE run_id = $1", ended)
+        reader = RunReader(
+            Runs(pool, readers), Notifications(postgres_dsn, uuid4(), pool), lambda _: None
+        )
+        following = [asyncio.create_task(follow(reader, each)) for each in (run, ended)]
+        await asyncio.wait_for(following[1], 60)
+        await eventually(lambda: told == [run])
+        for _ in range(10):
+            await pool.execute("UPDATE runs SET last_sequence = last_sequence + 1")
+            await reader.look()
+        assert told == [run] * 3
+        following[0].cancel()
+
+
+async def follow(reader: RunReader, run_id: UUID) -> None:
+    async for _ in reader.follow(run_id, Cursor(), "ada"):
+        pass

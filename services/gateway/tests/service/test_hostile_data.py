@@ -1,0 +1,497 @@
+"""Data that nobody would send: impossible numbers, deep, wide and huge values, torn rows.
+
+Whatever it is, the run ends once, its log can be read by everybody, and nobody else notices.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from gateway_harness.harness import kinds, result_of
+from gateway_harness.raw_agents import RawAgent, add_raw_agent, nested, success, wide
+from google.protobuf import struct_pb2
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.json_format import MessageToJson
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    SIDE_EFFECT_CLASS_NONE,
+    AgentResult,
+    ExecuteResponse,
+    PerformedAction,
+    ProposedAction,
+    Tool,
+    TraceBatch,
+)
+from bos.common.v1 import (
+    AgentError,
+    Clarification,
+    ClarifyingQuestion,
+    Source,
+    Table,
+    TraceEvent,
+    Usage,
+    Value,
+    ValueList,
+    ValueMap,
+)
+from bos.composer.v1 import ComposerOutput
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, GetRunRequest, ListAgentsRequest, RunEvent
+from bos.planner.v1 import MakePlanResponse, Plan
+from bos.runlog.v1 import LogEvent
+from bos_chassis.errors import InvalidArgument, from_rpc_error
+from bos_chassis.values import MAX_DEPTH, make_table
+from bos_gateway.core.result_limits import (
+    MAX_CALL_TOKENS,
+    MAX_RESULT_BYTES,
+    clamp_result,
+    fit,
+    result_problem,
+)
+from bos_gateway.run_log.session import SCHEMA
+from bos_plans import MAX_VALUES
+from bos_postgres import connect
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from gateway_harness.harness import Client, Harness
+
+INT64 = 2**63 - 1
+HUGE = ValueMap(fields={"k": Value(string_value="x" * 3_000_000)})
+
+
+async def stored(harness: Harness, run_id: str) -> list[LogEvent]:
+    """The run's log; reading it is what a later owner has to do."""
+    async with connect(harness.dsn, schema=SCHEMA) as session:
+        rows = await session.fetch(
+            "SELECT payload FROM run_events WHERE run_id = $1 ORDER BY sequence", run_id
+        )
+    return [LogEvent.FromString(row["payload"]) for row in rows]
+
+
+async def read_by_all(harness: Harness, gateway: Client, events: list[RunEvent]) -> None:
+    """The run has one end, and everybody can read all of it."""
+    run_id = events[0].run_id
+    log = await stored(harness, run_id)
+    assert [e.HasField("run_finished") for e in log] == [False] * (len(log) - 1) + [True]
+    run = (await gateway.stub.GetRun(GetRunRequest(run_id=run_id), timeout=20)).run
+    assert run.response.run_id == run_id
+    watched = await gateway.watch(run_id)
+    assert kinds(watched)[-1] == "run_finished"
+    for message in (run, *watched):
+        assert MessageToJson(message), "what HTTP clients read"
+
+
+def hostile_usage(number: int) -> Usage:
+    usage = Usage(
+        input_tokens=number,
+        output_tokens=number,
+        cost_micros=number,
+        unreported_tokens=number,
+        cached_input_tokens=number,
+        models=["m" * 1000] * 1000,
+    )
+    for name in ("model_calls", "api_calls", "abandoned_calls"):
+        setattr(usage, name, max(-(2**31), min(number, 2**31 - 1)))
+    usage.duration.seconds = number
+    return usage
+
+
+@pytest.mark.parametrize("number", [-5, -(2**63), 2**62, INT64])
+async def test_numbers_that_cannot_be_are_clamped_and_the_result_is_kept(
+    harness: Harness, number: int
+) -> None:
+    def evil(context: Any) -> AgentResult:
+        made = success(confidence=math.nan, usage=hostile_usage(number))
+        made.sources.append(Source(relevance=math.inf, page=-3))
+        made.latency.seconds = number
+        made.table.CopyFrom(make_table(["n"], [[1], [2]]))
+        made.table.row_count = number
+        return made
+
+    await add_raw_agent(harness, RawAgent("evil", evil))
+    harness.planner.answer = MakePlanResponse(
+        plan=Plan(steps=[step("a", "evil"), step("b", "evil")]), usage=hostile_usage(number)
+    )
+    harness.planner.answer.decision.confidence = math.nan
+    harness.planner.answer.intent.confidence = -math.inf
+    harness.planner.answer.trace.add().create_time.seconds = number
+    async with harness.gateway(max_run_tokens=10**12, max_day_tokens=10**13) as gateway:
+        events = await gateway.events(trace=True)
+        await read_by_all(harness, gateway, events)
+        assert gateway.metric("bos_runs_total", outcome="succeeded") == 1
+    result, response = result_of(events, "a"), events[-1].run_finished.response
+    assert (result.status, result.answer) == (AGENT_EXECUTION_STATUS_SUCCEEDED, "Fine.")
+    assert (result.confidence, result.sources[0].relevance) == (0, 1)
+    assert (result.sources[0].page, result.table.row_count) == (0, 2)
+    assert result.usage.input_tokens == (0 if number < 0 else MAX_CALL_TOKENS)
+    assert response.metadata.usage.input_tokens == (0 if number < 0 else 3 * MAX_CALL_TOKENS)
+    assert response.metadata.planner_confidence == 0
+    told = [t.message for e in events for t in e.step_progress.events]
+    assert any("usage.input_tokens" in text and "confidence" in text for text in told)
+
+
+def test_numbers_that_can_be_are_left_alone() -> None:
+    usage = Usage(input_tokens=MAX_CALL_TOKENS, models=["m"], cost_micros=5)
+    usage.duration.FromSeconds(10)
+    result = success(usage=usage, confidence=1.0, sources=[Source(page=3, relevance=0.5)])
+    before = AgentResult.FromString(result.SerializeToString())
+    assert clamp_result(result) == []
+    assert result == before
+
+
+def placed(value: Value, where: str) -> AgentResult:
+    """A result that holds the value in one of the places where it can."""
+    fields = ValueMap(fields={"k": value})
+    match where:
+        case "cell":
+            table = Table()
+            table.columns.add(name="c")
+            table.rows.add(values=[value])
+            return success(table=table)
+        case "details":
+            error = AgentError(type="X", message="x", details={"k": value})
+            return success(status=AGENT_EXECUTION_STATUS_FAILED, error=error)
+        case "performed":
+            action = ProposedAction(arguments=fields)
+            return success(performed_actions=[PerformedAction(action=action, result=fields)])
+        case _:
+            return success(**{where: fields})
+
+
+PLACES = ["data", "partial_data", "cell", "details", "performed"]
+
+
+@pytest.mark.parametrize("where", PLACES)
+async def test_deepest_value_of_a_result_can_be_read_by_all(harness: Harness, where: str) -> None:
+    await add_raw_agent(harness, RawAgent("deep", lambda c: placed(nested(MAX_DEPTH), where)))
+    harness.planner.steps = [step("a", "deep"), step("b", "deep", "x", "a")]
+    async with harness.gateway() as gateway:
+        events = await gateway.events()
+        await read_by_all(harness, gateway, events)
+    assert result_of(events, "a").error.type in ("", "X")
+
+
+@pytest.mark.parametrize("where", PLACES)
+async def test_deeper_value_of_a_result_fails_its_step(harness: Harness, where: str) -> None:
+    tool = Tool(name="look", side_effect=SIDE_EFFECT_CLASS_NONE)
+    agent = RawAgent("deep", lambda c: placed(nested(MAX_DEPTH + 1), where))
+    agent.card.tools.append(tool)
+    await add_raw_agent(harness, agent)
+    harness.planner.steps = [step("a", "deep")]
+    async with harness.gateway() as gateway:
+        events = await gateway.events()
+        await read_by_all(harness, gateway, events)
+    error = result_of(events, "a").error
+    assert error.type == "AgentProtocolError"
+    assert "nests lists and maps more than 24 deep" in error.message
+
+
+async def test_duration_of_an_action_that_is_none_is_dropped(harness: Harness) -> None:
+    def action(name: str, seconds: int) -> ProposedAction:
+        made = ProposedAction(action_id=name, tool="look", digest=f"sha256:{name}")
+        made.approval_timeout.seconds = seconds
+        return made
+
+    def proposing(context: Any) -> AgentResult:
+        asks = AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+        return success(status=asks, proposed_actions=[action("p", 60), action("q", 2**62)])
+
+    def performing(context: Any) -> AgentResult:
+        did = action("p", 60), action("q", -(2**63))
+        return success(performed_actions=[PerformedAction(action=each) for each in did])
+
+    agent = RawAgent("proposing", proposing)
+    agent.card.tools.append(Tool(name="look"))
+    await add_raw_agent(harness, agent)
+    await add_raw_agent(harness, RawAgent("performing", performing))
+    harness.planner.steps = [step("a", "performing"), step("b", "proposing", "x", "a")]
+    async with harness.gateway(approval_timeout_s=1.0) as gateway:
+        events = await gateway.events(trace=True)
+        await read_by_all(harness, gateway, events)
+    (asked,) = [e.approval_requested.approval for e in events if e.HasField("approval_requested")]
+    did = [each.action for each in result_of(events, "a").performed_actions]
+    for actions in (asked.actions, did):
+        assert [a.action_id for a in actions] == ["p", "q"]
+        assert actions[0].approval_timeout.seconds == 60
+        assert not actions[1].HasField("approval_timeout")
+    told = [t.message for e in events for t in e.step_progress.events]
+    assert sum("approval_timeout" in text for text in told) == 2
+
+
+def context_of(depth: int) -> struct_pb2.Struct:
+    value = struct_pb2.Value(string_value="x")
+    for _ in range(depth):
+        outer = struct_pb2.Value()
+        outer.struct_value.fields["k"].CopyFrom(value)
+        value = outer
+    return struct_pb2.Struct(fields={"deep": value})
+
+
+async def test_deepest_context_can_be_read_by_all_and_a_deeper_one_is_refused(
+    harness: Harness,
+) -> None:
+    await add_raw_agent(harness, RawAgent("good", lambda c: success()))
+    harness.planner.steps = [step("a", "good")]
+    async with harness.gateway() as gateway:
+        events = await gateway.events(context=context_of(MAX_DEPTH))
+        await read_by_all(harness, gateway, events)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await gateway.ask(context=context_of(MAX_DEPTH + 1))
+    error = from_rpc_error(refused.value)
+    assert isinstance(error, InvalidArgument)
+    assert [v.field for v in error.violations] == ["request.context"]
+    assert "more than 24 deep. Send it flatter" in error.violations[0].description
+
+
+@pytest.mark.parametrize("duration", [Duration(seconds=2**62), Duration(seconds=1, nanos=-1)])
+async def test_timeout_of_a_request_that_is_no_duration_is_refused(
+    harness: Harness, duration: Duration
+) -> None:
+    await add_raw_agent(harness, RawAgent("good", lambda c: success()))
+    harness.planner.steps = [step("a", "good")]
+    async with harness.gateway() as gateway:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await gateway.ask(timeout=duration)
+        longest = Duration(seconds=315_576_000_000)
+        assert (await gateway.ask(timeout=longest)).status == RUN_STATUS_SUCCEEDED
+    error = from_rpc_error(refused.value)
+    assert isinstance(error, InvalidArgument)
+    assert [v.field for v in error.violations] == ["request.timeout"]
+
+
+async def test_context_that_is_no_json_is_refused(harness: Harness) -> None:
+    async with harness.gateway() as gateway:
+        for number in (math.nan, math.inf):
+            context = struct_pb2.Struct(fields={"n": struct_pb2.Value(number_value=number)})
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await gateway.ask(context=context)
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_text_that_is_no_unicode_cannot_even_be_put_into_a_context() -> None:
+    for text in ("\ud800", b"\xff"):
+        with pytest.raises((UnicodeEncodeError, ValueError, TypeError)):
+            struct_pb2.Struct(fields={text: struct_pb2.Value()})  # type: ignore[dict-item]
+    sent = struct_pb2.Struct(fields={"a": struct_pb2.Value()}).SerializeToString()
+    with pytest.raises(Exception, match=r"(?i)utf-8|parsing"):
+        struct_pb2.Struct.FromString(sent.replace(b"a", b"\xff"))
+
+
+async def test_nul_characters_in_values_and_keys_reach_no_column_of_text(harness: Harness) -> None:
+    odd = ValueMap(fields={"a\0b": Value(string_value="c\0d")})
+    await add_raw_agent(harness, RawAgent("odd", lambda c: success(answer="x\0y", data=odd)))
+    harness.planner.steps = [step("a", "odd"), step("b", "odd", "with @{outputs.a.answer}")]
+    harness.composer.output = ComposerOutput(answer="x\0y")
+    context = struct_pb2.Struct(fields={"a\0b": struct_pb2.Value(string_value="c\0d")})
+    async with harness.gateway() as gateway:
+        events = await gateway.events(context=context)
+        await read_by_all(harness, gateway, events)
+    assert events[-1].run_finished.response.answer == "x\0y"
+
+
+async def test_too_many_values_fail_their_step_and_too_many_rows_are_cut(harness: Harness) -> None:
+    def many(context: Any) -> AgentResult:
+        return success(data=ValueMap(fields={"k": wide(MAX_VALUES + 1)}))
+
+    def tall(context: Any) -> AgentResult:
+        made = success()
+        made.table.columns.add(name="a")
+        made.table.columns.add(name="b")
+        for _ in range(MAX_VALUES // 2 + 1):
+            made.table.rows.add(values=[Value(), Value()])
+        return made
+
+    await add_raw_agent(harness, RawAgent("many", many))
+    await add_raw_agent(harness, RawAgent("tall", tall))
+    harness.planner.steps = [step("a", "many"), step("b", "tall")]
+    async with harness.gateway(lease_s=15.0) as gateway:
+        events = await gateway.events()
+        await read_by_all(harness, gateway, events)
+    assert "holds more than 100000 values" in result_of(events, "a").error.message
+    assert result_of(events, "b").table.truncated
+    assert result_of(events, "b").table.row_count <= MAX_VALUES // 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "fields", "problem"),
+    [
+        (10_000, 10_000, None),
+        (10_001, 1, "its table has more than 10000 columns"),
+        (1, 10_001, "its data have more than 10000 fields"),
+    ],
+)
+def test_columns_and_fields_of_a_result_are_bounded(
+    columns: int, fields: int, problem: str | None
+) -> None:
+    result = success(data=ValueMap(fields={str(n): Value() for n in range(fields)}))
+    for number in range(columns):
+        result.table.columns.add(name=str(number))
+    assert result_problem(result) == problem
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        success(answer="x" * 3_000_000),
+        success(status=AGENT_EXECUTION_STATUS_FAILED, error=AgentError(message="x" * 3_000_000)),
+        success(sources=[Source(excerpt="x" * 3_000_000)]),
+        success(highlights=["x" * 300] * 10_000),
+        success(data=ValueMap(fields={"x" * 3_000_000: Value()})),
+        success(data=ValueMap(fields={str(n) + "x" * 300: Value() for n in range(10_000)})),
+        success(
+            data=ValueMap(fields={str(n): Value(string_value="x" * 90) for n in range(10_000)})
+        ),
+        success(task_description="x" * 3_000_000, answer="y" * 100_000),
+        success(performed_actions=[PerformedAction(result=HUGE)]),
+    ],
+    ids=["answer", "error", "source", "highlights", "key", "keys", "fields", "task", "performed"],
+)
+def test_result_of_any_shape_fits(result: AgentResult) -> None:
+    (fitting,) = fit([result], MAX_RESULT_BYTES)
+    assert fitting.ByteSize() <= MAX_RESULT_BYTES
+    assert fitting.status == result.status
+    assert len(fitting.performed_actions) == len(result.performed_actions)
+
+
+def test_what_says_that_it_was_cut_is_cut_before_texts_and_actions() -> None:
+    table = make_table(["n"], [["x" * 100] for _ in range(1500)])
+    did = [PerformedAction(result=ValueMap(fields={"k": Value(string_value="y" * 10_000)}))] * 10
+    result = success(answer="x" * 200_000, table=table, performed_actions=did)
+    (fitting,) = fit([result], 310_000)
+    assert fitting.table.truncated
+    assert (fitting.answer, list(fitting.performed_actions)) == (result.answer, did)
+
+
+def test_table_that_no_row_is_left_of_goes_and_a_cut_one_says_so() -> None:
+    wide_row = success(table=make_table(["c"], [["x" * 3_000_000]]))
+    many_rows = success(table=make_table(["c"], [["x" * 100] for _ in range(30_000)]))
+    gone, cut = (fit([result], MAX_RESULT_BYTES)[0] for result in (wide_row, many_rows))
+    assert not gone.HasField("table")
+    assert cut.table.truncated
+    assert cut.table.row_count == len(cut.table.rows) > 0
+
+
+async def test_references_that_blow_up_fail_only_their_step(
+    harness: Harness,
+) -> None:
+    await add_raw_agent(harness, RawAgent("wide", lambda c: success(answer="x" * 250_000)))
+    good = await add_raw_agent(harness, RawAgent("good", lambda c: success()))
+    greedy = step("b", "good")
+    texts = [Value(string_value="@{outputs.a.answer}")] * 200
+    greedy.sub_task_input["all"].CopyFrom(Value(list_value=ValueList(values=texts)))
+    harness.planner.steps = [step("a", "wide"), greedy, step("c", "good", "@{outputs.b.answer}")]
+    async with harness.gateway() as gateway:
+        events = await gateway.events()
+        await read_by_all(harness, gateway, events)
+        harness.planner.steps = [step("a", "good")]
+        assert (await gateway.ask()).status == RUN_STATUS_SUCCEEDED
+    error = result_of(events, "b").error
+    assert error.type == "ResultTooLarge"
+    assert "larger than" in error.message
+    assert len(good.inputs) == 1
+
+
+@pytest.mark.parametrize("number", [-5, INT64])
+async def test_output_of_a_composer_is_bounded_as_well(harness: Harness, number: int) -> None:
+    await add_raw_agent(harness, RawAgent("good", lambda c: success()))
+    harness.planner.steps = [step("a", "good")]
+    output = ComposerOutput(answer="Here it is.", usage=hostile_usage(number))
+    output.data.columns.add(name="c")
+    output.data.rows.add(values=[nested(MAX_DEPTH + 1)])
+    output.sources.add(relevance=math.nan, excerpt="x" * 3_000_000)
+    output.trace.add(data={"k": nested(MAX_DEPTH + 1)})
+    harness.composer.output = output
+    async with harness.gateway(max_run_tokens=10**12) as gateway:
+        events = await gateway.events(trace=True)
+        await read_by_all(harness, gateway, events)
+    response = events[-1].run_finished.response
+    assert (response.answer, response.status) == ("Here it is.", RUN_STATUS_SUCCEEDED)
+    assert not response.HasField("data")
+    assert response.sources[0].relevance == 0
+    assert response.metadata.usage.output_tokens == (0 if number < 0 else MAX_CALL_TOKENS)
+
+
+async def test_trace_whose_details_are_too_deep_is_kept_without_them(harness: Harness) -> None:
+    async def tracing(context: Any) -> Any:
+        deep = TraceEvent(message="deep", data={"k": nested(MAX_DEPTH + 1)})
+        fine = TraceEvent(message="fine", data={"k": nested(MAX_DEPTH)})
+        yield ExecuteResponse(trace=TraceBatch(events=[deep, fine]))
+        yield ExecuteResponse(result=success())
+
+    await add_raw_agent(harness, RawAgent("tracing", tracing))
+    harness.planner.steps = [step("a", "tracing")]
+    async with harness.gateway() as gateway:
+        events = await gateway.events(trace=True)
+        await read_by_all(harness, gateway, events)
+    traced = {t.message: len(t.data) for e in events for t in e.step_progress.events}
+    assert traced == {"deep": 0, "fine": 1}
+
+
+async def test_questions_of_many_steps_can_be_received(harness: Harness) -> None:
+    asked = Clarification(questions=[ClarifyingQuestion(question="What? " * 1000)] * 100)
+    asks = AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
+    await add_raw_agent(
+        harness, RawAgent("asking", lambda c: success(status=asks, clarification=asked))
+    )
+    harness.planner.steps = [step(f"s{n}", "asking") for n in range(16)]
+    async with harness.gateway() as gateway:
+        events = await gateway.events()
+        await read_by_all(harness, gateway, events)
+    response = events[-1].run_finished.response
+    assert response.ByteSize() < 1024 * 1024
+    assert response.clarification.questions[0].question.startswith("What?")
+
+
+@pytest.mark.parametrize("name", ["send\0", "Send", "x" * 64, ""])
+async def test_agent_with_a_tool_that_has_no_name_is_none(harness: Harness, name: str) -> None:
+    agent = RawAgent("odd", lambda c: success())
+    agent.card.tools.append(Tool(name=name))
+    await add_raw_agent(harness, agent)
+    await add_raw_agent(harness, RawAgent("good", lambda c: success()))
+    async with harness.gateway() as gateway:
+        await gateway.ask()
+    assert {card.name for card in harness.planner.requests[-1].cards} == {"good"}
+
+
+@pytest.mark.parametrize(("depth", "known"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])
+async def test_agent_whose_card_is_too_deep_is_none(
+    harness: Harness, depth: int, known: bool
+) -> None:
+    agent = RawAgent("deep", lambda c: success())
+    schema = struct_pb2.Struct(fields={"properties": context_of(depth).fields["deep"]})
+    agent.card.tools.append(Tool(name="t", input_schema=schema))
+    await add_raw_agent(harness, agent)
+    await add_raw_agent(harness, RawAgent("good", lambda c: success()))
+    harness.planner.steps = [step("a", "good")]
+    async with harness.gateway() as gateway:
+        events = await gateway.events()
+        await read_by_all(harness, gateway, events)
+    names = {card.name for card in harness.planner.requests[-1].cards}
+    assert names == ({"good", "deep"} if known else {"good"})
+
+
+@pytest.mark.parametrize("field", ["default_timeout", "latency_budget"])
+@pytest.mark.parametrize(("seconds", "known"), [(315_576_000_000, True), (2**62, False)])
+async def test_agent_whose_card_has_a_duration_that_is_none_is_none(
+    harness: Harness, field: str, seconds: int, known: bool
+) -> None:
+    agent = RawAgent("slow", lambda c: success())
+    getattr(agent.card, field).CopyFrom(Duration(seconds=seconds))
+    await add_raw_agent(harness, agent)
+    await add_raw_agent(harness, RawAgent("good", lambda c: success()))
+    harness.planner.steps = [step("a", "slow" if known else "good")]
+    async with harness.gateway() as gateway:
+        events = await gateway.events()
+        await read_by_all(harness, gateway, events)
+        agents = await gateway.stub.ListAgents(ListAgentsRequest())
+        assert MessageToJson(agents)
+    assert {a.card.name: a.available for a in agents.agents} == {"good": True, "slow": known}
+    names = {card.name for card in harness.planner.requests[-1].cards}
+    assert names == ({"good", "slow"} if known else {"good"})

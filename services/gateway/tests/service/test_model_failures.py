@@ -1,0 +1,184 @@
+"""How often a model's endpoint is asked for one question when it is down, slow or crowded.
+
+Retries of steps, revisions of plans and retries of the transport must not multiply the calls of
+each other: whoever calls the model repeats what is worth it, and nobody else does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gateway_harness.harness import result_of
+
+from bos.agent.v1 import (
+    AgentServiceServicer,
+    DescribeResponse,
+    ExecuteResponse,
+    add_AgentServiceServicer_to_server,
+)
+from bos.common.v1 import Usage
+from bos.gateway.v1 import RUN_STATUS_FAILED
+from bos_agentkit import AgentFailure, agent_card
+from bos_chassis.errors import Unavailable
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import from_value
+from bos_gateway.core.fold import add_usage
+from bos_llm import Models
+from bos_llm.errors import ModelRateLimited, ModelUnavailable
+from bos_testkit.agents import EchoAgent, FailingAgent, OneCallAgent
+from bos_testkit.plans import step
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import fixture
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateway_harness.harness import Harness
+
+    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+    from bos_testkit.scripted_model.server import ScriptedModel
+
+_ATTEMPTS = 2
+
+
+@pytest.fixture
+async def scripted(scripted_model: ScriptedModelFactory) -> ScriptedModel:
+    return await scripted_model(fixture("greeting", ["greet"], text="Good day."))
+
+
+@pytest.fixture
+async def agents(scripted: ScriptedModel) -> AsyncIterator[Any]:
+    """Makes agents that ask the model once per attempt; each has retries, as all agents do."""
+
+    async with Models(
+        model_settings(scripted, max_attempts=_ATTEMPTS), Telemetry.for_tests("models")
+    ) as models:
+
+        def make(name: str, *, within_s: float = 30) -> OneCallAgent:
+            card = agent_card(name, "Asks.", default_timeout_s=within_s, max_retries=2)
+            return OneCallAgent(models.for_agent(name), name, card=card)
+
+        yield make
+
+
+async def test_endpoint_that_is_down_is_asked_by_one_attempt_at_one_plan(
+    harness: Harness, agents: Any, scripted: ScriptedModel
+) -> None:
+    agent = agents("asker")
+    await harness.add_agent(agent)
+    harness.planner.steps = [step("a", "asker", "greet")]
+    harness.planner.revisions = [[step("b", "asker", "greet again")], [step("c", "asker", "greet")]]
+    scripted.knobs.fail_next(100, status=500)
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_FAILED
+    assert len(agent.inputs) == len(harness.planner.requests) == 1
+    assert 1 <= scripted.calls <= _ATTEMPTS
+
+
+async def test_endpoint_that_is_slow_is_asked_once_and_the_call_is_counted(
+    harness: Harness, agents: Any, scripted: ScriptedModel
+) -> None:
+    agent = agents("asker", within_s=2)
+    await harness.add_agent(agent)
+    harness.planner.steps = [step("a", "asker", "greet")]
+    harness.planner.revisions = [[step("b", "asker", "greet again")]]
+    scripted.knobs.latency_s = 60
+    async with harness.gateway() as gateway:
+        events = await gateway.events()
+    result = result_of(events, "a")
+    assert scripted.calls == len(agent.inputs) == len(harness.planner.requests) == 1
+    assert from_value(result.error.details["reason"]) == "MODEL_TIMEOUT"
+    usage = events[-1].run_finished.response.metadata.usage
+    assert (usage.model_calls, usage.abandoned_calls) == (0, 1)
+    assert usage.unreported_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts", "plans"),
+    [
+        (ModelUnavailable("down"), 1, 1),
+        (ModelUnavailable("known to be down", reason="MODEL_CIRCUIT_OPEN"), 1, 1),
+        (ModelRateLimited("too many", retry_after_s=0.01), 1, 1),
+        # What a model has nothing to do with is repeated, and planned around, as ever.
+        (Unavailable("the database is away"), 3, 2),
+        (AgentFailure("QueryError", "no such column"), 1, 2),
+        # An agent that is wrong about its model's failures is not believed.
+        (AgentFailure("QueryError", "x", {"reason": "MODEL_TIMEOUT"}, retryable=True), 1, 1),
+        (AgentFailure("QueryError", "x", {"reason": "AWAY"}, retryable=True), 3, 2),
+    ],
+    ids=lambda value: f"{value.reason} {value}" if isinstance(value, Exception) else "",
+)
+async def test_only_what_no_model_failed_at_is_repeated_and_planned_anew(
+    harness: Harness, error: Any, attempts: int, plans: int
+) -> None:
+    agent = FailingAgent("failing", error=error)
+    await harness.add_agent(agent)
+    harness.planner.steps = [step("a", "failing")]
+    harness.planner.revisions = [[]]
+    async with harness.gateway() as gateway:
+        await gateway.ask()
+    assert len(agent.inputs) == attempts
+    assert len(harness.planner.requests) == plans
+
+
+class Silent(AgentServiceServicer):
+    """Does not keep to its time, or turns every call away."""
+
+    def __init__(self, *, busy: bool) -> None:
+        self.calls = 0
+        self._busy = busy
+
+    async def Describe(self, request: Any, context: Any) -> DescribeResponse:
+        card = agent_card("silent", "Says nothing.", default_timeout_s=0.2, max_retries=2)
+        return DescribeResponse(card=card)
+
+    async def Execute(self, request: Any, context: Any) -> AsyncIterator[ExecuteResponse]:
+        self.calls += 1
+        if self._busy:
+            raise Unavailable("not now")
+        await asyncio.Event().wait()
+        yield ExecuteResponse()
+
+
+@pytest.mark.parametrize(("busy", "calls"), [(False, 1), (True, 3)])
+async def test_call_that_lasts_longer_than_its_step_may_is_not_repeated(
+    harness: Harness, busy: bool, calls: int
+) -> None:
+    agent = Silent(busy=busy)
+    served = Servicer(agent, add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService")
+    server = grpc_server(ServerSettings.load(grace_s=0.1), [served], telemetry=harness.telemetry)
+    harness.agent_targets["silent"] = (await harness.stack.enter_async_context(server)).address
+    harness.planner.steps = [step("a", "silent")]
+    async with harness.gateway(max_revisions=0) as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_FAILED
+    assert agent.calls == calls
+
+
+@pytest.mark.parametrize(("set_s", "given_s"), [(None, 20), (240, 240), (10_000, 480)])
+async def test_steps_get_the_time_that_is_set_as_far_as_the_run_has_it(
+    harness: Harness, set_s: float | None, given_s: float
+) -> None:
+    """Of the run's time a fifth is kept for the answer, as composing may take as long."""
+    agent = EchoAgent("echo", card=agent_card("echo", "Echoes.", default_timeout_s=20))
+    await harness.add_agent(agent, step_timeout_s=set_s)
+    harness.planner.steps = [step("a", "echo")]
+    async with harness.gateway(run_timeout_s=600, compose_timeout_s=300) as gateway:
+        await gateway.ask()
+    (given,) = [each.retry_config.timeout.seconds for each in agent.inputs]
+    assert given_s - 60 < given <= given_s
+
+
+def test_usage_adds_up_with_cached_tokens_and_calls_given_up() -> None:
+    total = Usage(input_tokens=100, cached_input_tokens=60, abandoned_calls=1, models=["a"])
+    more = Usage(model_calls=2, input_tokens=50, cached_input_tokens=5, abandoned_calls=2)
+    more.models.append("a")
+    add_usage(total, more)
+    assert (total.model_calls, total.input_tokens) == (2, 150)
+    assert (total.cached_input_tokens, total.abandoned_calls) == (65, 3)
+    assert list(total.models) == ["a"]

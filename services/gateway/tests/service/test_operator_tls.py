@@ -1,0 +1,121 @@
+"""``bos doctor`` where services speak TLS: certificates that are over, soon over, or somebody's."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from gateway_harness.harness import ComposerDouble, PlannerDouble
+
+from bos.composer.v1 import add_ComposerServiceServicer_to_server
+from bos.planner.v1 import add_PlannerServiceServicer_to_server
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings, TlsSettings
+from bos_chassis.telemetry import Telemetry
+from bos_client.cli import main
+from bos_testkit.certificates import Authority
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.security
+
+_SERVED: tuple[tuple[str, type, Any], ...] = (
+    ("planner", PlannerDouble, add_PlannerServiceServicer_to_server),
+    ("composer", ComposerDouble, add_ComposerServiceServicer_to_server),
+)
+
+
+@pytest.fixture
+def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
+    monkeypatch.chdir(tmp_path)
+    return Authority(tmp_path / "authority")
+
+
+@asynccontextmanager
+async def served(**shown: TlsSettings | None) -> AsyncIterator[dict[str, str]]:
+    """Planner and composer with these certificates; yields the gateway's settings for them."""
+    async with AsyncExitStack() as stack:
+        given = {}
+        for name, double, add in _SERVED:
+            one = Servicer(double(), add, f"bos.{name}.v1.{name.title()}Service")
+            settings = ServerSettings(grace_s=0.1, tls=shown[name] or TlsSettings())
+            serving = grpc_server(settings, [one], telemetry=Telemetry.for_tests(name))
+            address = (await stack.enter_async_context(serving)).address
+            given[f"BOS_GATEWAY_{name.upper()}_TARGET"] = address
+        yield {
+            **given,
+            "BOS_GATEWAY_STORE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
+            "BOS_GATEWAY_AGENT_TARGETS": "echo=127.0.0.1:1",
+        }
+
+
+async def findings(env: dict[str, str], tls: TlsSettings) -> dict[str, list[str]]:
+    """What `bos doctor` says with these certificates, by check: level, text and advice."""
+    files = {
+        "BOS_TLS_CERT_FILE": str(tls.cert_file),
+        "BOS_TLS_KEY_FILE": str(tls.key_file),
+        "BOS_TLS_CA_FILE": str(tls.ca_file),
+    }
+    arguments = ("doctor", "--json")
+    done = await asyncio.to_thread(CliRunner().invoke, main, arguments, env={**env, **files})
+    found: dict[str, list[str]] = {}
+    for each in json.loads(done.stdout)["findings"]:
+        line = f"{each['level']}: {each['text']} -> {each['advice']}"
+        found.setdefault(each["check"], []).append(line)
+    return found
+
+
+async def test_all_is_well_with_certificates_of_one_authority(authority: Authority) -> None:
+    shown = {name: authority.issue(name) for name, *_ in _SERVED}
+    async with served(**shown) as env:
+        found = await findings(env, authority.issue("gateway"))
+    assert found["certificates"] == ["ok: the gateway's certificate expires in 23 hours -> "]
+    for service in ("planner", "composer"):
+        assert found[service][0] == "ok: its certificate expires in 23 hours -> "
+        assert "is serving" in found[service][1]
+        assert not any(line.startswith("problem") for line in found[service])
+
+
+async def test_doctor_reports_expired_and_foreign_own_certificates(
+    authority: Authority, tmp_path: Path
+) -> None:
+    shown = {name: authority.issue(name) for name, *_ in _SERVED}
+    soon = timedelta(hours=5)
+    async with served(**shown) as env:
+        over = await findings(env, authority.issue("gateway", expired=True))
+        ending = await findings(env, authority.issue("gateway", left=soon))
+        other = await findings(env, authority.issue("gateway", named="planner"))
+        good = authority.issue("gateway")
+        without = good.model_copy(update={"ca_file": tmp_path / "missing.pem"})
+        missing = await findings(env, without)
+    assert "problem: the gateway's certificate has expired" in over["certificates"][0]
+    assert "warning: the gateway's certificate expires in 4 hours" in ending["certificates"][0]
+    assert "problem: the certificate of gateway names planner" in other["certificates"][1]
+    assert "spiffe://bos/gateway" in other["certificates"][1]
+    assert "BOS_TLS_CA_FILE" in missing["certificates"][0]
+    assert missing["certificates"][0].startswith("problem")
+
+
+async def test_certificates_of_services_that_are_over_foreign_or_misnamed_are_problems(
+    authority: Authority, tmp_path: Path
+) -> None:
+    over = authority.issue("planner", expired=True)
+    foreign = Authority(tmp_path / "other").issue("composer")
+    async with served(planner=over, composer=foreign) as env:
+        found = await findings(env, authority.issue("gateway"))
+    assert "certificate has expired" in found["planner"][0]
+    assert "Have a new one issued" in found["planner"][0]
+    assert "BOS_TLS_CA_FILE" in found["composer"][0]
+    misnamed = authority.issue("planner", named="composer")
+    async with served(planner=misnamed, composer=None) as env:
+        found = await findings(env, authority.issue("gateway"))
+    assert any("the certificate of planner names composer" in line for line in found["planner"])
+    assert "does not speak TLS" in found["composer"][0]
+    assert all(line.startswith("problem") for line in found["composer"])

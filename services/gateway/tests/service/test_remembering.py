@@ -1,0 +1,263 @@
+"""What memory gives a run, what it is told of it, and that no run depends on it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google.protobuf import struct_pb2
+
+from bos.common.v1 import (
+    Clarification,
+    ClarifyingQuestion,
+    ConversationMessage,
+    CriticalFacts,
+    LongTermMemory,
+    MessageRole,
+)
+from bos.gateway.v1 import RUN_STATUS_CLARIFICATION_NEEDED, RUN_STATUS_SUCCEEDED
+from bos.memory.v1 import (
+    ExtractFactsResponse,
+    MemoryTurnServiceServicer,
+    OpenTurnResponse,
+    RecordTurnRequest,
+    RecordTurnResponse,
+    add_MemoryTurnServiceServicer_to_server,
+)
+from bos.planner.v1 import MakePlanResponse, Plan
+from bos_chassis.errors import BosError, InvalidArgument, Unavailable
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_chassis.values import MAX_DEPTH
+from bos_postgres import connect
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateway_harness.harness import Harness
+
+SAID = ConversationMessage(role=MessageRole.MESSAGE_ROLE_USER, content="What was revenue in Q2?")
+KNOWN = LongTermMemory(critical=CriticalFacts(user_name="Ada"))
+PATIENT = {"memory_timeout_s": 20.0}
+
+
+@dataclass
+class MemoryDouble(MemoryTurnServiceServicer):
+    """Knows ada and one question; answers unless it hangs or has an error."""
+
+    calls: list[str] = field(default_factory=list)
+    recorded: list[RecordTurnRequest] = field(default_factory=list)
+    hanging: set[str] = field(default_factory=set)
+    errors: dict[str, BosError] = field(default_factory=dict)
+    said: list[ConversationMessage] = field(default_factory=lambda: [SAID])
+
+    async def _called(self, method: str) -> None:
+        self.calls.append(method)
+        if method in self.hanging:
+            await asyncio.Event().wait()
+        if method in self.errors:
+            raise self.errors[method]
+
+    async def OpenTurn(self, request: Any, context: Any) -> OpenTurnResponse:
+        await self._called("OpenTurn")
+        history = self.said if request.conversation_id else []
+        return OpenTurnResponse(conversation_history=history, long_term_memory=KNOWN)
+
+    async def ExtractFacts(self, request: Any, context: Any) -> ExtractFactsResponse:
+        await self._called("ExtractFacts")
+        return ExtractFactsResponse()
+
+    async def RecordTurn(self, request: Any, context: Any) -> RecordTurnResponse:
+        await self._called("RecordTurn")
+        self.recorded.append(request)
+        return RecordTurnResponse(recorded=True)
+
+
+@pytest.fixture
+async def memory() -> MemoryDouble:
+    return MemoryDouble()
+
+
+@pytest.fixture
+async def target(memory: MemoryDouble, harness: Harness) -> str:
+    served = Servicer(
+        memory, add_MemoryTurnServiceServicer_to_server, "bos.memory.v1.MemoryTurnService"
+    )
+    server = grpc_server(ServerSettings.load(grace_s=0.1), [served], telemetry=harness.telemetry)
+    return (await harness.stack.enter_async_context(server)).address
+
+
+async def unremembered(harness: Harness, change: str = "") -> int:
+    async with connect(harness.dsn, schema="gateway") as connection:
+        if change:
+            await connection.execute(change)
+        return await connection.fetchval("SELECT count(*) FROM runs WHERE remembered_at IS NULL")
+
+
+@asynccontextmanager
+async def all_remembered(harness: Harness) -> AsyncIterator[None]:
+    """What the block ends is told of before this returns."""
+    yield
+    async with asyncio.timeout(60):
+        while await unremembered(harness):  # noqa: ASYNC110  the database tells
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.requirement("L-01", "B-15")
+async def test_history_and_memory_reach_planner_and_composer(harness: Harness, target: str) -> None:
+    async with harness.gateway(memory_target=target, **PATIENT) as client:
+        await client.ask("And the quarter before?", conversation_id="talk")
+
+    for request in (*harness.planner.requests, *harness.composer.requests):
+        assert list(request.conversation_history) == [SAID]
+        assert request.long_term_memory == KNOWN
+    assert len(harness.planner.requests) == len(harness.composer.requests) == 1
+
+
+async def test_a_question_without_a_conversation_begins_one_and_returns_its_id(
+    harness: Harness, target: str, memory: MemoryDouble
+) -> None:
+    async with harness.gateway(memory_target=target, **PATIENT) as client, all_remembered(harness):
+        events = await client.events("What was revenue in Q2?")
+
+    conversation_id = events[0].run_accepted.conversation_id
+    assert conversation_id == events[0].run_id
+    response = events[-1].run_finished.response
+    assert response.metadata.conversation_id == conversation_id
+    (turn,) = memory.recorded
+    assert (turn.conversation_id, turn.run_id) == (conversation_id, events[0].run_id)
+    assert (turn.question, turn.answer) == ("What was revenue in Q2?", response.answer)
+    assert memory.calls.count("ExtractFacts") == 1
+    assert list(harness.planner.requests[0].conversation_history) == []
+
+
+async def test_an_exchange_is_in_a_reply_s_run_once_though_memory_knows_it_too(
+    harness: Harness, target: str, memory: MemoryDouble
+) -> None:
+    asking = Clarification(questions=[ClarifyingQuestion(question="Which quarter?")])
+    harness.planner.answer = MakePlanResponse(plan=Plan(origin="test"), clarification=asking)
+    async with harness.gateway(memory_target=target, **PATIENT) as client:
+        asked = await client.ask("What was revenue?", conversation_id="talk")
+        assert asked.status == RUN_STATUS_CLARIFICATION_NEEDED
+        memory.said = [SAID, ConversationMessage(content="What was revenue?", run_id=asked.run_id)]
+        harness.planner.answer = None
+        await client.ask("Q2", continues_run_id=asked.run_id)
+        await eventually(lambda: len(memory.recorded) == 2)
+
+    for request in (harness.planner.requests[1], harness.composer.requests[0]):
+        assert list(request.conversation_history) == [SAID]
+        assert [turn.reply for turn in request.clarifications] == ["Q2"]
+        assert [turn.asked for turn in request.clarifications] == [asking]
+    assert [turn.conversation_id for turn in memory.recorded] == ["talk", "talk"]
+
+
+async def test_without_memory_questions_stand_alone(harness: Harness) -> None:
+    async with harness.gateway() as client:
+        events = await client.events()
+
+    assert events[0].run_accepted.conversation_id == ""
+    assert not harness.planner.requests[0].HasField("long_term_memory") or (
+        harness.planner.requests[0].long_term_memory == LongTermMemory()
+    )
+
+
+@pytest.mark.parametrize("method", ["OpenTurn", "ExtractFacts", "RecordTurn"])
+@pytest.mark.parametrize("how", ["hangs", "fails"])
+@pytest.mark.requirement("L-11")
+async def test_no_run_waits_for_memory_or_fails_by_it(
+    harness: Harness, target: str, memory: MemoryDouble, method: str, how: str
+) -> None:
+    if how == "hangs":
+        memory.hanging.add(method)
+    else:
+        memory.errors[method] = Unavailable("not now")
+    async with harness.gateway(memory_target=target, memory_timeout_s=0.2) as client:
+        response = await client.ask()
+        assert response.status == RUN_STATUS_SUCCEEDED
+        await eventually(lambda: method in memory.calls)
+
+
+async def test_a_turn_of_the_deepest_context_is_recorded_and_used_by_the_next_question(
+    harness: Harness, target: str, memory: MemoryDouble
+) -> None:
+    deepest = struct_pb2.Value(string_value="x")
+    for _ in range(MAX_DEPTH):
+        outer = struct_pb2.Value()
+        outer.struct_value.fields["k"].CopyFrom(deepest)
+        deepest = outer
+    context = struct_pb2.Struct(fields={"deep": deepest})
+    async with harness.gateway(memory_target=target, **PATIENT) as client:
+        async with all_remembered(harness):
+            first = await client.ask(conversation_id="c", context=context)
+        second = await client.ask(conversation_id="c")
+    assert [first.status, second.status] == [RUN_STATUS_SUCCEEDED] * 2
+    assert first.run_id in [turn.run_id for turn in memory.recorded]
+
+
+async def test_a_run_goes_on_without_memory(harness: Harness) -> None:
+    async with harness.gateway(memory_target="127.0.0.1:1") as client:
+        assert (await client.ask()).status == RUN_STATUS_SUCCEEDED
+
+
+async def test_missed_turn_is_recorded_before_the_next_question(
+    harness: Harness, target: str, memory: MemoryDouble
+) -> None:
+    memory.errors["RecordTurn"] = Unavailable("not now")
+    async with harness.gateway(memory_target=target, **PATIENT) as client:
+        await client.ask("What was revenue in Q2?", conversation_id="talk")
+        await eventually(lambda: "RecordTurn" in memory.calls)
+        memory.errors.clear()
+        memory.calls.clear()
+        await client.ask("And the quarter before?", conversation_id="talk")
+
+    assert memory.calls[:2] == ["RecordTurn", "OpenTurn"]
+    assert memory.recorded[0].question == "What was revenue in Q2?"
+
+
+async def test_a_turn_that_cannot_be_read_keeps_no_other_from_memory_and_is_not_tried_again(
+    harness: Harness, target: str, memory: MemoryDouble
+) -> None:
+    async with harness.gateway(memory_target="127.0.0.1:1") as client:
+        for question in ("What was revenue in Q1?", "And in Q2?"):
+            await client.ask(question, conversation_id="talk")
+    await unremembered(
+        harness,
+        "UPDATE run_events SET payload = '\\xff' WHERE kind = 'run_accepted' AND run_id = "
+        "(SELECT run_id FROM runs ORDER BY created_at LIMIT 1)",
+    )
+    async with harness.gateway(memory_target=target, **PATIENT) as client, all_remembered(harness):
+        await client.ask("And in Q3?", conversation_id="talk")
+        assert list(harness.planner.requests[-1].conversation_history) == [SAID]
+
+    assert [turn.question for turn in memory.recorded] == ["And in Q2?", "And in Q3?"]
+
+
+async def test_turn_of_a_dead_owner_is_recorded_by_another_gateway(
+    harness: Harness, target: str, memory: MemoryDouble
+) -> None:
+    async with harness.gateway(memory_target="127.0.0.1:1") as client:
+        await client.ask("What was revenue in Q2?")
+    assert await unremembered(harness) == 1
+    # As if some time had passed.
+    await unremembered(harness, "UPDATE runs SET finished_at = finished_at - interval '1 minute'")
+    async with (
+        harness.gateway(memory_target=target, maintenance_interval_s=0.05, **PATIENT),
+        all_remembered(harness),
+    ):
+        pass
+
+    assert [turn.question for turn in memory.recorded] == ["What was revenue in Q2?"]
+
+
+async def test_a_turn_that_memory_refuses_for_good_is_not_sent_again(
+    harness: Harness, target: str, memory: MemoryDouble
+) -> None:
+    memory.errors["RecordTurn"] = InvalidArgument.field("question", "cannot be stored")
+    async with harness.gateway(memory_target=target, **PATIENT) as client, all_remembered(harness):
+        await client.ask()
+
+    assert memory.calls.count("RecordTurn") == 1

@@ -1,0 +1,192 @@
+"""Requests at the edge: what is accepted, refused, found, listed and planned."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from bos.gateway.v1 import (
+    RUN_STATUS_SUCCEEDED,
+    AgentRequest,
+    CancelRunRequest,
+    GetRunRequest,
+    ListAgentsRequest,
+    ListRunsRequest,
+    PlanQuestionRequest,
+    RunStatus,
+)
+from bos_chassis.auth.callers import generate_keypair
+from bos_chassis.errors import (
+    AlreadyExists,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    Unavailable,
+    from_rpc_error,
+)
+from bos_chassis.settings import AuthSettings
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from gateway_harness.harness import Harness
+
+
+async def test_same_request_id_is_the_same_run_and_another_body_is_refused(
+    harness: Harness,
+) -> None:
+    async with harness.gateway() as gateway:
+        first, second = await asyncio.gather(
+            gateway.ask(request_id="r1"), gateway.ask(request_id="r1")
+        )
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.ask("Something else?", request_id="r1")
+    assert first.run_id == second.run_id
+    assert len(harness.planner.requests) == 1
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, AlreadyExists)
+    assert error.reason == "REQUEST_ID_REUSED"
+
+
+@pytest.mark.parametrize(
+    ("request_fields", "field"),
+    [
+        ({"question": ""}, "request.question"),
+        ({"question": "   "}, "request.question"),
+        ({"question": "x", "prefer_agents": ["nobody"]}, "request.prefer_agents"),
+        ({"question": "x", "disable_agents": ["nobody"]}, "request.disable_agents"),
+        ({"question": "x", "max_turns": 0}, "request.max_turns"),
+        ({"question": "x", "context": {"blob": "x" * 70_000}}, "request.context"),
+    ],
+)
+@pytest.mark.requirement("R-01")
+async def test_bad_request_names_the_field_and_the_fix(
+    harness: Harness, request_fields: dict, field: str
+) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    async with harness.gateway() as gateway:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.ask(**request_fields)
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, InvalidArgument)
+    assert [v.field for v in error.violations] == [field]
+    assert not harness.planner.requests
+
+
+@pytest.mark.requirement("A-03")
+async def test_agent_names_are_normalised(harness: Harness) -> None:
+    agent = EchoAgent("echo")
+    agent.card.aliases.append("echo_agent")
+    await harness.add_agent(agent)
+    async with harness.gateway() as gateway:
+        await gateway.ask(prefer_agents=["  ECHO_agent ", "", "echo"])
+    assert list(harness.planner.requests[0].prefer_agents) == ["echo"]
+
+
+@pytest.mark.requirement("A-06")
+async def test_temporal_context_is_filled_in_and_secrets_are_taken_out(harness: Harness) -> None:
+    context = {"current_date": "2026-06-15", "api_bearer_token": "very-secret", "shop": "north"}
+    async with harness.gateway() as gateway:
+        response = await gateway.ask(context=context)
+        run = (await gateway.stub.GetRun(GetRunRequest(run_id=response.run_id))).run
+        events = await gateway.watch(response.run_id)
+    seen = dict(harness.planner.requests[0].context)
+    assert seen["current_date_start_hour"] == "2026-06-15 00"
+    assert seen["current_date_end_hour"] == "2026-06-15 23"
+    assert seen["shop"] == "north"
+    assert "very-secret" not in str(seen) + str(run) + str(events)
+
+
+async def test_full_replica_refuses_with_a_time_to_retry(harness: Harness) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway(max_active_runs=1) as gateway:
+        running = asyncio.create_task(gateway.ask())
+        await eventually(lambda: len(slow.inputs) == 1)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.ask()
+        slow.release.set()
+        await running
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, ResourceExhausted)
+    assert error.retry_after_s
+
+
+async def test_runs_are_listed_newest_first_in_pages(harness: Harness) -> None:
+    async with harness.gateway() as gateway:
+        ids = [(await gateway.ask(f"Question {n}?")).run_id for n in range(3)]
+        first = await gateway.stub.ListRuns(ListRunsRequest(page_size=2))
+        second = await gateway.stub.ListRuns(
+            ListRunsRequest(page_size=2, page_token=first.next_page_token)
+        )
+        none = await gateway.stub.ListRuns(ListRunsRequest(status=RunStatus.RUN_STATUS_FAILED))
+    assert [r.run_id for r in (*first.runs, *second.runs)] == ids[::-1]
+    assert not second.next_page_token
+    assert not none.runs
+
+
+@pytest.mark.parametrize("run_id", ["01890000-0000-7000-8000-000000000000", "nonsense"])
+async def test_unknown_run_is_not_found(harness: Harness, run_id: str) -> None:
+    async with harness.gateway() as gateway:
+        for call in (
+            gateway.stub.GetRun(GetRunRequest(run_id=run_id)),
+            gateway.stub.CancelRun(CancelRunRequest(run_id=run_id)),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+            assert isinstance(from_rpc_error(caught.value), NotFound)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.watch(run_id)
+        assert isinstance(from_rpc_error(caught.value), NotFound)
+
+
+async def test_agents_are_listed_with_their_cards_and_whether_they_answer(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.agent_targets["away"] = "127.0.0.1:1"
+    async with harness.gateway() as gateway:
+        agents = (await gateway.stub.ListAgents(ListAgentsRequest())).agents
+    assert [(a.card.name, a.available) for a in agents] == [("away", False), ("echo", True)]
+    assert agents[0].unavailable_reason
+
+
+async def test_planning_only_runs_nothing(harness: Harness) -> None:
+    echo = EchoAgent("echo")
+    await harness.add_agent(echo)
+    harness.planner.steps = [step("a", "echo"), step("b", "echo", "after", "a")]
+    async with harness.gateway() as gateway:
+        request = PlanQuestionRequest(request=AgentRequest(question="Plan this"))
+        response = await gateway.stub.PlanQuestion(request)
+    assert [list(stage.step_ids) for stage in response.stages] == [["a"], ["b"]]
+    assert not echo.inputs
+
+
+async def test_no_agent_ever_answered_is_unavailable_and_not_an_empty_plan(
+    harness: Harness,
+) -> None:
+    harness.agent_targets["away"] = "127.0.0.1:1"
+    async with harness.gateway() as gateway:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.ask()
+    error = from_rpc_error(caught.value)
+    assert isinstance(error, Unavailable)
+    assert error.reason == "NO_AGENTS"
+    assert not harness.planner.requests
+
+
+async def test_every_internal_call_carries_a_token_for_its_audience(harness: Harness) -> None:
+    private, public = generate_keypair()
+    auth = AuthSettings.load(run_token_public_keys=public)
+    await harness.add_agent(EchoAgent("echo"), auth=auth)
+    harness.planner.steps = [step("a", "echo")]
+    async with harness.gateway(run_token_private_key=private) as gateway:
+        response = await gateway.ask()
+    async with harness.gateway() as without_key:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await without_key.ask()
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert isinstance(from_rpc_error(caught.value), Unavailable)

@@ -1,0 +1,251 @@
+"""Taking up again what is ours: nobody lets go of it meanwhile, and a lost race is no defect."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID, uuid4
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from bos.runlog.v1 import LogEvent, RunAccepted
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.core.fold import fold
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.ownership import owners
+from bos_gateway.ownership.clock import DatabaseClock
+from bos_gateway.ownership.owners import Adopted, Ownership
+from bos_gateway.run_log.reader import Runs
+from bos_gateway.run_log.records import Append, NewRun
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.run_log.statements import insert_runs
+from bos_gateway.run_log.writer import LogWriter
+from bos_gateway.runs.replica import Replica
+from bos_gateway.service import migrate_store, new_run_id
+from bos_postgres import connect, open_database
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import asyncpg
+    from gateway_harness.harness import Harness
+
+
+class HeldUpWriter(LogWriter):
+    """A log that is slow to write: taking up runs waits until it may go on."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.replica_id: UUID = given[1]
+        self.waiting, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def append(self, append: Append) -> None:
+        self.waiting.set()
+        await self.go_on.wait()
+        await super().append(append)
+
+
+class HeldLease:
+    """A lease that was taken once, at a time when nobody else may be judged."""
+
+    held = False
+
+    def taken(self, *_: object) -> None:
+        self.held = True
+
+    def others_judged_until(self) -> None:
+        return None
+
+
+@pytest.fixture
+async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    await migrate_store(postgres_dsn)
+    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def writer(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> AsyncIterator[HeldUpWriter]:
+    metrics = GatewayMetrics(CollectorRegistry())
+    telemetry = Telemetry.for_tests("writer")
+    async with HeldUpWriter(postgres_dsn, uuid4(), metrics=metrics, telemetry=telemetry) as log:
+        yield log
+
+
+class Lines:
+    """The log, by level."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, list[str]] = {}
+
+    def __getattr__(self, level: str) -> Callable[..., None]:
+        return lambda text, **_: self.of.setdefault(level, []).append(text)
+
+
+@pytest.fixture
+def lines() -> Lines:
+    return Lines()
+
+
+@pytest.fixture
+def replica(writer: HeldUpWriter, pool: asyncpg.Pool[asyncpg.Record], lines: Lines) -> Replica:
+    logged = SimpleNamespace(logger=lambda _: lines)
+    deps = SimpleNamespace(
+        telemetry=logged,
+        settings=SimpleNamespace(max_active_runs=9, max_failures=3),
+        clock=DatabaseClock(cast("Any", logged), cast("Any", None)),
+    )
+    return Replica(
+        writer,
+        Runs(pool),
+        Ownership(pool, writer.replica_id, 60.0),
+        cast("Any", HeldLease()),
+        cast("Any", None),
+        cast("Any", deps),
+        cast("Any", None),
+    )
+
+
+async def accepted(writer: HeldUpWriter) -> UUID:
+    """A run of ours that is stored and that nobody drives."""
+    run_id = new_run_id()
+    event = LogEvent(run_accepted=RunAccepted(user_id="u"))
+    assert await writer.accept(NewRun(run_id, "u", str(run_id), b"", "", "?", event))
+    return run_id
+
+
+async def test_runs_that_are_being_taken_up_are_not_let_go_meanwhile(
+    writer: HeldUpWriter,
+    replica: Replica,
+    pool: asyncpg.Pool[asyncpg.Record],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(owners, "_GRACE_S", 0.0)
+    monkeypatch.setattr(owners, "_STRAYS_S", 0.0)
+    resumed = await accepted(writer)
+    await replica.take_lease()
+    await writer.waiting.wait()
+    stray = await accepted(writer)
+    await replica.adopt(await replica.ownership.look())
+    rows = await pool.fetch("SELECT run_id, replica_id FROM runs")
+    await replica.suspend()
+    assert {row["run_id"]: row["replica_id"] for row in rows} == {
+        resumed: writer.replica_id,
+        stray: None,
+    }
+    assert await replica.ownership.release_strays([]) == 1, "nobody takes it up any more"
+
+
+async def test_run_adopted_first_by_another_replica_is_no_error(
+    writer: HeldUpWriter,
+    replica: Replica,
+    pool: asyncpg.Pool[asyncpg.Record],
+    lines: Lines,
+) -> None:
+    await accepted(writer)
+    await replica.take_lease()
+    await writer.waiting.wait()
+    await pool.execute("UPDATE runs SET epoch = epoch + 1, replica_id = $1", uuid4())
+    writer.go_on.set()
+    await eventually(lambda: bool(lines.of))
+    assert lines.of == {"info": ["run not taken up, it has another owner"]}
+
+
+async def test_stray_whose_row_is_locked_keeps_no_other_from_being_let_go(
+    writer: HeldUpWriter,
+    pool: asyncpg.Pool[asyncpg.Record],
+    postgres_dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(owners, "_GRACE_S", 0.0)
+    locked, *_ = [await accepted(writer) for _ in range(3)]
+    owned = Ownership(pool, writer.replica_id, 60.0)
+    async with connect(postgres_dsn, schema=SCHEMA) as session, session.transaction():
+        await session.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", locked)
+        assert await owned.release_strays([]) == 2
+        assert await owned.release_strays([]) == 0
+    assert await owned.release_strays([]) == 1
+
+
+async def unowned(dsn: str, count: int) -> list[UUID]:
+    """Runs that nobody owns, all at once."""
+    accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
+    runs = [
+        NewRun(run_id, "u", str(run_id), b"", "", "?", accepted)
+        for run_id in (new_run_id() for _ in range(count))
+    ]
+    run_ids = [run.run_id for run in runs]
+    async with connect(dsn, schema=SCHEMA) as session:
+        await insert_runs(session, uuid4(), runs)
+        await session.execute("UPDATE runs SET replica_id = NULL WHERE run_id = ANY ($1)", run_ids)
+    return run_ids
+
+
+async def until_ended(pool: asyncpg.Pool[asyncpg.Record], run_ids: list[UUID]) -> None:
+    ended = "SELECT bool_and(finished_at IS NOT NULL) FROM runs WHERE run_id = ANY ($1)"
+    async with asyncio.timeout(60):
+        while not await pool.fetchval(ended, run_ids):
+            pass
+
+
+async def test_runs_whose_rows_are_locked_once_they_are_adopted_hold_up_no_other(
+    harness: Harness, pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.add_agent(EchoAgent("pure"))
+    harness.planner.steps = [step("a", "pure")]
+    read, held = Runs.log, asyncio.Event()
+    async with connect(harness.dsn, schema=SCHEMA) as session, harness.gateway():
+
+        async def then_locked(runs: Runs, run_id: UUID) -> Any:
+            events = await read(runs, run_id)
+            if not held.is_set():
+                held.set()
+                await session.execute("SELECT FROM runs FOR UPDATE")
+            return events
+
+        monkeypatch.setattr(Runs, "log", then_locked)
+        async with session.transaction():
+            locked = await unowned(harness.dsn, 6)  # more than are read at once
+            await asyncio.wait_for(held.wait(), 60)
+            await until_ended(pool, await unowned(harness.dsn, 1))
+            assert await pool.fetchval("SELECT count(*) FROM runs WHERE finished_at IS NULL") == 6
+        await until_ended(pool, locked)
+
+
+@pytest.mark.parametrize(("epoch", "driven"), [(1, False), (2, True)])
+async def test_loop_that_comes_late_takes_no_place_of_a_later_owner(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, epoch: int, driven: bool
+) -> None:
+    """Neither that, nor anything once the process is on its way out."""
+    replicas: list[Replica] = []
+    made = Replica.__init__
+
+    def remembered(replica: Replica, *given: Any) -> None:
+        made(replica, *given)
+        replicas.append(replica)
+
+    monkeypatch.setattr(Replica, "__init__", remembered)
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway() as client:
+        asking = asyncio.create_task(client.ask())
+        await slow.started.wait()
+        (replica,) = replicas
+        ((run_id, there),) = replica._driven.items()
+        there.adopted = Adopted(run_id, 2)
+        event = LogEvent(run_accepted=RunAccepted(user_id="u"))
+        replica._drive(Adopted(run_id, epoch), fold(str(run_id), [event]), [event], {})
+        assert (replica._driven[run_id] is not there) == driven
+        asking.cancel()
+        await replica.stop()
+        replica._driven.clear()
+        replica._drive(Adopted(run_id, 9), fold(str(run_id), [event]), [event], {})
+        assert not replica._driven

@@ -1,0 +1,264 @@
+"""Runs that are too old are deleted, and a user's runs on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import grpc
+import pytest
+from click.testing import CliRunner
+from gateway_harness.harness import ERASE
+from prometheus_client import CollectorRegistry
+
+from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
+from bos_chassis.errors import FailedPrecondition, NotFound, Unavailable
+from bos_gateway.api import LOCAL_USER
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.operator.deployment import find_artefacts
+from bos_gateway.operator.erasing import erase as erase_command
+from bos_gateway.run_log.maintenance import Maintenance
+from bos_gateway.run_log.retention import Scope, cancel, erase
+from bos_gateway.run_log.run_files import RunFiles
+from bos_gateway.run_log.session import SCHEMA
+from bos_postgres import acquire, connect, open_database
+from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+    from gateway_harness.harness import Harness
+
+    from bos_artefacts import Owner
+
+
+SECOND = 1 / 86400  # in days
+
+
+@pytest.fixture
+async def pool(harness: Harness) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    async with open_database(harness.dsn, schema=SCHEMA) as opened:
+        yield opened
+
+
+async def run_ids(pool: asyncpg.Pool[asyncpg.Record]) -> set[str]:
+    return {str(row["run_id"]) for row in await pool.fetch("SELECT run_id FROM runs")}
+
+
+async def command(harness: Harness, *arguments: str) -> tuple[int | None, str, str]:
+    """The command as a process: exit status, standard output, standard error."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", ERASE, *arguments),
+        env={**os.environ, "BOS_GATEWAY_STORE_URL": harness.dsn},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    return process.returncode, out.decode(), err.decode()
+
+
+async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
+    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with harness.gateway() as gateway:
+        old = [(await gateway.ask()).run_id for _ in range(3)]
+        young = (await gateway.ask()).run_id
+    await pool.execute(
+        "UPDATE runs SET finished_at = now() - interval '2 days' WHERE run_id = ANY ($1)",
+        [UUID(run_id) for run_id in old],
+    )
+    metrics = GatewayMetrics(CollectorRegistry())
+    off = Maintenance(pool, None, metrics)
+    assert not await off.round()
+    assert len(await run_ids(pool)) == 4
+    day = Maintenance(pool, 1.0, metrics, batch=2)
+    assert await day.round()
+    assert len(await run_ids(pool)) == 2
+    assert not await day.round()
+    assert await run_ids(pool) == {young}
+    assert {str(r["run_id"]) for r in await pool.fetch("SELECT run_id FROM run_events")} == {young}
+
+
+async def test_nothing_of_the_database_is_held_while_the_artefact_store_is_slow(
+    harness: Harness,
+) -> None:
+    class SlowStore(RunFiles):
+        enabled = True
+        called, go_on = asyncio.Event(), asyncio.Event()
+
+        async def forget(self, owner: Owner) -> int:
+            self.called.set()
+            await self.go_on.wait()
+            return 1
+
+    async with harness.gateway() as gateway:
+        await gateway.ask()
+    files = SlowStore(None)
+    async with open_database(harness.dsn, schema=SCHEMA, max_size=1) as only:
+        await only.execute(
+            "UPDATE runs SET finished_at = now() - interval '9 days', has_files = true"
+        )
+        maintenance = Maintenance(only, SECOND, GatewayMetrics(CollectorRegistry()), files)
+        task = asyncio.create_task(maintenance.round())
+        await files.called.wait()
+        async with acquire(only) as session:
+            assert len(await session.fetch("SELECT FROM runs FOR UPDATE NOWAIT")) == 1
+        files.go_on.set()
+        await task
+        assert not await run_ids(only)
+
+
+async def test_run_under_way_is_never_too_old(
+    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway() as gateway:
+        asked = asyncio.create_task(gateway.ask())
+        await slow.started.wait()
+        await pool.execute("UPDATE runs SET created_at = now() - interval '9 days'")
+        await Maintenance(pool, SECOND, GatewayMetrics(CollectorRegistry())).round()
+        slow.release.set()
+        assert await run_ids(pool) == {(await asked).run_id}
+
+
+async def test_erasing_a_user_takes_all_of_theirs_and_nothing_else(
+    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with harness.gateway() as gateway:
+        mine = [(await gateway.ask()).run_id for _ in range(2)]
+        other = (await gateway.ask()).run_id
+        await pool.execute("UPDATE runs SET user_id = 'other' WHERE run_id = $1", UUID(other))
+        events = await pool.fetchval(
+            "SELECT count(*) FROM run_events WHERE run_id <> $1", UUID(other)
+        )
+        status, out, err = await command(harness, "--user", LOCAL_USER)
+        assert (status, err) == (0, "")
+        assert f"Erased 2 run(s) of user {LOCAL_USER}: {events} event(s), " in out
+        assert await run_ids(pool) == {other}
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.stub.GetRun(GetRunRequest(run_id=mine[0]))
+        assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+        # Nothing is left: the same command finds nothing, and says so.
+        status, out, err = await command(harness, "--user", LOCAL_USER)
+        assert (status, out) == (1, "")
+        assert "Nothing is stored" in err
+
+
+async def test_erasing_one_run_leaves_the_others(
+    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with harness.gateway() as gateway:
+        gone, kept = [(await gateway.ask()).run_id for _ in range(2)]
+    async with connect(harness.dsn, schema=SCHEMA) as session:
+        erased = await erase(session, Scope(run_id=UUID(gone)))
+        assert (erased["runs"], erased["events"] > 0, erased["bytes"] > 0) == (1, True, True)
+        with pytest.raises(NotFound):
+            await erase(session, Scope(run_id=UUID(gone)))
+    assert await run_ids(pool) == {kept}
+
+
+_BESIDE = """
+INSERT INTO run_inputs (run_id, kind, payload) VALUES ('{id}', 'cancel', '');
+INSERT INTO run_secrets (run_id, key_id, ciphertext) VALUES ('{id}', 'k', '');
+INSERT INTO approvals (approval_id, run_id, user_id, status, payload, agent_name, tools, created_at,
+                       expire_at)
+VALUES ('{id}', '{id}', 'ada', 2, '', '', '', now(), now());
+"""
+_TABLES = """
+SELECT table_name FROM information_schema.columns
+WHERE table_schema = current_schema() AND column_name = 'run_id'
+"""
+
+
+@pytest.mark.parametrize("how", ["erased", "expired"])
+async def test_nothing_of_a_run_is_left_in_any_table(
+    harness: Harness, pool: asyncpg.Pool[asyncpg.Record], how: str
+) -> None:
+    async with harness.gateway() as gateway:
+        gone, kept = [UUID((await gateway.ask()).run_id) for _ in range(2)]
+    for run_id in (gone, kept):
+        await pool.execute(_BESIDE.format(id=run_id))
+    tables = [row["table_name"] for row in await pool.fetch(_TABLES)]
+    assert {"runs", "run_events", "run_inputs", "run_secrets", "approvals"} <= set(tables)
+    if how == "erased":
+        async with connect(harness.dsn, schema=SCHEMA) as session:
+            await erase(session, Scope(run_id=gone))
+    else:
+        await pool.execute(
+            "UPDATE runs SET finished_at = now() - interval '2 days' WHERE run_id = $1", gone
+        )
+        await Maintenance(pool, 1.0, GatewayMetrics(CollectorRegistry())).round()
+    for table in tables:
+        left = await pool.fetch(f"SELECT DISTINCT run_id FROM {table}")
+        assert gone not in {row["run_id"] for row in left}, table
+    assert await run_ids(pool) == {str(kept)}
+
+
+async def test_run_under_way_is_erased_only_once_it_was_cancelled(
+    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(EchoAgent("echo"))
+    await harness.add_agent(slow)
+    async with harness.gateway() as gateway:
+        harness.planner.steps = [step("a", "echo")]
+        await gateway.ask()
+        harness.planner.steps = [step("a", "slow")]
+        asked = asyncio.create_task(gateway.ask())
+        await slow.started.wait()
+        async with connect(harness.dsn, schema=SCHEMA) as session:
+            with pytest.raises(FailedPrecondition) as caught:
+                await erase(session, Scope(user_id=LOCAL_USER))
+        assert "--cancel" in caught.value.message
+        assert len(await run_ids(pool)) == 2
+        status, out, err = await command(harness, "--user", LOCAL_USER, "--cancel")
+        assert (status, err) == (0, "")
+        assert "Erased 2 run(s)" in out
+        assert (await asked).status == RUN_STATUS_CANCELLED
+    assert not await run_ids(pool)
+
+
+async def test_cancelling_without_a_gateway_gives_up_and_erases_nothing(
+    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    async with harness.gateway() as gateway:
+        await gateway.ask()
+    await pool.execute("UPDATE runs SET finished_at = NULL")
+    async with connect(harness.dsn, schema=SCHEMA) as session:
+        with pytest.raises(Unavailable):
+            await cancel(session, Scope(user_id=LOCAL_USER), timeout_s=0.0)
+    assert len(await run_ids(pool)) == 1
+
+
+def test_bos_runs_has_the_command_that_erases() -> None:
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    named = project["project"]["entry-points"]["bos.commands.runs"]["erase"]
+    module, _, name = named.partition(":")
+    assert getattr(importlib.import_module(module), name) is erase_command
+
+
+@pytest.mark.parametrize("arguments", [(), ("--user", "ada", "--run", str(uuid4()))])
+def test_erasing_is_of_either_a_user_or_a_run(arguments: tuple[str, ...]) -> None:
+    refused = CliRunner().invoke(erase_command, arguments)
+    assert refused.exit_code == 2
+    assert "Name either --user or --run." in refused.output
+
+
+def test_only_the_environment_names_the_store_in_which_files_are_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("BOS_GATEWAY_ARTEFACTS_URL=file:///of/another\n", "utf-8")
+    assert find_artefacts() is None
+    monkeypatch.setenv("BOS_GATEWAY_ARTEFACTS_URL", "file:///of/ours")
+    assert find_artefacts() == "file:///of/ours"

@@ -1,0 +1,290 @@
+"""Runs whose plan is revised, on a whole gateway: who is told what, and what stays."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from gateway_harness.harness import Client, Harness, kinds
+
+from bos.agent.v1 import AGENT_EXECUTION_STATUS_SKIPPED
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_DECISION_DENY,
+    APPROVAL_STATUS_APPROVED,
+    RUN_STATUS_CLARIFICATION_NEEDED,
+    RUN_STATUS_FAILED,
+    RUN_STATUS_SUCCEEDED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    Approval,
+    ApprovalServiceStub,
+    GetRunRequest,
+    RespondApprovalRequest,
+)
+from bos.runlog.v1 import ApprovalResolved, LogEvent
+from bos_agentkit import AgentFailure, agent_card
+from bos_gateway.run_log.notifications import CHANNEL
+from bos_gateway.run_log.session import SCHEMA
+from bos_postgres import connect
+from bos_testkit.agents import EchoAgent, FailingAgent
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    import asyncpg
+
+    from bos.gateway.v1 import Run, RunEvent
+    from bos.planner.v1 import Step
+
+
+def broken(error: str = "HttpError") -> FailingAgent:
+    failure = AgentFailure(error, "The other side is broken.")
+    return FailingAgent("broken", error=failure, card=agent_card("broken", "Fails."))
+
+
+async def run_of(gateway: Client, run_id: str) -> Run:
+    found: Run = (await gateway.stub.GetRun(GetRunRequest(run_id=run_id), timeout=20)).run
+    return found
+
+
+@pytest.mark.requirement("B-20")
+async def test_revision_request_holds_failures_and_results(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent("echo", data={"x": 7}))
+    await harness.add_agent(broken())
+    harness.planner.steps = [step("a", "echo"), step("b", "broken", "", "a", n=1)]
+    harness.planner.revisions = [[step("c", "echo", "use @{outputs.a.x}")]]
+    async with harness.gateway(max_steps=5) as gateway:
+        response = await gateway.ask("Both?", trace=True)
+        run = await run_of(gateway, response.run_id)
+    first, second = harness.planner.requests
+    assert not first.HasField("revision")
+    assert (second.question, second.max_steps) == ("Both?", 3)
+    revision = second.revision
+    assert revision.revision == 1
+    assert [each.step_id for each in revision.failed_plan.steps] == ["a", "b"]
+    (failed,) = revision.failed_steps
+    assert (failed.step_id, failed.agent, failed.error.type) == ("b", "broken", "HttpError")
+    achieved, tried = revision.execution_context
+    assert (achieved.step_id, list(achieved.output_fields)) == ("a", ["answer", "x"])
+    assert (tried.step_id, tried.succeeded, tried.sub_task_input["n"].int64_value) == (
+        "b",
+        False,
+        1,
+    )
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert [each.message for each in response.trace if each.agent == "broken"] == [
+        "The other side is broken."
+    ]
+    assert (run.revision, [each.step_id for each in run.plan.steps]) == (1, ["c"])
+    assert "replanning 1 succeeded" in [each.entry for each in run.journal]
+
+
+@pytest.mark.requirement("C-23")
+async def test_planner_that_asks_instead_of_revising_ends_the_run_with_its_questions(
+    harness: Harness,
+) -> None:
+    """A plan beside the questions counts for nothing, not even if it could not be taken."""
+    await harness.add_agent(EchoAgent("echo"))
+    await harness.add_agent(broken())
+    harness.planner.steps = [step("a", "echo"), step("b", "broken")]
+    harness.planner.revisions = [[step("a", "echo", "otherwise")]]
+    harness.planner.asks_in_revision = "Which of them?"
+    async with harness.gateway() as gateway:
+        response = await gateway.ask("Both?")
+    assert response.status == RUN_STATUS_CLARIFICATION_NEEDED
+    assert [each.question for each in response.clarification.questions] == ["Which of them?"]
+    assert [each.agent_name for each in response.agent_results] == ["echo", "broken"]
+
+
+@pytest.mark.parametrize(
+    ("revised", "error_type", "text", "faults"),
+    [
+        (step("c", "nobody"), "InvalidPlan", "The question could not be planned: ", 1),
+        (step("c", "broken"), "NoNewPlan", "There is no other plan.", 0),
+    ],
+    ids=["invalid", "repeated"],
+)
+async def test_only_a_planner_at_fault_is_logged_and_introduced(
+    harness: Harness, revised: Step, error_type: str, text: str, faults: int
+) -> None:
+    await harness.add_agent(broken())
+    harness.planner.steps = [step("a", "broken")]
+    harness.planner.revisions = [[revised]]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask("Both?", trace=True)
+    told = [
+        (event.data["type"].string_value, event.message)
+        for event in response.trace
+        if event.agent == "planner" and "type" in event.data
+    ]
+    assert [each[0] for each in told] == [error_type]
+    assert told[0][1].startswith(text)
+    logged = [e for e in gateway.telemetry.logs if e["event"] == "planner made an invalid plan"]
+    assert len(logged) == faults
+
+
+@pytest.mark.requirement("C-24")
+async def test_composer_gets_failures_only_if_no_revision_mended_them(
+    harness: Harness,
+) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    await harness.add_agent(broken())
+    harness.planner.steps = [step("a", "broken")]
+    harness.planner.revisions = [[step("b", "broken", "otherwise")], [step("c", "echo")]]
+    async with harness.gateway() as gateway:
+        mended = await gateway.ask()
+        harness.planner.revisions = [[step("b", "broken", "otherwise")]]
+        lost = await gateway.ask()
+        counted = [
+            gateway.metric("bos_run_revisions_total", outcome=outcome)
+            for outcome in ("planned", "failed")
+        ]
+    # Two plans of the first run and one of the second, which then finds none.
+    assert counted == [3, 1]
+    assert (mended.status, lost.status) == (RUN_STATUS_SUCCEEDED, RUN_STATUS_FAILED)
+    assert mended.metadata.revision == 2
+    of_mended, of_lost = harness.composer.requests
+    assert not of_mended.HasField("working_context")
+    assert list(of_mended.remarks) == []
+    assert list(of_lost.working_context.errors_encountered) == [
+        "a (broken): HttpError: The other side is broken.",
+        "b (broken): HttpError: The other side is broken.",
+    ]
+    (remark,) = of_lost.remarks
+    assert remark.startswith("No other plan was found.")
+
+
+async def test_plan_that_does_again_what_is_done_is_refused_and_the_answer_is_composed(
+    harness: Harness,
+) -> None:
+    echo = EchoAgent("echo")
+    await harness.add_agent(echo)
+    await harness.add_agent(broken())
+    harness.planner.steps = [step("a", "echo", "look"), step("b", "broken")]
+    harness.planner.revisions = [[step("c", "echo", "look"), step("d", "broken", "otherwise")]]
+    async with harness.gateway() as gateway:
+        events = await gateway.events()
+        run = await run_of(gateway, events[0].run_id)
+    assert len(echo.inputs) == 1
+    assert kinds(events)[-4:] == [
+        "revision_started",
+        "answer_started",
+        "answer_delta",
+        "run_finished",
+    ]
+    failed = next(e.entry for e in run.journal if e.entry.startswith("replanning 1 failed"))
+    assert 'Step "c" repeats "a", which is done.' in failed
+
+
+async def test_run_that_was_accepted_without_revisions_gets_none(harness: Harness) -> None:
+    await harness.add_agent(broken())
+    harness.planner.steps = [step("a", "broken")]
+    harness.planner.revisions = [[step("b", "broken", "otherwise")]]
+    async with harness.gateway(max_revisions=0) as gateway:
+        await gateway.ask()
+    assert len(harness.planner.requests) == 1
+
+
+# With people
+
+
+def deploying(step_id: str, task: str) -> Step:
+    made = step(step_id, "deploy", task)
+    made.tools.append("trigger_deployment")
+    return made
+
+
+def patient(harness: Harness) -> AbstractAsyncContextManager[Client]:
+    """A gateway that keeps its lease however busy the machine is."""
+    return harness.gateway(lease_s=15.0, lease_renewal_s=1.0)
+
+
+async def deciding(gateway: Client, decision: int) -> list[RunEvent]:
+    """A run in which every request is decided so."""
+    events = []
+    async for message in gateway.stream("Deploy?"):
+        events.append(message.event)
+        if message.event.HasField("approval_requested"):
+            approval_id = message.event.approval_requested.approval.approval_id
+            request = RespondApprovalRequest(approval_id=approval_id, decision=decision)
+            await ApprovalServiceStub(gateway.channel).RespondApproval(request)
+    return events
+
+
+@pytest.mark.parametrize(
+    ("decision", "effects", "first", "again"),
+    [
+        (APPROVAL_DECISION_DENY, 0, "denied_by_user", "denied_by_user"),
+        (APPROVAL_DECISION_APPROVE, 1, "", "DoneBefore"),
+    ],
+    ids=["denied", "done"],
+)
+@pytest.mark.requirement("C-23")
+async def test_action_that_is_settled_is_not_asked_about_again(
+    harness: Harness, decision: int, effects: int, first: str, again: str
+) -> None:
+    """Its work comes back in other words, and the agent proposes the same action."""
+    agent = DeployAgent()
+    await harness.add_agent(agent)
+    await harness.add_agent(broken())
+    harness.planner.steps = [deploying("a", "deploy shop 1.2"), step("b", "broken")]
+    harness.planner.revisions = [[deploying("c", "please\ndeploy shop 1.2")]]
+    async with patient(harness) as gateway:
+        events = await deciding(gateway, decision)
+    response = events[-1].run_finished.response
+    assert sum(e.HasField("approval_requested") for e in events) == 1
+    assert len(agent.effects) == effects
+    assert [result.error.type for result in response.agent_results] == [first, again]
+    assert response.agent_results[1].status == AGENT_EXECUTION_STATUS_SKIPPED
+    blocked = [each.step_id for each in harness.planner.requests[1].revision.blocked_steps]
+    assert blocked == (["a"] if first else [])
+
+
+async def until(connection: asyncpg.Connection[Any], query: str, *arguments: object) -> None:
+    async with asyncio.timeout(60):
+        while not await connection.fetchval(query, *arguments):
+            await connection.execute("SELECT pg_sleep(0.01)")
+
+
+WAITS = "SELECT replica_id IS NULL AND status = $2 FROM runs WHERE run_id = $1"
+
+
+async def test_decision_that_means_nothing_does_not_wake_a_waiting_run_for_ever(
+    harness: Harness,
+) -> None:
+    """Such as one about a step of a plan that is no longer in force."""
+    await harness.add_agent(DeployAgent())
+    harness.planner.steps = [deploying("a", "deploy shop 1.2")]
+    async with patient(harness) as gateway, connect(harness.dsn, schema=SCHEMA) as connection:
+        call = gateway.stream("Deploy?")
+        async for message in call:
+            if message.event.HasField("approval_requested"):
+                break
+        run_id = message.event.run_id
+        approval_id = message.event.approval_requested.approval.approval_id
+        await until(connection, WAITS, run_id, RUN_STATUS_WAITING_FOR_APPROVAL)
+        stray = Approval(approval_id=str(uuid4()), step_id="a", status=APPROVAL_STATUS_APPROVED)
+        event = LogEvent(approval_resolved=ApprovalResolved(approval=stray))
+        await connection.execute(
+            "INSERT INTO run_inputs (run_id, kind, input_key, payload) "
+            "VALUES ($1, 'approval', $2, $3)",
+            run_id,
+            stray.approval_id,
+            event.SerializeToString(),
+        )
+        await connection.execute("SELECT pg_notify($1, 'released')", CHANNEL)
+        await until(connection, "SELECT NOT EXISTS (SELECT FROM run_inputs)")
+        await until(connection, WAITS, run_id, RUN_STATUS_WAITING_FOR_APPROVAL)
+        adoptions = "SELECT count(*) FROM run_events WHERE kind = 'run_adopted'"
+        assert await connection.fetchval(adoptions) == 1
+        # The one that counts is still awaited.
+        request = RespondApprovalRequest(
+            approval_id=approval_id, decision=APPROVAL_DECISION_APPROVE
+        )
+        await ApprovalServiceStub(gateway.channel).RespondApproval(request)
+        events = [message.event async for message in call]
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED

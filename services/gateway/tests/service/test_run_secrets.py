@@ -1,0 +1,336 @@
+"""Credentials that came with a question: who gets them, where they are kept, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import tempfile
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+import pytest
+from gateway_harness.harness import SHORT_LEASE, gateway_process
+from google.protobuf.struct_pb2 import Struct
+
+from bos.gateway.v1 import CancelRunRequest, GetRunRequest, RunStatus
+from bos_agentkit import agent_card
+from bos_chassis.errors import ConfigurationError
+from bos_gateway.key_ring import SealedSecrets, SecretsKeyRing, SecretsUnreadable
+from bos_gateway.operator.deployment import Deployment
+from bos_gateway.operator.store import check_secrets
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.settings import GatewaySettings
+from bos_postgres import connect
+from bos_testkit.agents import EchoAgent, FailingAgent, SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gateway_harness.harness import Client, Harness
+
+    from bos_testkit.agents import RecordingAgent
+
+SECRET = "shop-token-4711"
+FIXED = f"k1={base64.b64encode(bytes(range(32))).decode()}"
+ROWS = "SELECT run_id, key_id, ciphertext FROM run_secrets ORDER BY created_at"
+
+
+def new_key(key_id: str = "k1") -> str:
+    return f"{key_id}={base64.b64encode(os.urandom(32)).decode()}"
+
+
+def credentials() -> Struct:
+    context = Struct()
+    context["shop_token"] = SECRET
+    context["firebase_password"] = "of-no-agent"
+    return context
+
+
+def declares(agent: type[RecordingAgent], name: str) -> RecordingAgent:
+    return agent(name, card=agent_card(name, f"Test {name}.", secret_context_keys=["shop_token"]))
+
+
+async def plan_slow(harness: Harness) -> SlowAgent:
+    """An agent that declares the credential, and waits."""
+    slow = declares(SlowAgent, "slow")
+    assert isinstance(slow, SlowAgent)
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    return slow
+
+
+async def begun(client: Client, request_id: str = "") -> str:
+    """The id of a run that was accepted; nobody follows it any more."""
+    call = client.stream(context=credentials(), request_id=request_id)
+    message = await call.read()
+    call.cancel()
+    return str(message.event.run_id)
+
+
+async def rows(harness: Harness) -> list[Mapping[str, object]]:
+    async with connect(harness.dsn, schema=SCHEMA) as session:
+        return [dict(row) for row in await session.fetch(ROWS)]
+
+
+@pytest.mark.parametrize("second", ["same key", "rotated"])
+async def test_an_adopter_hands_the_credential_to_the_agent_that_declares_it_and_to_no_other(
+    harness: Harness, second: str
+) -> None:
+    slow, stranger = await plan_slow(harness), EchoAgent("stranger")
+    await harness.add_agent(stranger)
+    harness.planner.steps = [step("a", "slow"), step("b", "stranger", "", "a")]
+    first = new_key()
+    keys = first if second == "same key" else f"{new_key('k2')},{first}"
+    with tempfile.TemporaryFile() as log:
+        async with gateway_process(harness, log=log, secrets_keys=first) as (process, client):
+            run_id = await begun(client)
+            await slow.started.wait()
+            process.kill()
+            await process.wait()
+        async with gateway_process(harness, log=log, secrets_keys=keys) as (_, client):
+            await eventually(lambda: len(slow.inputs) == 2)
+            slow.release.set()
+            events = await client.watch(run_id)
+        log.seek(0)
+        logged = log.read().decode()
+    assert events[-1].run_finished.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert [dict(each.secrets) for each in slow.inputs] == [{"shop_token": SECRET}] * 2
+    assert [dict(each.secrets) for each in stranger.inputs] == [{}]
+    assert await rows(harness) == []
+    assert SECRET not in logged + str(events)
+
+
+async def test_a_run_taken_again_by_its_own_gateway_keeps_credentials_that_are_nowhere_stored(
+    harness: Harness,
+) -> None:
+    slow = await plan_slow(harness)
+    async with harness.gateway() as gateway, connect(harness.dsn, schema=SCHEMA) as session:
+        run_id = await begun(gateway)
+        await slow.started.wait()
+        async with asyncio.timeout(60):  # its owner is asked to go on, not found to have lost it
+            while not await session.fetchval(  # noqa: ASYNC110
+                "SELECT count(*) FROM run_events WHERE kind = 'step_dispatched'"
+            ):
+                await asyncio.sleep(0.01)
+        await session.execute("UPDATE runs SET replica_id = NULL")
+        await eventually(lambda: len(slow.inputs) == 2)
+        slow.release.set()
+        await gateway.watch(run_id)
+    assert [dict(each.secrets) for each in slow.inputs] == [{"shop_token": SECRET}] * 2
+
+
+async def test_nothing_in_the_database_shows_a_credential(harness: Harness) -> None:
+    slow = await plan_slow(harness)
+    async with harness.gateway(secrets_keys=new_key()) as gateway:
+        await begun(gateway, "one")
+        await begun(gateway, "two")
+        await eventually(lambda: len(slow.inputs) == 2)
+        stored = await rows(harness)
+        async with connect(harness.dsn, schema=SCHEMA) as session:
+            dump = ""
+            for table in ("runs", "run_events", "run_inputs", "run_secrets"):
+                dump += str([dict(row) for row in await session.fetch(f"SELECT * FROM {table}")])
+        slow.release.set()
+    assert len({row["ciphertext"] for row in stored}) == 2
+    assert {row["key_id"] for row in stored} == {"k1"}
+    assert "shop_token" in dump
+    for text in (SECRET, "of-no-agent", SECRET.encode().hex(), SECRET.encode()[1:].hex()):
+        assert text not in dump
+
+
+@pytest.mark.parametrize("end", ["finish", "fail", "cancel"])
+async def test_credentials_are_deleted_with_the_end_of_their_run(
+    harness: Harness, end: str
+) -> None:
+    kind = FailingAgent if end == "fail" else SlowAgent
+    agent = declares(kind, "agent")
+    await harness.add_agent(agent)
+    harness.planner.steps = [step("a", "agent")]
+    async with harness.gateway(secrets_keys=new_key()) as gateway:
+        run_id = await begun(gateway)
+        if isinstance(agent, SlowAgent):
+            await agent.started.wait()
+            assert [str(row["run_id"]) for row in await rows(harness)] == [run_id]
+            if end == "cancel":
+                await gateway.stub.CancelRun(CancelRunRequest(run_id=run_id))
+            else:
+                agent.release.set()
+        await gateway.watch(run_id)
+        assert await rows(harness) == []
+
+
+async def test_a_refused_repetition_of_a_request_leaves_no_second_row(harness: Harness) -> None:
+    slow = await plan_slow(harness)
+    async with harness.gateway(secrets_keys=new_key()) as gateway:
+        assert await begun(gateway, "mine") == await begun(gateway, "mine")
+        assert len(await rows(harness)) == 1
+        slow.release.set()
+
+
+async def _damaged(harness: Harness, run_id: str, how: str) -> None:
+    async with connect(harness.dsn, schema=SCHEMA) as session:
+        if how == "tampered":
+            await session.execute(
+                "UPDATE run_secrets SET ciphertext = set_byte(ciphertext, 20, "
+                "get_byte(ciphertext, 20) # 1) WHERE run_id = $1",
+                UUID(run_id),
+            )
+        elif how == "cut off":
+            await session.execute("UPDATE run_secrets SET ciphertext = '\\x00'")
+        elif how == "key gone":
+            await session.execute("UPDATE run_secrets SET key_id = 'forgotten'")
+        elif how == "never stored":
+            await session.execute("DELETE FROM run_secrets")
+        elif how == "moved":
+            await session.execute(
+                "UPDATE run_secrets SET ciphertext = (SELECT ciphertext FROM run_secrets "
+                "WHERE run_id <> $1) WHERE run_id = $1",
+                UUID(run_id),
+            )
+
+
+@pytest.mark.parametrize("how", ["tampered", "cut off", "moved", "key gone", "never stored"])
+async def test_a_credential_that_cannot_be_trusted_fails_its_step_and_nothing_else(
+    harness: Harness, how: str
+) -> None:
+    slow, stranger = await plan_slow(harness), EchoAgent("stranger")
+    await harness.add_agent(stranger)
+    harness.planner.steps = [step("a", "slow"), step("b", "stranger")]
+    keys = new_key()
+    async with gateway_process(harness, secrets_keys=keys) as (process, client):
+        run_id = await begun(client)
+        await begun(client)
+        await eventually(lambda: len(slow.inputs) == 2)
+        process.kill()
+        await process.wait()
+    await _damaged(harness, run_id, how)
+    async with harness.gateway(secrets_keys=keys, **SHORT_LEASE) as gateway:
+        response = (await gateway.watch(run_id))[-1].run_finished.response
+        slow.release.set()
+    failed, well = response.agent_results
+    assert (failed.error.type, well.HasField("error")) == ("CredentialLost", False)
+    assert "shop_token" in failed.error.message
+    assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
+
+
+async def test_without_a_key_a_run_has_its_credential_as_long_as_its_gateway_lives(
+    harness: Harness,
+) -> None:
+    slow = await plan_slow(harness)
+    with tempfile.TemporaryFile() as log:
+        async with gateway_process(harness, log=log) as (process, client):
+            run_id = await begun(client)
+            await slow.started.wait()
+            assert await rows(harness) == []
+            process.kill()
+            await process.wait()
+        log.seek(0)
+        assert "BOS_GATEWAY_SECRETS_KEYS" in log.read().decode()
+    assert [dict(each.secrets) for each in slow.inputs] == [{"shop_token": SECRET}]
+    async with harness.gateway(**SHORT_LEASE) as gateway:
+        await gateway.watch(run_id)
+        run = (await gateway.stub.GetRun(GetRunRequest(run_id=run_id))).run
+    assert run.response.agent_results[0].error.type == "CredentialLost"
+    assert len(slow.inputs) == 1
+
+
+async def test_a_question_without_credentials_loses_none(harness: Harness) -> None:
+    slow = await plan_slow(harness)
+    async with gateway_process(harness) as (process, client):
+        call = client.stream()
+        run_id = (await call.read()).event.run_id
+        await slow.started.wait()
+        process.kill()
+        await process.wait()
+    async with harness.gateway(**SHORT_LEASE) as gateway:
+        await eventually(lambda: len(slow.inputs) == 2)
+        slow.release.set()
+        events = await gateway.watch(run_id)
+    assert events[-1].run_finished.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+
+
+def test_equal_credentials_look_different_and_open_only_in_their_own_run() -> None:
+    ring, run_id = SecretsKeyRing.parse(new_key()), uuid4()
+    one, two = ring.seal(run_id, {"a": SECRET}), ring.seal(run_id, {"a": SECRET})
+    assert one.ciphertext != two.ciphertext
+    assert ring.open(run_id, one) == ring.open(run_id, two) == {"a": SECRET}
+    with pytest.raises(SecretsUnreadable):
+        ring.open(uuid4(), one)
+    with pytest.raises(SecretsUnreadable):
+        ring.open(run_id, SealedSecrets("k1", one.ciphertext[:-1]))
+
+
+def test_an_old_key_still_opens_and_a_new_one_seals() -> None:
+    old, new, run_id = new_key("old"), new_key("new"), uuid4()
+    sealed = SecretsKeyRing.parse(old).seal(run_id, {"a": "b"})
+    both = SecretsKeyRing.parse(f"{new}, {old}")
+    assert both.open(run_id, sealed) == {"a": "b"}
+    assert both.seal(run_id, {}).key_id == "new"
+    with pytest.raises(SecretsUnreadable):
+        SecretsKeyRing.parse(new).open(run_id, sealed)
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("0123456789abcdef", "of the form id=key"),
+        ("a b=AAAA", "of the form id=key"),
+        ("a=not base64!", "not base64"),
+        ("a=c2hvcnQ=", "holds 5 bytes, not 32"),
+        (f"{FIXED},{FIXED}", "Key 2 has the id of an earlier one"),
+        (" , ", "no key"),
+    ],
+)
+async def test_an_unusable_key_is_refused_at_the_start_without_showing_it(
+    harness: Harness, keys: str, problem: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=problem) as raised:
+        async with harness.gateway(secrets_keys=keys):
+            pass
+    assert "BOS_GATEWAY_SECRETS_KEYS" in raised.value.message
+    shown = [part for part in keys.replace("=", ",").split(",") if len(part.strip()) > 3]
+    assert not any(part in raised.value.message for part in shown)
+
+
+async def test_doctor_distinguishes_a_missing_key_from_a_wrong_one(harness: Harness) -> None:
+    slow = await plan_slow(harness)
+    keys = new_key()
+    ring = SecretsKeyRing.parse(keys)
+
+    async def finding(ring: SecretsKeyRing | None, ids: frozenset[str]) -> dict[str, object]:
+        deployment = Deployment("test", "", "", "", {}, "", 1.0, secrets=ring, secrets_key_ids=ids)
+        async with connect(harness.dsn, schema=SCHEMA) as session:
+            return asdict(await check_secrets(session, deployment))
+
+    async with harness.gateway(secrets_keys=keys) as gateway:
+        assert (await finding(None, frozenset()))["level"] == "warning"
+        run_id = await begun(gateway)
+        await slow.started.wait()
+        assert (await finding(ring, ring.ids))["level"] == "ok"
+        assert (await finding(None, ring.ids))["level"] == "ok"
+        assert (await finding(None, frozenset({"k2"})))["level"] == "problem"
+        other = SecretsKeyRing.parse(new_key())
+        assert (await finding(other, other.ids))["level"] == "problem"
+        await _damaged(harness, run_id, "tampered")
+        assert SECRET not in json.dumps(await finding(ring, ring.ids))
+        assert (await finding(ring, ring.ids))["level"] == "problem"
+        slow.release.set()
+        await gateway.watch(run_id)
+    assert (await finding(ring, ring.ids))["level"] == "ok"
+
+
+def test_settings_never_show_a_key() -> None:
+    key = new_key()
+    settings = GatewaySettings.load(
+        store_url="postgresql://x/y",
+        planner_target="a",
+        composer_target="b",
+        agent_targets={},
+        secrets_keys=key,
+    )
+    assert key.partition("=")[2] not in repr(settings) + settings.model_dump_json()

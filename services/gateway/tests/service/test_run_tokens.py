@@ -1,0 +1,433 @@
+"""Run tokens of steps: whom they are made out to, that they end with their step, what they open."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+import grpc
+import jwt
+import pytest
+
+from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    AgentRequest,
+    ApprovalServiceStub,
+    AskRequest,
+    AskStreamRequest,
+    CancelRunRequest,
+    CheckRunTokenRequest,
+    DownloadFileRequest,
+    GetApprovalRequest,
+    GetRunRequest,
+    ListAgentsRequest,
+    ListApprovalsRequest,
+    ListRunsRequest,
+    OrchestratorServiceStub,
+    PlanQuestionRequest,
+    RespondApprovalRequest,
+    RunTokenServiceStub,
+    WatchRunRequest,
+)
+from bos_agentkit import AgentFailure, agent_card
+from bos_chassis.auth.callers import (
+    RUN_TOKEN_KEY,
+    Attempt,
+    Principal,
+    RunTokenSigner,
+    RunTokenVerifier,
+    current_run_token,
+    generate_keypair,
+)
+from bos_chassis.errors import ConfigurationError, ResourceExhausted
+from bos_chassis.settings import AuthSettings
+from bos_gateway import service
+from bos_gateway.ownership.attempt_checks import Attempts
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.service import migrate_store
+from bos_gateway.settings import GatewaySettings
+from bos_postgres import open_database
+from bos_testkit.agents import SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from gateway_harness.harness import Client, Harness
+
+    from bos.agent.v1 import AgentCard, AgentResult
+    from bos_agentkit import AgentTask
+
+pytestmark = pytest.mark.security
+
+PRIVATE, PUBLIC = generate_keypair()
+# However slow the machine is, no lease runs out by itself.
+PATIENT: dict[str, Any] = {
+    "run_token_private_key": PRIVATE,
+    "lease_s": 60,
+    "lease_renewal_s": 1,
+    "run_timeout_s": 600,
+}
+KEY = "a-static-key-of-sixteen"
+WANTED = ["gateway", "identity", "memory", "planner", "mcp_db", "sandbox", "other"]
+
+
+class Holder(SlowAgent):
+    """Keeps the token of every attempt; the first ``failures`` of them fail at once."""
+
+    def __init__(self, name: str, *, failures: int = 0, card: AgentCard | None = None) -> None:
+        super().__init__(name, card=card)
+        self.tokens: list[str] = []
+        self._failures = failures
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Keep the token, then wait."""
+        self.tokens.append(current_run_token() or "")
+        if len(self.tokens) <= self._failures:
+            raise AgentFailure("HttpError", "Try again.", retryable=True)
+        return await super().behave(task)
+
+
+async def under_way(gateway: Client, token: str) -> bool:
+    """What the gateway says of the token."""
+    stub, metadata = RunTokenServiceStub(gateway.channel), ((RUN_TOKEN_KEY, token),)
+    answer = await stub.CheckRunToken(CheckRunTokenRequest(), timeout=60, metadata=metadata)
+    return bool(answer.under_way)
+
+
+async def refusal(call: Any) -> grpc.StatusCode:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await (call if not hasattr(call, "read") else call.read())
+    return refused.value.code()
+
+
+async def test_token_ends_with_its_step_while_the_run_goes_on(harness: Harness) -> None:
+    first, second = Holder("first"), Holder("second")
+    for agent in (first, second):
+        await harness.add_agent(agent, auth=AuthSettings(run_token_public_keys=PUBLIC))
+    harness.planner.steps = [step("a", "first"), step("b", "second")]
+    async with harness.gateway(**PATIENT) as gateway, harness.gateway(**PATIENT) as other:
+        call = gateway.stream()
+        await first.started.wait()
+        await second.started.wait()
+        (ended,), (going_on,) = first.tokens, second.tokens
+        assert await under_way(gateway, ended)
+        assert await under_way(other, ended)  # whichever replica is asked
+        first.release.set()
+        event = (await call.read()).event
+        while event.step_finished.step_id != "a":
+            event = (await call.read()).event
+        for replica in (gateway, other):
+            assert not await under_way(replica, ended)
+            assert await under_way(replica, going_on)
+        request = CancelRunRequest(run_id=event.run_id)
+        await gateway.stub.CancelRun(request, timeout=60)
+        while await call.read() is not grpc.aio.EOF:
+            pass
+        assert not await under_way(other, going_on)
+
+
+async def test_another_attempt_ends_the_token_of_the_one_before(harness: Harness) -> None:
+    card = agent_card("failing", "Fails once.", max_retries=1)
+    agent = Holder("failing", failures=1, card=card)
+    await harness.add_agent(agent, auth=AuthSettings(run_token_public_keys=PUBLIC))
+    harness.planner.steps = [step("a", "failing")]
+    async with harness.gateway(**PATIENT) as gateway:
+        call = gateway.stream()
+        await agent.started.wait()
+        former, present = agent.tokens
+        assert not await under_way(gateway, former)
+        assert await under_way(gateway, present)
+        agent.release.set()
+        while await call.read() is not grpc.aio.EOF:
+            pass
+        assert not await under_way(gateway, present)
+
+
+_AS_IT_WAS = "SELECT"
+_CASES = [
+    (_AS_IT_WAS, True),
+    ("UPDATE runs SET finished_at = now()", False),
+    ("UPDATE runs SET epoch = epoch + 1", False),
+    ("UPDATE runs SET replica_id = NULL", False),
+    ("UPDATE replicas SET lease_until = now() - interval '1 millisecond'", False),
+    ("UPDATE runs SET user_id = 'eve'", False),
+    ("DELETE FROM runs", False),
+    ("UPDATE run_events SET sequence = 8", False),
+    ("UPDATE run_events SET sequence = 8, step_id = 'another'", True),
+    ("UPDATE run_events SET sequence = 8, step_id = NULL", True),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), _CASES, ids=[case[0] for case in _CASES])
+async def test_what_ends_an_attempt(postgres_dsn: str, change: str, expected: bool) -> None:
+    run, replica = uuid4(), uuid4()
+    await migrate_store(postgres_dsn)
+    async with open_database(postgres_dsn, schema=SCHEMA, max_size=2) as pool:
+        await pool.execute(
+            "INSERT INTO replicas (replica_id, lease_until) VALUES ($1, now() + interval '1 hour')",
+            replica,
+        )
+        await pool.execute(
+            "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, "
+            "last_sequence, replica_id, epoch) VALUES ($1, 'ada', 'r', '', '', 2, 8, $2, 3)",
+            *(run, replica),
+        )
+        await pool.execute(  # its own dispatch, which the token knows of
+            "INSERT INTO run_events (run_id, sequence, event_id, epoch, kind, schema_version, "
+            "payload, created_at, step_id) "
+            "VALUES ($1, 7, $2, 3, 'step_dispatched', 1, '', now(), 'a')",
+            *(run, uuid4()),
+        )
+        await pool.execute(change)
+        found = await Attempts(pool).under_way(
+            Principal("ada", str(run), f"{run}/0/a", "run_token", attempt=Attempt(3, 7))
+        )
+    assert found is expected
+
+
+async def test_who_asks_without_end_keeps_no_other_user_waiting(postgres_dsn: str) -> None:
+    await migrate_store(postgres_dsn)
+    async with open_database(postgres_dsn, schema=SCHEMA, max_size=4) as pool:
+        attempts, answered = Attempts(pool), list[str]()
+
+        async def ask(user: str) -> None:
+            principal = Principal(user, str(uuid4()), "", "run_token", attempt=Attempt(1, 1))
+            assert not await attempts.under_way(principal)
+            answered.append(user)
+
+        async with pool.acquire() as connection, connection.transaction():
+            await connection.execute("LOCK TABLE runs")  # so that questions have to wait
+            greedy = [asyncio.create_task(ask("eve")) for _ in range(110)]
+            await asyncio.wait(greedy, return_when=asyncio.FIRST_COMPLETED)
+            honest = asyncio.create_task(ask("ada"))
+        await honest
+        ends = await asyncio.gather(*greedy, return_exceptions=True)
+    assert {type(end) for end in ends} == {type(None), ResourceExhausted}
+    assert answered.index("ada") < len(answered) / 2
+
+
+async def test_reading_ahead_goes_on_until_the_run_has_ended(postgres_dsn: str) -> None:
+    principal = Principal("ada", str(UUID(int=7)), "", "run_token", attempt=Attempt(1, 1))
+    await migrate_store(postgres_dsn)
+    async with open_database(postgres_dsn, schema=SCHEMA, max_size=2) as pool:
+        attempts = Attempts(pool)
+        assert not await attempts.under_way(principal)
+        await pool.execute(
+            "INSERT INTO replicas (replica_id, lease_until) VALUES ($1, now() + interval '1 hour')",
+            UUID(int=1),
+        )
+        await pool.execute(
+            "INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, "
+            "replica_id) VALUES ($1, 'ada', 'r', '', '', 2, $2)",
+            *(UUID(int=7), UUID(int=1)),
+        )
+        assert await attempts.under_way(principal)
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        (None, ["greedy", "mcp_db", "sandbox"]),
+        ({"*": []}, ["greedy"]),
+        ({"greedy": ["sandbox"], "*": ["mcp_db"]}, ["greedy", "sandbox"]),
+        ({"greedy": ["mcp_db", "mail"]}, ["greedy", "mcp_db"]),
+    ],
+)
+async def test_card_asks_and_the_operator_grants(
+    harness: Harness, setting: dict[str, list[str]] | None, expected: list[str]
+) -> None:
+    card = agent_card("greedy", "Wants all.", downstream_audiences=WANTED)
+    agent = Holder("greedy", card=card)
+    agent.release.set()
+    await harness.add_agent(agent, auth=AuthSettings(run_token_public_keys=PUBLIC))
+    await harness.add_agent(SlowAgent("other"), auth=AuthSettings(run_token_public_keys=PUBLIC))
+    harness.planner.steps = [step("a", "greedy")]
+    more = {} if setting is None else {"agent_audiences": setting}
+    async with harness.gateway(**PATIENT, **more) as gateway:
+        await gateway.ask()
+    claims = jwt.decode(agent.tokens[0], options={"verify_signature": False})
+    assert claims["aud"] == expected
+    assert claims["use"] == "step"
+
+
+@pytest.mark.parametrize(
+    ("settings", "variable"),
+    [
+        *(({"agent_audiences": {"*": [name]}}, "AUDIENCES") for name in WANTED[:4]),
+        ({"agent_audiences": {"sql": ["Gateway"]}}, "AUDIENCES"),
+        ({"agent_audiences": {"sql": ["composer"]}}, "AUDIENCES"),
+        ({"agent_audiences": {"sql": ["code"]}}, "AUDIENCES"),
+        ({"agent_audiences": {"sql": ["*"]}}, "AUDIENCES"),
+        ({"agent_audiences": {"unknown": ["mcp_db"]}}, "AUDIENCES"),
+        ({"agent_targets": "mcp_db=somewhere:1"}, "TARGETS"),
+        ({"agent_targets": "Gateway=somewhere:1"}, "TARGETS"),
+    ],
+)
+def test_settings_that_let_agents_through_are_refused(
+    settings: dict[str, Any], variable: str
+) -> None:
+    given = {
+        "store_url": "postgresql://nowhere",
+        "planner_target": "a:1",
+        "composer_target": "b:1",
+        "agent_targets": "sql=c:1,code=d:1",
+    }
+    assert GatewaySettings.load(**given, agent_audiences={"sql": ["mcp_db", "mail"], "*": []})
+    with pytest.raises(ConfigurationError, match=f"BOS_GATEWAY_AGENT_{variable}"):
+        GatewaySettings.load(**{**given, **settings})
+
+
+def everything(channel: grpc.aio.Channel, metadata: Any) -> dict[str, Any]:
+    """A call of every method that is for people."""
+    runs, decisions = OrchestratorServiceStub(channel), ApprovalServiceStub(channel)
+    run, question = str(uuid4()), AgentRequest(question="What is new?")
+    how: dict[str, Any] = {"timeout": 60, "metadata": metadata}
+    return {
+        "Ask": runs.Ask(AskRequest(request=question), **how),
+        "AskStream": runs.AskStream(AskStreamRequest(request=question), **how),
+        "GetRun": runs.GetRun(GetRunRequest(run_id=run), **how),
+        "ListRuns": runs.ListRuns(ListRunsRequest(), **how),
+        "WatchRun": runs.WatchRun(WatchRunRequest(run_id=run), **how),
+        "CancelRun": runs.CancelRun(CancelRunRequest(run_id=run), **how),
+        "DownloadFile": runs.DownloadFile(
+            DownloadFileRequest(run_id=run, digest="sha256:" + "0" * 64), **how
+        ),
+        "ListAgents": runs.ListAgents(ListAgentsRequest(), **how),
+        "PlanQuestion": runs.PlanQuestion(PlanQuestionRequest(request=question), **how),
+        "ListApprovals": decisions.ListApprovals(ListApprovalsRequest(), **how),
+        "GetApproval": decisions.GetApproval(GetApprovalRequest(approval_id=run), **how),
+        "RespondApproval": decisions.RespondApproval(
+            RespondApprovalRequest(approval_id=run, decision=APPROVAL_DECISION_APPROVE), **how
+        ),
+    }
+
+
+def step_token(**claims: Any) -> str:
+    run = str(uuid4())
+    given: dict[str, Any] = {"user": "ada", "run": run, "step": f"{run}/0/a", **claims}
+    return RunTokenSigner(PRIVATE).mint(audiences=["agent", "gateway"], ttl_s=600, **given)
+
+
+async def test_no_run_token_opens_what_is_for_approvers(harness: Harness) -> None:
+    await harness.add_agent(SlowAgent("slow"), auth=AuthSettings(run_token_public_keys=PUBLIC))
+    # Keys of run tokens in its own settings change nothing.
+    auth = AuthSettings(static_key=KEY, run_token_public_keys=PUBLIC)
+    async with harness.gateway(**PATIENT, auth=auth) as gateway:
+        own = RunTokenSigner(PRIVATE).mint("ada", str(uuid4()), "", ["gateway"], 600)
+        for token in (step_token(), own):
+            calls = everything(gateway.channel, ((RUN_TOKEN_KEY, token),))
+            refused = {name: await refusal(call) for name, call in calls.items()}
+            assert set(refused.values()) == {grpc.StatusCode.UNAUTHENTICATED}, refused
+
+
+async def test_its_servicers_refuse_a_run_token_even_if_the_door_does_not(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def open_door(*_: Any, **__: Any) -> AsyncIterator[RunTokenVerifier]:
+        yield RunTokenVerifier([PUBLIC], "gateway", "step")
+
+    monkeypatch.setattr(service, "open_authenticator", open_door)
+    await harness.add_agent(SlowAgent("slow"), auth=AuthSettings(run_token_public_keys=PUBLIC))
+    async with harness.gateway(**PATIENT) as gateway:
+        calls = everything(gateway.channel, ((RUN_TOKEN_KEY, step_token()),))
+        refused = {name: await refusal(call) for name, call in calls.items()}
+    assert set(refused.values()) == {grpc.StatusCode.PERMISSION_DENIED}, refused
+
+
+async def test_only_tokens_of_steps_can_be_checked(harness: Harness) -> None:
+    stranger = RunTokenSigner(generate_keypair()[0])
+    cases: list[Any] = [
+        (),
+        (("authorization", f"Bearer {KEY}"),),
+        ((RUN_TOKEN_KEY, RunTokenSigner(PRIVATE).mint("ada", "r", "", ["gateway"], 600)),),
+        ((RUN_TOKEN_KEY, stranger.mint("ada", "r", "r/0/a", ["agent"], 600)),),
+        ((RUN_TOKEN_KEY, RunTokenSigner(PRIVATE, lambda: 1e9).mint("a", "r", "s", ["b"], 60)),),
+    ]
+    async with harness.gateway(**PATIENT, auth=AuthSettings(static_key=KEY)) as gateway:
+        stub = RunTokenServiceStub(gateway.channel)
+        for metadata in cases:
+            call = stub.CheckRunToken(CheckRunTokenRequest(), timeout=60, metadata=metadata)
+            assert await refusal(call) == grpc.StatusCode.UNAUTHENTICATED
+        # Of a run that nobody knows: an answer, and the same as of one that has ended.
+        assert not await under_way(gateway, step_token())
+
+
+async def test_token_signed_with_the_key_of_another_replica_is_known(harness: Harness) -> None:
+    another, public = generate_keypair()
+    agent = Holder("held")
+    await harness.add_agent(agent, auth=AuthSettings(run_token_public_keys=PUBLIC))
+    harness.planner.steps = [step("a", "held")]
+    settings = {**PATIENT, "run_token_private_key": another}
+    rotating = AuthSettings(run_token_public_keys=PUBLIC + public)
+    async with (
+        harness.gateway(**PATIENT) as gateway,
+        harness.gateway(**settings, auth=rotating) as other,
+        harness.gateway(**settings) as forgetful,
+    ):
+        call = gateway.stream()
+        await agent.started.wait()
+        assert await under_way(other, agent.tokens[0])
+        with pytest.raises(grpc.aio.AioRpcError):
+            await under_way(forgetful, agent.tokens[0])
+        agent.release.set()
+        await eventually(lambda: bool(harness.composer.requests))
+        call.cancel()
+
+
+async def test_keys_in_files_change_while_steps_are_under_way(
+    harness: Harness, tmp_path: Path
+) -> None:
+    (old, old_public), (new, new_public) = generate_keypair(), generate_keypair()
+    private_file, public_file = tmp_path / "private.pem", tmp_path / "public.pem"
+    private_file.write_text(old)
+    public_file.write_text(old_public)
+    at_once: dict[str, Any] = {"static_key": None, "files_refresh_s": 1e-9}
+    first, second = Holder("first"), Holder("second")
+    for agent in (first, second):
+        auth = AuthSettings.load(run_token_public_keys_file=public_file, **at_once)
+        await harness.add_agent(agent, auth=auth)
+    settings = {
+        **PATIENT,
+        "run_token_private_key": None,
+        "run_token_private_keys_file": private_file,
+        "auth": AuthSettings.load(**at_once),
+    }
+    async with harness.gateway(**settings) as gateway:
+        harness.planner.steps = [step("a", "first")]
+        calls = [gateway.stream()]
+        await first.started.wait()
+        public_file.write_text(old_public + new_public)
+        private_file.write_text(new + old)
+        harness.planner.steps = [step("a", "second")]
+        calls.append(gateway.stream())
+        await second.started.wait()
+        (of_old,), (of_new,) = first.tokens, second.tokens
+        RunTokenVerifier([new_public], None).verify(of_new)
+        for token in (of_old, of_new):
+            assert await under_way(gateway, token)
+        private_file.write_text("half a key")
+        assert await under_way(gateway, of_old)
+        private_file.write_text(new)
+        assert await under_way(gateway, of_new)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await under_way(gateway, of_old)
+        for call in calls:
+            call.cancel()
+
+
+def test_one_key_or_a_file_of_keys_is_named_and_not_both(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="RUN_TOKEN_PRIVATE_KEYS_FILE"):
+        GatewaySettings.load(
+            store_url="postgresql://x",
+            planner_target="x",
+            composer_target="x",
+            agent_targets={"sql": "x"},
+            run_token_private_key=PRIVATE,
+            run_token_private_keys_file=tmp_path / "keys.pem",
+        )

@@ -1,0 +1,430 @@
+"""Runs from question to answer, through real gRPC, a real log and real agents."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from gateway_harness.harness import Harness, kinds, result_of
+from gateway_harness.streamed import answer_text, logged
+
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_SKIPPED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentResult,
+)
+from bos.common.v1 import TRACE_EVENT_TYPE_ERROR
+from bos.gateway.v1 import (
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_FAILED,
+    RUN_STATUS_PARTIALLY_SUCCEEDED,
+    RUN_STATUS_SUCCEEDED,
+    AgentRequest,
+    CancelRunRequest,
+    OrchestratorResponse,
+    PlanQuestionRequest,
+)
+from bos_agentkit import Agent, AgentFailure, AgentTask, agent_card
+from bos_chassis.errors import (
+    Unavailable,
+)
+from bos_chassis.values import from_value
+from bos_testkit.agents import CountingAgent, EchoAgent, FailingAgent, SlowAgent
+from bos_testkit.plans import step
+from bos_testkit.waiting import eventually
+
+
+class _Breaking(Agent):
+    """Has its effect, then claims a failure that would be worth another try."""
+
+    def __init__(self, inner: CountingAgent) -> None:
+        self.card = inner.card
+        self._inner = inner
+        self.tools = inner.tools
+
+    async def execute(self, task: AgentTask) -> AgentResult:
+        await self._inner.execute(task)
+        raise AgentFailure("HttpError", "No answer came back.", retryable=True)
+
+
+@pytest.mark.requirement("C-01", "K-08", "C-02")
+async def test_question_becomes_plan_steps_answer_and_end_in_this_order(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("first", "echo")]
+    async with harness.gateway() as gateway:
+        events = await gateway.events("What is new?", trace=True)
+    assert [k for k in kinds(events) if k != "step_progress"] == [
+        "run_accepted",
+        "planned",
+        "step_started",
+        "step_finished",
+        "answer_started",
+        "answer_delta",
+        "run_finished",
+    ]
+    response = events[-1].run_finished.response
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert response.answer == "It is done."
+    assert list(response.metadata.agents) == ["echo"]
+    assert response.metadata.planner_confidence == pytest.approx(0.9)
+    assert answer_text(events) == "It is done."
+    sequences = [event.sequence for event in logged(events)]
+    assert sequences == sorted(set(sequences))
+
+
+async def test_unary_ask_returns_the_same_outcome(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("first", "echo")]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert [r.agent_name for r in response.agent_results] == ["echo"]
+
+
+@pytest.mark.requirement("C-16")
+async def test_references_carry_typed_values_and_text(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent("source", data={"big": 9007199254740993, "name": "Asha"}))
+    sink = EchoAgent("sink")
+    await harness.add_agent(sink)
+    harness.planner.steps = [
+        step("a", "source"),
+        step(
+            "b",
+            "sink",
+            "greet @{outputs.a.name}",
+            number="@{outputs.a.big}",
+            text="n=@{outputs.a.big}",
+        ),
+    ]
+    async with harness.gateway() as gateway:
+        await gateway.ask()
+    (seen,) = sink.inputs
+    assert seen.task == "greet Asha"
+    assert from_value(seen.sub_task_input["number"]) == 9007199254740993
+    assert from_value(seen.sub_task_input["text"]) == "n=9007199254740993"
+    assert seen.dependency_outputs["a"].fields["name"].string_value == "Asha"
+
+
+@pytest.mark.requirement("C-17")
+async def test_unresolved_reference_fails_its_step_without_dispatch(harness: Harness) -> None:
+    sink = EchoAgent("sink")
+    await harness.add_agent(EchoAgent("source", data={"x": 1}))
+    await harness.add_agent(sink)
+    harness.planner.steps = [step("a", "source"), step("b", "sink", "use @{outputs.a.missing}")]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask(trace=True)
+    assert not sink.inputs
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    failed = response.agent_results[1]
+    assert failed.status == AGENT_EXECUTION_STATUS_FAILED
+    assert failed.error.type == "ReferenceUnresolved"
+    assert any(e.agent == "sink" and e.data["type"].string_value for e in response.trace)
+
+
+@pytest.mark.requirement("C-14", "C-15")
+async def test_soft_dependency_on_a_failed_step_still_runs(harness: Harness) -> None:
+    sink = EchoAgent("sink")
+    await harness.add_agent(FailingAgent("broken"))
+    await harness.add_agent(sink)
+    harness.planner.steps = [step("a", "broken"), step("b", "sink", "go on", "a")]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert "reason" in sink.inputs[0].dependency_outputs["a"].fields
+
+
+@pytest.mark.requirement("C-11", "C-09")
+async def test_independent_steps_run_side_by_side_and_keep_planner_order(harness: Harness) -> None:
+    slow, quick = SlowAgent("slow"), EchoAgent("quick")
+    await harness.add_agent(slow)
+    await harness.add_agent(quick)
+    harness.planner.steps = [step("a", "slow"), step("b", "quick")]
+    async with harness.gateway() as gateway:
+        asked = asyncio.create_task(gateway.ask())
+        await eventually(lambda: len(quick.inputs) == 1 and len(slow.inputs) == 1)
+        slow.release.set()
+        response = await asked
+    assert [r.agent_name for r in response.agent_results] == ["slow", "quick"]
+
+
+@pytest.mark.requirement("C-11")
+async def test_concurrency_of_one_is_strict_planner_order(harness: Harness) -> None:
+    slow, quick = SlowAgent("slow"), EchoAgent("quick")
+    await harness.add_agent(slow)
+    await harness.add_agent(quick)
+    harness.planner.steps = [step("a", "slow"), step("b", "quick")]
+    async with harness.gateway(max_concurrency=1) as gateway:
+        call = gateway.stream()
+        async for message in call:
+            if message.event.HasField("step_started") and message.event.step_started.step_id == "a":
+                assert not quick.inputs
+                slow.release.set()
+            if message.event.HasField("step_finished"):
+                assert message.event.step_finished.step_id == "a"
+                break
+        call.cancel()
+
+
+@pytest.mark.requirement("A-07")
+async def test_max_turns_skips_what_is_left_with_a_reason(harness: Harness) -> None:
+    echo = EchoAgent("echo")
+    await harness.add_agent(echo)
+    harness.planner.steps = [step("a", "echo"), step("b", "echo")]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask(max_turns=1)
+    assert len(echo.inputs) == 1
+    assert response.agent_results[1].status == AGENT_EXECUTION_STATUS_SKIPPED
+    assert response.agent_results[1].error.type == "MaxTurnsReached"
+
+
+@pytest.mark.requirement("A-07")
+async def test_include_data_and_trace_decide_what_a_client_sees(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("a", "echo")]
+    async with harness.gateway() as gateway:
+        with_trace = await gateway.ask(trace=True)
+        without = await gateway.ask()
+    assert with_trace.trace
+    assert not without.trace
+
+
+@pytest.mark.requirement("Q-04", "C-15")
+async def test_failed_agent_degrades_only_its_part(harness: Harness) -> None:
+    await harness.add_agent(FailingAgent("broken"))
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("a", "broken"), step("b", "echo")]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_FAILED
+    assert response.agent_results[1].status == AGENT_EXECUTION_STATUS_SUCCEEDED
+
+
+@pytest.mark.requirement("Q-05")
+async def test_agent_that_is_down_fails_its_step_with_a_clear_error(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    async with harness.stack.__class__() as short:
+        harness.stack, kept = short, harness.stack
+        await harness.add_agent(EchoAgent("gone"))
+        harness.stack = kept
+        harness.planner.steps = [step("a", "gone"), step("b", "echo")]
+        async with harness.gateway() as gateway:
+            await short.aclose()
+            response = await gateway.ask()
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert response.agent_results[0].error.type == "Unavailable"
+
+
+@pytest.mark.requirement("Q-08")
+async def test_nothing_succeeded_is_a_failed_run_that_explains_itself(harness: Harness) -> None:
+    await harness.add_agent(FailingAgent("broken"))
+    harness.planner.steps = [step("a", "broken")]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_FAILED
+    assert response.error.type
+    assert response.answer
+
+
+@pytest.mark.requirement("C-03")
+async def test_plan_without_steps_goes_straight_to_the_answer(harness: Harness) -> None:
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert not response.agent_results
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ([step("a", "echo", "x", "b"), step("b", "echo", "x", "a")], "circular"),
+        ([step("a", "echo", "use @{outputs.nowhere.x}")], "unknown step"),
+        ([step("a", "nobody")], "unknown agent"),
+        ([step("a", "echo"), step("a", "echo")], "is taken"),
+    ],
+    ids=["circular", "dangling", "unknown agent", "duplicate"],
+)
+@pytest.mark.requirement("B-19", "Q-04")
+async def test_invalid_plan_is_never_run_and_keywords_plan_instead(
+    harness: Harness, steps: list, words: str
+) -> None:
+    echo, other = _speaking_for("echo", "new"), _speaking_for("other", "old")
+    await harness.add_agent(echo)
+    await harness.add_agent(other)
+    harness.planner.steps = steps
+    async with harness.gateway() as gateway:
+        events = await gateway.events("What is new?", trace=True)
+    response = events[-1].run_finished.response
+    assert response.status == RUN_STATUS_SUCCEEDED
+    (planned,) = [event.planned for event in events if event.HasField("planned")]
+    assert planned.plan.origin == "heuristic"
+    assert [given.task for given in echo.inputs] == ["What is new?"]
+    assert not other.inputs
+    assert words in _planner_errors(response)
+
+
+def _speaking_for(name: str, keyword: str) -> EchoAgent:
+    return EchoAgent(name, card=agent_card(name, name, capabilities=[name], keywords=[keyword]))
+
+
+def _planner_errors(response: OrchestratorResponse) -> str:
+    return " ".join(e.message for e in response.trace if e.type == TRACE_EVENT_TYPE_ERROR)
+
+
+@pytest.mark.requirement("Q-04")
+async def test_planner_out_of_reach_costs_the_run_its_model_made_plan_alone(
+    harness: Harness,
+) -> None:
+    await harness.add_agent(_speaking_for("echo", "new"))
+    await harness.add_agent(_speaking_for("other", "old"))
+    harness.planner.error = Unavailable("The planner is resting.")
+    async with harness.gateway() as gateway:
+        response = await gateway.ask("What is new?", trace=True)
+        barred = await gateway.ask("What is new?", disable_agents=["echo"])
+        wished = await gateway.ask("What is new?", prefer_agents=["other"])
+        dry = await gateway.stub.PlanQuestion(
+            PlanQuestionRequest(request=AgentRequest(question="What is new?")), timeout=60
+        )
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert [result.agent_name for result in response.agent_results] == ["echo"]
+    assert "The planner is resting." in _planner_errors(response)
+    assert not barred.agent_results
+    assert [result.agent_name for result in wished.agent_results] == ["other", "echo"]
+    assert [step.agent for step in dry.plan.steps] == ["echo"]
+    assert "The planner is resting." in dry.decision.rationale
+
+
+@pytest.mark.requirement("K-16")
+async def test_broken_composer_yields_the_agents_own_answers(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent("echo", data={"x": 1}))
+    harness.planner.steps = [step("a", "echo")]
+    harness.composer.error = Unavailable("The composer is resting.")
+    async with harness.gateway() as gateway:
+        events = await gateway.events()
+    response = events[-1].run_finished.response
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert response.answer == result_of(events, "a").answer
+
+
+@pytest.mark.requirement("Q-08")
+async def test_broken_composer_with_nothing_to_answer_from_is_a_failed_run(
+    harness: Harness,
+) -> None:
+    harness.composer.error = Unavailable("The composer is resting.")
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.status == RUN_STATUS_FAILED
+    assert response.error.type == "ComposingFailed"
+
+
+@pytest.mark.requirement("C-32")
+async def test_retryable_failure_is_tried_again_under_the_same_key(harness: Harness) -> None:
+    error = AgentFailure("HttpError", "The other side is busy.", retryable=True)
+    failing = FailingAgent("broken", error=error, times=1)
+    failing.card.max_retries = 2
+    await harness.add_agent(failing)
+    harness.planner.steps = [step("a", "broken")]
+    async with harness.gateway() as gateway:
+        events = await gateway.events()
+    assert result_of(events, "a").status == AGENT_EXECUTION_STATUS_SUCCEEDED
+    assert {i.metadata.step_key for i in failing.inputs} == {f"{events[0].run_id}/0/a"}
+    assert [i.metadata.attempt for i in failing.inputs] == [1, 2]
+
+
+async def test_effect_that_may_have_happened_is_not_repeated(harness: Harness) -> None:
+    counting = CountingAgent("marker")
+    counting.card.max_retries = 3
+    await harness.add_agent(_Breaking(counting))
+    harness.planner.steps = [step("a", "marker")]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_FAILED
+    assert len(counting.effects) == 1
+
+
+async def test_slow_agent_ends_at_the_runs_deadline_and_the_rest_is_answered(
+    harness: Harness,
+) -> None:
+    slow = SlowAgent("slow", partial={"so_far": 3})
+    await harness.add_agent(slow)
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("a", "slow"), step("b", "echo")]
+    request = AgentRequest()
+    request.timeout.FromMilliseconds(2000)
+    async with harness.gateway() as gateway:
+        response = await gateway.ask(timeout=request.timeout)
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
+    assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_FAILED
+
+
+@pytest.mark.requirement("M-14")
+async def test_protected_tool_is_proposed_and_not_performed_without_approval(
+    harness: Harness,
+) -> None:
+    counting = CountingAgent("marker", protected=True)
+    await harness.add_agent(counting)
+    harness.planner.steps = [step("a", "marker")]
+    harness.planner.steps[0].tools.append("leave_mark")
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_SKIPPED
+    assert response.agent_results[0].error.type == "hitl_skipped_non_streaming"
+    assert not counting.effects
+
+
+async def test_cancelled_run_ends_and_stops_its_agent(harness: Harness) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway() as gateway:
+        call = gateway.stream()
+        events = []
+        async for message in call:
+            events.append(message.event)
+            if message.event.HasField("step_started"):
+                await slow.started.wait()
+                cancel = CancelRunRequest(run_id=message.event.run_id, reason="enough")
+                await gateway.stub.CancelRun(cancel)
+        await asyncio.wait_for(slow.cancelled.wait(), 60)
+    assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
+    assert "enough" in events[-1].run_finished.response.answer
+
+
+async def test_closing_the_stream_does_not_cancel_the_run(harness: Harness) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway() as gateway:
+        call = gateway.stream()
+        run_id = (await call.read()).event.run_id
+        await eventually(lambda: len(slow.inputs) == 1)
+        call.cancel()
+        slow.release.set()
+        events = await gateway.watch(run_id)
+    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
+
+
+async def test_watching_resumes_after_any_sequence_without_gap_or_repetition(
+    harness: Harness,
+) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("a", "echo")]
+    async with harness.gateway() as gateway:
+        events = await gateway.events()
+        run_id = events[0].run_id
+        for after in range(events[-1].sequence + 1):
+            again = await gateway.watch(run_id, after)
+            assert again == [event for event in logged(events) if event.sequence > after]
+
+
+async def test_deltas_come_before_the_answer_is_finished(harness: Harness) -> None:
+    harness.composer.release = asyncio.Event()
+    async with harness.gateway() as gateway:
+        call = gateway.stream()
+        async for message in call:
+            if message.event.HasField("answer_delta"):
+                harness.composer.release.set()
+            if message.event.HasField("run_finished"):
+                break
+    assert harness.composer.release.is_set()

@@ -1,0 +1,112 @@
+"""Agents' cards beside the log: once for all runs that had the same, and back in every state."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from bos.runlog.v1 import LogEvent, RunAccepted
+from bos_agentkit import agent_card
+from bos_gateway.core.run_state import BrokenLog
+from bos_gateway.run_log.reader import Runs, StoredCards
+from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.service import migrate_store
+from bos_postgres import open_database
+from bos_testkit.agents import EchoAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import asyncpg
+    from gateway_harness.harness import Harness
+
+    from bos.agent.v1 import AgentCard
+
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+CARDS = [agent_card("echo", "Echoes."), agent_card("sums", "Adds up.")]
+
+
+@pytest.fixture
+async def pool(postgres_dsn: str) -> AsyncIterator[Pool]:
+    await migrate_store(postgres_dsn)
+    async with open_database(postgres_dsn, schema=SCHEMA) as pool:
+        yield pool
+
+
+def accepted(*cards: AgentCard) -> LogEvent:
+    return LogEvent(run_accepted=RunAccepted(user_id="anna", cards=cards))
+
+
+async def count(pool: Pool) -> int:
+    stored: int = await pool.fetchval("SELECT count(*)::int FROM cards")
+    return stored
+
+
+async def test_cards_are_stored_once_and_come_back(pool: Pool) -> None:
+    event = accepted(*CARDS)
+    replicas = [StoredCards(pool) for _ in range(4)]
+    first, *others = await asyncio.gather(*(each.without(event) for each in replicas))
+    assert others == [first] * 3
+    assert await count(pool) == 1
+    assert list(event.run_accepted.cards) == CARDS  # as it was
+    assert not first.run_accepted.cards
+    assert first.run_accepted.user_id == "anna"
+    for cards in (replicas[0], StoredCards(pool)):
+        read = LogEvent.FromString(first.SerializeToString())
+        for _ in range(2):  # also an event that has them already
+            await cards.put_back(read)
+            assert list(read.run_accepted.cards) == CARDS
+
+
+@pytest.mark.parametrize("changed", [CARDS[:1], CARDS[::-1], []])
+async def test_other_cards_are_other_rows(pool: Pool, changed: list[AgentCard]) -> None:
+    cards = StoredCards(pool)
+    before = await cards.without(accepted(*CARDS))
+    after = await cards.without(accepted(*changed))
+    assert await count(pool) == 2
+    for event, whole in ((before, CARDS), (after, changed)):
+        await StoredCards(pool).put_back(event)
+        assert list(event.run_accepted.cards) == whole
+
+
+async def test_events_that_hold_their_cards_themselves_are_left_alone(pool: Pool) -> None:
+    cards = StoredCards(pool)
+    event = accepted(*CARDS)
+    await cards.put_back(event)
+    assert event == accepted(*CARDS)
+
+
+async def test_few_are_kept_in_memory(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bos_gateway.run_log.reader._CARDS_KEPT", 2)
+    cards = StoredCards(pool)
+    events = [await cards.without(accepted(agent_card(f"a{n}", "Does."))) for n in range(4)]
+    for n, event in enumerate(events):
+        await cards.put_back(event)
+        assert event.run_accepted.cards[0].name == f"a{n}"
+    assert len(cards._known) == 2
+
+
+async def test_runs_share_their_cards_and_are_read_with_them(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("a", "echo")]
+    async with harness.gateway() as gateway:
+        runs = [UUID((await gateway.ask(f"What? {n}")).run_id) for n in range(3)]
+    async with open_database(harness.dsn, schema=SCHEMA) as pool:
+        assert await count(pool) == 1
+        first = LogEvent.FromString(
+            await pool.fetchval(
+                "SELECT payload FROM run_events WHERE run_id = $1 AND sequence = 1", runs[0]
+            )
+        )
+        assert not first.run_accepted.cards
+        for run_id in runs:
+            log = await Runs(pool).log(run_id)
+            assert [card.name for card in log[0].run_accepted.cards] == ["echo"]
+        await pool.execute("DELETE FROM cards")
+        with pytest.raises(BrokenLog, match=f"cards {first.run_accepted.cards_digest.hex()}"):
+            await Runs(pool).log(runs[0])

@@ -1,0 +1,481 @@
+"""Gateway, identity and REST on real ports, with two people signed in and what one of them has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import grpc
+import jwt
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from gateway_harness.harness import ComposerDouble, PlannerDouble
+from google.protobuf.message_factory import GetMessageClass
+from google.rpc import error_details_pb2, status_pb2
+
+from bos.composer.v1 import add_ComposerServiceServicer_to_server
+from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
+from bos.identity.v1 import (
+    AdministrationServiceStub,
+    ApiKeyServiceStub,
+    CreateApiKeyRequest,
+    CreateInvitationRequest,
+    IdentityServiceStub,
+    LogInRequest,
+    RegisterUserRequest,
+    SetUserGroupsRequest,
+)
+from bos.memory.v1 import (
+    MemoryServiceStub,
+    MemoryTurnServiceStub,
+    RecordTurnRequest,
+    UpdateLongTermMemoryRequest,
+)
+from bos.planner.v1 import add_PlannerServiceServicer_to_server
+from bos_chassis.auth.access import AccessSettings
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.service import serve as serve_gateway
+from bos_gateway.settings import GatewaySettings
+from bos_identity.service import serve as serve_identity
+from bos_identity.settings import IdentitySettings
+from bos_memory.service import serve as serve_memory
+from bos_memory.settings import MemorySettings
+from bos_standalone.rest import find_binary, serve_rest
+from bos_testkit.agents import EchoAgent, FileAgent, agent_server
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+    from pathlib import Path
+
+    from public_rpcs import PublicRpc
+
+    from bos.composer.v1 import ComposeResponse
+    from bos.planner.v1 import MakePlanResponse
+
+PASSWORD = "correct horse battery"
+HELD = "Tell me slowly"
+DRAWS = "Draw it"
+"""In a question: its run has a file."""
+UNCLEAR = "Whichever it is"
+"""In a question: its run ends with a question to its user."""
+KEEPS = "Keep at it"
+"""In a question: the agent ``keeper`` works for its run, where there is one."""
+ASKS = "Deploy it"
+"""In a question: its run waits for an approval."""
+SECRET = "violet-submarine"
+"""Stands in everything that ada asks, and nowhere else."""
+FILE = f"The plans of the {SECRET}".encode()
+"""What one of ada's runs has made."""
+CONVERSATION = "a-conversation-of-ada"
+"""Kept by memory, for her alone."""
+_FILES = {"plan.html": ("text/html", FILE)}
+_TIMEOUT_S = 30.0
+_STATUS = "grpc-status-details-bin"
+
+
+class AskingPlanner(PlannerDouble):
+    """Has nothing done, except for questions whose runs are meant to wait for an approval."""
+
+    async def MakePlan(self, request: Any, context: Any) -> MakePlanResponse:
+        answer = await super().MakePlan(request, context)
+        if ASKS in request.question:
+            asking = step("a", "deploy", f"deploy {SECRET} 1.2")
+            asking.tools.append("trigger_deployment")
+            answer.plan.steps.append(asking)
+        if UNCLEAR in request.question:
+            answer.clarification.questions.add(question=f"Which {SECRET}?")
+        if KEEPS in request.question:
+            answer.plan.steps.append(step("a", "keeper", request.question))
+        if DRAWS in request.question:
+            answer.plan.steps.append(step("a", "files", "draw"))
+        return answer
+
+
+class PatientComposer(ComposerDouble):
+    """Answers at once, except questions that are meant to stay under way."""
+
+    async def Compose(self, request: Any, context: Any) -> AsyncIterator[ComposeResponse]:
+        if HELD in request.question:
+            await asyncio.Event().wait()
+        async for response in super().Compose(request, context):
+            yield response
+
+
+@dataclass
+class Person:
+    """Somebody who signed in."""
+
+    user_id: str
+    username: str
+    session_id: str
+    access_token: str
+    refresh_token: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How a call ended, in the same words for gRPC and REST."""
+
+    code: str
+    """Name of the gRPC code."""
+    reason: str = ""
+    message: str = ""
+    content: str = ""
+    """What came back, as text."""
+
+    @property
+    def shape(self) -> tuple[str, str, str]:
+        return self.code, self.reason, self.message
+
+
+@dataclass
+class IsolationHarness:
+    """What tests call, and what they call it with."""
+
+    channels: dict[str, grpc.aio.Channel]
+    """By package of the contracts: whoever serves one of its services serves all of them."""
+    dsn: str
+    rest_url: str
+    http: aiohttp.ClientSession
+    private_key: Any
+    run_tokens: RunTokenSigner
+    """Signs run tokens as the gateway does; every service has the key that verifies them."""
+    public_run_key: str = ""
+    """Verifies them."""
+    addresses: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, int | None] = field(default_factory=dict)
+    """Ports of the services' metrics."""
+    people: dict[str, Person] = field(default_factory=dict)
+    runs: dict[str, str] = field(default_factory=dict)
+    """Ada's runs: one that has ended, one that is under way, one that asked her something."""
+    approval_id: str = ""
+    """What a third run of hers waits for."""
+    key_id: str = ""
+    """An API key of hers."""
+    invitation_id: str = ""
+    """An invitation that she has made: she was the first, and so administers."""
+
+    async def grpc(
+        self, rpc: PublicRpc, message: Any, token: str | None, *, run_token: str = ""
+    ) -> Answer:
+        """Call it over gRPC; of a stream, up to its first message."""
+        metadata = [("authorization", f"Bearer {token}")] if token is not None else []
+        metadata += [(RUN_TOKEN_KEY, run_token)] if run_token else []
+        response_type = GetMessageClass(rpc.method.output_type)
+        channel = self.channels[rpc.service.rpartition(".")[0]]
+        make = channel.unary_stream if rpc.streams else channel.unary_unary
+        call: Any = make(
+            rpc.path,
+            request_serializer=type(message).SerializeToString,
+            response_deserializer=response_type.FromString,
+        )(
+            message,
+            timeout=_TIMEOUT_S,
+            metadata=tuple(metadata),
+        )
+        try:
+            response = await (call.read() if rpc.streams else call)
+            return Answer("OK", content=str(response))
+        except grpc.aio.AioRpcError as error:
+            return _of_status(error)
+        finally:
+            call.cancel()
+
+    async def rest(self, verb: str, path: str, body: Any, token: str | None) -> Answer:
+        """Call it over REST; of a stream, up to its first event."""
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        async with self.http.request(
+            verb, self.rest_url + path, json=body, headers=headers
+        ) as response:
+            if response.status == 200 and "event-stream" in response.headers["Content-Type"]:
+                return Answer("OK", content=(await response.content.readline()).decode())
+            text = (await response.read()).decode(errors="replace")
+        if response.status == 200:
+            return Answer("OK", content=text)
+        error = json.loads(text)["error"]
+        (info,) = [d for d in error.get("details", []) if d["@type"].endswith("ErrorInfo")]
+        return Answer(error["status"], info["reason"], error["message"], text)
+
+    def token(self, **changes: Any) -> str:
+        """An access token of eve's, signed by identity's own key, with other claims."""
+        eve = self.people["eve"]
+        now = int(time.time())
+        claims = {
+            "iss": "bos-identity",
+            "aud": "bos",
+            "sub": eve.user_id,
+            "sid": eve.session_id,
+            "iat": now,
+            "exp": now + 600,
+            **changes,
+        }
+        headers = jwt.get_unverified_header(eve.access_token)
+        return jwt.encode(claims, self.private_key, algorithm="EdDSA", headers=headers)
+
+    async def ask(self, person: Person, question: str, request_id: str) -> tuple[str, Any]:
+        """Start a run; its id, and the stream that follows it."""
+        stub = OrchestratorServiceStub(self.channels["bos.gateway.v1"])
+        request = AgentRequest(
+            question=question, request_id=request_id, conversation_id="the-conversation"
+        )
+        call = stub.AskStream(
+            AskStreamRequest(request=request),
+            timeout=120,
+            metadata=(("authorization", f"Bearer {person.access_token}"),),
+        )
+        first = await call.read()
+        return first.event.run_id, call
+
+
+@asynccontextmanager
+async def open_isolation_harness(
+    dsn: str,
+    folder: Path,
+    *,
+    agents: Mapping[str, str] = MappingProxyType({}),
+    identity_settings: Mapping[str, Any] = MappingProxyType({}),
+) -> AsyncIterator[IsolationHarness]:
+    """Everything that people can call, on an empty database.
+
+    ``agents`` are more of them, by name, with their addresses; everybody may use them.
+    """
+    private_pem, _ = generate_keypair()
+    key_file = folder / "signing.pem"
+    key_file.write_text(private_pem)
+    server = ServerSettings.load(grace_s=0.2, metrics_port=0)
+    telemetry = Telemetry.for_tests("harness")
+    run_key, public_run_key = generate_keypair()
+    data_services: dict[str, str] = {}
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+
+        async def double(servicer: object, add: Any, name: str) -> str:
+            served = [Servicer(servicer, add, name)]
+            plain = ServerSettings.load(grace_s=0.2)
+            return (await enter(grpc_server(plain, served, telemetry=telemetry))).address
+
+        planner = await double(
+            AskingPlanner(), add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"
+        )
+        composer = await double(
+            PatientComposer(),
+            add_ComposerServiceServicer_to_server,
+            "bos.composer.v1.ComposerService",
+        )
+        identity = await enter(
+            serve_identity(
+                IdentitySettings.load(
+                    server=server,
+                    auth=AuthSettings.load(run_token_public_keys=public_run_key),
+                    telemetry=TelemetrySettings.load(),
+                    store_url=dsn,
+                    signing_key_files=[key_file],
+                    access_token_s=7200,
+                    registration_open=True,
+                    argon2_time_cost=1,
+                    argon2_memory_kib=8,
+                    **identity_settings,
+                ),
+                telemetry.named("identity"),
+                account_data=lambda: data_services,
+            )
+        )
+        gateway = await enter(
+            serve_gateway(
+                GatewaySettings.load(
+                    server=server,
+                    auth=AuthSettings.load(
+                        issuer="bos-identity",
+                        identity_target=identity.address,
+                        run_token_public_keys=public_run_key,
+                    ),
+                    run_token_private_key=run_key,
+                    telemetry=TelemetrySettings.load(),
+                    store_url=dsn,
+                    # However busy the machine is, what is under way stays so.
+                    run_timeout_s=3600,
+                    agent_timeout_s=3600,
+                    compose_timeout_s=3600,
+                    planner_target=planner,
+                    composer_target=composer,
+                    approval_timeout_s=86400,
+                    # What ada is asked about finance may answer as well, and approvers; what they
+                    # may use, and others may not, is with the agent that deploys.
+                    approvers={"deploy.*": {"groups": ["finance"], "roles": ["approver"]}},
+                    access=AccessSettings.load(
+                        groups={"crew": {"agents": ["deploy"], "tools": ["deploy.*"]}},
+                        everybody={"agents": ["echo", "files", *agents], "tables": {"*": ["*"]}},
+                    ),
+                    agent_targets={
+                        "echo": await enter(agent_server(EchoAgent("echo"))),
+                        "deploy": await enter(agent_server(DeployAgent())),
+                        "files": await enter(agent_server(FileAgent("files", _FILES))),
+                        **agents,
+                    },
+                    artefacts_url=(folder / "artefacts").as_uri(),
+                ),
+                telemetry.named("gateway"),
+            )
+        )
+        memory = await enter(
+            serve_memory(
+                MemorySettings.load(
+                    server=server,
+                    auth=AuthSettings.load(
+                        issuer="bos-identity",
+                        identity_target=identity.address,
+                        run_token_public_keys=public_run_key,
+                    ),
+                    telemetry=TelemetrySettings.load(),
+                    store_url=dsn,
+                ),
+                telemetry.named("memory"),
+                models=None,
+            )
+        )
+        data_services |= {"gateway": gateway.address, "memory": memory.address}
+        binary = find_binary(None)
+        assert binary is not None, "build it first: make rest"
+        rest = await enter(
+            serve_rest(
+                binary,
+                gateway_target=gateway.address,
+                identity_target=identity.address,
+                memory_target=memory.address,
+                ports=(0,),
+                grace_s=0.2,
+                log=telemetry.named("rest").logger("bos.rest"),
+            )
+        )
+        at_gateway = await enter(grpc.aio.insecure_channel(gateway.address))
+        at_identity = await enter(grpc.aio.insecure_channel(identity.address))
+        at_memory = await enter(grpc.aio.insecure_channel(memory.address))
+        harness = IsolationHarness(
+            channels={
+                "bos.gateway.v1": at_gateway,
+                "bos.identity.v1": at_identity,
+                "bos.memory.v1": at_memory,
+            },
+            dsn=dsn,
+            rest_url=rest.url,
+            http=await enter(aiohttp.ClientSession()),
+            private_key=load_pem_private_key(private_pem.encode(), None),
+            run_tokens=RunTokenSigner(run_key),
+            public_run_key=public_run_key,
+            addresses={each.service: each.address for each in (gateway, identity, memory)},
+            metrics={each.service: each.metrics_port for each in (gateway, identity, memory)},
+        )
+        for name in ("ada", "eve"):
+            harness.people[name] = await sign_in(IdentityServiceStub(at_identity), name)
+        await _put_ada_into_a_group(harness)
+        await _give_ada_credentials(harness)
+        await _give_ada_runs(harness, stack)
+        await _give_ada_memory(harness)
+        yield harness
+
+
+async def _put_ada_into_a_group(harness: IsolationHarness) -> None:
+    """She may use the agent that deploys, and eve may not."""
+    ada, channel = harness.people["ada"], harness.channels["bos.identity.v1"]
+    await AdministrationServiceStub(channel).SetUserGroups(
+        SetUserGroupsRequest(user_id=ada.user_id, groups=["crew"]),
+        metadata=(("authorization", f"Bearer {ada.access_token}"),),
+    )
+    harness.people["ada"] = await log_in(IdentityServiceStub(channel), "ada")
+
+
+async def sign_in(stub: Any, username: str) -> Person:
+    """Register somebody and open a session."""
+    email = f"{username}@example.com"
+    await stub.RegisterUser(RegisterUserRequest(username=username, email=email, password=PASSWORD))
+    return await log_in(stub, username)
+
+
+async def log_in(stub: Any, username: str) -> Person:
+    """Open a session."""
+    login = await stub.LogIn(LogInRequest(username=username, password=PASSWORD))
+    return Person(
+        login.user.user_id,
+        username,
+        login.session.session_id,
+        login.tokens.access_token,
+        login.tokens.refresh_token,
+    )
+
+
+async def api_key(
+    harness: IsolationHarness, person: Person, scopes: Iterable[str]
+) -> tuple[str, str]:
+    """A key of somebody's with these scopes: its id, and the key itself."""
+    credential = (("authorization", f"Bearer {person.access_token}"),)
+    made = await ApiKeyServiceStub(harness.channels["bos.identity.v1"]).CreateApiKey(
+        CreateApiKeyRequest(name="a program", scopes=scopes), metadata=credential
+    )
+    return made.api_key.key_id, made.secret
+
+
+async def _give_ada_credentials(harness: IsolationHarness) -> None:
+    ada = harness.people["ada"]
+    harness.key_id, _ = await api_key(harness, ada, ["account"])
+    invited = await AdministrationServiceStub(harness.channels["bos.identity.v1"]).CreateInvitation(
+        CreateInvitationRequest(), metadata=(("authorization", f"Bearer {ada.access_token}"),)
+    )
+    harness.invitation_id = invited.invitation.invitation_id
+
+
+async def _give_ada_runs(harness: IsolationHarness, stack: AsyncExitStack) -> None:
+    ada = harness.people["ada"]
+    ended, call = await harness.ask(ada, f"{DRAWS}: the {SECRET}?", "request-1")
+    while await call.read() is not grpc.aio.EOF:
+        pass
+    under_way, call = await harness.ask(ada, f"{HELD}: what of the {SECRET}?", "request-2")
+    stack.callback(call.cancel)
+    asking, call = await harness.ask(ada, f"{UNCLEAR}: the {SECRET}", "request-4")
+    while await call.read() is not grpc.aio.EOF:
+        pass
+    harness.runs = {"ended": ended, "under way": under_way, "asking": asking}
+    _, call = await harness.ask(ada, f"{ASKS}: the {SECRET}", "request-3")
+    stack.callback(call.cancel)
+    event = RunEvent()
+    while not event.HasField("approval_requested"):
+        event = (await call.read()).event
+    harness.approval_id = event.approval_requested.approval.approval_id
+
+
+async def _give_ada_memory(harness: IsolationHarness) -> None:
+    ada, channel = harness.people["ada"], harness.channels["bos.memory.v1"]
+    turn = RecordTurnRequest(
+        user_id=ada.user_id,
+        run_id=harness.runs["ended"],
+        conversation_id=CONVERSATION,
+        question=f"What about the {SECRET}?",
+    )
+    turn.ask_time.GetCurrentTime()
+    turn.answer_time.GetCurrentTime()
+    token = harness.run_tokens.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
+    await MemoryTurnServiceStub(channel).RecordTurn(turn, metadata=((RUN_TOKEN_KEY, token),))
+    update = UpdateLongTermMemoryRequest()
+    update.memory.critical.user_name = SECRET
+    credential = f"Bearer {ada.access_token}"
+    await MemoryServiceStub(channel).UpdateLongTermMemory(
+        update, metadata=(("authorization", credential),)
+    )
+
+
+def _of_status(error: grpc.aio.AioRpcError) -> Answer:
+    info = error_details_pb2.ErrorInfo()
+    for key, value in error.trailing_metadata() or ():
+        if key == _STATUS and isinstance(value, bytes):
+            for detail in status_pb2.Status.FromString(value).details:
+                detail.Unpack(info)
+    return Answer(error.code().name, info.reason, error.details() or "", str(info))
