@@ -63,18 +63,25 @@ class Refusals:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Write what was counted while the block runs, and the rest at its end."""
-        try:
-            async with running_task(self._for_ever(), "audited refusals"):
+        stopping, done = asyncio.Event(), asyncio.Event()
+        async with running_task(self._until(stopping, done), "audited refusals"):
+            try:
                 yield
-        finally:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_SHUTDOWN_TIMEOUT_S):
-                    await self._try_to_write(all_of_it=True)
+            finally:
+                # Asked to end, not cancelled: a writer that is cancelled behind its commit does not
+                # know that its rows are stored, and they would be written again.
+                stopping.set()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_SHUTDOWN_TIMEOUT_S):
+                        await done.wait()
 
-    async def _for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(_EVERY_S)
-            await self._try_to_write()
+    async def _until(self, stopping: asyncio.Event, done: asyncio.Event) -> None:
+        while not stopping.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(stopping.wait(), _EVERY_S)
+            await self._try_to_write(all_of_it=stopping.is_set())
+        await self._try_to_write(all_of_it=True)
+        done.set()
 
     async def _try_to_write(self, *, all_of_it: bool = False) -> None:
         log = self._telemetry.logger("bos.audit")
