@@ -409,11 +409,20 @@ func errorResponses() object {
 	return responses
 }
 
-// namesByID says whether a request names something by its id, outside of the path too.
+// namesByID says whether a request names something by its id outside of the path too, itself or in
+// the message that is its body.
 func namesByID(request protoreflect.MessageDescriptor) bool {
 	for i := range request.Fields().Len() {
-		if strings.HasSuffix(string(request.Fields().Get(i).Name()), "_id") {
+		field := request.Fields().Get(i)
+		if strings.HasSuffix(string(field.Name()), "_id") {
 			return true
+		}
+		if body := field.Message(); body != nil && !field.IsMap() {
+			for j := range body.Fields().Len() {
+				if strings.HasSuffix(string(body.Fields().Get(j).Name()), "_id") {
+					return true
+				}
+			}
 		}
 	}
 	return false
