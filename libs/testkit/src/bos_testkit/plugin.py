@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_testkit.postgres import postgres_dsn, postgres_server, postgres_template
+from bos_testkit.postgres import (
+    empty_postgres_dsn,
+    postgres_dsn,
+    postgres_server,
+    postgres_template,
+)
 from bos_testkit.scripted_model.pytest_fixtures import scripted_model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
+    "empty_postgres_dsn",
     "postgres_dsn",
     "postgres_server",
     "postgres_template",

@@ -90,6 +90,14 @@ async def postgres_dsn(
     await drop_database(postgres_server.dsn(), name)
 
 
+@pytest.fixture
+async def empty_postgres_dsn(postgres_server: PostgresServer) -> AsyncIterator[str]:
+    """URL of a database without tables that only this test uses, whatever others are copies of."""
+    name = f"test_{secrets.token_hex(8)}"
+    yield await create_database(postgres_server.dsn(), name)
+    await drop_database(postgres_server.dsn(), name)
+
+
 def migrated_template(
     server: PostgresServer, name: str, migrate: Callable[[str], Awaitable[None]]
 ) -> str:

@@ -102,6 +102,6 @@ async def test_databases_of_other_services_are_looked_at_if_they_are_named(
     assert found[2].advice
 
 
-async def test_a_database_without_trails_is_warned_about(postgres_dsn: str) -> None:
-    found = await check_trails(Deployment("here", postgres_dsn, "", "", {}, "", 1.0))
+async def test_a_database_without_trails_is_warned_about(empty_postgres_dsn: str) -> None:
+    found = await check_trails(Deployment("here", empty_postgres_dsn, "", "", {}, "", 1.0))
     assert levels(found) == [Level.WARNING]

@@ -190,11 +190,12 @@ async def test_gateway_refuses_to_start_behind_a_pooler_before_it_touches_the_da
     async def shares_sessions(dsn: str) -> None:
         raise ConfigurationError("A connection pooler is in front.", reason="DATABASE_POOLER")
 
+    connection = await asyncpg.connect(harness.dsn)
+    await connection.execute("DROP SCHEMA gateway CASCADE")
     monkeypatch.setattr("bos_gateway.service.require_session_features", shares_sessions)
     with pytest.raises(ConfigurationError):
         async with harness.gateway():
             pass
-    connection = await asyncpg.connect(harness.dsn)
     assert not await connection.fetchval("SELECT to_regnamespace('gateway') IS NOT NULL")
     await connection.close()
 

@@ -241,7 +241,7 @@ async def test_cancelling_without_a_gateway_gives_up_and_erases_nothing(
 
 
 def test_bos_runs_has_the_command_that_erases() -> None:
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
     named = project["project"]["entry-points"]["bos.commands.runs"]["erase"]
     module, _, name = named.partition(":")
     assert getattr(importlib.import_module(module), name) is erase_command

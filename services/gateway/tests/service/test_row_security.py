@@ -138,10 +138,12 @@ async def test_the_owners_rights_are_lent_for_tables_of_the_schema_alone(postgre
 
 
 @pytest.mark.parametrize("attributes", ["CREATEROLE", ""])
-async def test_a_role_of_few_rights_can_own_the_log(postgres_dsn: str, attributes: str) -> None:
+async def test_a_role_of_few_rights_can_own_the_log(
+    empty_postgres_dsn: str, attributes: str
+) -> None:
     """One that may create roles makes the readers' role itself; for others it is granted before."""
     role = f"owner_{secrets.token_hex(4)}"
-    async with connect(postgres_dsn) as administrator:
+    async with connect(empty_postgres_dsn) as administrator:
         await administrator.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'pw' {attributes}")
         database = await administrator.fetchval("SELECT current_database()")
         await administrator.execute(f"GRANT CREATE ON DATABASE {database} TO {role}")
@@ -152,21 +154,21 @@ async def test_a_role_of_few_rights_can_own_the_log(postgres_dsn: str, attribute
             if not exists:
                 await administrator.execute(f"CREATE ROLE {READER} NOLOGIN")
             await administrator.execute(f"GRANT {READER} TO {role}")
-    _, _, rest = postgres_dsn.partition("@")
+    _, _, rest = empty_postgres_dsn.partition("@")
     async with pools(f"postgresql://{role}:pw@{rest}") as (own, readers):
-        ada, eve = await two_runs(postgres_dsn)
+        ada, eve = await two_runs(empty_postgres_dsn)
         runs = Runs(own, readers)
         assert await runs.find(str(ada), "ada") == ada
         assert not await runs.of("ada").events(eve)
         assert len(await runs.events(eve)) == 1
 
 
-async def test_without_the_readers_role_it_says_what_to_do(postgres_dsn: str) -> None:
+async def test_without_the_readers_role_it_says_what_to_do(empty_postgres_dsn: str) -> None:
     role = f"owner_{secrets.token_hex(4)}"
-    async with connect(postgres_dsn) as administrator:
+    async with connect(empty_postgres_dsn) as administrator:
         await administrator.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'pw'")
         database = await administrator.fetchval("SELECT current_database()")
         await administrator.execute(f"GRANT CREATE ON DATABASE {database} TO {role}")
-    _, _, rest = postgres_dsn.partition("@")
+    _, _, rest = empty_postgres_dsn.partition("@")
     with pytest.raises(ConfigurationError, match=f"GRANT {READER} TO {role}"):
         await migrate_store(f"postgresql://{role}:pw@{rest}")
