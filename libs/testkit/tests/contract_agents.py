@@ -20,7 +20,7 @@ from bos.agent.v1 import (
 from bos_agentkit import AgentServiceSettings, agent_card, agent_service, serve_agent, tool
 from bos_agentkit.agent import Agent
 from bos_agentkit.results import succeeded
-from bos_agentkit.servicer import AgentServicer
+from bos_agentkit.serving.servicer import AgentServicer
 from bos_chassis.auth.run_token_checks import open_run_tokens
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings
