@@ -7,13 +7,11 @@ import signal
 from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
 
 import asyncpg
 import grpc
 import pytest
-from gateway_harness.crash.harness import PROGRAM
-from gateway_harness.harness import Client, Harness, gateway_process
+from gateway_harness.crash.harness import replica_process
 
 from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
@@ -22,6 +20,10 @@ from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
+    from gateway_harness.harness import Client, Harness
+
     from bos.agent.v1 import AgentResult
     from bos_agentkit import AgentTask
     from bos_testkit.forked import ForkedProcess
@@ -61,12 +63,10 @@ class Fleet:
         self.processes: dict[UUID, ForkedProcess] = {}
 
     async def start(self) -> tuple[UUID, Client]:
-        replica_id = uuid4()
-        program = (str(PROGRAM), "disarm", "--replica-id", str(replica_id))
-        opening = gateway_process(self._harness, program=program, **DEFAULTS)
-        process, client = await self._stack.enter_async_context(opening)
-        self.processes[replica_id] = process
-        return replica_id, client
+        opening = replica_process(self._harness, **DEFAULTS)
+        gateway = await self._stack.enter_async_context(opening)
+        self.processes[gateway.replica_id] = gateway.process
+        return gateway.replica_id, gateway.client
 
     async def kill(self, replica_id: UUID) -> None:
         process = self.processes.pop(replica_id)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
 
 import grpc
 
@@ -28,11 +27,11 @@ from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
-from gateway_harness.crash.harness import PROGRAM
-from gateway_harness.harness import gateway_process
+from gateway_harness.crash.harness import replica_process
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from uuid import UUID
 
     import asyncpg
 
@@ -116,11 +115,8 @@ async def replica(
     harness: Harness, **overrides: object
 ) -> AsyncIterator[tuple[ForkedProcess, Client, UUID]]:
     """A gateway process with the default lease whose replica id is known."""
-    replica_id = uuid4()
-    program = (str(PROGRAM), "disarm", "--replica-id", str(replica_id))
-    settings = {**DEFAULT_LEASE, **overrides}
-    async with gateway_process(harness, program=program, **settings) as (process, client):
-        yield process, client, replica_id
+    async with replica_process(harness, **{**DEFAULT_LEASE, **overrides}) as gateway:
+        yield gateway.process, gateway.client, gateway.replica_id
 
 
 async def fetch(harness: Harness, sql: str, *arguments: object) -> list[asyncpg.Record]:

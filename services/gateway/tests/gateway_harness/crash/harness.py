@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import time
 from collections import Counter
@@ -263,15 +264,41 @@ class Gateway:
 
 
 @asynccontextmanager
+async def replica_process(
+    harness: Harness,
+    failpoint: str = "disarm",
+    *options: str,
+    log: str = os.devnull,
+    **overrides: object,
+) -> AsyncIterator[Gateway]:
+    """A gateway process whose replica id is known, with the product's settings but ``overrides``.
+
+    Args:
+        harness: What it stands on.
+        failpoint: Where it is to fail, as :meth:`Gateway.arm` takes it.
+        options: Of ``crashing_gateway.py``.
+        log: File for what it logs.
+        overrides: Settings of the gateway.
+
+    Raises:
+        ValueError: it ended before it could serve.
+    """
+    replica_id = uuid4()
+    program = (str(PROGRAM), failpoint, "--replica-id", str(replica_id), *options)
+    with Path(log).open("ab") as errors:  # noqa: ASYNC230
+        started = gateway_process(harness, log=errors, program=program, **overrides)
+        async with started as (process, client):
+            yield Gateway(process, client, replica_id)
+
+
+@asynccontextmanager
 async def crashing_gateway(
     crash: CrashHarness, failpoint: str = "disarm", *options: str, **overrides: object
 ) -> AsyncIterator[Gateway]:
     """A gateway process with a failpoint; ``options`` are those of ``crashing_gateway.py``."""
-    replica_id = uuid4()
-    program = (str(PROGRAM), failpoint, "--replica-id", str(replica_id), *options)
     settings = {"max_failures": 1000, **overrides}
-    async with gateway_process(crash.harness, program=program, **settings) as (process, client):
-        yield Gateway(process, client, replica_id)
+    async with replica_process(crash.harness, failpoint, *options, **settings) as gateway:
+        yield gateway
 
 
 async def follow_anywhere(where: Callable[[], Sequence[Client]], question: str, seen: Seen) -> None:

@@ -33,8 +33,8 @@ from gateway_harness.crash.harness import (
     ask_anywhere,
     follow_anywhere,
     open_crash_harness,
+    replica_process,
 )
-from gateway_harness.fork_server import forked_gateway
 from gateway_harness.run_contract import Seen, Verdict, check_contract
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Power:
     async def round(self, stack: AsyncExitStack) -> None:
         """Start gateways, let clients ask for a moment, kill everything, and look."""
         starting = [
-            stack.enter_async_context(forked_gateway(self.crash.harness, **_LEASE))
+            stack.enter_async_context(replica_process(self.crash.harness, **_LEASE))
             for _ in range(_GATEWAYS)
         ]
         self.up = list(await asyncio.gather(*starting))
@@ -158,8 +158,8 @@ async def power_cuts(
                     break
             power.asking = False
             async with AsyncExitStack() as last:
-                forked = forked_gateway(crash.harness, **_LEASE)
-                power.up = [await last.enter_async_context(forked)]
+                starting = replica_process(crash.harness, **_LEASE)
+                power.up = [await last.enter_async_context(starting)]
                 async with asyncio.timeout(_ENDS_WITHIN_S):
                     await asyncio.gather(*clients)
             verdict = await check_contract(crash.harness.dsn, crash.seen, crash.witnesses)

@@ -38,10 +38,10 @@ from gateway_harness.crash.harness import (
     cancel_anywhere,
     follow_anywhere,
     open_crash_harness,
+    replica_process,
 )
 from gateway_harness.crash.hostile import KINDS, PATIENCE
 from gateway_harness.crash.stats import Death, Stats
-from gateway_harness.fork_server import forked_gateway
 from gateway_harness.postgres_proxy import Proxy, postgres_proxy
 from gateway_harness.run_contract import (
     MISCHIEF,
@@ -176,7 +176,7 @@ class Round:
             options = ("--deaf",) if self._random.random() < 0.1 else ()
             if dies or self._random.random() < _DIES_AT_ITS_START:
                 options, dies = ("--dies",), False
-            starting = forked_gateway(
+            starting = replica_process(
                 self._crash.harness, *options, log=self._plan.log,
                 store_url=slot.proxy.dsn, lease_s=self._lease_s,
                 lease_renewal_s=self._lease_s / 3, approval_timeout_s=TIMEOUT_S,
