@@ -9,7 +9,12 @@ import grpc
 from bos.common.v1 import AgentError, Value
 from bos_chassis.errors import NEUTRAL_INTERNAL_MESSAGE, BosError, from_rpc_error
 from bos_chassis.values import to_value
-from bos_llm.errors import ModelOutputInvalid, ModelRateLimited, ModelUnavailable
+from bos_llm.errors import (
+    MODEL_TIMEOUT,
+    ModelOutputInvalid,
+    ModelRateLimited,
+    ModelUnavailable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,8 +32,6 @@ CONFIGURATION_ERROR = "ConfigurationError"
 
 RETRYABLE_DETAIL = "retryable"
 """Key in ``AgentError.details`` (bool): whether another attempt may end better."""
-MODEL_TIMEOUT = "MODEL_TIMEOUT"
-"""Reason of failures of time that went into waiting for a model."""
 
 # The state of the world may be another one next time. UNKNOWN and INTERNAL are unexpected
 # exceptions elsewhere, and those are retried like our own.

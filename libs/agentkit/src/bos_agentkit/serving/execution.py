@@ -18,7 +18,6 @@ from bos.agent.v1 import AgentExecutionStatus, AgentResult
 from bos_agentkit.actions import digest_matches, with_secrets
 from bos_agentkit.agent import check_tools
 from bos_agentkit.failures import (
-    MODEL_TIMEOUT,
     ApprovalNeeded,
     agent_error,
     error_of,
@@ -28,7 +27,7 @@ from bos_agentkit.results import awaiting_approval
 from bos_agentkit.task import DEFAULT_TIMEOUT_S, AgentTask
 from bos_chassis.deadlines import remaining_s, set_remaining
 from bos_chassis.errors import BosError, DeadlineExceeded, Internal
-from bos_llm import add_unreported, set_budget, set_key_profile
+from bos_llm import MODEL_TIMEOUT, add_unreported, set_budget, set_key_profile
 from bos_llm.errors import BudgetExhausted, ModelOutputInvalid, ModelRefused
 
 if TYPE_CHECKING:
