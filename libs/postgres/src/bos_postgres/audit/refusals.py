@@ -77,9 +77,9 @@ class Refusals:
 
     async def _until(self, stopping: asyncio.Event, done: asyncio.Event) -> None:
         while not stopping.is_set():
+            await self._try_to_write()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), _EVERY_S)
-            await self._try_to_write(all_of_it=stopping.is_set())
         await self._try_to_write(all_of_it=True)
         done.set()
 
