@@ -412,17 +412,21 @@ func errorResponses() object {
 // namesByID says whether a request names something by its id outside of the path too, itself or in
 // the message that is its body.
 func namesByID(request protoreflect.MessageDescriptor) bool {
+	if hasID(request) {
+		return true
+	}
 	for i := range request.Fields().Len() {
-		field := request.Fields().Get(i)
-		if strings.HasSuffix(string(field.Name()), "_id") {
+		if body := request.Fields().Get(i).Message(); body != nil && hasID(body) {
 			return true
 		}
-		if body := field.Message(); body != nil && !field.IsMap() {
-			for j := range body.Fields().Len() {
-				if strings.HasSuffix(string(body.Fields().Get(j).Name()), "_id") {
-					return true
-				}
-			}
+	}
+	return false
+}
+
+func hasID(message protoreflect.MessageDescriptor) bool {
+	for i := range message.Fields().Len() {
+		if strings.HasSuffix(string(message.Fields().Get(i).Name()), "_id") {
+			return true
 		}
 	}
 	return false
