@@ -55,7 +55,7 @@ test: check $(CACHE)/schemathesis/.installed openid-issuer ## Everything that CI
 	$(PYTEST) $(PYTEST_ARGS)
 
 .PHONY: test-fast
-test-fast: install ## The inner loop: libraries and the gateway's core; no PostgreSQL, no programs; under a minute
+test-fast: install ## The inner loop: libraries and the gateway's core; no PostgreSQL, no programs; under two minutes
 	$(PYTEST) -n 2 --dist worksteal -m 'not postgres and not process and not thorough' libs services/gateway/tests $(PYTEST_ARGS)
 
 .PHONY: test-crash
