@@ -118,6 +118,7 @@ def _announce(
     ring = settings.secrets_key_ring()
     operator = {
         "store_url": house.running["store"].url,
+        "artefacts_url": settings.artefacts_url,
         "planner_target": house.address("planner"),
         "composer_target": house.address("composer"),
         "agent_targets": {name: house.address(name) for name in agents},
