@@ -45,7 +45,7 @@ async def test_erasing_a_run_of_the_standalone_deletes_its_files(
         async with BosClient(standalone.target, api_key=standalone.api_key) as bos:
             run_id = await ask_for_a_figure(bos, dict(standalone.context))
         assert files_in(tmp_path / ".data/artefacts")
-        # Of another deployment: the files of this one's runs are not there.
+        # The artefact store of another deployment, which does not hold files of these runs.
         monkeypatch.setenv("BOS_GATEWAY_ARTEFACTS_URL", (tmp_path / "other").as_uri())
         erased = await asyncio.to_thread(CliRunner().invoke, erase, ["--run", run_id])
         assert erased.exit_code == 0, erased.output
