@@ -116,7 +116,7 @@ class World:
         return ours
 
     def show(self, first: int, events: list[LogEvent]) -> None:
-        """A client is told, and what it was told is complete counts as that."""
+        """A client gets the events; those marked as complete count as complete."""
         for sequence, each in enumerate(events, first):
             self.seen[sequence] = each.SerializeToString(deterministic=True)
             if each.HasField("step_finished"):
@@ -356,7 +356,7 @@ class World:
             self.show(page[0][0], [each for _, each in page])
 
     async def check(self) -> RunState:
-        """The contract, as far as it can be told from what is stored now."""
+        """The contract, as far as the stored rows show it."""
         return await check_contract(self)
 
     async def end(self) -> None:
