@@ -101,7 +101,7 @@ func TestBodyWithTheOldestProgressIsRefused(t *testing.T) {
 	for range 2 {
 		slow(t, s, "/query", goodKey)
 	}
-	for range 3 { // a body that comes at once makes one of them go, and takes nobody's place then
+	for range 3 { // a complete body displaces one of them, and then takes no place
 		if got := send(t, s, "POST", "/query", question).StatusCode; got != 200 {
 			t.Error(got)
 		}

@@ -181,7 +181,7 @@ func TestOnlyTheCredentialOfTheHeadersIsPassedOn(t *testing.T) {
 	for name, values := range seen {
 		switch name {
 		case "authorization", ":authority", "content-type", "user-agent", "grpc-accept-encoding":
-		case "x-forwarded-for", "x-forwarded-host": // the mux's own, and believed by nobody
+		case "x-forwarded-for", "x-forwarded-host": // the mux's own, which no service believes
 		default:
 			t.Errorf("%s went on: %q", name, values)
 		}

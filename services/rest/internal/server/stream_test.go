@@ -294,7 +294,7 @@ func TestDisconnectedClientCancelsTheCall(t *testing.T) {
 func TestClientThatReadsNothingIsDisconnected(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) { set.WriteTimeout = 0.05 })
-	send(t, s, "GET", "/v1/runs/r1:watch", "") // nobody reads its body
+	send(t, s, "GET", "/v1/runs/r1:watch", "") // its body is not read
 	large := strings.Repeat("x", 1<<18)
 	for sequence := int64(1); ; sequence++ {
 		select {

@@ -104,7 +104,7 @@ func (f *follower) follow(
 		begun := time.Now()
 		events, err := f.leg(ctx, open, send)
 		if err == nil || ctx.Err() != nil {
-			return // the run ended, or nobody listens any more
+			return // the run ended, or the client disconnected
 		}
 		if events > 0 || time.Since(begun) > goodLeg {
 			failures = 0

@@ -48,7 +48,7 @@ func (late) Temporary() bool { return true }
 func (s *sender) Read(into []byte) (int, error) {
 	select {
 	case s.reads <- struct{}{}:
-	default: // of some, nobody counts them
+	default: // of some they are not counted
 	}
 	select {
 	case more, open := <-s.bytes:
