@@ -33,7 +33,7 @@ __all__ = [
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark the tests that ask for a database, by whatever fixtures: ``-m "not postgres"``."""
+    """Mark the tests that use a database by any fixture: ``-m "not postgres"``."""
     for item in items:
         if "postgres_server" in getattr(item, "fixturenames", ()):
             item.add_marker("postgres")

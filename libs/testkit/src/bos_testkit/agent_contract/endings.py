@@ -1,4 +1,4 @@
-"""Rules about how steps end: in time, when nobody waits, when there are too many, at shutdown."""
+"""Rules about ends of steps: deadlines, cancellation, too many steps, shutdown."""
 
 from __future__ import annotations
 
