@@ -217,7 +217,7 @@ async def metadata_and_trace_are_taken_over(subject: Subject) -> None:
         return any(span.context.trace_id == wanted for span in subject.telemetry.spans)
 
     try:
-        await eventually(belongs, within_s=10)
+        await eventually(belongs, within_s=subject.patience_s)
     except TimeoutError:
         require(False, "the spans of a step belong to the trace of its caller")
 
