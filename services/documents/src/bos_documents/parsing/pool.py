@@ -56,6 +56,8 @@ class ParserPool:
         self._open: set[_Worker] = set()
         self._refilling: asyncio.Task[None] | None = None
         self._closed = False
+        self._folder = tempfile.TemporaryDirectory(prefix="bos-parsers-")
+        """Where workers are at home: empty, and they cannot write."""
 
     async def __aenter__(self) -> ParserPool:
         self._refill()
@@ -69,6 +71,7 @@ class ParserPool:
         for worker in (*self._waiting, *self._open):
             await worker.close()
         self._waiting.clear()
+        await asyncio.to_thread(self._folder.cleanup)
 
     @property
     def pids(self) -> list[int]:
@@ -108,7 +111,7 @@ class ParserPool:
                 return worker
             await worker.close()
             self._open.discard(worker)
-        worker = await _start()
+        worker = await _start(self._folder.name)
         if self._closed:
             await worker.close()
             raise WorkerFailed("WORKER_NOT_STARTED", "the pool is closed")
@@ -123,7 +126,7 @@ class ParserPool:
     async def _fill(self) -> None:
         with contextlib.suppress(WorkerFailed):  # the next document meets the same, and says so
             while len(self._waiting) < self._spare:
-                self._waiting.append(await _start())
+                self._waiting.append(await _start(self._folder.name))
 
 
 class OpenDocument:
@@ -188,12 +191,9 @@ class OpenDocument:
 class _Worker:
     """A process that waits for its one document, or reads it."""
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, control: socket.socket, folder: str
-    ) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket) -> None:
         self._process = process
         self._control = control
-        self._folder = folder
 
     @property
     def pid(self) -> int:
@@ -201,7 +201,14 @@ class _Worker:
 
     @property
     def alive(self) -> bool:
-        return self._process.returncode is None
+        """Whether it runs and is silent, as one that waits for its document does."""
+        try:
+            self._control.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return self._process.returncode is None
+        except OSError:
+            pass
+        return False
 
     async def send(self, message: dict[str, Any], descriptor: int | None = None) -> None:
         loop = asyncio.get_running_loop()
@@ -237,12 +244,11 @@ class _Worker:
 
     async def close(self) -> None:
         """End the process with all that it started, and wait for that."""
-        if self.alive:
+        if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         self._control.close()
-        await self._process.communicate()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        await self._process.wait()
 
 
 @asynccontextmanager
@@ -262,19 +268,15 @@ async def _answering(worker: _Worker, timeout_s: float) -> AsyncIterator[None]:
         raise WorkerFailed("WORKER_DIED", f"exit code {code}") from None
 
 
-async def _start() -> _Worker:
-    """Start a process and wait until it has given up what it does not need."""
+async def _start(folder: str) -> _Worker:
+    """Start a process in an empty folder; wait until it has given up what it does not need."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix="bos-parser-")
     process = None
     try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BOOT),
-            *(
-                str(theirs.fileno()),
-                ":".join(str(Path(path).resolve()) for path in sys.path if path),
-            ),
+            *(str(theirs.fileno()), ":".join(os.path.abspath(path) for path in sys.path if path)),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
@@ -284,7 +286,7 @@ async def _start() -> _Worker:
             start_new_session=True,
         )
         theirs.close()
-        worker = _Worker(process, ours, folder)
+        worker = _Worker(process, ours)
         async with asyncio.timeout(_START_S):
             message = await worker.receive()
         if message.get("ready") is not True:
@@ -292,10 +294,9 @@ async def _start() -> _Worker:
     except BaseException as error:
         theirs.close()
         if process is not None:
-            await _finished(_Worker(process, ours, folder))
+            await _finished(_Worker(process, ours))
         else:
             ours.close()
-            shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError | EOFError | wire.BadAnswer):  # TimeoutError is an OSError
             raise WorkerFailed("WORKER_NOT_STARTED", type(error).__name__) from error
         raise

@@ -90,7 +90,7 @@ def _short(notes: tuple[str, ...]) -> list[str]:
 
 
 def _items(page: Page) -> Iterator[tuple[list[Any], int]]:
-    """Blocks as [kind, text, level], tables as [kind, header rows], then each row as ["row", cells]."""
+    """Blocks as [kind, text, level]; tables as [kind, header rows], then rows as ["row", cells]."""
     for block in page.blocks:
         if block.kind is BlockKind.TABLE:
             yield [block.kind.value, block.header_rows], 0

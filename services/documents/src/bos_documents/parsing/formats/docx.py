@@ -193,7 +193,7 @@ class _Reader:
     def _run(self, run: Element, found: _Text) -> None:
         properties = run.find(f"{_W}rPr")
         if properties is not None and self._is_hidden(properties):
-            self._seen.hidden = self._seen.hidden or any(run.iter(_T))
+            self._seen.hidden = self._seen.hidden or next(run.iter(_T), None) is not None
             return
         bold = properties is not None and _is_on(properties.find(f"{_W}b"))
         white = properties is not None and _value(properties.find(f"{_W}color")).upper() == "FFFFFF"
@@ -214,7 +214,7 @@ class _Reader:
         return any(one.hidden for one in self._line_of(style)) if style else False
 
     def _table(self, table: Element, depth: int) -> None:
-        rows = []
+        rows: list[list[str]] = []
         header = 0
         for row in _parts(table, f"{_W}tr"):
             if row.find(f"{_W}trPr/{_W}del") is not None:

@@ -39,7 +39,7 @@ class Mail:
         self._attached: list[tuple[str, Source]] = []
         notes: list[str] = []
         try:
-            message: EmailMessage = email.message_from_bytes(data, policy=policy.default)  # type: ignore[assignment]
+            message: EmailMessage = email.message_from_bytes(data, policy=policy.default)
             parts = list(self._parts(message))
         except (ValueError, LookupError, IndexError, AttributeError, RecursionError) as error:
             raise DocumentRejected("DOCUMENT_DAMAGED") from error

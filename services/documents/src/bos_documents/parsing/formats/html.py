@@ -161,8 +161,8 @@ class _Reader:
                 header += 1
             rows.append(texts)
         if len(rows) == 1 or all(len(row) == 1 for row in rows):
-            for row in rows:  # a table for layout alone
-                self.blocks.paragraph(" ".join(cell for cell in row if cell))
+            for cells_of_row in rows:  # a table for layout alone
+                self.blocks.paragraph(" ".join(cell for cell in cells_of_row if cell))
             return
         self.blocks.table(rows, header or None)
 

@@ -82,7 +82,7 @@ class Pdf:
             page.close()
 
     def _sample(self) -> Layout:
-        """The layout, from pages that stand evenly in the document: the same at every resumption."""
+        """The layout, from pages that stand evenly in it: the same at every resumption."""
         count = len(self._pdf)
         step = max(1, count // _SAMPLED)
         pages = []
