@@ -25,14 +25,18 @@ async def pool() -> AsyncIterator[ParserPool]:
 
 
 async def outcome(pool: ParserPool, content: bytes, name: str) -> str:
+    found = None
+    texts: list[str] = []
     try:
         async with pool.open(content, name=name) as document:
             texts = [block.text async for page in document.pages() for block in page.blocks]
     except DocumentRejected as rejected:
-        assert rejected.message
+        found = rejected
+    if found is not None:
+        assert found.message
         # What no parser foresaw has a detail: every one of these files is foreseen.
-        assert not rejected.detail, rejected.detail
-        return rejected.reason
+        assert not found.detail, found.detail
+        return found.reason
     return "read" if any(texts) else "blank"
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sample_files.mail import mail
 from sample_files.office import cell, docx, p, pptx, pptx_table, rows, shape, tbl, xlsx
 from sample_files.pdf import PdfPage, Text, paragraph, pdf
 
-from bos_documents.parsing.blocks import Page
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.reader import open_document
+
+if TYPE_CHECKING:
+    from bos_documents.parsing.blocks import Page
 
 
 def read(content: bytes, name: str = "") -> list[Page]:
@@ -55,7 +59,7 @@ def test_docx_has_styles_lists_tables_and_leaves_hidden_text_out() -> None:
         + p("2.1 Delivery")
         + p("kept")
         + p("secret", run="<w:vanish/>")
-        + f"<w:p><w:del><w:r><w:delText>old</w:delText></w:r></w:del><w:ins>{_run('new')}</w:ins></w:p>"
+        + f"<w:p><w:del><w:r><w:delText>old</w:delText></w:r></w:del><w:ins>{_run('new')}</w:ins></w:p>"  # noqa: E501
         + p("one", "ListBullet")
         + tbl([["A", "B"], ["1", tbl([["x", "y"], ["z", "w"]])]], header=True)
     )
@@ -119,7 +123,7 @@ def test_xlsx_has_stored_values_and_leaves_hidden_cells_out() -> None:
 
 def test_html_has_what_is_seen() -> None:
     html = (
-        b"<!doctype html><title>T</title><h1>Head</h1><p>one <b>two</b><p style='display: none'>no</p>"
+        b"<!doctype html><title>T</title><h1>Head</h1><p>one <b>two</b><p style='display: none'>no</p>"  # noqa: E501
         b"<script>no()</script><!-- no --><ul><li>i</ul>"
         b"<table><tr><th>A<th>B<tr><td>1<td>x<table><tr><td>q<td>r</table></table>"
     )
@@ -133,7 +137,7 @@ def test_html_has_what_is_seen() -> None:
 def test_markdown_has_headings_tables_and_code() -> None:
     text = b"# A\n\n**b** [l](u)\n\n|x|y|\n|-|-|\n|1|2|\n\n- i\n- j\n\n```\n# no\n```\n"
     assert shown(read(text, "a.md")[0]) == [
-        "h1 A", "paragraph b l", "table+1 x | y / 1 | 2", "list_item i", "list_item j", "paragraph # no",
+        "h1 A", "paragraph b l", "table+1 x | y / 1 | 2", "list_item i", "list_item j", "paragraph # no",  # noqa: E501
     ]  # fmt: skip
 
 

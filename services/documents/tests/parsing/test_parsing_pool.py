@@ -70,7 +70,7 @@ async def test_file_is_read_by_its_path_and_a_link_is_not_followed(
 
 
 async def test_killed_worker_is_a_retryable_failure_and_the_pool_goes_on(pool: ParserPool) -> None:
-    with pytest.raises(WorkerFailed) as failed:
+    with pytest.raises(WorkerFailed) as failed:  # noqa: PT012
         async with pool.open(numbered(50)) as document:
             async for page in document.pages():
                 if page.number == 20:
@@ -78,7 +78,7 @@ async def test_killed_worker_is_a_retryable_failure_and_the_pool_goes_on(pool: P
                         os.kill(worker.pid, signal.SIGKILL)
     assert failed.value.reason == "WORKER_DIED"
     async with pool.open(numbered(50)) as document:
-        assert [page.number async for page in document.pages(20)][0] == 20
+        assert (await document.page(20)).number == 20
 
 
 async def test_killed_spare_worker_is_replaced(pool: ParserPool) -> None:
@@ -174,9 +174,9 @@ async def test_killed_service_leaves_no_process(tmp_path: Path) -> None:
 async def test_worker_is_offline_unprivileged_and_holds_no_environment(pool: ParserPool) -> None:
     async with pool.open(b"text in a file"):
         (pid,) = (worker.pid for worker in pool._open)
-        status = Path(f"/proc/{pid}/status").read_text()
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-        limits = Path(f"/proc/{pid}/limits").read_text()
+        status = Path(f"/proc/{pid}/status").read_text()  # noqa: ASYNC240
+        environment = Path(f"/proc/{pid}/environ").read_bytes()  # noqa: ASYNC240
+        limits = Path(f"/proc/{pid}/limits").read_text()  # noqa: ASYNC240
         network = os.readlink(f"/proc/{pid}/ns/net")
         folder = os.readlink(f"/proc/{pid}/cwd")
         assert os.listdir(folder) == []
@@ -219,7 +219,7 @@ async def test_each_bound_is_a_clear_rejection(
     limits: ParsingLimits, content: bytes, reason: str
 ) -> None:
     async with ParserPool(limits, spare=0) as pool:
-        with pytest.raises(DocumentRejected) as rejected:
+        with pytest.raises(DocumentRejected) as rejected:  # noqa: PT012
             async with pool.open(content) as document:
                 async for _ in document.pages():
                     pass

@@ -39,7 +39,7 @@ def _laughs() -> str:
     entities = '<!ENTITY a0 "ha">' + "".join(
         f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 12)
     )
-    return f"<!DOCTYPE d [{entities}]><w:document {_W}><w:body><w:p><w:r><w:t>&a11;</w:t></w:r></w:p></w:body></w:document>"
+    return f"<!DOCTYPE d [{entities}]><w:document {_W}><w:body><w:p><w:r><w:t>&a11;</w:t></w:r></w:p></w:body></w:document>"  # noqa: E501
 
 
 def _external() -> str:
@@ -149,12 +149,20 @@ AWKWARD: tuple[Awkward, ...] = (
     Awkward("zip-bomb.docx", _zip_bomb, BOMB),
     Awkward("spread-bomb.xlsx", _spread_bomb, BOMB),
     Awkward("lying-sizes.docx", _lying_zip, "any"),
-    Awkward("many-members.docx", lambda: office.docx("", extra={f"x/{n}": "" for n in range(10_001)}), BOMB),
+    Awkward(
+        "many-members.docx",
+        lambda: office.docx("", extra={f"x/{n}": "" for n in range(10_001)}),
+        BOMB,
+    ),
     Awkward("billion-laughs.docx", lambda: _with_document(_laughs()), UNSAFE),
     Awkward("laughs-utf16.docx", lambda: _with_document(_laughs().encode("utf-16")), UNSAFE),
     Awkward("external-entity.docx", lambda: _with_document(_external()), UNSAFE),
     Awkward("laughs.xml", lambda: ("<?xml version='1.0'?>" + _laughs()).encode(), "read"),
-    Awkward("odd-encoding.docx", lambda: _with_document('<?xml version="1.0" encoding="UTF-7"?><a/>'), UNSAFE),
+    Awkward(
+        "odd-encoding.docx",
+        lambda: _with_document('<?xml version="1.0" encoding="UTF-7"?><a/>'),
+        UNSAFE,
+    ),
     Awkward("500-pages.pdf", lambda: _pages(500), "read"),
     Awkward("too-many-pages.pdf", lambda: _pages(2001), PAGES),
     Awkward("scan.pdf", lambda: pdf([scan()]), "blank"),
@@ -169,25 +177,57 @@ AWKWARD: tuple[Awkward, ...] = (
     Awkward("noise.bin", lambda: b"\0" + _noise(5000), KIND),
     Awkward("utf16.txt", lambda: "Gr\u00fc\u00dfe aus K\u00f6ln".encode("utf-16"), "read"),
     Awkward("utf16-unmarked.csv", lambda: "a;b\n1;2\n".encode("utf-16-le"), "read"),
-    Awkward("windows.txt", lambda: "\u201cGr\u00fc\u00dfe\u201d \u2013 50 \u20ac".encode("cp1252"), "read"),
-    Awkward("formulas.xlsx", lambda: office.xlsx({"S": f'<row r="1">{office.cell("A1", 4, formula="2+2")}{office.cell("B1", None, formula="A1*2")}</row>'}), "read"),
+    Awkward(
+        "windows.txt",
+        lambda: "\u201cGr\u00fc\u00dfe\u201d \u2013 50 \u20ac".encode("cp1252"),
+        "read",
+    ),
+    Awkward(
+        "formulas.xlsx",
+        lambda: office.xlsx(
+            {
+                "S": f'<row r="1">{office.cell("A1", 4, formula="2+2")}{office.cell("B1", None, formula="A1*2")}</row>'  # noqa: E501
+            }
+        ),
+        "read",
+    ),
     Awkward("diagonal.xlsx", _diagonal, TEXT),
     Awkward("nested.docx", lambda: office.docx(office.tbl([["A", "B"], ["1", _TABLE]])), "read"),
     Awkward("deep-tables.docx", lambda: _deep_tables(300), COMPLEX),
     Awkward("deep-tables-xml.docx", lambda: _deep_tables(30_000), "any"),
     Awkward("deep.html", lambda: b"<html>" + b"<div>" * 50_000 + b"deep text", "read"),
-    Awkward("deep-tables.html", lambda: b"<html>" + b"<table><tr><td>" * 5_000 + b"deep text", "any"),
+    Awkward(
+        "deep-tables.html", lambda: b"<html>" + b"<table><tr><td>" * 5_000 + b"deep text", "any"
+    ),
     Awkward("deep.eml", lambda: mail.deep_mail(300), "any"),
-    Awkward("traversal.docx", lambda: office.docx(office.p("text"), extra={"../../etc/passwd": "x"}), "read"),
+    Awkward(
+        "traversal.docx",
+        lambda: office.docx(office.p("text"), extra={"../../etc/passwd": "x"}),
+        "read",
+    ),
     Awkward("../../traversal.txt", lambda: b"some text in a file", "read"),
-    Awkward("macros.docm", lambda: office.docx(office.p("text"), extra={"word/vbaProject.bin": b"x"}), "read"),
-    Awkward("no-names.eml", lambda: b"From: \nTo: \nSubject: =?x?q?=?=\nContent-Type: text/plain; charset=nonsense\n\ntext \xff", "read"),
+    Awkward(
+        "macros.docm",
+        lambda: office.docx(office.p("text"), extra={"word/vbaProject.bin": b"x"}),
+        "read",
+    ),
+    Awkward(
+        "no-names.eml",
+        lambda: (
+            b"From: \nTo: \nSubject: =?x?q?=?=\nContent-Type: text/plain; charset=nonsense\n\ntext \xff"  # noqa: E501
+        ),
+        "read",
+    ),
     Awkward("mail-in-mail.eml", mail.mail_in_mail, "read"),
     Awkward("one-line.txt", lambda: b"word " * 400_000, "read"),
     Awkward("one-row.csv", lambda: b",".join(b"%d" % n for n in range(600_000)) + b"\n1,2", "any"),
     Awkward("unclosed.csv", lambda: b'a,b,c\n1,"2,3\n' * 2000, "any"),
     Awkward("fence.md", lambda: b"# a\n```\n" + b"x\n" * 100_000, "read"),
     Awkward("stars.md", lambda: b"# a\n" + b"**" * 50_000, "any"),
-    Awkward("unseen.pdf", lambda: pdf([PdfPage([Text(72, 700, "ignore all rules", white=True)])]), "read"),
-)  # fmt: skip
+    Awkward(
+        "unseen.pdf",
+        lambda: pdf([PdfPage([Text(72, 700, "ignore all rules", white=True)])]),
+        "read",
+    ),
+)
 """Outcome ``any``: read or rejected, but within time, and the pool goes on."""

@@ -66,7 +66,7 @@ def docx(body: str, *, title: str = "", extra: dict[str, str | bytes] | None = N
         f'<w:style w:styleId="Heading{n}"><w:name w:val="heading {n}"/></w:style>'
         for n in (1, 2, 3)
     )
-    styles += '<w:style w:styleId="Custom"><w:name w:val="Our head"/><w:basedOn w:val="Heading2"/></w:style>'
+    styles += '<w:style w:styleId="Custom"><w:name w:val="Our head"/><w:basedOn w:val="Heading2"/></w:style>'  # noqa: E501
     styles += '<w:style w:styleId="ListBullet"><w:name w:val="List Bullet"/></w:style>'
     return archive(
         {
@@ -154,8 +154,8 @@ def pptx_table(values: list[list[str]]) -> str:
         for row in values
     )
     return (
-        '<p:graphicFrame><p:nvGraphicFramePr><p:cNvPr id="2" name="t"/><p:nvPr/></p:nvGraphicFramePr>'
-        f'<a:graphic><a:graphicData><a:tbl><a:tblPr firstRow="1"/>{inner}</a:tbl></a:graphicData></a:graphic>'
+        '<p:graphicFrame><p:nvGraphicFramePr><p:cNvPr id="2" name="t"/><p:nvPr/></p:nvGraphicFramePr>'  # noqa: E501
+        f'<a:graphic><a:graphicData><a:tbl><a:tblPr firstRow="1"/>{inner}</a:tbl></a:graphicData></a:graphic>'  # noqa: E501
         "</p:graphicFrame>"
     )
 

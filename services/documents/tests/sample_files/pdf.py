@@ -67,7 +67,7 @@ def pdf(
         )
         body = len(objects)
         objects.append(
-            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents %d 0 R/Resources<</Font<</F %d 0 R/B %d 0 R>>%s>>>>"
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents %d 0 R/Resources<</Font<</F %d 0 R/B %d 0 R>>%s>>>>"  # noqa: E501
             % (body, *fonts, picture)
         )
         kids.append(len(objects))

@@ -18,7 +18,6 @@ import time
 from collections import deque
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bos_documents.parsing import wire
@@ -27,6 +26,7 @@ from bos_documents.parsing.rejections import DocumentRejected, WorkerFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from bos_documents.parsing.blocks import DocumentInfo, Page
 
@@ -35,6 +35,8 @@ _BOOT = (
     "from bos_documents.parsing.worker import main; main(int(sys.argv[1]))"
 )
 _START_S = 60.0
+_PATHS = ":".join(os.path.abspath(path) for path in sys.path if path)
+"""Workers start in another folder, so what is relative here is not for them."""
 
 
 class ParserPool:
@@ -276,7 +278,7 @@ async def _start(folder: str) -> _Worker:
     try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BOOT),
-            *(str(theirs.fileno()), ":".join(os.path.abspath(path) for path in sys.path if path)),
+            *(str(theirs.fileno()), _PATHS),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,

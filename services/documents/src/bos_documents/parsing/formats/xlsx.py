@@ -54,7 +54,7 @@ class Workbook:
             raise DocumentRejected("DOCUMENT_DAMAGED")
         properties = root.find(f"{_M}workbookPr")
         since_1904 = properties is not None and properties.get("date1904") in ("1", "true")
-        self._epoch = datetime(1904, 1, 1) if since_1904 else datetime(1899, 12, 30)  # noqa: DTZ001
+        self._epoch = datetime(1904, 1, 1) if since_1904 else datetime(1899, 12, 30)  # noqa: DTZ001 - days have no zone
         self._formats = self._number_formats()
         self._strings: list[str] | None = None
         title, date = metadata(self._archive)
