@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import TYPE_CHECKING
 
 import pytest
 from document_pages import count_words, heading, page, paragraph, table, words
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 from bos_documents.chunking.chunker import ChunkLimits, TokenCounter, chunk_pages
 from bos_documents.chunking.chunks import ChunkKind
 from bos_documents.chunking.sections import document_text
-from bos_documents.parsing.blocks import Page
+
+if TYPE_CHECKING:
+    from bos_documents.parsing.blocks import Page
 
 DOCUMENT = uuid.UUID(int=7)
 LIMITS = ChunkLimits(target_tokens=16, max_tokens=32)
