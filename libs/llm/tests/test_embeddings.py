@@ -24,7 +24,7 @@ from bos_llm import (
     TokenBudget,
     set_budget,
 )
-from bos_testkit import eventually
+from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
