@@ -14,8 +14,10 @@ from index_cases import DOCUMENT, MODEL, OTHER_DOCUMENT, chunk, chunk_id, direct
 
 from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_chassis.telemetry import Telemetry
+from bos_documents.index import embedded
 from bos_documents.index.embedded import EmbeddedIndex
 from bos_documents.index.port import IndexedChunk, IndexFilter
+from bos_documents.index.rewriting import RewriteFailed, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +57,10 @@ def write_until_killed(folder: Path, batches: int) -> int:
             done = int(process.stdout.readline())
         process.kill()
         return int([str(done), *process.stdout.read().split()][-1])
+
+
+def failing_rewrite(path: Path, lock: int, timeout_s: float) -> None:
+    raise RewriteFailed("killed")
 
 
 def planted() -> IndexedChunk:
@@ -107,16 +113,16 @@ async def test_deleted_chunk_is_in_no_file(tmp_path: Path, way: str) -> None:
 
 
 @pytest.mark.security
-async def test_deletion_that_broke_off_is_completed_when_repeated(tmp_path: Path) -> None:
+async def test_deletion_that_broke_off_is_completed_when_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index = EmbeddedIndex(tmp_path, LOG)
     await index.upsert("ann", MODEL, [planted(), chunk(1, document_id=OTHER_DOCUMENT)])
-    # As if the process had ended between the two steps of a deletion.
-    import qdrant_edge
-
-    (path,) = index._paths("ann")
-    shard = index._open[path]
-    shard.update(qdrant_edge.UpdateOperation.delete_points([chunk_id(77)]))
-    shard.flush()
+    with monkeypatch.context() as patched:
+        patched.setattr(embedded, "rewrite", failing_rewrite)
+        with pytest.raises(Unavailable):
+            await index.delete_document("ann", DOCUMENT)
+    assert await index.count("ann", MODEL, DOCUMENT) == 0
     await index.close()
     assert files_holding(tmp_path, traces()[0])
 
@@ -277,4 +283,25 @@ async def test_kill_during_upsert_loses_nothing_that_was_acknowledged(
             "ann", MODEL, dense=None, text=f"word{number}", filter=ANY, limit=5
         )
         assert [each.chunk_id for each in legs.sparse] == [chunk_id(number)]
+    await index.close()
+
+
+async def test_rewrite_of_what_is_no_shard_or_takes_too_long_fails(tmp_path: Path) -> None:
+    index = EmbeddedIndex(tmp_path / "index", LOG)
+    for path, timeout_s in ((tmp_path / "none", 60.0), (tmp_path, 0.001)):
+        with pytest.raises(RewriteFailed):
+            await asyncio.to_thread(rewrite, path, index._lock, timeout_s)
+    await index.close()
+
+
+async def test_event_loop_goes_on_while_a_shard_is_rewritten(tmp_path: Path) -> None:
+    index = EmbeddedIndex(tmp_path, LOG)
+    await index.upsert("ann", MODEL, [chunk(n, f"w{n}", n) for n in range(1, 300)])
+    turns = 0
+    call = asyncio.create_task(index.delete_chunks("ann", MODEL, [chunk_id(1)]))
+    while not call.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    await call
+    assert turns > 20
     await index.close()
