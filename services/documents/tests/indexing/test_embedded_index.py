@@ -38,6 +38,16 @@ def files_holding(folder: Path, *patterns: bytes) -> list[str]:
     return found
 
 
+def left_in(folder: Path) -> list[str]:
+    return [each.name for each in folder.glob("*")]
+
+
+def leave_half_written_segment(shard: Path) -> None:
+    segment = shard / "temp_segments" / "3f1c"
+    segment.mkdir(parents=True, exist_ok=True)
+    (segment / "vectors.dat").write_bytes(b"half written")
+
+
 def break_files(folder: Path) -> None:
     for path in folder.rglob("*"):
         if path.is_file() and path.parent != folder:
@@ -130,6 +140,21 @@ async def test_deletion_that_broke_off_is_completed_when_repeated(
     await again.delete_document("ann", DOCUMENT)
     await again.close()
     assert files_holding(tmp_path, *traces()) == []
+
+
+@pytest.mark.security
+async def test_half_written_segments_are_removed_before_a_shard_is_opened(tmp_path: Path) -> None:
+    index = EmbeddedIndex(tmp_path, LOG)
+    await index.upsert("ann", MODEL, [planted(), chunk(1, document_id=OTHER_DOCUMENT)])
+    (path,) = index._paths("ann")
+    await index.close()
+    leave_half_written_segment(path)
+    assert files_holding(tmp_path, b"half written")
+
+    again = EmbeddedIndex(tmp_path, LOG)
+    assert await again.count("ann", MODEL) == 2
+    assert files_holding(tmp_path, b"half written") == []
+    await again.close()
 
 
 async def test_chunks_survive_closing(tmp_path: Path) -> None:
@@ -305,3 +330,41 @@ async def test_event_loop_goes_on_while_a_shard_is_rewritten(tmp_path: Path) -> 
     await call
     assert turns > 20
     await index.close()
+
+
+@pytest.mark.process
+async def test_kill_during_a_rewrite_loses_nothing(tmp_path: Path) -> None:
+    index = EmbeddedIndex(tmp_path, LOG)
+    chunks = [chunk(n, f"word{n}", n % 360, document_id=OTHER_DOCUMENT) for n in range(100, 600)]
+    await index.upsert("ann", MODEL, chunks)
+    for delay_s in (0.01, 0.35, 0.5):
+        await index.upsert("ann", MODEL, [planted()])
+        path = index._path("ann", MODEL)
+        with pytest.MonkeyPatch.context() as patched:
+            # The time-out kills the program; the sooner, the earlier in its work.
+            patched.setattr(
+                embedded, "rewrite", lambda path, lock, _, after=delay_s: rewrite(path, lock, after)
+            )
+            try:
+                await index.delete_document("ann", DOCUMENT)
+            except Unavailable:
+                assert path.with_suffix(".deleting").exists()
+        assert await index.count("ann", MODEL) == 500
+        await index.delete_document("ann", DOCUMENT)
+        assert files_holding(tmp_path, *traces()) == []
+        assert not left_in(path / "temp_segments")
+        found = await index.search("ann", MODEL, dense=None, text="word555", filter=ANY, limit=3)
+        assert [each.chunk_id for each in found.sparse] == [chunk_id(555)]
+    await index.close()
+
+
+async def test_folder_stays_locked_while_an_orphaned_rewrite_runs(tmp_path: Path) -> None:
+    index = EmbeddedIndex(tmp_path, LOG)
+    with subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(index._lock,)
+    ) as orphan:
+        await index.close()
+        with pytest.raises(ConfigurationError, match="in use"):
+            EmbeddedIndex(tmp_path, LOG)
+        orphan.kill()
+    await EmbeddedIndex(tmp_path, LOG).close()

@@ -26,7 +26,7 @@ from bos_chassis.deadlines import timeout_for
 from bos_chassis.errors import BosError, ConfigurationError, InvalidArgument, Unavailable
 from bos_documents.index import encoding
 from bos_documents.index.port import Legs, Scored
-from bos_documents.index.rewriting import rewrite
+from bos_documents.index.rewriting import clear_leftovers, rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -310,6 +310,7 @@ class EmbeddedIndex:
         return self._load(path)
 
     def _load(self, path: Path) -> engine.EdgeShard:
+        clear_leftovers(path)
         self._dimensions[path] = _dimension(path)
         shard = engine.EdgeShard.load(str(path), _config(self._dimensions[path]))
         self._open[path] = shard

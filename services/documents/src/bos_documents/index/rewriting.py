@@ -7,14 +7,12 @@ folder, so that a service started anew does not open a shard that is still being
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import qdrant_edge
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class RewriteFailed(Exception):
@@ -47,8 +45,18 @@ def rewrite(path: Path, lock: int, timeout_s: float) -> None:
         raise RewriteFailed(type(error).__name__) from error
 
 
+def clear_leftovers(path: Path) -> None:
+    """Remove half-written segments of the closed shard at ``path``; the engine leaves them.
+
+    They hold copies of chunks that may be deleted later.
+    """
+    for left in (path / "temp_segments").glob("*"):
+        shutil.rmtree(left)
+
+
 def main(path: str) -> None:
     """Load, rewrite, write, close."""
+    clear_leftovers(Path(path))
     shard = qdrant_edge.EdgeShard.load(path)
     shard.optimize()
     shard.flush()
