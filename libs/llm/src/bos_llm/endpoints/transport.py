@@ -7,7 +7,10 @@ else is what the client package does.
 
 from __future__ import annotations
 
+import email.utils
+import math
 import os
+import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +18,11 @@ import httpx2
 from openai import DefaultAioHttpClient
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     import ssl
 
 _MAX_URLS = 16
+_LONGEST_WAIT_S = 86_400.0
 
 
 def _tls() -> ssl.SSLContext:
@@ -64,3 +69,19 @@ class ModelHttpClient(DefaultAioHttpClient):
                 await response.aclose()
                 raise
         return response
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the endpoint asks to wait: plain, in milliseconds, or until a date."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers.get(name, "")) * unit
+        except ValueError:
+            continue
+        if math.isfinite(seconds):
+            return min(max(0.0, seconds), _LONGEST_WAIT_S)
+    try:
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+    except ValueError:
+        return None
+    return min(max(0.0, date.timestamp() - time.time()), _LONGEST_WAIT_S)
