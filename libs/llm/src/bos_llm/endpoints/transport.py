@@ -18,8 +18,8 @@ import httpx2
 from openai import DefaultAioHttpClient
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     import ssl
+    from collections.abc import Mapping
 
 _MAX_URLS = 16
 _LONGEST_WAIT_S = 86_400.0
