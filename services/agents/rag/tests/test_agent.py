@@ -9,6 +9,8 @@ import pytest
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import SourceType
+from bos_agentkit import is_retryable
+from bos_chassis.values import from_value
 from bos_testkit.scripted_model.replies import Fixture
 
 from .conftest import ScriptedDocuments, passage
@@ -120,8 +122,8 @@ async def test_unknown_citations_beside_known_ones_are_dropped_and_counted(start
     outcome = await rag.do(TASK)
     assert outcome.result.answer == "2% per day [1]."
     [dropped] = [event for event in outcome.trace if event.message == "Citations dropped"]
-    assert dropped.data["unknown_numbers"].int_value == 1
-    assert dropped.data["quotations_not_found"].int_value == 1
+    assert from_value(dropped.data["unknown_numbers"]) == 1
+    assert from_value(dropped.data["quotations_not_found"]) == 1
     assert outcome.result.sources[0].excerpt == PENALTY
 
 
@@ -226,4 +228,4 @@ async def test_failing_search_fails_the_step(
     documents.failure = code
     outcome = await (await start()).do(TASK)
     assert outcome.result.status == FAILED
-    assert outcome.result.error.details["retryable"].bool_value is retryable
+    assert is_retryable(outcome.result.error) is retryable

@@ -36,6 +36,9 @@ DOCUMENT_TYPES = {
 """Kinds of document by the words that name them."""
 
 
+_MAX_TERM_CHARS = 64
+
+
 @dataclass(frozen=True, slots=True)
 class Period:
     """Days from first to last, both of them included."""
@@ -151,8 +154,8 @@ _PERIODS: tuple[
 def exact_terms(question: str) -> tuple[str, ...]:
     """Rare exact terms of a question: numbers of invoices, articles, clauses; lower case.
 
-    A term counts when it has a digit and at least three characters, such as ``INV-2024-0117``;
-    years and plain small numbers do not.
+    A term counts when it has a digit and 3 to 64 characters, such as ``INV-2024-0117``; years and
+    plain small numbers do not.
     """
     return tuple(dict.fromkeys(_exact(question)))
 
@@ -161,5 +164,10 @@ def _exact(question: str) -> Iterator[str]:
     for term in re.findall(r"[^\W_][\w./-]*[^\W_]", question):
         digits = sum(character.isdigit() for character in term)
         plain = term.isdigit() and (len(term) < 5 or term.startswith("0"))
-        if digits and len(term) > 2 and not plain and not re.fullmatch(_YEAR, term):
+        if (
+            digits
+            and 2 < len(term) <= _MAX_TERM_CHARS
+            and not plain
+            and not re.fullmatch(_YEAR, term)
+        ):
             yield term.lower()
