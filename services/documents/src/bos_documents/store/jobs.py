@@ -86,13 +86,21 @@ WHERE document_id = (
     FOR UPDATE SKIP LOCKED)
 RETURNING {_COLUMNS}
 """  # noqa: S608
+# A job in the middle of a step is locked by that: it is held all the same.
 _RENEW = """
-UPDATE jobs AS j SET lease_until = now() + make_interval(secs => $3)
-FROM unnest($1::uuid[], $2::bigint[]) AS mine (document_id, fence)
-WHERE j.document_id = mine.document_id AND j.fence = mine.fence
-RETURNING j.document_id
+WITH mine AS (SELECT * FROM unnest($1::uuid[], $2::bigint[]) AS mine (document_id, fence)),
+free AS (
+    SELECT j.document_id FROM jobs AS j JOIN mine USING (document_id, fence)
+    FOR UPDATE OF j SKIP LOCKED
+), renewed AS (
+    UPDATE jobs AS j SET lease_until = now() + make_interval(secs => $3) FROM free
+    WHERE j.document_id = free.document_id)
+SELECT j.document_id FROM jobs AS j JOIN mine USING (document_id, fence)
 """
-_FENCE = "SELECT 1 FROM jobs WHERE document_id = $1 AND fence = $2 FOR UPDATE"
+_FENCE = """
+UPDATE jobs SET lease_until = now() + make_interval(secs => $3)
+WHERE document_id = $1 AND fence = $2 RETURNING 1
+"""
 _ADVANCE = """
 UPDATE jobs SET stage = $2, done = $3, model = $4, found = $5, attempts = $6, deaths = 0, waits = 0
 WHERE document_id = $1
@@ -143,7 +151,7 @@ class Jobs:
 
     @asynccontextmanager
     async def step(self, job: Job) -> AsyncIterator[Connection]:
-        """A transaction of the job's owner.
+        """A transaction of the job's owner, which renews its lease.
 
         Raises:
             JobLost: it is not that any more.
@@ -152,7 +160,9 @@ class Jobs:
         async with acquire(self._pool) as connection:
             with statement_errors(connection):
                 async with connection.transaction():
-                    if not await connection.fetchval(_FENCE, job.document_id, job.fence):
+                    if not await connection.fetchval(
+                        _FENCE, job.document_id, job.fence, self.lease_s
+                    ):
                         raise JobLost
                     yield connection
 
