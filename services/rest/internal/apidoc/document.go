@@ -24,6 +24,7 @@ type object = map[string]any
 const (
 	jsonType   = "application/json"
 	eventsType = "text/event-stream"
+	formType   = "multipart/form-data"
 )
 
 var pathVariable = regexp.MustCompile(`\{([^}=]+)(=[^}]*)?\}`)
@@ -44,6 +45,7 @@ func Build(files *protoregistry.Files) ([]byte, error) {
 	})
 	b.schemas.done["Error"] = errorSchema()
 	b.decision()
+	b.uploads(files)
 	b.operations()
 	return json.MarshalIndent(object{
 		"openapi": "3.1.0",
@@ -203,7 +205,7 @@ func (b *builder) parameters(
 			parameters = append(parameters, parameter(field, "query", schema))
 		}
 	}
-	if method.IsStreamingServer() && rule.Body == "" && !isFile(method) {
+	if method.IsStreamingServer() && rule.Body == "" && isOfRun(method) {
 		parameters = append(parameters, object{
 			"name": "Last-Event-ID", "in": "header",
 			"description": "The `id` of the last event seen; browsers send it by themselves. " +
@@ -267,6 +269,11 @@ func (b *builder) responses(
 		responses["200"] = fileResponse()
 		return responses
 	}
+	if method.IsStreamingServer() && !isOfRun(method) {
+		document := method.Output().Fields().ByName("document")
+		responses["200"] = documentStreamResponse(b.schemas.output(document.Message()))
+		return responses
+	}
 	if method.IsStreamingServer() {
 		b.schemas.output(method.Output())
 		responses["200"] = streamResponse(alias)
@@ -290,6 +297,68 @@ func (b *builder) responses(
 func isFile(method protoreflect.MethodDescriptor) bool {
 	content := method.Output().Fields().ByName("content")
 	return method.IsStreamingServer() && content != nil && content.Kind() == protoreflect.BytesKind
+}
+
+// isOfRun says whether a stream is the events of a run.
+func isOfRun(method protoreflect.MethodDescriptor) bool {
+	return method.IsStreamingServer() && method.Output().Fields().ByName("event") != nil
+}
+
+// uploads adds the paths of uploads, whose body is a form: no binding can say that.
+func (b *builder) uploads(files *protoregistry.Files) {
+	const service = "bos.documents.v1.DocumentsService"
+	found, err := files.FindDescriptorByName(service)
+	if err != nil {
+		return // an image without documents
+	}
+	method := found.(protoreflect.ServiceDescriptor).Methods().ByName("UploadDocument")
+	header := method.Input().Fields().ByName("upload").Message()
+	properties := object{"file": object{
+		"type": "string", "format": "binary", "description": "The file, with its name; the last part.",
+	}}
+	for i := range header.Fields().Len() {
+		if field := header.Fields().Get(i); field.Name() != "name" {
+			schema := b.schemas.parameter(field)
+			schema["description"] = comment(field)
+			properties[string(field.Name())] = schema
+		}
+	}
+	answer := b.schemas.output(method.Output())
+	for n, path := range []string{"/v1/documents", "/upload"} {
+		alias := ""
+		if n > 0 {
+			alias = "At2"
+		}
+		tag := tagOf(path, alias)
+		b.tags[tag] = tagTexts[tag]
+		responses := object{"200": object{
+			"description": "Stored, and queued to be read.",
+			"content":     object{jsonType: object{"schema": answer}},
+		}}
+		for _, status := range []int{
+			400, 401, 403, 405, 408, 409, 413, 415, 429, 431, 499, 500, 501, 503, 504,
+		} {
+			responses[strconv.Itoa(status)] = object{
+				"$ref": "#/components/responses/" + strconv.Itoa(status),
+			}
+		}
+		item, _ := b.paths[path].(object)
+		if item == nil {
+			item = object{}
+			b.paths[path] = item
+		}
+		item["post"] = object{
+			"operationId": "uploadDocument" + alias, "tags": []string{tag},
+			"summary": summary(comment(method), "UploadDocument"), "description": comment(method),
+			"x-service": service, "responses": responses,
+			"requestBody": object{"required": true, "content": object{formType: object{
+				"schema": object{
+					"type": "object", "required": []string{"file"}, "additionalProperties": false,
+					"properties": properties,
+				},
+			}}},
+		}
+	}
 }
 
 // decision adds the path of an approval's decision, whose body has words of its own.

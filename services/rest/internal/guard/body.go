@@ -29,13 +29,13 @@ const (
 	maxDepth = 30
 )
 
-// Body reads the whole body in the room, and refuses what is not one JSON value. What follows may
+// Body lets uploads through. Of all else it reads the whole body in the room, and refuses what is not one JSON value. What follows may
 // take as long as it likes: the room's time limit ends with the body.
 func Body(room *waiting.Room, limit int64) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Body == nil || r.Body == http.NoBody {
-				next.ServeHTTP(w, r)
+			if r.Body == nil || r.Body == http.NoBody || IsUpload(r) {
+				next.ServeHTTP(w, r) // a handler of uploads sets bounds of its own
 				return
 			}
 			most := mostBytes(r, limit)
