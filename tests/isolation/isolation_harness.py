@@ -14,11 +14,20 @@ import aiohttp
 import grpc
 import jwt
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from documents_doubles import engines
 from gateway_harness.harness import ComposerDouble, PlannerDouble
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
+from bos.documents.v1 import (
+    DocumentsServiceStub,
+    DocumentState,
+    DocumentUpload,
+    SearchDocumentsRequest,
+    UploadDocumentRequest,
+    WatchDocumentRequest,
+)
 from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
 from bos.identity.v1 import (
     AdministrationServiceStub,
@@ -42,6 +51,8 @@ from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_key
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
+from bos_documents.service import serve as serve_documents
+from bos_documents.settings import DocumentsSettings
 from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_identity.service import serve as serve_identity
@@ -162,6 +173,10 @@ class IsolationHarness:
     """What a third run of hers waits for."""
     key_id: str = ""
     """An API key of hers."""
+    document_id: str = ""
+    """A document of hers."""
+    chunk_id: str = ""
+    """A passage of it."""
     invitation_id: str = ""
     """An invitation that she has made: she was the first, and so administers."""
 
@@ -174,12 +189,15 @@ class IsolationHarness:
         response_type = GetMessageClass(rpc.method.output_type)
         channel = self.channels[rpc.service.rpartition(".")[0]]
         make = channel.unary_stream if rpc.streams else channel.unary_unary
+        given: Any = message
+        if rpc.method.client_streaming:
+            make, given = channel.stream_unary, iter(rpc.messages(message))
         call: Any = make(
             rpc.path,
             request_serializer=type(message).SerializeToString,
             response_deserializer=response_type.FromString,
         )(
-            message,
+            given,
             timeout=_TIMEOUT_S,
             metadata=tuple(metadata),
         )
@@ -343,7 +361,32 @@ async def open_isolation_harness(
                 models=None,
             )
         )
-        data_services |= {"gateway": gateway.address, "memory": memory.address}
+        documents = await enter(
+            serve_documents(
+                DocumentsSettings.load(
+                    server=server,
+                    auth=AuthSettings.load(
+                        issuer="bos-identity",
+                        identity_target=identity.address,
+                        run_token_public_keys=public_run_key,
+                        run_token_check_target=gateway.address,
+                    ),
+                    telemetry=TelemetrySettings.load(),
+                    store_url=dsn,
+                    files_url=(folder / "documents").as_uri(),
+                    spool_folder=folder / "spool",
+                    poll_s=0.5,
+                ),
+                telemetry.named("documents"),
+                models=None,
+                engines=engines(folder),
+            )
+        )
+        data_services |= {
+            "gateway": gateway.address,
+            "memory": memory.address,
+            "documents": documents.address,
+        }
         binary = find_binary(None)
         assert binary is not None, "build it first: make rest"
         rest = await enter(
@@ -352,6 +395,7 @@ async def open_isolation_harness(
                 gateway_target=gateway.address,
                 identity_target=identity.address,
                 memory_target=memory.address,
+                documents_target=documents.address,
                 ports=(0,),
                 grace_s=0.2,
                 log=telemetry.named("rest").logger("bos.rest"),
@@ -360,11 +404,14 @@ async def open_isolation_harness(
         at_gateway = await enter(grpc.aio.insecure_channel(gateway.address))
         at_identity = await enter(grpc.aio.insecure_channel(identity.address))
         at_memory = await enter(grpc.aio.insecure_channel(memory.address))
+        at_documents = await enter(grpc.aio.insecure_channel(documents.address))
+        served = (gateway, identity, memory, documents)
         harness = IsolationHarness(
             channels={
                 "bos.gateway.v1": at_gateway,
                 "bos.identity.v1": at_identity,
                 "bos.memory.v1": at_memory,
+                "bos.documents.v1": at_documents,
             },
             dsn=dsn,
             rest_url=rest.url,
@@ -372,8 +419,8 @@ async def open_isolation_harness(
             private_key=load_pem_private_key(private_pem.encode(), None),
             run_tokens=RunTokenSigner(run_key),
             public_run_key=public_run_key,
-            addresses={each.service: each.address for each in (gateway, identity, memory)},
-            metrics={each.service: each.metrics_port for each in (gateway, identity, memory)},
+            addresses={each.service: each.address for each in served},
+            metrics={each.service: each.metrics_port for each in served},
         )
         for name in ("ada", "eve"):
             harness.people[name] = await sign_in(IdentityServiceStub(at_identity), name)
@@ -381,6 +428,8 @@ async def open_isolation_harness(
         await _give_ada_credentials(harness)
         await _give_ada_runs(harness, stack)
         await _give_ada_memory(harness)
+        harness.document_id = await give_document(harness, "ada", f"The {SECRET} of the documents.")
+        harness.chunk_id = await _chunk_of_ada(harness)
         yield harness
 
 
@@ -470,6 +519,33 @@ async def _give_ada_memory(harness: IsolationHarness) -> None:
     await MemoryServiceStub(channel).UpdateLongTermMemory(
         update, metadata=(("authorization", credential),)
     )
+
+
+async def give_document(harness: IsolationHarness, name: str, text: str) -> str:
+    """The id of a document of somebody's that can be searched."""
+    stub = DocumentsServiceStub(harness.channels["bos.documents.v1"])
+    credential = (("authorization", f"Bearer {harness.people[name].access_token}"),)
+    parts = [
+        UploadDocumentRequest(upload=DocumentUpload(name=f"{SECRET}.txt")),
+        UploadDocumentRequest(content=text.encode()),
+    ]
+    uploaded = await stub.UploadDocument(iter(parts), metadata=credential, timeout=_TIMEOUT_S)
+    document_id = uploaded.document.document_id
+    watched = stub.WatchDocument(
+        WatchDocumentRequest(document_id=document_id), metadata=credential, timeout=_TIMEOUT_S
+    )
+    state = DocumentState.DOCUMENT_STATE_UNSPECIFIED
+    async for each in watched:
+        state = each.document.state
+    assert state == DocumentState.DOCUMENT_STATE_READY
+    return str(document_id)
+
+
+async def _chunk_of_ada(harness: IsolationHarness) -> str:
+    stub = DocumentsServiceStub(harness.channels["bos.documents.v1"])
+    credential = (("authorization", f"Bearer {harness.people['ada'].access_token}"),)
+    found = await stub.SearchDocuments(SearchDocumentsRequest(query=SECRET), metadata=credential)
+    return str(found.passages[0].chunk.chunk_id)
 
 
 def _of_status(error: grpc.aio.AioRpcError) -> Answer:

@@ -78,6 +78,7 @@ async def serve_rest(
     gateway_target: str,
     identity_target: str = "",
     memory_target: str = "",
+    documents_target: str = "",
     api_key: str = "",
     signing_key: Path | None = None,
     host: str = _HOST,
@@ -92,6 +93,7 @@ async def serve_rest(
         gateway_target: What it stands in front of.
         identity_target: Where identity is; empty leaves its paths out.
         memory_target: Where memory is; empty leaves its paths out.
+        documents_target: Where documents is; empty leaves its paths out.
         api_key: The only key that it lets pass; empty leaves that to gateway and identity, which
             accept access tokens as well.
         signing_key: File with the key by which services know its calls; None: they do not.
@@ -104,7 +106,12 @@ async def serve_rest(
         ConfigurationError: it refused its settings, or none of the ports is free.
         Unavailable: it did not start, or, later, ended by itself.
     """
-    targets = {"GATEWAY": gateway_target, "IDENTITY": identity_target, "MEMORY": memory_target}
+    targets = {
+        "GATEWAY": gateway_target,
+        "IDENTITY": identity_target,
+        "MEMORY": memory_target,
+        "DOCUMENTS": documents_target,
+    }
     process, address = await _start_on_one_of(
         ports, binary, _environment(targets, api_key, signing_key, host, grace_s)
     )

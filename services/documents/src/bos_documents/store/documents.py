@@ -355,11 +355,11 @@ class Documents:
 
 def no_document() -> NotFound:
     """There is no such document, as far as the caller may know."""
-    return NotFound("There is no such document.", reason="DOCUMENT_NOT_FOUND")
+    return NotFound("There is no such document.")
 
 
 def _no_chunk() -> NotFound:
-    return NotFound("There is no such passage.", reason="CHUNK_NOT_FOUND")
+    return NotFound("There is no such passage.")
 
 
 def _key(document_id: str | UUID) -> UUID:
