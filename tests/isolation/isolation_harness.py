@@ -14,20 +14,12 @@ import aiohttp
 import grpc
 import jwt
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from documents_doubles import engines
 from gateway_harness.harness import ComposerDouble, PlannerDouble
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
+from isolation_documents import documents_for, give_secret
 
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
-from bos.documents.v1 import (
-    DocumentsServiceStub,
-    DocumentState,
-    DocumentUpload,
-    SearchDocumentsRequest,
-    UploadDocumentRequest,
-    WatchDocumentRequest,
-)
 from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
 from bos.identity.v1 import (
     AdministrationServiceStub,
@@ -51,8 +43,6 @@ from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_key
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
-from bos_documents.service import serve as serve_documents
-from bos_documents.settings import DocumentsSettings
 from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_identity.service import serve as serve_identity
@@ -174,9 +164,8 @@ class IsolationHarness:
     key_id: str = ""
     """An API key of hers."""
     document_id: str = ""
-    """A document of hers."""
     chunk_id: str = ""
-    """A passage of it."""
+    """A document of hers, and a passage of it."""
     invitation_id: str = ""
     """An invitation that she has made: she was the first, and so administers."""
 
@@ -308,15 +297,16 @@ async def open_isolation_harness(
                 account_data=lambda: data_services,
             )
         )
+        people: dict[str, Any] = {
+            "issuer": "bos-identity",
+            "identity_target": identity.address,
+            "run_token_public_keys": public_run_key,
+        }
         gateway = await enter(
             serve_gateway(
                 GatewaySettings.load(
                     server=server,
-                    auth=AuthSettings.load(
-                        issuer="bos-identity",
-                        identity_target=identity.address,
-                        run_token_public_keys=public_run_key,
-                    ),
+                    auth=AuthSettings.load(**people),
                     run_token_private_key=run_key,
                     telemetry=TelemetrySettings.load(),
                     store_url=dsn,
@@ -349,11 +339,7 @@ async def open_isolation_harness(
             serve_memory(
                 MemorySettings.load(
                     server=server,
-                    auth=AuthSettings.load(
-                        issuer="bos-identity",
-                        identity_target=identity.address,
-                        run_token_public_keys=public_run_key,
-                    ),
+                    auth=AuthSettings.load(**people),
                     telemetry=TelemetrySettings.load(),
                     store_url=dsn,
                 ),
@@ -362,31 +348,15 @@ async def open_isolation_harness(
             )
         )
         documents = await enter(
-            serve_documents(
-                DocumentsSettings.load(
-                    server=server,
-                    auth=AuthSettings.load(
-                        issuer="bos-identity",
-                        identity_target=identity.address,
-                        run_token_public_keys=public_run_key,
-                        run_token_check_target=gateway.address,
-                    ),
-                    telemetry=TelemetrySettings.load(),
-                    store_url=dsn,
-                    files_url=(folder / "documents").as_uri(),
-                    spool_folder=folder / "spool",
-                    poll_s=0.5,
-                ),
-                telemetry.named("documents"),
-                models=None,
-                engines=engines(folder),
+            documents_for(
+                dsn,
+                folder,
+                server,
+                AuthSettings.load(run_token_check_target=gateway.address, **people),
+                telemetry,
             )
         )
-        data_services |= {
-            "gateway": gateway.address,
-            "memory": memory.address,
-            "documents": documents.address,
-        }
+        data_services |= {each.service: each.address for each in (gateway, memory, documents)}
         binary = find_binary(None)
         assert binary is not None, "build it first: make rest"
         rest = await enter(
@@ -428,8 +398,8 @@ async def open_isolation_harness(
         await _give_ada_credentials(harness)
         await _give_ada_runs(harness, stack)
         await _give_ada_memory(harness)
-        harness.document_id = await give_document(harness, "ada", f"The {SECRET} of the documents.")
-        harness.chunk_id = await _chunk_of_ada(harness)
+        ada = harness.people["ada"]
+        harness.document_id, harness.chunk_id = await give_secret(at_documents, ada, SECRET)
         yield harness
 
 
@@ -519,33 +489,6 @@ async def _give_ada_memory(harness: IsolationHarness) -> None:
     await MemoryServiceStub(channel).UpdateLongTermMemory(
         update, metadata=(("authorization", credential),)
     )
-
-
-async def give_document(harness: IsolationHarness, name: str, text: str) -> str:
-    """The id of a document of somebody's that can be searched."""
-    stub = DocumentsServiceStub(harness.channels["bos.documents.v1"])
-    credential = (("authorization", f"Bearer {harness.people[name].access_token}"),)
-    parts = [
-        UploadDocumentRequest(upload=DocumentUpload(name=f"{SECRET}.txt")),
-        UploadDocumentRequest(content=text.encode()),
-    ]
-    uploaded = await stub.UploadDocument(iter(parts), metadata=credential, timeout=_TIMEOUT_S)
-    document_id = uploaded.document.document_id
-    watched = stub.WatchDocument(
-        WatchDocumentRequest(document_id=document_id), metadata=credential, timeout=_TIMEOUT_S
-    )
-    state = DocumentState.DOCUMENT_STATE_UNSPECIFIED
-    async for each in watched:
-        state = each.document.state
-    assert state == DocumentState.DOCUMENT_STATE_READY
-    return str(document_id)
-
-
-async def _chunk_of_ada(harness: IsolationHarness) -> str:
-    stub = DocumentsServiceStub(harness.channels["bos.documents.v1"])
-    credential = (("authorization", f"Bearer {harness.people['ada'].access_token}"),)
-    found = await stub.SearchDocuments(SearchDocumentsRequest(query=SECRET), metadata=credential)
-    return str(found.passages[0].chunk.chunk_id)
 
 
 def _of_status(error: grpc.aio.AioRpcError) -> Answer:

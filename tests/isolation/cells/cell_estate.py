@@ -35,6 +35,7 @@ from cell_kinds import (
     STEP_FOR_ANOTHER,
 )
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from isolation_documents import give_document
 from isolation_harness import (
     CONVERSATION,
     HELD,
@@ -43,7 +44,6 @@ from isolation_harness import (
     IsolationHarness,
     Person,
     api_key,
-    give_document,
     log_in,
     open_isolation_harness,
     sign_in,
@@ -420,7 +420,9 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     things["document"], things["passage"] = harness.document_id, harness.chunk_id
     for which in ("delete", "read anew"):
         text = f"The {SECRET} to {which}."
-        things[f"document to {which}"] = await give_document(harness, "ada", text)
+        things[f"document to {which}"] = await give_document(
+            harness.channels["bos.documents.v1"], ada.access_token, text, "a.txt"
+        )
     things["conversation"] = CONVERSATION
     things["conversation to delete"] = f"{CONVERSATION}-to-delete"
     turn = RecordTurnRequest(

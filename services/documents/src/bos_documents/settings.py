@@ -32,7 +32,7 @@ class DocumentsSettings(Settings):
     files_url: str = Field(
         min_length=1,
         description="Where uploaded files are stored: file:///folder (that all replicas share) or "
-        "s3://bucket/prefix; not the place of the gateway's artefacts",
+        "s3://bucket/prefix, apart from the gateway's artefacts",
     )
     spool_folder: Path | None = Field(
         default=None,
