@@ -118,7 +118,7 @@ sbom: install ## Write the bill of materials, build/bos.cdx.json (CycloneDX), an
 	    python tests/supply/validate_sbom.py build/bos.cdx.json
 
 # By hand, not in CI: a new advisory must not turn main red. What could not be looked up is a failure,
-# and each of them runs whatever became of the one before.
+# and each of them runs even if the one before failed.
 .PHONY: audit
 audit: install ## Look every locked package up in the databases of known vulnerabilities
 	@failed=; \

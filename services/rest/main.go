@@ -16,7 +16,7 @@ import (
 	"bos/rest/internal/telemetry"
 )
 
-// As in all of Bos: starting again without a change is pointless.
+// Exit code for invalid settings, as in all of Bos: a restart without a change would fail again.
 const exitConfiguration = 78
 
 func main() { os.Exit(run()) }

@@ -104,7 +104,7 @@ def test_an_agent_touches_its_own_folder_only(tmp_path: Path) -> None:
 
 @pytest.mark.requirement("S-08")
 async def test_the_agent_of_the_page_describes_itself(address: str) -> None:
-    """The worked example, as its card tells it."""
+    """The worked example of its card."""
     async with grpc.aio.insecure_channel(address) as channel:
         response = await AgentServiceStub(channel).Describe(DescribeRequest(), timeout=5)
     card = response.card

@@ -14,7 +14,7 @@ GATEWAY = ROOT / "services/gateway/src/bos_gateway"
 CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 MODULE = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:py|go|proto|sql)")
-# It tells its reader to make them; tests/docs/test_adding_an_agent.py runs it as one.
+# Its reader makes them; tests/docs/test_adding_an_agent.py does.
 TUTORIAL = ROOT / "docs/adding-an-agent.md"
 MEMBERS = [
     *ROOT.glob("services/*/README.md"),

@@ -113,7 +113,7 @@ def test_example_lists_every_variable() -> None:
 
 @pytest.mark.requirement("N-08")
 def test_example_is_complete_for_a_first_start() -> None:
-    """What the README tells people to set is in the example."""
+    """Variables that the README asks users to set are in the example."""
     wanted = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "BOS_MODEL"}
     assert wanted | {"BOS_DATABASE_URL", "BOS_DATABASE_ALLOWED_TABLES"} <= set(example())
 

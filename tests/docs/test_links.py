@@ -16,7 +16,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 MAKE = re.compile(r"\bmake ([a-z][a-z-]*)")
 TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
 TOP = ("libs", "services", "protos", "tests", "docs")
-# Built or made at run time, or what the page about adding an agent tells its reader to make.
+# Built or made at run time, or by readers of the page about adding an agent.
 NOT_IN_THE_TREE = ("services/agents/summary", "tests/test_summary.py")
 
 

@@ -62,7 +62,7 @@ def test_migration_stops_no_writers(path: Path) -> None:
         ("-- migrate:up\n-- CREATE INDEX c ON a (b);\n", True),
     ],
 )
-def test_rule_tells_one_from_the_other(sql: str, fine: bool) -> None:
+def test_rule_distinguishes_both(sql: str, fine: bool) -> None:
     assert (problems(sql) == []) is fine
 
 

@@ -53,7 +53,7 @@ BEHAVIOUR: dict[str, Quirks] = {
     "bedrock": Quirks(ignores_response_format=True, wraps="prose_and_fence"),
     "compatible": Quirks(wraps="fence"),
 }
-# What no row can know, because the name of the model tells nothing.
+# Properties that no row can know, as the model's name does not show them.
 UNKNOWN = {"litellm": ["does not take temperature"]}
 
 
@@ -82,7 +82,7 @@ def load(monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]) -> Model
 
 
 def redirected(name: str, url: str) -> dict[str, str]:
-    """The block, with its endpoint on this machine and named, since that is no longer told."""
+    """The block, with its endpoint on this machine and named, as the address no longer shows it."""
     block = {"BOS_MODEL_PROVIDER": name, "OPENAI_BASE_URL": url, **BLOCKS[name]}
     if name == "azure":
         del block["OPENAI_BASE_URL"]

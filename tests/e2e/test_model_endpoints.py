@@ -91,7 +91,7 @@ async def company(postgres_server: PostgresServer) -> AsyncIterator[Company]:
 
 @dataclass(frozen=True)
 class Product:
-    """The running product, and the model outside that it was told to use."""
+    """The running product, and the configured external model."""
 
     client: BosClient
     context: Mapping[str, str]

@@ -68,7 +68,7 @@ def test_commands_of_operators_say_what_to_install(workspace: Workspace, folder:
     assert ended.stderr.strip().rpartition("\n")[2] == (
         "ModuleNotFoundError: install bos-gateway[operator] for the commands of operators"
     )
-    # Whoever has the command line, but not the rest, reads it there.
+    # Users with the command line alone see it there.
     workspace.add("bos-client", without)
     ended = without.python(str(without.folder / "bin/bos"), "doctor")
     assert ended.returncode == 1

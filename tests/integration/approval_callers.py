@@ -1,6 +1,6 @@
 """One client of an approval, three ways: gRPC, REST without streams, and server-sent events.
 
-What each saw is told as server-sent events, so that one test reads all three.
+All three report what they saw as server-sent events, so that one test reads them.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ class Caller(ABC):
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.told: list[Told] = []
-        """What it was told about approvals, in order."""
+        """Events about approvals that it got, in order."""
         self.finished_steps: list[str] = []
-        """Steps whose ends it was told of."""
+        """Steps whose ends it got."""
         self.response: OrchestratorResponse | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -207,7 +207,7 @@ class RestCaller(Caller):
             if run.get("response"):
                 self.response = _parsed(OrchestratorResponse(), run["response"])
                 return
-            # There is nothing to be told by, and no condition of ours to wait for.
+            # There is no event and no condition to wait for.
             await asyncio.sleep(_LOOK_S)
 
     def _look(self, run_id: str, approvals: list[Approval]) -> None:

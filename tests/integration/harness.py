@@ -77,7 +77,7 @@ _INTERNALS = (
 
 
 class Outcome(SeenRun):
-    """One run as its client saw it, and what its trace tells."""
+    """One run as its client saw it, and its trace."""
 
     def attempts(self, step_id: str) -> int:
         """How often the step was sent to its agent."""

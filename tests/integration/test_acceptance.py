@@ -351,7 +351,7 @@ async def test_a_program_that_breaks_out_is_a_violation_and_costs_its_part_only(
 
 
 def blocked(outcome: Outcome) -> None:
-    """The step ended at once with the guard's reasons, and the answer tells them."""
+    """The step ended at once with the guard's reasons, and the answer states them."""
     (result,) = outcome.response.agent_results
     details: dict[str, Any] = {n: from_value(v) for n, v in result.error.details.items()}
     assert outcome.response.status == RunStatus.RUN_STATUS_FAILED

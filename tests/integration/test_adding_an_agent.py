@@ -174,7 +174,7 @@ async def test_its_entry_point_starts_it_with_everything_else(
 def use_model_and_database(
     monkeypatch: pytest.MonkeyPatch, model: ScriptedModel, company: DatabaseSettings
 ) -> None:
-    """The variables that the README tells people to set."""
+    """The variables that the README asks users to set."""
     monkeypatch.setenv("OPENAI_BASE_URL", model.base_url)
     monkeypatch.setenv("BOS_MODEL", "any-name")
     monkeypatch.setenv("BOS_DATABASE_URL", company.url.get_secret_value())

@@ -212,7 +212,7 @@ async def test_parallel_stage(
     await caller.ask(f"{BOTH} {service}")
     asked = await caller.asked()
     await eventually(lambda: harness.agent.looks == looks + 1)
-    if way != "rest":  # where nothing is streamed, nothing is told before the end
+    if way != "rest":  # without a stream there are no events before the end
         await eventually(lambda: caller.finished_steps == ["look"])
     assert caller.response is None
     assert landed(harness, service) == {}
@@ -226,7 +226,7 @@ async def test_parallel_stage(
 
 @pytest.mark.requirement("M-14")
 async def test_non_streaming_skip(harness: ApprovalHarness, caller: Caller, service: str) -> None:
-    """Nobody can be asked, so it is skipped and says so; the others run."""
+    """No approver can be asked, so the step is skipped and says so; the others run."""
     response = await caller.unary(f"{BOTH} {service}")
     skipped, other = response.agent_results
     assert skipped.status == AGENT_EXECUTION_STATUS_SKIPPED

@@ -457,7 +457,7 @@ async def test_many_bad_requests_at_once_leave_the_harness_in_order(harness: Har
 
 
 def fails_with(outcome: Outcome, step: str, error: str) -> None:
-    """The run failed for this reason, and the client is told so in plain words."""
+    """The run failed for this reason, and the client gets it in plain words."""
     result = outcome.results[step]
     assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
     assert result.error.type == error

@@ -182,7 +182,7 @@ async def _five_replies(harness: Harness) -> Any:
 
 
 @pytest.mark.parametrize("model", ["composes", "is away"])
-async def test_dec02_after_five_replies_the_assumptions_are_used_and_told(
+async def test_assumptions_are_used_and_stated_after_five_replies(
     start_harness: StartHarness, model: str
 ) -> None:
     replies = _never_clear([ASSUMED])

@@ -210,7 +210,7 @@ async def test_denied_nothing_runs_and_the_rest_is_answered(harness: RestHarness
 
 
 @pytest.mark.requirement("M-14", "F-08")
-async def test_where_nobody_can_be_asked_the_program_is_skipped(harness: RestHarness) -> None:
+async def test_program_is_skipped_if_no_approver_can_be_asked(harness: RestHarness) -> None:
     known = connection(harness)
     async with BosClient(known["target"], api_key=harness.key) as bos:
         response = await bos.ask(QUESTION.question, context=known["context"])

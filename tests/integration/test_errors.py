@@ -1,4 +1,4 @@
-"""Errors and resilience on the real services: types, retries, fallbacks, what the user is told."""
+"""Errors and resilience on the real services: types, retries, fallbacks, user messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory from end to end: what a user said is in her prompts, and in nobody else's."""
+"""Memory from end to end: a user's facts are in her prompts, and in no other user's."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ async def people(product: Standalone, model: ScriptedModel) -> AsyncIterator[dic
 
 
 @pytest.mark.requirement("L-01", "L-05", "L-08")
-async def test_what_a_user_said_is_in_her_next_prompts_in_nobody_elses_and_gone_when_deleted(
+async def test_facts_are_in_the_users_own_prompts_only_until_deleted(
     people: dict[str, Person],
 ) -> None:
     ada, eve = people["ada"], people["eve"]

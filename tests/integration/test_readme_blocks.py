@@ -40,7 +40,7 @@ def lines_of(heading: str) -> list[str]:
 
 
 async def started(folder: Path, line: str) -> asyncio.subprocess.Process:
-    """The line in a shell without a terminal, so that nobody is asked there."""
+    """The line in a shell without a terminal, so that it prompts for nothing."""
     environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": ""}
     return await asyncio.create_subprocess_exec(
         *("sh", "-c", line), cwd=folder, env=environment, stdin=PIPE, stdout=PIPE
@@ -73,7 +73,7 @@ async def test_signing_in(folder: Path) -> None:
     register, log_in, who, ask, log_out = lines
     before = json.loads(await output(folder, f"{BOS} runs list --json"))
     for line in (register, log_in):
-        # Nobody sits at a terminal here who could be asked for it.
+        # There is no terminal to prompt for it.
         assert "ada" in await output(folder, line.replace("#", "--password-stdin #"), PASSWORD)
     assert "ada" in await output(folder, who)
     assert "\nAnswer\n" in await output(folder, ask)

@@ -1,4 +1,4 @@
-"""What the OpenAPI document promises holds for whatever a caller makes of it."""
+"""The REST API keeps its OpenAPI document for generated requests."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ MARK = "leave_mark"
 def revised(question: str, number: int, *steps: Mapping[str, Any]) -> Fixture:
     """What the planner's model says when it is asked for revision ``number`` of a plan."""
     # More is asked for than by the fixture of the first plan, so this one answers; the errors of
-    # every attempt so far are told.
+    # every attempt so far are in the prompt.
     told = [f"- wrong{n} (sql): QueryError" for n in range(1, number + 1)]
     return fixture(
         f"revision {number} of {question}",

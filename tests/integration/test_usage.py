@@ -122,7 +122,7 @@ async def test_a_runs_consumption_is_the_same_in_results_events_response_and_met
 
 
 @pytest.mark.requirement("N-07")
-async def test_the_profile_of_a_step_binds_its_model_calls_and_nobody_elses(
+async def test_profile_of_a_step_applies_to_its_own_model_calls_only(
     start_harness: StartHarness,
 ) -> None:
     profiles = {"research": "sk-of-research-rsch", "common": "sk-in-common-000-cmmn"}

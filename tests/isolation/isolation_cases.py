@@ -99,7 +99,7 @@ def is_administration(rpc: PublicRpc) -> bool:
 
 
 ADMINISTRATION = [rpc for rpc in RPCS if is_administration(rpc)]
-"""For administrators alone, or operators, whatever they name."""
+"""For administrators or operators only, with any arguments."""
 _OF_USERS = [rpc for rpc in RPCS if not is_administration(rpc)]
 NAMING = [rpc for rpc in _OF_USERS if references_of_ada(rpc)]
 OTHERS = [rpc for rpc in _OF_USERS if OPTIONAL.issuperset(references_of_ada(rpc))]

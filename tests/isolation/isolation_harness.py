@@ -144,7 +144,7 @@ class IsolationHarness:
     """What tests call, and what they call it with."""
 
     channels: dict[str, grpc.aio.Channel]
-    """By package of the contracts: whoever serves one of its services serves all of them."""
+    """By package of the contracts: one server has all services of a package."""
     dsn: str
     rest_url: str
     http: aiohttp.ClientSession

@@ -1,4 +1,4 @@
-"""An account goes with everything of it, from every table and folder, and takes nobody's along."""
+"""Deletion of an account removes its data from every table and folder, and no other's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever stores what belongs to users offers to delete it: found by tables and dependencies."""
+"""Every service that stores users' data offers its deletion: found by tables, dependencies."""
 
 from __future__ import annotations
 

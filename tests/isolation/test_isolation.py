@@ -123,7 +123,9 @@ async def test_nothing_of_another_is_in_any_answer(
         assert traces_of_ada(harness, answer.content, said=str(message)) == [], way
 
 
-async def test_a_wrong_present_password_tells_nothing_of_another(harness: IsolationHarness) -> None:
+async def test_wrong_present_password_reveals_nothing_of_another_user(
+    harness: IsolationHarness,
+) -> None:
     for rpc in (each for each in RPCS if each.name in PASSWORD_FIRST):
         answers = await ways(harness, rpc, request(rpc), harness.people["eve"].access_token)
         assert {answer.code for answer in answers.values()} == {"INVALID_ARGUMENT"}

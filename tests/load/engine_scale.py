@@ -185,7 +185,7 @@ def _cpu_s(pid: int) -> float:
 
 
 async def _idle(dsn: str, seconds: float) -> float:
-    """Cores of PostgreSQL that the sessions of the only replica use while nobody asks."""
+    """Cores of PostgreSQL that the sessions of the only replica use while idle."""
     used: dict[int, list[float]] = {}
     ends = time.monotonic() + seconds
     async with connect(dsn) as connection:

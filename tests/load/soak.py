@@ -149,7 +149,7 @@ async def _soaked(client: Client, gateway: Child, runs: int) -> dict[str, object
             group.create_task(work())
     took_s = time.perf_counter() - began
     async with asyncio.timeout(_TIMEOUT_S):
-        # Runs whose clients left go on; nobody tells of all runs together, so this asks.
+        # Runs of disconnected clients continue; no event covers all runs, so this polls.
         while await client.unfinished():  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     # The first quarter fills pools and caches; what comes after it should not grow.

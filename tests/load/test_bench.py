@@ -60,7 +60,7 @@ def bench(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
     )
 
 
-def test_quick_bench_measures_parts_whatever_is_configured(tmp_path: Path) -> None:
+def test_quick_bench_measures_parts_with_any_configuration(tmp_path: Path) -> None:
     figures = tmp_path / "figures" / "bench.json"
     parts = ",".join(EXPECTED)
     # A developer's own settings must not change what is measured.

@@ -1,4 +1,4 @@
-"""`make try-model` tells right from wrong, and says in its exit code whether the wire held.
+"""`make try-model` judges answers, and its exit code says whether the wire held.
 
 Real servers are built and asked by that target alone, outside the tests: what is tested here is
 asked of the scripted model, and of no model at all.
@@ -59,7 +59,7 @@ def test_an_answer_with_every_fact_is_right_and_one_without_is_wrong() -> None:
     assert "1 of 2 facts" in wrong.note
 
 
-def test_a_wrong_answer_tells_whether_the_agents_had_found_what_it_lacks() -> None:
+def test_report_on_a_wrong_answer_says_whether_agents_had_found_the_facts() -> None:
     run = run_of(SUCCEEDED, "Some days.")
     result = run.response.agent_results.add(agent_name="computation")
     result.data.CopyFrom(to_value_map({"days": 90}))
@@ -74,7 +74,7 @@ def test_questions_back_are_neither_right_nor_wrong() -> None:
 
     asked = judge(DAYS, [90], run, person=False)
     assert (asked.verdict, asked.note) == ("asked", "Which year?")
-    # A person was to approve something; nobody was there.
+    # An approval was requested; there was no approver.
     assert judge(DAYS, [90], run_of(SUCCEEDED, "90"), person=True).verdict == "asked"
 
 
@@ -99,7 +99,7 @@ def test_talk_is_judged_by_its_kind_and_not_by_its_words() -> None:
     assert "asked sql" in judge(POEM, ["outside"], run, person=False).note
 
 
-def test_a_wire_holds_whatever_is_said_and_however_calls_are_refused() -> None:
+def test_wire_holds_for_any_reply_and_any_refused_call() -> None:
     nonsense = run_of(SUCCEEDED, "customers(id, name) customers(id, name)")
     refused = [call(), call("model_output_invalid"), call("model_timeout")]
     assert broken_wire(nonsense, refused, []) == []
@@ -120,14 +120,14 @@ def test_a_wire_holds_whatever_is_said_and_however_calls_are_refused() -> None:
         (run_of(RunStatus.RUN_STATUS_CLARIFICATION_NEEDED), [], [], "without a question"),
     ],
 )
-def test_a_wire_that_broke_is_told(
+def test_broken_wire_is_reported(
     run: SeenRun, calls: list[Call], exceptions: list[str], said: str
 ) -> None:
     (broken,) = broken_wire(run, calls, exceptions)
     assert said in broken
 
 
-def test_seconds_are_told_by_stage_and_repetitions_of_a_step_add_up() -> None:
+def test_seconds_are_reported_by_stage_and_repetitions_added_up() -> None:
     def at(second: int, **fields: Any) -> RunEvent:
         event = RunEvent(**fields)
         event.create_time.FromSeconds(second)
@@ -197,7 +197,7 @@ def test_an_endpoint_that_is_not_there_does_not_pass(tmp_path: Path) -> None:
 
     assert done.returncode == 1, done.stdout + done.stderr
     assert "no reply as JSON could be used; no answer was streamed" in done.stdout
-    # Whoever calls first finds out; the others are spared the attempt.
+    # The first caller finds out; the others are spared the attempt.
     assert re.search(r"planner model_(unavailable|circuit_open)", done.stdout)
     assert "model_unavailable 1x" in done.stdout
 
@@ -245,7 +245,7 @@ def test_a_package_that_is_not_what_it_was_is_not_built(tmp_path: Path) -> None:
     assert not package.exists()
 
 
-def test_a_server_of_your_own_is_built_by_nobody(tmp_path: Path) -> None:
+def test_own_server_is_not_built(tmp_path: Path) -> None:
     own = {"LLAMA_SERVER": "/opt/llama-server", "LLAMA_MODEL": "/opt/model.gguf"}
     done = subprocess.run(
         [str(HERE / "llama.sh"), "build"],

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 INSTALLED = ROOT / ".cache" / "openid-issuer"
 CALLBACK = "http://127.0.0.1:49152/callback"
-"""Where nobody listens: the person's browser stops there."""
+"""An address without a server: the user's browser stops there."""
 _STARTS_WITHIN_S = 120
 _FORM = re.compile(r'<form[^>]*action="([^"]*)"[^>]*>(.*?)</form>', re.DOTALL)
 _INPUT = re.compile(r"<input[^>]*>")

@@ -122,7 +122,7 @@ class Builder:
             telemetry=TelemetrySettings.load(),
             store_url=self.dsn,
             key_encryption_keys=KEY,
-            account_data_targets={"gateway": "127.0.0.1:1"},  # nobody is there
+            account_data_targets={"gateway": "127.0.0.1:1"},  # no server listens
             openid=OpenIdSettings.load(**given),
             **CHEAP,
         )

@@ -70,7 +70,7 @@ async def ended(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
 
 
 async def kept_by(folder: Path, harness: Harness) -> str:
-    """The name of whoever the kept tokens are of, as identity knows it."""
+    """The name of the user of the stored tokens, as identity knows it."""
     kept = json.loads((folder / "bos/tokens.json").read_text(encoding="utf-8"))[GATEWAY]
     return (await harness.me(kept["access_token"])).username
 

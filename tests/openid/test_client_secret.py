@@ -20,7 +20,7 @@ NEVER, AT_ONCE = 36000.0, 1e-9
 
 
 async def outcome(harness: Harness) -> str:
-    """Who is signed in, or why nobody is."""
+    """The signed-in user, or the reason of a refusal."""
     try:
         return (await harness.signed_in("ada")).user.username
     except BosError as error:

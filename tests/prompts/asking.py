@@ -45,7 +45,7 @@ _LONGEST_S = 30.0
 
 
 class Unattributed(AssertionError):
-    """A model call that belongs to no demo question, or that nobody prepared a reply for."""
+    """A model call of no demo question, or without a scripted reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Asked:
     """By step id, in plan order."""
     answer: Sequence[RecordedRequest]
     side: Sequence[RecordedRequest]
-    """What nobody waits for, such as looking for what the user says of himself."""
+    """Background calls, such as the extraction of facts about the user."""
 
     @property
     def path(self) -> tuple[tuple[str, RecordedRequest], ...]:

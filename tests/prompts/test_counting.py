@@ -88,13 +88,13 @@ def test_a_stage_takes_as_long_as_the_longest_of_its_steps() -> None:
         (call("shrinking: plan"), "no demo question"),
     ],
 )
-def test_a_call_of_nobody_is_an_error(stray: RecordedRequest, what: str) -> None:
+def test_unassigned_call_is_an_error(stray: RecordedRequest, what: str) -> None:
     attributed([QUESTION], [RUN], [call("growth: plan")])
     with pytest.raises(Unattributed, match=what):
         attributed([QUESTION], [RUN], [call("growth: plan"), stray])
 
 
-def test_a_budget_is_exceeded_by_one_more_and_both_numbers_are_told() -> None:
+def test_error_for_an_exceeded_budget_holds_both_numbers() -> None:
     budget = Budget(calls=4, in_a_row=3, tokens=2431)
     assert list(budget.exceeded_by(COUNTS)) == []
     more = replace(COUNTS, calls=5, in_a_row=4, reply_tokens=432)

@@ -111,7 +111,7 @@ def test_the_form_stands_in_the_prompt_only_where_it_has_to(measured: Measured) 
     assert not [call for call in inside if call.schema is None and "### Reply" in call.prompt]
 
 
-def test_what_a_model_is_told_about_its_role_never_changes(measured: Measured) -> None:
+def test_system_message_never_changes(measured: Measured) -> None:
     """A cache of prompts holds the beginning of one call for the next of its kind."""
     for asked in measured.values():
         told: dict[str, set[str]] = {}
@@ -137,7 +137,7 @@ def test_what_changes_stands_behind_what_does_not(measured: Measured) -> None:
 
 
 def test_no_prompt_holds_what_is_of_no_use_to_a_model(measured: Measured) -> None:
-    """Numbers of our requirements, and times that nobody asked for, which differ in every run."""
+    """Numbers of requirements, and times that no question asks for, which differ in every run."""
     for asked in measured.values():
         for call in golden.calls_of(asked):
             text = f"{call.prompt}\n{call.body.get('response_format')}"

@@ -38,7 +38,7 @@ class Deployment:
     key: str
     folder: Path
     signer: RunTokenSigner | None = None
-    """Signs what a gateway would; None where nobody but the gateway can."""
+    """Signs tokens like a gateway; None where only the gateway can."""
     targets: dict[str, Target] = field(default_factory=dict)
     logs: dict[str, Path] = field(default_factory=dict)
 

@@ -25,7 +25,7 @@ class Flood:
     for_open_methods: bool = False
     """Whether it wants methods that need no credential."""
     kind: str = ""
-    """What it speaks: ``grpc`` or ``http``; empty: it is for whatever listens."""
+    """Protocol: ``grpc`` or ``http``; empty: for any server."""
 
     def is_for(self, target: Target) -> bool:
         """Whether it can be let loose on a target."""

@@ -58,7 +58,7 @@ class Target:
 
     @property
     def memory_bound_mb(self) -> float:
-        """The most memory that its process may ever have, whatever strangers do.
+        """Memory limit of its process under any flood.
 
         All floods one after another; what the service needs when it is quiet is within.
         """
@@ -114,7 +114,7 @@ class Target:
 
 
 class Honest:
-    """A caller who gets what it asks for; raises whatever it is refused with."""
+    """An honest caller; raises the error if it is refused."""
 
     async def ask(self) -> None:
         """What people do."""

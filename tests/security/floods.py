@@ -1,4 +1,4 @@
-"""Floods by strangers: of what speaks gRPC, of what speaks HTTP, and of whatever listens."""
+"""Floods by strangers: of gRPC servers, of HTTP servers, and of any server."""
 
 from __future__ import annotations
 
@@ -198,8 +198,8 @@ FLOODS = (
     _of_frames("settings", _settings),
     *HTTP_FLOODS,
 )
-# Not withstood over many connections at once: gRPC keeps whatever it has not shown to Python yet,
-# in the order in which it came, whoever sent it and whether its sender is still there.
+# Not withstood over many connections at once: gRPC queues all calls that it has not passed to
+# Python yet in order of arrival, for all senders, also those that have disconnected.
 NOT_WITHSTOOD = (_of_frames("endless-resets", _reset),)
 
 

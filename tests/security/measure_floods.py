@@ -44,7 +44,7 @@ class Measured:
     took_ms: list[float]
     refused: int
     why: str
-    """What the last of those refused was told."""
+    """Error of the last refused call."""
 
     def at(self, share: float) -> float:
         """What so large a share of them took at most."""
@@ -66,7 +66,7 @@ async def _measure(target: Target, calls: int) -> Measured:
             try:
                 await honest.ask()
                 alive = await honest.check()
-            except Exception as error:  # whatever it is, it is no answer
+            except Exception as error:  # any error means no answer
                 why = repr(error)[:_SHOWN]
             refused += not alive
             took.append((time.perf_counter() - began) * 1000)

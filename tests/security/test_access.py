@@ -1,7 +1,7 @@
 """Members of one group reach for what is for another: through planners, agents and their tokens.
 
-Gateway and mcp_db are processes of their own. Planner and agent are ours: the planner plans what it
-is told, and the agent hands its token to the test, which reads with it what it can.
+Gateway and mcp_db are processes of their own. Planner and agent are ours: the test sets the plan,
+and the agent hands its token to the test, which reads with it what it can.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _TIMEOUT_S = 60.0
 
 
 class Reader(SlowAgent):
-    """Keeps what it is handed, and works until it is told to end."""
+    """Records its input, and works until the test ends it."""
 
     token = ""
 
@@ -191,7 +191,7 @@ async def test_an_agent_of_another_group_is_neither_offered_nor_planned_nor_sent
     assert len(target.payroll.inputs) == 1
 
 
-async def test_an_agent_reads_what_its_asker_may_read_whatever_it_asks_for(target: Target) -> None:
+async def test_agent_reads_only_what_its_user_may_read(target: Target) -> None:
     wants = [
         "SELECT name FROM salaries",
         "SELECT o.item, s.name FROM orders AS o CROSS JOIN salaries AS s",

@@ -1,4 +1,4 @@
-"""Every method of every contract that may change something is told of, or it is said why not."""
+"""Every method that may change something is audited, or has a stated reason why not."""
 
 from __future__ import annotations
 

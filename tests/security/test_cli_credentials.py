@@ -45,7 +45,7 @@ COMMANDS = (
 
 
 class Place(grpc.GenericRpcHandler):
-    """A server that remembers every call, whatever it is called by."""
+    """A server that records every call of any method."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -184,7 +184,7 @@ async def test_a_planted_target_does_not_get_the_key_of_the_environment(
 
 @pytest.mark.parametrize("fresh", [True, False])
 @pytest.mark.parametrize("command", COMMANDS[:5] + COMMANDS[6:7], ids=" ".join)
-async def test_tokens_go_where_they_were_obtained_whatever_is_named_later(
+async def test_tokens_are_sent_only_where_they_were_obtained(
     scene: Scene, command: tuple[str, ...], fresh: bool
 ) -> None:
     scene.keep_tokens(fresh=fresh)

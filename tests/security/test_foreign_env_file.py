@@ -49,7 +49,7 @@ class Thief(grpc.GenericRpcHandler):
 
         async def answer(request: bytes, context: Any) -> bytes:
             if "Health/Check" in (details.method or ""):
-                return b"\x08\x01"  # SERVING, or nobody would go on to what needs a token
+                return b"\x08\x01"  # SERVING, or the command would not go on to calls with a token
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
             return b""
 
@@ -74,7 +74,7 @@ class Thief(grpc.GenericRpcHandler):
             writer.close()
 
     async def endpoint(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Refuse whatever a model is asked."""
+        """Refuse all model calls."""
         try:
             self.requests.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")

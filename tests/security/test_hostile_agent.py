@@ -85,7 +85,7 @@ _TIMEOUT_S = 60.0
 
 
 class Hostile(SlowAgent):
-    """Keeps what it is handed, and works until it is told to end."""
+    """Records its input, and works until the test ends it."""
 
     def __init__(self) -> None:
         card = agent_card(

@@ -130,7 +130,7 @@ async def test_all_services_go_on_with_the_new_password(
             await conversations.ListConversations(ListConversationsRequest(), timeout=_TIMEOUT_S)
 
         async def ask() -> None:
-            """A run is stored and ends, though nobody is there to plan it."""
+            """A run is stored and ends, though no planner is running."""
             request = AskRequest(request=AgentRequest(question="Why?"))
             answered = await runs.Ask(request, timeout=_TIMEOUT_S)
             await runs.GetRun(GetRunRequest(run_id=answered.response.run_id), timeout=_TIMEOUT_S)
@@ -169,7 +169,7 @@ async def test_all_services_go_on_with_the_new_password(
 
 
 async def until_it_works(work: Callable[[], Awaitable[None]]) -> None:
-    """Services come back by themselves; nothing tells when."""
+    """Services recover by themselves; no event says when."""
     async with asyncio.timeout(120):
         while True:
             try:

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.security, pytest.mark.timeout(300)]
 
 CORPUS = Path(__file__).parents[2] / "libs/sqlguard/tests/corpus/growth_postgres.txt"
 BACKEND_KIB = 300 * 1024
-"""What the server's process may have held at most, whatever is asked: shared memory included."""
+"""Memory limit of the server's process for any request, shared memory included."""
 
 # As large as the guard lets them be.
 LARGEST = (

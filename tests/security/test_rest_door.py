@@ -47,7 +47,7 @@ _SMALL = {
     "BOS_REST_READ_TIMEOUT_S": "600",
     "BOS_REST_MIN_BODY_RATE": "0.001",
 }
-# Whoever has guessed too often waits longer than a test takes, however slow the machine is.
+# A throttled caller waits longer than a test takes, also on a slow machine.
 _LONG_WAIT = {"BOS_IDENTITY_THROTTLE_FIRST_S": "100"}
 
 
@@ -353,7 +353,7 @@ async def test_password_guessing_locks_no_other_user_out(door: Door) -> None:
             f"guess{number}",
             "wrong" * 4,
             source=_STRANGER,
-            # Nobody asked REST to believe this.
+            # REST has no reason to trust this header.
             headers=[("X-Forwarded-For", f"203.0.113.{number}")],
         )
         statuses.append(guessed.status)
@@ -367,7 +367,7 @@ async def test_password_guessing_locks_no_other_user_out(door: Door) -> None:
     assert addresses == {_HERE}
 
 
-async def test_behind_a_proxy_its_clients_are_told_apart(
+async def test_clients_behind_a_proxy_are_distinguished(
     clean_environment: None, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     dsn = await create_database(postgres_server.dsn(), f"door_{secrets.token_hex(6)}")

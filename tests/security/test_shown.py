@@ -1,4 +1,4 @@
-"""A proposal that looks harmless: whoever decides is shown what would be done, by every way.
+"""Proposals that look harmless: approvers are shown the real action on every interface.
 
 A hostile agent, a real gateway and the real REST in front of it, called as clients call them.
 """

@@ -1,4 +1,4 @@
-"""Orders in a database cell try to come back as if nobody else had written them.
+"""Prompt injection from a database cell must not lose its taint.
 
 They go through the conversation, its summary, what is remembered, a page that a user interface
 hands over, a suggested question, and agents that lie. Gateway and memory are the real ones, called
@@ -59,7 +59,7 @@ NOTHING = fixture("nothing", [], schema="PersonalFacts", json={"found": False})
 
 
 def _steps(question: str) -> list[Step]:
-    """What the question says, whatever else its planner has read."""
+    """What the question says, regardless of other content the planner has read."""
     if question.startswith(READ):
         return [step("read", "sql", "read ticket 7")]
     if question.startswith(DEPLOY):
@@ -105,7 +105,7 @@ async def _events(call: Any) -> AsyncGenerator[RunEvent, None]:
 
 
 def _lies(context: Any) -> AgentResult:
-    """Acts on what it was told, and says that it has it from nobody."""
+    """Acts on injected text, and claims that its input is not tainted."""
     arguments = to_value_map({"version": "6.6.6"})
     return AgentResult(
         status=AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,

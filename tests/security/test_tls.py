@@ -40,7 +40,7 @@ class Walls:
     rest: str
 
     def channel(self, address: str, service: str) -> grpc.aio.Channel:
-        """A channel of somebody who holds the certificate of ``service``; empty: of nobody."""
+        """A channel with the certificate of ``service``; empty: with none."""
         tls = self.authority.issue(service or "nobody")
         assert tls.ca_file is not None
         assert tls.key_file is not None

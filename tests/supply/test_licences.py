@@ -33,7 +33,7 @@ def test_a_permissive_licence_may_be_there(licence: str) -> None:
     "licence",
     ["", "GPL-3.0-only", "AGPL-3.0-or-later", "LGPL", "MIT AND GPL-2.0", "SSPL-1.0", "UNKNOWN"],
 )
-def test_copyleft_that_links_and_what_nobody_knows_must_not(licence: str) -> None:
+def test_linked_copyleft_and_unknown_licences_are_refused(licence: str) -> None:
     objection = RULES.objection(package(licence))
     assert "left-pad 1.0" in objection
     assert "licences.toml" in objection

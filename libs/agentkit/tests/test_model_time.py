@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from bos_testkit.scripted_model.server import ScriptedModel
 
 
+def block_until_late(task: AgentTask) -> None:
+    """Until the step's time is over the event loop sees to nothing else."""
+    while remaining_s := task.remaining_s():
+        time.sleep(remaining_s)
+
+
 class CallsThenWaits(RecordingAgent):
     """Has its model's reply and then waits for something else, or gives up in the last moment."""
 
@@ -34,8 +41,8 @@ class CallsThenWaits(RecordingAgent):
 
     async def behave(self, task: AgentTask) -> AgentResult:
         task.usage.add((await self._model.text([user("greet")])).usage)
-        while self._gives_up and task.remaining_s():  # the event loop sees to nothing else
-            pass
+        if self._gives_up:
+            block_until_late(task)
         if self._gives_up:
             raise DeadlineExceeded("There was no time left for the next call.")
         await asyncio.Event().wait()
@@ -64,8 +71,8 @@ class GivesUpItsModel(RecordingAgent):
         await eventually(lambda: self._scripted.calls == 1)
         beside.cancel()
         await asyncio.gather(beside, return_exceptions=True)
-        while self._late and task.remaining_s():  # the event loop sees to nothing else
-            pass
+        if self._late:
+            block_until_late(task)
         if self._error is not None:
             raise self._error
         await asyncio.Event().wait()

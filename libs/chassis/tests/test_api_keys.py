@@ -152,7 +152,7 @@ async def test_many_calls_with_one_key_at_once_are_one_question() -> None:
     assert identity.asked == [GOOD]
 
 
-async def test_a_bearer_tells_keys_from_tokens() -> None:
+async def test_bearer_credential_is_recognised_as_key_or_token() -> None:
     identity = Exchange()
 
     async def token(text: str) -> Principal:

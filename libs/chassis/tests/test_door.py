@@ -189,7 +189,7 @@ async def test_open_methods_and_known_callers_leave_one_another_their_places(
     connection = await raw(running)
     silent = [connection.begin(PUT) for _ in range(10)]
     await connection.until(7)
-    # The newest of the flood have the places; whoever comes drives out one of them.
+    # The newest of the flood have the places; a new caller displaces one of them.
     assert connection.statuses == dict.fromkeys(silent[:7], RESOURCE_EXHAUSTED)
     honest = asyncio.ensure_future(running.stub.put(echo(text="in"), timeout=60))
     await eventually(lambda: gate.inside == 1)
@@ -293,7 +293,9 @@ async def test_two_credentials_of_a_kind_are_none(start: Any, raw: Any) -> None:
     assert connection.statuses == {twice: UNAUTHENTICATED, both: UNAUTHENTICATED, once: 0}
 
 
-async def test_two_credentials_are_told_apart_from_a_wrong_one(start: Any, echo: Any) -> None:
+async def test_two_credentials_are_refused_with_another_reason_than_a_wrong_one(
+    start: Any, echo: Any
+) -> None:
     running = await start(auth=ByName())
     with pytest.raises(Unauthenticated) as caught, translate_rpc_errors():
         await running.stub.get(echo(), metadata=(*credential("ada"), *credential("wrong")))

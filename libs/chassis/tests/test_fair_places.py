@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Crowd:
-    """Calls that hold their places until they are told to leave."""
+    """Calls that hold their places until the test ends them."""
 
     def __init__(self, places: FairPlaces) -> None:
         self._places = places
@@ -123,7 +123,7 @@ async def test_cancelled_waiters_take_no_place() -> None:
 
 
 class Visit:
-    """A call that ends when it is told to; no turn of the loop passes in ``end`` and ``cancel``."""
+    """A call that the test ends; no turn of the loop passes in ``end`` and ``cancel``."""
 
     def __init__(self, fair: FairPlaces, caller: str) -> None:
         self._fair = fair
@@ -196,7 +196,7 @@ async def test_the_last_of_a_line_cancelled_leaves_the_place_free(cancelled_firs
 
 async def test_a_call_does_not_stand_behind_a_cancelled_one() -> None:
     fair, (holder, waiter) = await held_and_waiting(1, "ab")
-    # Nobody would serve a call that came into line after the last place was given back.
+    # A call that was queued after the last place was released would never be served.
     coming = Visit(fair, "b")
     waiter.cancel()
     holder.end()

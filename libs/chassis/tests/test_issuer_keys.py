@@ -68,7 +68,7 @@ async def test_an_ill_formed_key_spoils_no_other(ill_formed: Any, tmp_path: Path
 
 
 class Keys:
-    """A source of keys that counts, and fails when told to."""
+    """A source of keys that counts its calls, and fails on demand."""
 
     def __init__(self, *keys: dict[str, Any]) -> None:
         self.keys: Sequence[dict[str, Any]] = keys
@@ -126,7 +126,7 @@ async def test_a_new_key_is_an_outage_and_no_refusal_while_its_issuer_is_away(
             with pytest.raises(Unavailable) as away:
                 await keys.find("k2")
             assert away.value.reason == "KEYS_UNAVAILABLE"
-            keys._pause_s = pause_s  # the second time nobody is asked, perhaps
+            keys._pause_s = pause_s  # the second time there may be no call
         source.failing = False
         keys._pause_s = 0.0
         assert await keys.find("k2") is None

@@ -1,4 +1,4 @@
-"""Who may say where a client is: whoever signs with a known key, for a minute."""
+"""Proxy tokens: a client's address is believed if signed with a known key, for a minute."""
 
 from __future__ import annotations
 

@@ -172,7 +172,7 @@ async def asked_gateway() -> AsyncIterator[tuple[Asked, str]]:
         auth=RunTokenVerifier([PUBLIC], None),
     )
     settings, telemetry = ServerSettings.load(grace_s=0.1), Telemetry.for_tests("gateway")
-    # Whoever has the key is let in, but not to what is for run tokens.
+    # A static key is accepted, except by methods that are for run tokens.
     auth = StaticKey("k" * 16)
     async with grpc_server(settings, [offered], telemetry=telemetry, auth=auth) as server:
         yield gateway, server.address
@@ -209,7 +209,7 @@ async def test_token_whose_step_has_ended_is_refused_at_last_two_seconds_later(
             with pytest.raises(Unauthenticated) as refused:
                 await auth.authenticate(metadata)
             assert refused.value.reason == "RUN_TOKEN_STEP_ENDED"
-            # What has ended does not begin again, and nobody is asked again.
+            # An ended step stays ended, and the gateway is not called again.
             gateway.under_way = True
             clock.past_s += 100
         assert gateway.times == gateway_asked + 1

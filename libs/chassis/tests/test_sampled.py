@@ -30,7 +30,7 @@ async def test_the_first_of_a_kind_are_let_through_and_the_others_counted(
     assert sampled.admits("a")
 
 
-async def test_the_count_is_told_when_the_interval_ends(telemetry: Telemetry) -> None:
+async def test_count_is_logged_when_the_interval_ends(telemetry: Telemetry) -> None:
     sampled = Sampled(telemetry.logger("test"), "call", most=1, interval_s=0.1)
     while sampled.admits("a"):
         pass

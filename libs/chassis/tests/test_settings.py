@@ -76,7 +76,7 @@ def test_a_missing_variable_is_named() -> None:
         RequiredSettings.load()
 
 
-def test_a_purpose_over_two_lines_is_told_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_description_over_two_lines_is_shown_on_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOS_BELOW_STEPS", "0")
     with pytest.raises(ConfigurationError) as caught:
         DescribedBelow.load()

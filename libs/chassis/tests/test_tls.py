@@ -269,7 +269,7 @@ async def test_a_run_token_is_good_in_the_hands_of_those_who_were_given_it(
                     await stub.get(echo(text="hi"), timeout=_TIMEOUT_S)
             except Unauthenticated as error:
                 refused = error.reason
-        # Where nobody shows a certificate, nobody can tell.
+        # Without a certificate there is no check.
         assert refused == ("" if taken or tls is None else "RUN_TOKEN_INVALID")
 
 

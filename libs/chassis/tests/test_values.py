@@ -221,7 +221,7 @@ def test_a_table_refuses_ragged_rows_and_repeated_names() -> None:
         make_table(["a", "a"], [])
 
 
-def test_repeated_names_can_be_told_apart() -> None:
+def test_repeated_names_are_made_unique() -> None:
     assert unique_names(["id", "id", "id_2", "", "id"]) == [
         "id",
         "id_2",

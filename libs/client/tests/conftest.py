@@ -119,11 +119,11 @@ def story(outcome: OrchestratorResponse | None = None) -> list[RunEvent]:
 
 @dataclass
 class Gateway(OrchestratorServiceServicer):
-    """Tells the story; breaks off, holds or fails where it is told to."""
+    """A gateway with a fixed run; breaks off, waits or fails where the test says so."""
 
     events: list[RunEvent] = field(default_factory=story)
     breaks_after: list[int] = field(default_factory=list)
-    """Events that each of the next streams tells before it breaks."""
+    """Events that each of the next streams sends before it breaks."""
     ends_after: list[int] = field(default_factory=list)
     """The same, but the stream ends as if all were well."""
     holds_after: int | None = None

@@ -103,7 +103,7 @@ class Desk(ApprovalServiceServicer):
 
 @dataclass
 class AskingGateway(Gateway):
-    """Tells a run that waits for the desk's decision before it ends."""
+    """A gateway with a run that waits for the desk's decision before it ends."""
 
     desk: Desk = field(default_factory=Desk)
 
@@ -174,7 +174,7 @@ async def test_client_lists_decides_and_hears_of_another_decision(gateway: Askin
     assert gateway.desk.responses == [(APPROVE, "and bcc me")]
 
 
-async def test_list_shows_what_is_pending_unless_told_otherwise(gateway: AskingGateway) -> None:
+async def test_list_shows_pending_requests_by_default(gateway: AskingGateway) -> None:
     code, out, _ = await bos(gateway, "approvals", "list")
     assert code == 0
     assert "ap-1" in out
@@ -185,7 +185,7 @@ async def test_list_shows_what_is_pending_unless_told_otherwise(gateway: AskingG
     assert gateway.desk.listed == [ApprovalStatus.APPROVAL_STATUS_PENDING, 0]
 
 
-async def test_show_tells_the_exact_arguments_and_nothing_moves_the_cursor(
+async def test_show_prints_exact_arguments_without_control_characters(
     gateway: AskingGateway,
 ) -> None:
     code, out, _ = await bos(gateway, "approvals", "show", "ap-1")
@@ -196,7 +196,9 @@ async def test_show_tells_the_exact_arguments_and_nothing_moves_the_cursor(
     assert "nobody knows" not in out
 
 
-async def test_show_tells_that_it_may_have_been_done_before(gateway: AskingGateway) -> None:
+async def test_show_warns_that_the_action_may_have_been_performed_before(
+    gateway: AskingGateway,
+) -> None:
     gateway.desk.approval.kind = ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
     _, out, _ = await bos(gateway, "approvals", "show", "ap-1")
     assert "nobody knows whether it was done: yes does it again" in " ".join(out.split())

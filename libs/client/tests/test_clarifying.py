@@ -1,4 +1,4 @@
-"""Questions back: settled at a terminal, or by another command where nobody sits at one."""
+"""Clarifying questions: answered at a terminal, or by another command without one."""
 
 from __future__ import annotations
 
@@ -134,7 +134,9 @@ async def test_nothing_settled_sends_nothing(gateway: UnclearGateway) -> None:
     assert f"bos ask --continue {RUN_ID}" in shown
 
 
-async def test_where_nobody_sits_the_run_ends_with_how_to_answer(gateway: UnclearGateway) -> None:
+async def test_without_a_terminal_the_run_ends_with_the_command_for_an_answer(
+    gateway: UnclearGateway,
+) -> None:
     code, out = await bos(gateway, "ask", QUESTION)
 
     assert code == 4

@@ -105,7 +105,7 @@ async def test_ask_prints_one_json_object_and_nothing_else(gateway: Gateway) -> 
         (RunStatus.RUN_STATUS_CLARIFICATION_NEEDED, 4),
     ],
 )
-async def test_the_exit_code_tells_the_outcome(
+async def test_exit_code_reflects_the_outcome(
     gateway: Gateway, status: RunStatus, code: int
 ) -> None:
     gateway.events = story(response(status))
@@ -202,7 +202,7 @@ async def test_runs_agents_and_plan(gateway: Gateway) -> None:
     assert "2. share" in plan.out
 
 
-async def test_watch_takes_up_a_run_and_tells_its_outcome(gateway: Gateway) -> None:
+async def test_watch_follows_a_run_and_shows_its_outcome(gateway: Gateway) -> None:
     gateway.breaks_after = [2]
     whole, rest, unknown = await asyncio.gather(
         bos(gateway, "runs", "watch", RUN_ID),
@@ -241,7 +241,7 @@ def test_help_lists_the_commands_of_other_packages() -> None:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A data folder whose standalone runs, as far as its lock tells."""
+    """A data folder whose lock is held, as by a running standalone."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     path = tmp_path / CONNECTION_FILE.parent
     path.mkdir()

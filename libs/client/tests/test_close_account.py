@@ -1,4 +1,4 @@
-"""``bos account rm`` asks for the password of those who have one, and of nobody else."""
+"""``bos account rm`` asks for the password of users who have one, and of no others."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_who_has_none_is_not(prompts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("refusal", "ask"), [(REQUIRED, False), (NOT_FRESH, True)])
-async def test_another_refusal_is_told(refusal: BosError, ask: bool, prompts: list[str]) -> None:
+async def test_another_refusal_is_shown(refusal: BosError, ask: bool, prompts: list[str]) -> None:
     account: Any = Account(refusal)
     with pytest.raises(BosError) as told:
         await _close(account, "", ask=ask)

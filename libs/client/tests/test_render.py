@@ -213,7 +213,7 @@ def test_what_would_be_done_is_shown_as_the_gateway_says() -> None:
 
 @pytest.mark.security
 @pytest.mark.parametrize("case", hostile_texts(), ids=lambda case: case.what)
-def test_whatever_a_gateway_sends_nothing_in_an_approval_is_invisible(case: HostileText) -> None:
+def test_hostile_text_of_a_gateway_is_visible_in_an_approval(case: HostileText) -> None:
     """The gateway has escaped it already; this is the net below."""
     approval = Approval(actions=[ProposedAction()])
     action = approval.display.actions.add(title=case.text, tool=case.text, notes=[case.text])
@@ -227,7 +227,7 @@ def test_whatever_a_gateway_sends_nothing_in_an_approval_is_invisible(case: Host
 
 
 @pytest.mark.security
-def test_an_approval_that_nobody_says_how_to_show_is_not_to_be_approved() -> None:
+def test_approval_without_a_display_is_not_to_be_approved() -> None:
     action = ProposedAction(tool="t", summary="harmless")
     for approval in (Approval(actions=[action]), Approval(actions=[action, action])):
         if len(approval.actions) > 1:
@@ -321,7 +321,7 @@ def test_attempts_are_listed_if_there_was_more_than_one(revised: bool) -> None:
     assert "\x1b" not in text
 
 
-async def test_on_a_terminal_a_status_line_tells_what_is_going_on() -> None:
+async def test_status_line_on_a_terminal_shows_progress() -> None:
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=100, color_system=None)
     await show_run(replay(story()), console, View())

@@ -1,4 +1,4 @@
-"""Tokens that are kept: refreshed in time, by one process at a time, seen by nobody else."""
+"""Stored tokens: refreshed in time, by one process at a time, private to the user."""
 
 from __future__ import annotations
 

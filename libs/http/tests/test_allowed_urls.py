@@ -84,7 +84,7 @@ async def test_every_public_address_is_dialled_even_next_to_a_special_network(
     client = await internet.client()
     literal = f"[{address}]" if ":" in address else address
     for host in ("example.com", literal):
-        with pytest.raises(HttpFailed) as failed:  # nobody is there
+        with pytest.raises(HttpFailed) as failed:  # no server listens
             await client.request("GET", f"http://{host}/")
         assert failed.value.failure is Failure.CONNECT
     assert internet.dialled == [(address, 80)] * 2

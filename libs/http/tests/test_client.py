@@ -468,7 +468,7 @@ async def test_a_client_is_used_while_it_is_open(internet: Any) -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("htp:/@.[]#?%\\ 01270xa-f\tⓛ。１"), max_size=40))
-def test_whatever_is_read_as_a_url_reads_the_same_again(text: str) -> None:
+def test_parsed_urls_round_trip(text: str) -> None:
     try:
         target = parse("http://" + text, max_chars=4096)
     except HttpRefused:

@@ -345,7 +345,7 @@ async def test_a_caller_cannot_wait_longer_than_the_policy(internet: Any) -> Non
             await client.request("GET", "http://example.com/", timeout_s=60)
 
 
-async def test_without_time_left_nobody_is_contacted(internet: Any) -> None:
+async def test_without_time_left_no_server_is_contacted(internet: Any) -> None:
     await internet.site(names=["example.com"])
     client = await internet.client()
     set_remaining(0)
@@ -424,7 +424,7 @@ async def test_unpacking_is_exact(internet: Any) -> None:
     assert (await client.request("GET", "http://example.com/")).body == data
 
 
-async def test_a_head_request_has_no_body_whatever_its_headers_promise(internet: Any) -> None:
+async def test_head_request_has_no_body_despite_its_headers(internet: Any) -> None:
     head = HEAD + b"Content-Length: 999999999\r\nContent-Encoding: br\r\n\r\n"
     await internet.site(lambda _: head, names=["example.com"])
     client = await internet.client(content_types=("text/html",), max_response_bytes=LIMIT)
@@ -462,7 +462,7 @@ async def test_only_allowed_types_of_bodies_are_taken(
         assert refused.value.rule is Rule.RESPONSE_CONTENT_TYPE
 
 
-async def test_an_error_is_a_response_of_whatever_type(internet: Any, reply: Any) -> None:
+async def test_error_response_may_have_any_media_type(internet: Any, reply: Any) -> None:
     await internet.site(
         lambda _: reply("503 Busy", b"later", Content_Type="text/html"), names=["example.com"]
     )
@@ -471,9 +471,7 @@ async def test_an_error_is_a_response_of_whatever_type(internet: Any, reply: Any
     assert (response.status, response.ok, response.text()) == (503, False, "later")
 
 
-async def test_a_redirect_that_leads_nowhere_is_a_response_of_whatever_type(
-    internet: Any, reply: Any
-) -> None:
+async def test_redirect_without_target_may_have_any_media_type(internet: Any, reply: Any) -> None:
     await internet.site(lambda _: reply("302 F", b"?"), names=["example.com"])
     client = await internet.client(content_types=("application/json",))
     assert (await client.request("GET", "http://example.com/")).status == 302

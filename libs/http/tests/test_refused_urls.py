@@ -1,4 +1,4 @@
-"""Hostile URLs. Each is refused with its rule, and nobody is contacted.
+"""Hostile URLs. Each is refused with its rule, and no server is contacted.
 
 The client of these tests may call any public host over http and https at the usual ports, and at
 those of a canary on loopback.
@@ -229,7 +229,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("form", "rule"), FORMS, ids=lambda v: ascii(v)[:60])
-async def test_hostile_urls_are_refused_and_reach_nobody(
+async def test_hostile_urls_are_refused_without_a_connection(
     internet: Any, form: str, rule: Rule
 ) -> None:
     canary = await internet.site()

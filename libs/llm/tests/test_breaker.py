@@ -76,7 +76,7 @@ def test_the_pause_doubles_up_to_its_bound_while_the_endpoint_is_down() -> None:
         assert breaker.blocked_s() == pause
 
 
-def test_a_probe_that_nobody_reports_blocks_for_one_pause_only() -> None:
+def test_unreported_probe_blocks_for_one_pause_only() -> None:
     clock = Clock()
     breaker = opened(clock)
     clock.now += 5

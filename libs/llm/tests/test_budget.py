@@ -169,7 +169,7 @@ async def test_the_schema_of_a_structured_reply_counts_as_prompt(rig: Rig) -> No
     assert rig.server.calls == 0
 
 
-async def test_repair_that_does_not_fit_is_not_sent_and_the_first_half_is_told(rig: Rig) -> None:
+async def test_repair_beyond_the_budget_is_not_sent_and_the_first_call_is_counted(rig: Rig) -> None:
     rig.server.knobs.malformed_json_next(2)
     budget = given(400)
     with pytest.raises((BudgetExhausted, ModelOutputInvalid)) as caught:

@@ -231,7 +231,7 @@ async def test_a_window_too_small_shortens_the_reply(rig: Rig) -> None:
         (413, {"message": "no"}),
     ],
 )
-async def test_a_prompt_too_long_is_told_as_such(rig: Rig, status: int, error: Any) -> None:
+async def test_too_long_prompt_has_an_error_of_its_own(rig: Rig, status: int, error: Any) -> None:
     async with served(lambda _: (status, {"error": error})) as endpoint:
         with pytest.raises(InvalidArgument) as caught:
             await (await rig.model(base_url=endpoint.url)).text(ASK)
@@ -379,7 +379,7 @@ async def test_a_profile_of_another_endpoint_teaches_nothing_about_this_one(rig:
         assert "temperature" in plain.bodies[0]
 
 
-async def test_a_model_that_cannot_be_told_not_to_think_gets_room_for_it(rig: Rig) -> None:
+async def test_model_without_reasoning_switch_gets_tokens_for_reasoning(rig: Rig) -> None:
     async with served(refuses("reasoning_effort", words="'none' is not supported")) as endpoint:
         options = {"provider": "openai", "model": "gpt-5", "reasoning_effort": "none"}
         model = await rig.model(base_url=endpoint.url, **options)

@@ -51,12 +51,12 @@ def test_periods_at_the_edges_of_months_weeks_and_years(today: str, line: str) -
     assert line in dates(current_date=today)
 
 
-def test_without_periods_only_the_day_is_told() -> None:
+def test_without_periods_only_the_day_is_shown() -> None:
     told = dates(False, current_date="2026-06-15", current_datetime_utc="2026-06-15T12:00:00Z")
     assert told == ["today: 2026-06-15 (Monday)"]
 
 
-def test_the_time_of_day_is_told_if_it_belongs_to_today() -> None:
+def test_time_of_day_is_shown_if_it_belongs_to_today() -> None:
     clock = "2026-06-15T23:30:00+02:00"
     assert "now: 2026-06-15 21:30 UTC" in dates(
         current_date="2026-06-16", current_datetime_utc=clock
@@ -72,7 +72,7 @@ def test_without_a_date_the_clock_says_which_day_it_is() -> None:
     ]
 
 
-def test_hours_are_told_only_if_they_cut_the_day() -> None:
+def test_hours_are_shown_only_if_they_cut_the_day() -> None:
     whole = {"current_date_start_hour": "2026-06-15 00", "current_date_end_hour": "2026-06-15 23"}
     assert dates(False, current_date="2026-06-15", **whole) == ["today: 2026-06-15 (Monday)"]
     cut = {**whole, "current_date_end_hour": "2026-06-15\n17" + "x" * 99}

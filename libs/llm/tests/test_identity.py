@@ -209,7 +209,7 @@ async def test_a_token_endpoint_that_refuses_is_unavailable_and_its_text_not_rep
     assert rig.server.calls == 0
 
 
-async def test_an_identity_without_the_role_is_told_which_one_it_needs(
+async def test_error_for_an_identity_without_the_role_names_it(
     rig: Rig, app_service: TokenEndpoint
 ) -> None:
     rig.server.knobs.fail_next(status=403)

@@ -86,7 +86,7 @@ async def test_rotation_is_one_attempt_and_waits_begin_when_no_key_is_left(rig: 
     model = await rig.model(api_key=THREE, max_attempts=2)
     await model.text(HELLO)
     assert sent(rig)[:3] == ["aaaa", "bbbb", "cccc"]
-    assert rig.slept == [0.5]  # as with a single key, since nobody said for how long
+    assert rig.slept == [0.5]  # as with a single key, without a Retry-After
     assert rig.server.calls == 4
 
 
@@ -253,7 +253,7 @@ async def test_tasks_side_by_side_keep_to_their_own_profiles(rig: Rig) -> None:
 async def test_a_profile_that_is_not_here_is_an_error_and_nothing_is_sent(rig: Rig) -> None:
     model = await rig.model(key_profiles=PROFILES)
     set_key_profile("finance")
-    assert model.configured  # so that nobody falls back to working without a model
+    assert model.configured  # so that no caller falls back to working without a model
     with pytest.raises(ConfigurationError, match=r"'finance'.*BOS_MODEL_KEYS"):
         await model.text(HELLO)
     async with aclosing(model.stream(HELLO)) as stream:

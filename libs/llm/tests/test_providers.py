@@ -175,7 +175,7 @@ def test_an_unknown_provider_is_a_compatible_endpoint_of_that_name() -> None:
 
 
 @pytest.mark.parametrize("row", PROVIDERS.values(), ids=lambda row: row.name)
-def test_rows_are_told_apart(row: Any) -> None:
+def test_rows_are_distinguished(row: Any) -> None:
     others = [other for other in PROVIDERS.values() if other is not row]
     assert not any(set(row.hosts) & set(other.hosts) for other in others)
     assert row.port is None or all(row.port != other.port for other in others)

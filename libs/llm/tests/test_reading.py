@@ -109,7 +109,7 @@ def test_a_reply_that_was_cut_off_says_so_unless_it_is_whole() -> None:
             ORDER.read_reply(Reply(text=text, finish_reason="length"))
 
 
-def test_a_text_that_cannot_be_used_is_told_before_what_is_wrong_with_a_tool_call() -> None:
+def test_unusable_text_is_reported_before_errors_of_a_tool_call() -> None:
     with pytest.raises(UnusableReply, match="items: Field required"):
         ORDER.read_reply(Reply(text="{}", tool_arguments="nonsense"))
     assert ORDER.read_reply(Reply(text="{}", tool_arguments='{"items": []}')) == Order(items=[])

@@ -97,13 +97,13 @@ def test_json_is_read_with_or_without_a_fence(text: str) -> None:
         ('{"column": "a", "op": ">"}', "op: Input should be '=' or '<'"),
     ],
 )
-def test_what_is_wrong_with_a_reply_is_told(text: str, problem: str) -> None:
+def test_problem_of_a_reply_is_described(text: str, problem: str) -> None:
     with pytest.raises(UnusableReply) as caught:
         JsonSchema.of(Filter).read(text)
     assert problem in str(caught.value)
 
 
-def test_many_problems_are_told_in_bounded_length() -> None:
+def test_description_of_many_problems_is_bounded() -> None:
     with pytest.raises(UnusableReply) as caught:
         JsonSchema.of(Query).read(str([{}] * 500).replace("[{", '{"filters": [{', 1) + "}")
     assert len(str(caught.value)) < 3000

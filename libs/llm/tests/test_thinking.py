@@ -90,7 +90,7 @@ def test_a_filter_that_begins_within_thoughts_waits_for_their_end() -> None:
     assert unclosed.feed("hm") + unclosed.end() == ""
 
 
-def test_a_filter_tells_whether_it_has_hidden_thoughts() -> None:
+def test_filter_reports_whether_it_has_hidden_thoughts() -> None:
     filtered = ThinkFilter()
     filtered.feed("b")
     assert not filtered.hidden

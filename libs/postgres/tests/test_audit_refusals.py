@@ -175,7 +175,7 @@ def test_an_actor_is_named_by_what_it_called_with(kind: Any, told: tuple[str, st
     assert By.of(None).actor == LOCAL_USER
 
 
-async def test_settings_are_told_when_they_change_and_their_secrets_never(pool: Pool) -> None:
+async def test_changed_settings_are_recorded_without_secrets(pool: Pool) -> None:
     def given(password: str = SECRET, **more: Any) -> Given:
         return Given(store_url=f"postgresql://ada:{password}@host/db?password={password}", **more)
 

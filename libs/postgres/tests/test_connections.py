@@ -190,7 +190,7 @@ async def test_a_wrong_password_or_database_is_a_matter_of_configuration(
         assert password not in str(refused.value)
 
 
-async def test_a_single_connection_tells_when_it_is_lost(postgres_dsn: str) -> None:
+async def test_single_connection_reports_its_loss(postgres_dsn: str) -> None:
     lost = asyncio.Event()
     async with (
         connect(postgres_dsn, on_lost=lost.set) as single,

@@ -41,7 +41,7 @@ class Login:
         await self._administrator.execute(f"ALTER ROLE {self.name} PASSWORD '{quoted}'")
 
     async def end_sessions(self) -> None:
-        """Until none is left: one that was told to end may serve a statement more."""
+        """Until none is left: a terminated session may serve one more statement."""
         async with asyncio.timeout(60):
             while await self._administrator.fetch(_END_SESSIONS, self.name):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -89,7 +89,7 @@ async def test_an_empty_or_missing_file_keeps_the_password_and_says_so(
         for spoil in (lambda: login.file.write_text("\n"), login.file.unlink):
             spoil()
             await login.end_sessions()
-            with suppress(Unavailable):  # of the session that was ended, if nobody knows it yet
+            with suppress(Unavailable):  # of the ended session, if that is not noticed yet
                 async with acquire(pool) as connection:
                     await connection.fetchval(_WHO)
             async with acquire(pool) as connection:

@@ -8,7 +8,7 @@ async def test_a_direct_connection_is_a_session(postgres_dsn: str) -> None:
     await require_session_features(postgres_dsn)
 
 
-async def test_connections_that_share_a_server_process_are_told_apart(postgres_dsn: str) -> None:
+async def test_connections_that_share_a_server_process_are_distinguished(postgres_dsn: str) -> None:
     async with connect(postgres_dsn) as first, connect(postgres_dsn) as second:
         assert await are_separate_sessions(first, second)
         assert not await are_separate_sessions(first, first)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         ("SELECT a. b FROM orders AS a", "SELECT a.b FROM orders AS a", False),
     ],
 )
-def test_texts_of_the_same_words_are_told_from_others(given: str, written: str, same: bool) -> None:
+def test_texts_of_the_same_words_are_recognised(given: str, written: str, same: bool) -> None:
     grammar = Grammar("postgres")
 
     assert same_wording(grammar.tokens(given), grammar.tokens(written)) == same

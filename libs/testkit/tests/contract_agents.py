@@ -122,14 +122,14 @@ class Hasty(HonestAgent):
 
 
 class Careless(HonestAgent):
-    """Shows approved what nobody approved as done."""
+    """Reports an unapproved action as performed."""
 
     async def perform(self, task: AgentTask, actions: Any) -> AgentResult:
         return succeeded(task, answer="Done.")
 
 
 class Talkative(HonestAgent):
-    """Tells its credentials in the trace."""
+    """Writes its credentials into the trace."""
 
     async def execute(self, task: AgentTask) -> AgentResult:
         task.trace.message("connecting", **dict(task.input.secrets))

@@ -97,7 +97,12 @@ async def test_an_honest_agent_passes(rule: Rule, subject: Subject) -> None:
 async def test_an_agent_that_breaks_a_rule_is_caught(
     rule: Rule, changes: dict[str, Any], says: str, subject: Subject
 ) -> None:
-    broken = replace(subject, serve=replace(subject.serve, **changes))  # type: ignore[type-var]
+    # What these agents never do needs no patience: waiting longer changes no verdict.
+    broken = replace(
+        subject,
+        serve=replace(subject.serve, **changes),  # type: ignore[type-var]
+        patience_s=0.2,
+    )
     with pytest.raises(ContractBroken, match=says):
         await rule(broken)
 

@@ -159,7 +159,7 @@ def test_a_wrong_file_says_what_is_wrong_and_where(tmp_path: Path, text: str, pr
         load_fixtures([write(tmp_path, text)])
 
 
-def test_a_missing_file_and_an_empty_folder_are_told(tmp_path: Path) -> None:
+def test_missing_file_and_empty_folder_are_errors(tmp_path: Path) -> None:
     with pytest.raises(FixtureError, match="cannot be read"):
         load_fixtures([tmp_path / "absent.yaml"])
     with pytest.raises(FixtureError, match="holds no"):

@@ -147,7 +147,7 @@ async def test_requests_are_recorded_without_secrets_and_bounded(
     assert server.requests.maxlen == 200
 
 
-async def test_fixtures_at_fault_are_told_apart_from_unknown_prompts(
+async def test_fixture_errors_differ_from_unknown_prompts(
     scripted_model: ScriptedModelFactory,
 ) -> None:
     server = await scripted_model(

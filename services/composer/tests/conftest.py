@@ -46,7 +46,7 @@ FIXTURES = (
 
 
 def result(agent: str = "sql", **fields: Any) -> AgentResult:
-    """A result; ``status`` by its short name, ``rows`` and ``data`` as Python values."""
+    """Make a result; ``status`` by its short name, ``rows`` and ``data`` as Python values."""
     status = fields.pop("status", "succeeded")
     columns, rows = fields.pop("columns", None), fields.pop("rows", ())
     data = fields.pop("data", None)
@@ -143,7 +143,7 @@ def make() -> type[Make]:
 
 
 class Make:
-    """What tests build their input with."""
+    """Builders of test input."""
 
     result = staticmethod(result)
     top_customers = staticmethod(top_customers)

@@ -1,4 +1,4 @@
-"""What was assumed because nobody was asked any more is told, whoever writes."""
+"""Assumptions made instead of a clarifying question are stated in every answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASSUMED = "Only active customers count."
 TOLD = "This assumes: Only active customers count."
 
 
-async def test_what_the_model_leaves_out_is_added_and_streamed(rig: Any, make: Any) -> None:
+async def test_assumption_omitted_by_the_model_is_added_and_streamed(rig: Any, make: Any) -> None:
     result = make.top_customers(sources=[make.document("Ledger")], assumptions=[ASSUMED])
     deltas, output = await rig.compose(make.request(result))
     assert output.answer == "".join(deltas) == f"{make.written}\n\n{TOLD}"
@@ -27,7 +27,7 @@ async def test_what_the_model_leaves_out_is_added_and_streamed(rig: Any, make: A
     assert 'State everything under "Assumptions made"' in request.prompt
 
 
-async def test_an_answer_without_assumptions_stays_as_it_is(rig: Any, make: Any) -> None:
+async def test_answer_without_assumptions_is_not_changed(rig: Any, make: Any) -> None:
     result = make.top_customers(sources=[make.document("Ledger")])
     _, output = await rig.compose(make.request(result))
     assert output.answer == make.written
@@ -35,13 +35,13 @@ async def test_an_answer_without_assumptions_stays_as_it_is(rig: Any, make: Any)
 
 
 @pytest.mark.parametrize("answer", ["Acme leads.", f"Acme leads. {TOLD}"])
-def test_without_a_model_assumptions_are_told_once(make: Any, answer: str) -> None:
+def test_deterministic_answer_states_assumptions_once(make: Any, answer: str) -> None:
     request = make.request(make.result(answer=answer, assumptions=[ASSUMED]))
     text = plain_answer(request, merge(request.results), NumberFormat("en_IN", "INR"))
     assert text.count("Only active customers count.") == 1
 
 
-def test_what_an_answer_says_in_other_letters_is_told(make: Any) -> None:
+def test_assumption_stated_in_another_letter_case_is_recognised(make: Any) -> None:
     results = [make.result(assumptions=[ASSUMED, "Days are in UTC"])]
     assert unstated_assumptions("only  ACTIVE\ncustomers count, days are in UTC", results) == ""
     assert unstated_assumptions("Days are in UTC.", results) == TOLD
@@ -50,7 +50,7 @@ def test_what_an_answer_says_in_other_letters_is_told(make: Any) -> None:
     )
 
 
-async def test_what_was_settled_is_shown_with_the_question(rig: Any, make: Any) -> None:
+async def test_clarifications_are_shown_with_the_question(rig: Any, make: Any) -> None:
     turn = {"asked": {"questions": [{"question": "Which?", "options": ["a", "b"]}]}, "reply": "a"}
     await rig.compose(make.request(make.top_customers(), clarifications=[turn]))
     await rig.compose(make.request(make.top_customers()))

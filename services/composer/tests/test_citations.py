@@ -1,4 +1,4 @@
-"""One numbering for all sources."""
+"""Numbering of the sources of all results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bos_composer.citations import merge, renumber
 pytestmark = pytest.mark.requirement("K-10")
 
 
-def test_sources_are_merged_without_duplicates_and_markers_follow(make: Any) -> None:
+def test_sources_are_deduplicated_and_markers_renumbered(make: Any) -> None:
     first = make.result(
         "rag",
         answer="Budget is 5 [2], cost is 4 [1].",
@@ -28,7 +28,7 @@ def test_sources_are_merged_without_duplicates_and_markers_follow(make: Any) -> 
     assert second.answer == "Same budget [1]; news [2][1].", "results are never modified"
 
 
-def test_passages_without_an_id_are_compared_by_what_they_say(make: Any) -> None:
+def test_passages_without_an_id_are_compared_by_their_text(make: Any) -> None:
     sources = [make.document("A", excerpt="x"), make.document("A", excerpt="y")]
     citations = merge([make.result(sources=sources), make.result(sources=sources)])
     assert len(citations.sources) == 2

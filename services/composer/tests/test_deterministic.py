@@ -1,4 +1,4 @@
-"""The answer without a model."""
+"""Deterministic answer without a model."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def test_answers_come_in_planner_order_with_their_small_tables(make: Any) -> Non
     )
 
 
-def test_a_long_table_is_cut_and_says_so(make: Any) -> None:
+def test_long_table_is_truncated_with_a_notice(make: Any) -> None:
     text = answer(make, make.result(columns=["n"], rows=[[n] for n in range(25)]))
     assert text.count("\n| ") == 11
     assert text.endswith("(15 more rows)")
 
 
-def test_values_stand_in_for_a_missing_answer(make: Any) -> None:
+def test_values_are_listed_if_a_result_has_no_answer(make: Any) -> None:
     text = answer(
         make, make.result("computation", data={"result": {"share_of_total": 0.5}, "rows": [1, 2]})
     )
@@ -50,7 +50,7 @@ def test_values_stand_in_for_a_missing_answer(make: Any) -> None:
 
 
 @pytest.mark.requirement("T-12", "Q-08", "K-09")
-def test_what_failed_is_explained_beside_what_succeeded(make: Any) -> None:
+def test_failures_are_explained_beside_results(make: Any) -> None:
     failed = make.result(
         "api_docs", status="failed", error=("HttpError", "Status 503 from\n https://u:p@host/x.")
     )
@@ -81,8 +81,8 @@ def test_when_nothing_succeeded_the_answer_explains_the_failure(make: Any) -> No
 
 
 @pytest.mark.requirement("C-24")
-def test_what_earlier_attempts_ran_into_is_told_once(make: Any) -> None:
-    """Results are those of the last attempt."""
+def test_errors_of_earlier_attempts_are_stated_once(make: Any) -> None:
+    """The results themselves are those of the last attempt."""
     last = make.result(status="failed", error=("QueryError", "No column b."))
     learnt = WorkingContext(
         errors_encountered=[
@@ -107,7 +107,7 @@ def test_what_earlier_attempts_ran_into_is_told_once(make: Any) -> None:
     ],
 )
 @pytest.mark.requirement("K-12", "Q-02", "Q-09")
-def test_a_blocked_action_is_named_with_the_way_out(make: Any, error: str, why: str) -> None:
+def test_blocked_action_is_named_with_its_remedy(make: Any, error: str, why: str) -> None:
     blocked = make.result(
         "mail",
         status="skipped",
@@ -137,7 +137,7 @@ def test_a_skipped_agent_is_explained(make: Any) -> None:
     ],
 )
 @pytest.mark.requirement("K-04")
-def test_no_data_is_said(make: Any, empty: dict[str, Any]) -> None:
+def test_empty_result_is_stated(make: Any, empty: dict[str, Any]) -> None:
     assert answer(make, make.result(**empty)) == NO_DATA
 
 
@@ -151,12 +151,12 @@ def test_no_data_is_said(make: Any, empty: dict[str, Any]) -> None:
     ],
 )
 @pytest.mark.requirement("C-03", "D-02")
-def test_a_plan_without_steps_still_has_an_answer(make: Any, intent: Intent, expected: str) -> None:
+def test_plan_without_steps_has_an_answer(make: Any, intent: Intent, expected: str) -> None:
     assert answer(make, intent=IntentRoute(intent=intent)) == expected
 
 
-def test_a_crooked_result_does_not_cost_the_answer(make: Any) -> None:
-    """Agents may be written by others."""
+def test_malformed_result_does_not_prevent_the_answer(make: Any) -> None:
+    """Third-party agents may return malformed results."""
     table = Table(
         columns=[Column(name="amount"), Column(name="day"), Column(name="missing")],
         rows=[Row(values=[Value(decimal_value="twelve"), Value(date_value=date_pb2.Date(year=1))])],

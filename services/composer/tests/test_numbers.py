@@ -1,4 +1,4 @@
-"""Numbers by locale."""
+"""Formatting of numbers by locale."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def test_indian_rupees_are_the_default(amount: str, written: str) -> None:
     ],
 )
 @pytest.mark.requirement("K-05")
-def test_another_deployment_writes_money_its_own_way(
+def test_locale_and_currency_are_settings(
     locale: str, currency: str, pattern: str | None, written: str
 ) -> None:
     assert NumberFormat(locale, currency, pattern).money(Decimal(175206)) == written
 
 
-def test_the_rule_for_the_model_shows_the_format() -> None:
+def test_instruction_for_the_model_shows_the_format_of_amounts() -> None:
     assert INDIAN.money_rule == (
         "Currency: Indian rupees in the format `Rs.1,75,206.00` (not ₹ or INR)."
     )
@@ -80,18 +80,20 @@ def test_the_rule_for_the_model_shows_the_format() -> None:
         ("price", Decimal("1E+80"), "1" + "0" * 80),
     ],
 )
-def test_names_tell_money_from_other_numbers(name: str, value: Any, written: str) -> None:
+def test_names_of_columns_distinguish_money_from_other_numbers(
+    name: str, value: Any, written: str
+) -> None:
     assert INDIAN.cell(name, to_value(value)) == written
 
 
 @pytest.mark.parametrize(
     ("field", "value"), [("locale", "xx_YY"), ("locale", ""), ("currency", "XYZ1")]
 )
-def test_an_unknown_locale_or_currency_stops_the_start(field: str, value: str) -> None:
+def test_unknown_locale_or_currency_fails_the_start(field: str, value: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         ComposerSettings.load(**{field: value})
     assert f"BOS_COMPOSER_{field.upper()}" in caught.value.message
 
 
-def test_locales_are_accepted_as_the_web_writes_them() -> None:
+def test_locale_is_accepted_in_bcp_47_spelling() -> None:
     assert ComposerSettings.load(locale="de-DE", currency="eur").currency == "EUR"

@@ -1,4 +1,4 @@
-"""What is not shown of a reply: web pages and echoes of the prompt, in pieces of any size."""
+"""Screening of replies for web pages and echoes of the prompt, in pieces of any size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FINE = [
     f"{BEGUN}Agent: Smith\n| status: failed. Agent: {'x' * 99} | status: failed. Agent:",
     f"{BEGUN}### Questions\n### Agent results of July\nSee ### Question\n## Question\nQuestion",
     f"{BEGUN}| customer | revenue |\n| --- | --- |\n| Acme | 5 |\n\n###",
-    # What the rules ask for is said in their words.
+    # Answers that the rules themselves ask for may use their words.
     "I am sorry, this is out of scope; questions about the connected data and services are welcome",
     "I am an assistant, and I help with questions on connected data and services. Ask me anything!",
     "No data was returned for the last quarter, since nothing was sold in that period. 0 is it.",
@@ -45,7 +45,7 @@ PAGES = ["<!DOCTYPE html><html>" + "x" * 99, "\n <html><body>502</body></html>",
 
 
 def screened(pieces: list[str]) -> tuple[str, bool]:
-    """What is shown of the pieces, and whether they are fit."""
+    """Text shown of the pieces, and whether they passed the screening."""
     screen, shown = Screen(OWN), ""
     try:
         for piece in pieces:
@@ -56,19 +56,19 @@ def screened(pieces: list[str]) -> tuple[str, bool]:
 
 
 def every_split(text: str) -> list[list[str]]:
-    """Whole, in two at every place, and one character at a time."""
+    """All splits to test: whole, in two at every place, and one character at a time."""
     halves = [[text[:place], text[place:]] for place in range(1, len(text))]
     return [[text], *halves, list(text)]
 
 
 @pytest.mark.parametrize("text", FINE)
-def test_answers_pass_unchanged_however_they_arrive(text: str) -> None:
+def test_answers_pass_unchanged_in_any_split(text: str) -> None:
     for pieces in every_split(text):
         assert screened(pieces) == (text, True), pieces
 
 
 @pytest.mark.parametrize("mark", ECHOES)
-def test_a_mark_of_the_prompt_is_never_shown_wherever_it_is_cut(mark: str) -> None:
+def test_tag_of_the_prompt_is_never_shown_in_any_split(mark: str) -> None:
     for pieces in every_split(f"{BEGUN}{mark}\nmore"):
         shown, fit = screened(pieces)
         assert not fit, pieces
@@ -80,14 +80,14 @@ def test_a_mark_of_the_prompt_is_never_shown_wherever_it_is_cut(mark: str) -> No
 
 @pytest.mark.parametrize("heading", HEADINGS)
 @pytest.mark.parametrize("marks", ["#", "##", "###", "######"])
-def test_headings_of_the_prompt_are_known_at_every_level(heading: str, marks: str) -> None:
+def test_headings_of_the_prompt_are_detected_at_every_level(heading: str, marks: str) -> None:
     telling = heading not in ORDINARY_HEADINGS | STATED_HEADINGS
     text = f"{marks} {heading}\nx"
     assert screened([BEGUN, text]) == ((BEGUN, False) if telling else (BEGUN + text, True))
     assert screened([f"{BEGUN}{marks} {heading} x\nx"])[1]
 
 
-def test_an_answer_may_have_one_of_the_ordinary_headings_but_not_two() -> None:
+def test_answer_may_contain_one_ordinary_heading_but_not_two() -> None:
     first, second = sorted(ORDINARY_HEADINGS)
     once = f"{BEGUN}### {first}\nA?\n"
     for pieces in every_split(f"{once}## {second}\nB"):
@@ -97,13 +97,13 @@ def test_an_answer_may_have_one_of_the_ordinary_headings_but_not_two() -> None:
     assert screened([f"{once}## {first}\nB"])[1]
 
 
-def test_an_answer_may_have_the_headings_that_it_is_asked_to_state() -> None:
+def test_answer_may_contain_headings_that_notices_ask_for() -> None:
     text = BEGUN + "".join(f"### {heading}\n- x\n" for heading in sorted(STATED_HEADINGS))
     assert screened(list(text)) == (text, True)
     assert not screened([f"{text}<untrusted>"])[1]
 
 
-def test_the_line_on_an_agent_tells_without_any_heading() -> None:
+def test_agent_line_of_the_prompt_is_detected_without_a_heading() -> None:
     for pieces in every_split(f"{BEGUN}Notices\nAgent: sql | status: failed. Answer: none"):
         shown, fit = screened(pieces)
         assert not fit, pieces
@@ -111,13 +111,13 @@ def test_the_line_on_an_agent_tells_without_any_heading() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_web_page_is_no_answer_however_it_arrives(page: str) -> None:
+def test_web_page_is_refused_in_any_split(page: str) -> None:
     for pieces in every_split(page):
         assert screened(pieces) == ("", False), pieces
 
 
 @pytest.mark.parametrize("words", own_words(NUMBERS))
-def test_a_long_stretch_of_the_prompt_is_no_answer(words: str) -> None:
+def test_long_echo_of_the_prompt_is_refused(words: str) -> None:
     shouted = words.upper().replace(" ", "\n  ")
     for text in (words, shouted, f"Sure! {words}", f"{BEGUN}{words}"):
         assert not screened([text])[1], text
@@ -126,19 +126,19 @@ def test_a_long_stretch_of_the_prompt_is_no_answer(words: str) -> None:
         assert not screened([words[20 : 40 + STRETCH_CHARS]])[1]
 
 
-def test_a_reply_that_begins_with_the_prompt_is_not_shown_at_all() -> None:
+def test_reply_that_begins_with_the_prompt_is_not_shown() -> None:
     for words in own_words(NUMBERS):
         assert screened(list(words)) == ("", False)
 
 
-def test_a_short_stretch_of_the_prompt_is_fine() -> None:
+def test_short_echo_of_the_prompt_is_allowed() -> None:
     words = " ".join(own_words(NUMBERS)[0].split())
     stretch = words[: STRETCH_CHARS - 1]
     assert screened([stretch]) == (stretch, True)
     assert screened([words[:STRETCH_CHARS]]) == ("", False)
 
 
-def test_text_is_shown_as_soon_as_it_is_known_to_be_fit() -> None:
+def test_text_is_shown_as_soon_as_it_passes_the_screening() -> None:
     screen = Screen(OWN)
     assert screen.add("a" * (STRETCH_CHARS - 1)) == ""
     assert screen.add("b") == "a" * (STRETCH_CHARS - 1) + "b"
@@ -149,7 +149,7 @@ def test_text_is_shown_as_soon_as_it_is_known_to_be_fit() -> None:
     assert screen.add(" 4") == "< 4"
 
 
-def test_a_huge_line_and_endless_white_space_are_read_once() -> None:
+def test_huge_line_and_long_white_space_are_screened_in_linear_time() -> None:
     for piece in (
         "x" * 5_000,
         " " * 5_000,

@@ -1,4 +1,4 @@
-"""The composer over gRPC, with a scripted model behind it."""
+"""The composer over gRPC, with a scripted model."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ MESSAGE = TraceEventType.TRACE_EVENT_TYPE_MESSAGE
 
 
 @pytest.mark.requirement("K-01", "K-07", "K-15")
-async def test_the_answer_streams_and_the_output_has_the_whole(rig: Any, make: Any) -> None:
+async def test_answer_is_streamed_and_complete_in_the_output(rig: Any, make: Any) -> None:
     wanted = make.request(make.top_customers(sources=[make.document("Ledger")]))
     before = wanted.SerializeToString(deterministic=True)
-    rig.model.knobs.chunk_delay_s = 0.01  # what arrives together is one delta
+    rig.model.knobs.chunk_delay_s = 0.01  # pieces that arrive together are one delta
     deltas, output = await rig.compose(wanted)
     assert len(deltas) > 1
     assert "".join(deltas) == output.answer == make.written
@@ -41,7 +41,7 @@ async def test_the_answer_streams_and_the_output_has_the_whole(rig: Any, make: A
 
 
 async def test_composing_a_table_of_five_costs_at_most_700_tokens(rig: Any, make: Any) -> None:
-    """With all that the sql agent hands over, and what is known of the user's day."""
+    """The request holds all fields of an sql result and the user's date."""
     sql = "SELECT c.customer_name, SUM(i.net_amount) AS revenue FROM invoices AS i LIMIT 5"
     customers = [[f"Mahanadi Mechanical Erectors {n}", Decimal(f"1369748{n}.81")] for n in range(5)]
     found = make.result(
@@ -91,7 +91,7 @@ async def test_highlights_followups_and_charts_pass_unchanged(rig: Any, make: An
 
 
 @pytest.mark.requirement("K-10")
-async def test_a_citation_of_nothing_does_not_survive(rig: Any, make: Any) -> None:
+async def test_marker_without_a_source_is_no_citation(rig: Any, make: Any) -> None:
     share = make.result("computation", data={"share_percent": 43.1})
     deltas, output = await rig.compose(make.request(share, question="And what share is that?"))
     assert "".join(deltas).endswith("see [7].")
@@ -122,7 +122,7 @@ async def test_a_citation_of_nothing_does_not_survive(rig: Any, make: Any) -> No
     ],
 )
 @pytest.mark.requirement("K-16", "N-10", "Q-04", "Q-08")
-async def test_whatever_the_model_does_there_is_an_answer(
+async def test_any_failure_of_the_model_leads_to_a_deterministic_answer(
     rig: Any, make: Any, spoil: Callable[[Knobs], None]
 ) -> None:
     spoil(rig.model.knobs)
@@ -145,7 +145,7 @@ async def test_whatever_the_model_does_there_is_an_answer(
         ("succeeded", "ModelUnavailable", False),
     ],
 )
-async def test_after_an_outage_of_an_agents_model_the_composers_is_asked_only_once(
+async def test_model_is_not_retried_after_an_outage_of_an_agents_model(
     rig: Any, make: Any, status: str, kind: str, once: bool
 ) -> None:
     rig.model.knobs.fail_next(99, status=500)
@@ -155,16 +155,14 @@ async def test_after_an_outage_of_an_agents_model_the_composers_is_asked_only_on
     assert (rig.model.calls == 1) is once, rig.model.calls
 
 
-async def test_after_an_outage_of_an_agents_model_the_composers_may_be_back(
-    rig: Any, make: Any
-) -> None:
+async def test_model_is_called_after_an_outage_of_an_agents_model(rig: Any, make: Any) -> None:
     failed = make.result("rag", status="failed", error=("ModelUnavailable", "It is down."))
     _, output = await rig.compose(make.request(make.top_customers(), failed))
     assert not output.deterministic
 
 
-async def test_a_stream_that_breaks_leaves_a_whole_answer(rig: Any, make: Any) -> None:
-    """The output is authoritative over what was already sent."""
+async def test_interrupted_stream_leads_to_a_complete_answer(rig: Any, make: Any) -> None:
+    """The output replaces the deltas that were already sent."""
     rig.model.knobs.broken_stream_next(1, after_chunks=20)
     wanted = make.request(make.top_customers(), question="Tell me at length")
     deltas, output = await rig.compose(wanted)
@@ -175,7 +173,9 @@ async def test_a_stream_that_breaks_leaves_a_whole_answer(rig: Any, make: Any) -
 
 
 @pytest.mark.parametrize("asked", ["Please echo at once", "Please echo later"])
-async def test_an_echo_of_the_prompt_is_no_answer(rig: Any, make: Any, asked: str) -> None:
+async def test_echo_of_the_prompt_leads_to_the_deterministic_answer(
+    rig: Any, make: Any, asked: str
+) -> None:
     rig.model.knobs.chunk_delay_s = 0.01
     deltas, output = await rig.compose(make.request(make.top_customers(), question=asked))
     shown = f"{make.written} {make.written}\n" if "later" in asked else ""
@@ -187,7 +187,7 @@ async def test_an_echo_of_the_prompt_is_no_answer(rig: Any, make: Any, asked: st
     assert output.usage.model_calls == 1
 
 
-async def test_what_is_spent_without_a_bound_is_counted_when_the_model_is_given_up(
+async def test_tokens_of_an_abandoned_call_are_counted_without_a_budget(
     start: Any, make: Any
 ) -> None:
     rig = await start(model_timeout_s=0.05)
@@ -201,13 +201,13 @@ async def test_what_is_spent_without_a_bound_is_counted_when_the_model_is_given_
     assert rig.model.calls == 1, "what took too long is not asked again"
 
 
-async def test_prose_is_an_answer(rig: Any, make: Any) -> None:
+async def test_plain_text_reply_is_the_answer(rig: Any, make: Any) -> None:
     rig.model.knobs.prose_next()
     _, output = await rig.compose(make.request(make.top_customers()))
     assert not output.deterministic
 
 
-async def test_without_a_model_the_results_answer(start: Any, make: Any) -> None:
+async def test_without_a_model_the_answer_is_deterministic(start: Any, make: Any) -> None:
     rig = await start(models=False)
     deltas, output = await rig.compose(make.request(make.top_customers()))
     assert not deltas
@@ -217,7 +217,7 @@ async def test_without_a_model_the_results_answer(start: Any, make: Any) -> None
     assert not output.usage.model_calls
 
 
-async def test_a_slow_model_leaves_time_for_an_answer(start: Any, make: Any) -> None:
+async def test_model_call_leaves_time_for_the_deterministic_answer(start: Any, make: Any) -> None:
     rig = await start(model_timeout_s=0.05)
     rig.model.knobs.latency_s = 30
     _, output = await rig.compose(make.request(make.top_customers()))
@@ -225,7 +225,7 @@ async def test_a_slow_model_leaves_time_for_an_answer(start: Any, make: Any) -> 
     assert from_value(output.trace[0].data["reason"]) == "MODEL_TIMEOUT"
 
 
-async def test_a_stream_that_stalls_is_given_up(start: Any, make: Any) -> None:
+async def test_stalled_stream_is_abandoned(start: Any, make: Any) -> None:
     rig = await start(model_timeout_s=2)
     rig.model.knobs.chunk_delay_s = 0.05  # of a thousand chunks
     wanted = make.request(make.top_customers(), question="Tell me at length")
@@ -234,7 +234,7 @@ async def test_a_stream_that_stalls_is_given_up(start: Any, make: Any) -> None:
     assert output.deterministic
 
 
-async def test_an_endless_answer_is_cut(start: Any, make: Any) -> None:
+async def test_overlong_answer_is_truncated(start: Any, make: Any) -> None:
     rig = await start(max_answer_chars=1000)
     deltas, output = await rig.compose(make.request(question="Tell me at length"))
     assert len("".join(deltas)) == 1000
@@ -253,7 +253,7 @@ async def test_the_locale_reaches_prompt_and_answer(start: Any, make: Any) -> No
     assert "| Acme | $175,206.00 |" in output.answer
 
 
-async def test_closing_the_stream_ends_the_model_call(rig: Any, make: Any) -> None:
+async def test_closed_stream_cancels_the_model_call(rig: Any, make: Any) -> None:
     rig.model.knobs.latency_s = 30
     call = rig.stub.Compose(make.request(make.top_customers()), timeout=60)
     reading = asyncio.ensure_future(call.read())

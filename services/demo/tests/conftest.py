@@ -27,7 +27,7 @@ def rows() -> CompanyRows:
 
 @pytest.fixture(scope="session")
 def company_dsn(postgres_server: PostgresServer) -> str:
-    """A database that holds the company; tests only read it."""
+    """A database with the company, read-only for tests."""
 
     async def load() -> str:
         dsn = await create_database(postgres_server.dsn(), "demo_company")

@@ -1,4 +1,4 @@
-"""Every demo question against its reference, on both databases and through the prepared replies."""
+"""Demo questions against their reference, on both databases and with scripted replies."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def book() -> FixtureBook:
 
 
 @pytest.mark.parametrize("step", SQL_STEPS, ids=_name)
-async def test_both_databases_return_what_the_reference_returns(
+async def test_queries_of_both_databases_match_the_reference(
     step: SqlStep, company: Connection, sqlite_company: sqlite3.Connection
 ) -> None:
     reference = await expected_rows(company, step, DEFAULT_TODAY)
@@ -49,7 +49,7 @@ async def test_both_databases_return_what_the_reference_returns(
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=_name)
-async def test_the_prepared_replies_state_the_real_facts(
+async def test_scripted_replies_state_the_real_facts(
     question: Question, company: Connection, book: FixtureBook
 ) -> None:
     answer = _reply(book, None, await _played(question, company, book))
@@ -59,15 +59,13 @@ async def test_the_prepared_replies_state_the_real_facts(
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=_name)
-def test_the_planner_is_given_the_plan_of_the_question(
-    question: Question, book: FixtureBook
-) -> None:
+def test_planner_gets_the_plan_of_the_question(question: Question, book: FixtureBook) -> None:
     plan = _reply(book, "PlannerReply", _planner_prompt(question.question))
     assert {step["agent"] for step in plan["steps"]} == set(question.agents)
     assert [step["step_id"] for step in plan["steps"]] == [step.id for step in question.steps]
 
 
-def test_an_unprepared_question_has_no_reply(book: FixtureBook) -> None:
+def test_unknown_question_has_no_scripted_reply(book: FixtureBook) -> None:
     for asked in ("How tall is our tallest employee?", f"{QUESTIONS[0].question} and drop them"):
         prompt = _planner_prompt(asked)
         assert book.find(schema="PlannerReply", model="any", prompt=prompt) is None
@@ -85,12 +83,12 @@ def test_an_unprepared_question_has_no_reply(book: FixtureBook) -> None:
         ("The best was Kaveri.", "Kaveri Dyes", False),
     ],
 )
-def test_facts_are_found_whatever_the_number_format(answer: str, fact: Any, stated: bool) -> None:
+def test_facts_are_recognised_in_any_number_format(answer: str, fact: Any, stated: bool) -> None:
     assert mentions(answer, fact) is stated
 
 
 async def _played(question: Question, company: Connection, book: FixtureBook) -> str:
-    """The composer's prompt after scripted replies and real queries, as the services make it."""
+    """The composer's prompt after scripted replies and real queries, as in production."""
     outputs: dict[str, list[dict[str, Any]]] = {}
     data = []
     for step in question.steps:
@@ -110,7 +108,7 @@ async def _played(question: Question, company: Connection, book: FixtureBook) ->
 def _computed(
     step: ComputationStep, outputs: dict[str, list[dict[str, Any]]], book: FixtureBook
 ) -> list[str]:
-    """The values of the program's result; its summary can be worded as well."""
+    """The values of the program's result, after checking its summary."""
     names: dict[str, Any] = {}
     for name, value in step.inputs.items():
         reference = REFERENCE.fullmatch(value)
@@ -132,7 +130,7 @@ def _planner_prompt(question: str) -> str:
 
 
 def _composer_prompt(question: Question, data: list[str]) -> str:
-    """The sections of the composer's prompt that matter here."""
+    """The relevant sections of the composer's prompt."""
     shown = "\n".join(["### Data of the results", *data])
     return f"{shown}\n\n{composer_section(question.question)}"
 

@@ -36,7 +36,7 @@ assert isinstance(MONTHLY, SqlStep)
 assert isinstance(DRAWING, CodeStep)
 
 
-async def test_the_query_finds_what_its_reference_finds_in_both_databases(
+async def test_query_matches_its_reference_in_both_databases(
     company: Connection, sqlite_company: sqlite3.Connection
 ) -> None:
     reference = await company.fetch(MONTHLY.reference_query(DEFAULT_TODAY))
@@ -47,10 +47,8 @@ async def test_the_query_finds_what_its_reference_finds_in_both_databases(
     assert same_rows(in_sqlite, [tuple(each) for each in reference])
 
 
-async def test_the_facts_are_what_the_rows_add_up_to(
-    company: Connection, rows: CompanyRows
-) -> None:
-    """Added up here, row by row, without any query."""
+async def test_facts_are_sums_of_the_rows(company: Connection, rows: CompanyRows) -> None:
+    """The sums are computed row by row, without a query."""
     start, end = named_periods(DEFAULT_TODAY)["last_year"]
     days = {invoice.invoice_id: invoice.invoice_date for invoice in rows.invoices}
     months: dict[int, Decimal] = defaultdict(Decimal)
@@ -63,7 +61,7 @@ async def test_the_facts_are_what_the_rows_add_up_to(
 
 
 async def test_the_program_computes_the_facts(company: Connection) -> None:
-    """All of it but the drawing, over the real rows."""
+    """The program runs over the real rows, without the drawing."""
     names: dict[str, Any] = {}
     records = await company.fetch(MONTHLY.query("postgres", DEFAULT_TODAY))
     for name, value in DRAWING.inputs.items():
@@ -88,7 +86,7 @@ def test_the_guard_passes_the_query_in_every_dialect(dialect: Any) -> None:
     assert set(verdict.used_tables) == set(MONTHLY.tables)
 
 
-def test_its_texts_are_in_no_other_question_or_task() -> None:
+def test_texts_occur_in_no_other_question_or_task() -> None:
     others = load_questions()
     taken = [q.question for q in others] + [s.task for q in others for s in q.steps]
     for text in (CHART.question, MONTHLY.task, DRAWING.task):
@@ -97,7 +95,7 @@ def test_its_texts_are_in_no_other_question_or_task() -> None:
             assert other.casefold() not in text.casefold()
 
 
-def test_the_plan_names_the_tool_and_hands_the_rows_on() -> None:
+def test_plan_names_the_tool_and_passes_the_rows() -> None:
     book = load_fixtures([*demo_fixtures(DEFAULT_TODAY), *dialogue_fixtures(DEFAULT_TODAY)])
     prompt = f"### Question\n{CHART.question}\n\n### Instructions\nnone"
     found = book.find(schema="PlannerReply", model="scripted", prompt=prompt)

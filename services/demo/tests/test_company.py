@@ -62,7 +62,7 @@ async def test_every_table_and_column_has_its_comment_in_postgres(company: Conne
     assert {tuple(record) for record in described} == {tuple(record) for record in dictionary}
 
 
-async def test_a_second_load_is_skipped_and_another_today_refills(postgres_dsn: str) -> None:
+async def test_second_load_is_skipped_and_another_today_reloads(postgres_dsn: str) -> None:
     first = await load_postgres(postgres_dsn)
     before = await _digest(postgres_dsn)
     assert (await load_postgres(postgres_dsn)).skipped
@@ -74,12 +74,12 @@ async def test_a_second_load_is_skipped_and_another_today_refills(postgres_dsn: 
     assert await _digest(postgres_dsn) == before
 
 
-async def test_two_loads_at_once_fill_the_schema_once(postgres_dsn: str) -> None:
+async def test_concurrent_loads_fill_the_schema_once(postgres_dsn: str) -> None:
     both = await asyncio.gather(load_postgres(postgres_dsn), load_postgres(postgres_dsn))
     assert sorted(loaded.skipped for loaded in both) == [False, True]
 
 
-async def test_a_schema_that_holds_something_else_is_left_alone(postgres_dsn: str) -> None:
+async def test_schema_with_other_content_is_not_changed(postgres_dsn: str) -> None:
     connection = await asyncpg.connect(postgres_dsn)
     await connection.execute("CREATE SCHEMA company; CREATE TABLE company.precious (id integer)")
     with pytest.raises(FailedPrecondition, match="schema company"):
@@ -124,7 +124,7 @@ def test_a_sqlite_file_is_written_once_and_the_same_each_time(tmp_path: Path) ->
     assert not write_sqlite(one, today=date(2026, 3, 31)).skipped
 
 
-def test_a_file_that_holds_something_else_is_left_alone(tmp_path: Path) -> None:
+def test_file_with_other_content_is_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a database, and precious")
     with pytest.raises(FailedPrecondition, match=r"notes\.txt"):

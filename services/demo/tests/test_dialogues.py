@@ -1,4 +1,4 @@
-"""Follow-ups and questions that are asked back, against the company's rows."""
+"""Follow-ups and ambiguous questions, against the company's rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_every_follow_up_follows_a_demo_question() -> None:
 
 
 @pytest.mark.parametrize("step", FOLLOWUP_STEPS, ids=lambda step: step.task)
-async def test_a_follow_up_finds_what_its_reference_finds_in_both_databases(
+async def test_follow_up_matches_its_reference_in_both_databases(
     step: SqlStep, company: Connection, sqlite_company: sqlite3.Connection
 ) -> None:
     reference = await company.fetch(step.reference_query(DEFAULT_TODAY))
@@ -73,7 +73,7 @@ async def test_every_reply_leads_to_the_right_amounts_in_both_databases(
     sqlite_company: sqlite3.Connection,
     rows: CompanyRows,
 ) -> None:
-    """The amounts are summed up here, row by row, without any query."""
+    """The sums are computed row by row, without a query."""
     before, today = _amounts(rows, {slot: each.words for slot, each in chosen.items()})
     found = await company.fetchrow(step.query("postgres", DEFAULT_TODAY))
     assert found is not None
@@ -97,21 +97,21 @@ def test_the_guard_passes_every_query_in_every_dialect(step: SqlStep, dialect: A
 
 
 @pytest.mark.requirement("D-05")
-def test_what_is_offered_is_in_the_schema(rows: CompanyRows) -> None:
+def test_offered_choices_are_in_the_schema(rows: CompanyRows) -> None:
     groups = {c.category_name for c in rows.product_categories if c.parent_category_id is None}
     (group,) = (ask for ask in SHIFT.asks if ask.slot == "group")
     assert {choice.offered for choice in group.choices[1:]} == groups
 
 
 @settled
-def test_a_reply_in_the_words_that_were_offered_is_understood(
+def test_reply_in_the_offered_words_is_recognised(
     chosen: Mapping[str, Choice], step: SqlStep, book: FixtureBook
 ) -> None:
     reply = ", ".join(each.offered for each in chosen.values())
     assert _planned(book, reply).casefold() == step.task.casefold()
 
 
-def test_what_a_reply_leaves_open_is_as_was_said_to_be_assumed(book: FixtureBook) -> None:
+def test_choices_missing_in_a_reply_take_the_stated_default(book: FixtureBook) -> None:
     assumed = SETTLED[0][1].task
     assert _planned(book, "whatever you think").casefold() == assumed.casefold()
     assert "of Pumps " in _planned(book, "the pumps please").replace("pumps", "Pumps")

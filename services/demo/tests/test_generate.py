@@ -18,7 +18,7 @@ GOLDEN = "7522da56764093694910fd02be64fccb6b33d9cfa0a34bf8d0772312b7050e47"
 
 
 def test_the_rows_of_a_version_never_change(rows: CompanyRows) -> None:
-    """Fails when a generator changes: then raise VERSION, so that loaded databases are refilled."""
+    """Fails when a generator changes: raise VERSION then, so that loaded databases are refilled."""
     assert (VERSION, digest(rows)) == (1, GOLDEN)
 
 

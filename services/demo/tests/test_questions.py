@@ -29,7 +29,7 @@ def test_there_are_enough_questions_of_each_kind() -> None:
     assert kinds.total() >= 24
 
 
-def test_the_questions_that_the_specification_names_are_there() -> None:
+def test_questions_named_by_the_specification_exist() -> None:
     """The list of tables, and the acceptance question of `make demo`."""
     asked = {question.question: question for question in QUESTIONS}
     assert asked["List all tables in the database"].agents == ("sql",)
@@ -47,7 +47,7 @@ def test_ids_are_unique() -> None:
 
 
 def test_no_question_or_task_occurs_in_another() -> None:
-    """The scripted model tells prompts apart by these texts."""
+    """The scripted model distinguishes prompts by these texts."""
     for texts in ([q.question for q in QUESTIONS], [s.task for q in QUESTIONS for s in q.steps]):
         for one, other in permutations(texts, 2):
             assert one.casefold() not in other.casefold(), (one, other)
@@ -70,7 +70,7 @@ def test_references_lead_to_earlier_steps_and_plans_have_no_cycle(question: Ques
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=_name)
-def test_a_kind_says_what_its_plans_look_like(question: Question) -> None:
+def test_plans_of_a_kind_have_its_shape(question: Question) -> None:
     joined = [step for step in question.steps if question.depends_on(step)]
     independent = len(question.steps) - len(joined)
     match question.kind:
@@ -104,7 +104,7 @@ def test_the_guard_passes_every_query_in_every_dialect(
     assert set(verdict.used_tables) == set(step.tables)
 
 
-def test_marks_become_what_a_dialect_knows() -> None:
+def test_marks_are_translated_per_dialect() -> None:
     query = "SELECT {top 3}{month d} FROM t WHERE d < '{last_quarter.end}' {limit 3}"
     assert write_sql(query, "postgres", DEFAULT_TODAY) == (
         "SELECT to_char(d, 'YYYY-MM') FROM t WHERE d < '2026-04-01' LIMIT 3"

@@ -39,7 +39,7 @@ def _ask(demo: Demo, question: str, schema: str) -> Any:
         return json.load(response)["choices"][0]["message"]
 
 
-async def test_it_offers_the_company_and_a_model_that_knows_it(
+async def test_demo_serves_the_company_and_a_model_with_its_replies(
     postgres_dsn: str, tmp_path: Path
 ) -> None:
     settings = DemoSettings.load(database_url=postgres_dsn, sqlite_path=tmp_path / "company.sqlite")
@@ -59,21 +59,21 @@ async def test_it_offers_the_company_and_a_model_that_knows_it(
         assert demo.address in demo.model_base_url
 
 
-async def test_the_model_is_honest_about_other_questions(postgres_dsn: str) -> None:
+async def test_model_refuses_unknown_questions(postgres_dsn: str) -> None:
     settings = DemoSettings.load(database_url=postgres_dsn)
     async with serve(settings, Telemetry.for_tests()) as demo:
         message = await asyncio.to_thread(_ask, demo, "Who will win the cup?", "PlannerReply")
         assert message["refusal"]
 
 
-async def test_the_model_is_not_offered_to_the_network(postgres_dsn: str) -> None:
+async def test_model_does_not_listen_on_the_network(postgres_dsn: str) -> None:
     settings = DemoSettings.load(database_url=postgres_dsn, model_host="0.0.0.0")
     with pytest.raises(ConfigurationError):
         async with serve(settings, Telemetry.for_tests()):
             pass
 
 
-def test_the_database_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_url_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BOS_DEMO_DATABASE_URL", raising=False)
     with pytest.raises(ConfigurationError, match="BOS_DEMO_DATABASE_URL"):
         DemoSettings.load()

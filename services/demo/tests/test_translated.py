@@ -1,4 +1,4 @@
-"""Demo queries translated by the sql agent: the same rows, wherever they can be run."""
+"""Demo queries translated by the sql agent's guard return the same rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _name(value: SqlStep) -> str:
 
 
 def translated(step: SqlStep, source: Dialect, target: Dialect) -> str:
-    """The step's query as the agent hands it out: written by the guard of the other dialect."""
+    """The step's query as the agent sends it: translated by the guard to the other dialect."""
 
     def guarded(sql: str, dialect: Dialect) -> str:
         policy = GuardPolicy(dialect, frozenset(table_names()), default_schema="company")

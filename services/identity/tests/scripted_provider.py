@@ -1,4 +1,4 @@
-"""An OpenID provider that says whatever a test wants."""
+"""An OpenID provider scripted by the test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = generate_private_key(SECP256R1())
 
 @dataclass
 class ScriptedProvider:
-    """Says whatever a test wants."""
+    """Answers as the test says."""
 
     url: str = ""
     configuration: dict[str, Any] = field(default_factory=dict)

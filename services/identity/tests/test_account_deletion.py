@@ -1,4 +1,4 @@
-"""Accounts are deleted with what services hold of them, whatever is away, killed or asked twice."""
+"""Accounts are deleted with all data in services, despite outages, kills and repetitions."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def test_a_login_opens_a_session_row_and_tokens_that_name_it(
     login = await identity.log_in()
     me = await identity.me(login.tokens.access_token)
     assert me.sign_in.start_time == login.session.start_time
-    me.ClearField("sign_in")  # told of nobody but the caller
+    me.ClearField("sign_in")  # set for the caller only
     assert login.user == user == me
     claims = jwt.decode(login.tokens.access_token, options={"verify_signature": False})
     assert claims["sub"] == user.user_id
@@ -184,7 +184,7 @@ async def test_a_refresh_whose_answer_was_lost_can_be_repeated(identity: Caller)
     await identity.register()
     tokens = (await identity.log_in()).tokens
     for _ in range(2):
-        await identity.refresh(tokens.refresh_token)  # and nobody hears the answer
+        await identity.refresh(tokens.refresh_token)  # and the answer is lost
     arrived = await identity.refresh(tokens.refresh_token)
     assert await identity.me(arrived.access_token)
     assert await identity.refresh(arrived.refresh_token)
@@ -196,7 +196,7 @@ async def test_a_repeated_refresh_voids_what_was_issued_before(identity: Caller)
     tokens = (await identity.log_in()).tokens
     stolen = await identity.refresh(tokens.refresh_token)
     newest = await identity.refresh(tokens.refresh_token)
-    # Two hold tokens of one session: whoever they are, one of them should not.
+    # Two clients hold tokens of one session: one of them must have stolen it.
     await refused(identity.refresh(stolen.refresh_token))
     await refused(identity.refresh(newest.refresh_token))
     assert identity.metric("bos_identity_refreshes_total", outcome="reused") == 1

@@ -57,7 +57,7 @@ def claims(token: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("method", ALL)
-async def test_only_an_administrator_administers_whatever_other_roles_there_are(
+async def test_only_the_role_administrator_allows_administration(
     identity: Caller, method: str
 ) -> None:
     root = await identity.administrator()
@@ -139,7 +139,7 @@ async def test_the_last_administrator_stays_one(
 ) -> None:
     root = await identity.administrator()
     me = await identity.me(root)
-    # Nobody of these can sign in and administer.
+    # None of these can sign in and administer.
     idle = await identity.invited(root, "idle", roles=["administrator"])
     await identity.call("DeactivateUser", DeactivateUserRequest(user_id=idle.user_id), root)
     with pytest.raises(FailedPrecondition) as error:

@@ -1,4 +1,4 @@
-"""API keys: scoped, expiring, told once, ended at once here and within a minute elsewhere."""
+"""API keys: scoped, expiring, shown once, revoked at once here and within a minute elsewhere."""
 
 from __future__ import annotations
 

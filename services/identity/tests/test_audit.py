@@ -1,4 +1,4 @@
-"""What identity tells the audit trail: each deed with its entry, or neither; no content."""
+"""Audit trail of identity: each action with its entry, or neither; no content."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Deeds:
 @pytest.fixture
 async def deeds(start: Starter, provider: ScriptedProvider) -> Deeds:
     openid = OpenIdSettings.load(issuer=provider.url, client_id="bos")
-    # Nobody is there: what is asked for here is not what comes of it.
+    # No server listens: the request itself is tested, not its outcome.
     targets = {"gateway": "127.0.0.1:1"}
     made = Deeds(await start(account_data_targets=targets, openid=openid), provider)
     await made.begin()

@@ -1,4 +1,4 @@
-"""Who has no password proves by a new sign-in whose account it is; and what is told of sign-ins."""
+"""Fresh sign-in in place of a password, and the sign-in method in GetUser."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Ada:
 async def ada(start: Starter, postgres_dsn: str) -> Ada:
     identity = await start(
         openid=OpenIdSettings.load(issuer=ISSUER, client_id="bos", fresh_s=300),
-        account_data_targets={"gateway": "127.0.0.1:1"},  # nobody is there
+        account_data_targets={"gateway": "127.0.0.1:1"},  # no server listens
     )
     root = await identity.administrator()
     user = await identity.invited(root, "ada")

@@ -1,4 +1,4 @@
-"""Steps of runs have no business with accounts, whatever keys identity is given."""
+"""Run tokens are refused by identity with any configured keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sessions end: by a new password whatever happens, and when there are too many."""
+"""End of sessions: by a new password in every case, and above the limit."""
 
 from __future__ import annotations
 

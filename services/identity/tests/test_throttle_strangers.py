@@ -233,7 +233,7 @@ async def test_an_attempt_whose_process_died_stops_counting(
     settings = IdentitySettings.load(store_url=postgres_dsn, account_attempts=2)
     async with open_database(postgres_dsn, schema=SCHEMA) as pool:
         throttle = Throttle(pool, settings)
-        for _ in range(3):  # and nobody says how it ended
+        for _ in range(3):  # without a report of the outcome
             await throttle.begin(throttle.change("ada"))
             await pool.execute("UPDATE login_throttle SET blocked_until = now()")
         assert (3) in {under_way for _, under_way in await _failures(pool)}

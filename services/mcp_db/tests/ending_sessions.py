@@ -67,7 +67,7 @@ class EndingProxy:
             await self._answer(server, to_client)
         if self._end is not End.TOLD:
             to_client.close()
-        await asking  # until the client leaves; whatever it still asks, nobody answers
+        await asking  # until the client disconnects; later requests get no answer
         await _close(to_client)
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -53,7 +53,7 @@ SILENCE = object()
 
 @dataclass
 class TdsServer:
-    """What a running server was told."""
+    """Requests that a running server got."""
 
     port: int
     batches: list[str] = field(default_factory=list)

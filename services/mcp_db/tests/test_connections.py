@@ -1,4 +1,4 @@
-"""Peers that send slowly or hold many connections: whoever asks properly is served meanwhile."""
+"""Slow peers and peers with many connections do not keep other clients from being served."""
 
 from __future__ import annotations
 

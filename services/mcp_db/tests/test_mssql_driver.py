@@ -96,7 +96,7 @@ async def test_a_row_beyond_the_byte_limit_is_refused() -> None:
             await adapter.query(QUERY, LIMITS)
 
 
-async def test_an_error_of_the_server_is_told_with_its_number() -> None:
+async def test_error_of_the_server_has_its_number() -> None:
     refusal = Refusal(229, "The SELECT permission was denied on the object 'salaries'.")
 
     async with tds_server(answering(refusal)) as server, backend(server) as adapter:
@@ -185,7 +185,7 @@ async def test_no_password_is_sent_to_a_server_that_cannot_prove_its_name(tmp_pa
     other, also_trusted = certificate_for("other.example", tmp_path)
 
     for certificate, options in (
-        (own, ""),  # signed by nobody the system trusts
+        (own, ""),  # of an authority that the system does not trust
         (own, f"?ca_file={also_trusted}"),
         (other, f"?ca_file={also_trusted}"),  # trusted, for another name
         (None, f"?ca_file={trusted}"),  # no encryption offered

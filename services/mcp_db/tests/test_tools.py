@@ -105,7 +105,7 @@ async def test_dec16_a_refused_query_is_a_query_error_with_violations(
     assert (envelope["success"], envelope["data"]) == (False, [])
 
 
-async def test_an_error_of_the_database_is_told_in_its_words(ask: Ask) -> None:
+async def test_error_of_the_database_is_passed_on_verbatim(ask: Ask) -> None:
     envelope = await ask("mcp_db_query", query="SELECT nope FROM orders")
 
     assert envelope["error"]["type"] == "QueryError"
@@ -132,7 +132,7 @@ async def test_an_unknown_database_is_a_configuration_error(ask: Ask) -> None:
     assert "main" in envelope["error"]["message"]
 
 
-async def test_equal_column_names_are_told_apart(ask: Ask) -> None:
+async def test_equal_column_names_are_made_unique(ask: Ask) -> None:
     envelope = await ask("mcp_db_query", query="SELECT 1 AS n, 2 AS n, 3 AS n")
 
     assert envelope["columns"] == ["n", "n_2", "n_3"]
@@ -196,7 +196,7 @@ async def test_tools_say_that_they_only_read(sqlite_file: Path) -> None:
     assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.values())
 
 
-async def test_clients_are_told_name_and_version_of_the_server(sqlite_file: Path) -> None:
+async def test_clients_get_name_and_version_of_the_server(sqlite_file: Path) -> None:
     async with running({"main": sqlite_database(sqlite_file)}) as (client, _):
         told = client.server_info
 

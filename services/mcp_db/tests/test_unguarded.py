@@ -216,7 +216,7 @@ async def test_postgres_refuses_what_the_guard_would(
     async with postgres_backend(reader_dsn) as backend:
         with pytest.raises(QueryFailed):
             await backend.query(statement, LIMITS)
-        # Whatever the statement did to its connection, the next one is read-only again.
+        # The statement may have changed its connection; the next one is read-only again.
         with pytest.raises(QueryFailed):
             await backend.query("DELETE FROM orders RETURNING 1", LIMITS)
 

@@ -84,7 +84,7 @@ async def test_only_a_run_token_for_this_service_is_served(sqlite_file: Path) ->
 
 
 class Ended:
-    """Says of every token that its step has ended, or that nobody knows."""
+    """Answers for every token that its step has ended, or that it is unknown."""
 
     def __init__(self, error: BosError) -> None:
         self._error = error

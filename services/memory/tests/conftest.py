@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server: PostgresServer) -> str:
-    """The tables of memory, which it finds up to date."""
+    """Migrated tables of memory."""
     return migrated_template(postgres_server, "memory_template", migrate_store)
 
 

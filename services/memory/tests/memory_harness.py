@@ -1,4 +1,4 @@
-"""A memory service on a fresh database, with the scripted model, and callers of both its faces."""
+"""A memory service on a fresh database, the scripted model, and clients of both servicers."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ NOON = datetime(2026, 6, 15, 12, tzinfo=UTC)
 
 @dataclass
 class Caller:
-    """Calls one server: as a person by a key, or as a run of a user."""
+    """Client of one server: as a user with a key, or as a run of a user."""
 
     people: Any
     turns: Any
     model: ScriptedModel | None
     telemetry: Telemetry
     key: str = ""
-    """Empty: nobody is asked who they are."""
+    """Key of the user; empty if authentication is off."""
     address: str = ""
 
     async def call(self, method: str, request: Any, *, key: str | None = None) -> Any:
-        """As a person."""
+        """Stub for calls of a user."""
         key = self.key if key is None else key
         metadata = (("authorization", f"Bearer {key}"),) if key else ()
         with translate_rpc_errors():
             return await getattr(self.people, method)(request, metadata=metadata, timeout=20)
 
     async def tell(self, method: str, request: Any, *, token: str = "") -> Any:
-        """As a run."""
+        """Stub for calls of a run."""
         metadata = ((RUN_TOKEN_KEY, token),) if token else ()
         with translate_rpc_errors():
             return await getattr(self.turns, method)(request, metadata=metadata, timeout=20)
@@ -135,7 +135,7 @@ class Caller:
 
 
 class Starter:
-    """Starts replicas that end with the test."""
+    """Starts replicas that stop at the end of the test."""
 
     def __init__(
         self, stack: AsyncExitStack, dsn: str, scripted_model: ScriptedModelFactory

@@ -1,4 +1,4 @@
-"""Who may call what: people their own, runs what belongs to their user."""
+"""Access to memory: users reach their own data, runs that of their user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RUN = "0197d1a0-0000-7000-8000-000000000001"
 
 @pytest.fixture
 async def guarded(start: Starter) -> Caller:
-    """Memory that asks who calls: ada has the key."""
+    """Memory with authentication on; ada has the key."""
     auth = AuthSettings.load(
         static_key=ADA_KEY, static_key_user="ada", run_token_public_keys=PUBLIC_KEY
     )
@@ -48,7 +48,7 @@ def turn(user: str, run_id: str = RUN) -> RecordTurnRequest:
     return request
 
 
-async def test_a_run_tells_and_asks_for_its_own_user_alone(guarded: Caller) -> None:
+async def test_run_reads_and_writes_data_of_its_own_user_only(guarded: Caller) -> None:
     token = run_token("ada", RUN)
     assert (await guarded.tell("RecordTurn", turn("ada"), token=token)).recorded
     for request in (turn("eve"), turn("ada", "another-run")):
@@ -64,8 +64,8 @@ async def test_a_run_tells_and_asks_for_its_own_user_alone(guarded: Caller) -> N
 
 
 @pytest.mark.security
-async def test_a_step_of_a_run_opens_nothing_here(guarded: Caller) -> None:
-    """Whoever holds it is an agent: it would read what was said, or write what never was."""
+async def test_step_token_of_a_run_is_refused(guarded: Caller) -> None:
+    """Agents hold these tokens; with one they could read conversations or forge turns."""
     step = run_token("ada", RUN, step=f"{RUN}/0/a")
     ahead = run_token("ada", RUN, use="step")
     for token in (step, ahead):
@@ -83,7 +83,7 @@ async def test_a_step_of_a_run_opens_nothing_here(guarded: Caller) -> None:
     assert await guarded.conversations() == []
 
 
-async def test_people_do_not_open_what_is_for_runs(guarded: Caller) -> None:
+async def test_users_are_refused_by_the_turn_service(guarded: Caller) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await guarded.turns.OpenTurn(
             OpenTurnRequest(user_id="ada"),
@@ -104,7 +104,7 @@ async def test_memory_fetches_keys_of_an_issuer_over_http(start: Starter) -> Non
     assert not found.memory.tainted
 
 
-async def test_runs_do_not_open_what_is_for_people(guarded: Caller) -> None:
+async def test_runs_are_refused_by_the_memory_service(guarded: Caller) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await guarded.people.GetLongTermMemory(
             GetLongTermMemoryRequest(),
@@ -114,7 +114,7 @@ async def test_runs_do_not_open_what_is_for_people(guarded: Caller) -> None:
     assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
 
 
-async def test_what_eve_said_is_neither_shown_to_ada_nor_changed_by_her(guarded: Caller) -> None:
+async def test_conversation_of_another_user_is_neither_shown_nor_changed(guarded: Caller) -> None:
     await guarded.tell("RecordTurn", turn("eve"), token=run_token("eve", RUN))
 
     assert await guarded.conversations() == []
@@ -144,7 +144,7 @@ async def test_the_same_conversation_id_of_two_users_is_two_conversations(memory
     assert [each.turn_count for each in await memory.conversations()] == [1]
 
 
-async def test_postgresql_itself_hides_the_rows_of_others(memory: Caller, start: Starter) -> None:
+async def test_row_security_hides_rows_of_other_users(memory: Caller, start: Starter) -> None:
     for number in range(3):
         await memory.record(f"Question {number}", user="eve")
     tables = ("conversations", "messages", "conversation_summaries", "user_long_term_memory")

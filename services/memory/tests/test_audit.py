@@ -1,4 +1,4 @@
-"""What memory tells the audit trail: what people delete and change, and nothing that they said."""
+"""Audit trail of memory: deletions and changes by users, without content."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FACTS = fixture(
 
 
 class Deeds:
-    """What one person does, and her run."""
+    """Audited calls of one user and her run."""
 
     def __init__(self, memory: Caller) -> None:
         self.memory = memory
@@ -90,7 +90,7 @@ async def standing(dsn: str) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("rpc", sorted(audited("memory")))
-async def test_each_deed_leaves_its_entry_and_no_content(
+async def test_each_audited_call_writes_its_entry_without_content(
     deeds: Deeds, postgres_dsn: str, rpc: str
 ) -> None:
     await deeds.do(rpc.rpartition("/")[2])
@@ -105,7 +105,7 @@ async def test_each_deed_leaves_its_entry_and_no_content(
 
 
 @pytest.mark.parametrize("rpc", sorted(audited("memory")))
-async def test_a_change_whose_audit_entry_fails_is_not_made(
+async def test_change_is_rolled_back_if_its_audit_entry_fails(
     deeds: Deeds, postgres_dsn: str, rpc: str
 ) -> None:
     async with connect(postgres_dsn, schema=SCHEMA) as session:
@@ -126,7 +126,7 @@ async def test_a_change_whose_audit_entry_fails_is_not_made(
     assert await audit_entries(postgres_dsn, SCHEMA, AUDITED[rpc]) == []
 
 
-async def test_a_deed_that_is_undone_leaves_no_entry(deeds: Deeds, postgres_dsn: str) -> None:
+async def test_rolled_back_change_writes_no_audit_entry(deeds: Deeds, postgres_dsn: str) -> None:
     async with connect(postgres_dsn, schema=SCHEMA) as session:
         await session.execute(
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "

@@ -33,7 +33,7 @@ BY_RULE = "summary made by rule"
 
 
 @pytest.mark.requirement("L-09")
-async def test_a_turn_is_its_question_and_its_answer(memory: Caller) -> None:
+async def test_turn_is_stored_as_question_and_answer(memory: Caller) -> None:
     assert await memory.record("What was revenue in Q2?", "1.2 million.", asked=NOON)
 
     question, answer = await memory.messages()
@@ -48,7 +48,7 @@ async def test_a_turn_is_its_question_and_its_answer(memory: Caller) -> None:
     assert (found.title, found.turn_count) == ("What was revenue in Q2?", 1)
 
 
-async def test_a_turn_is_recorded_once_however_often_it_is_told(memory: Caller) -> None:
+async def test_turn_is_recorded_once_if_the_call_is_repeated(memory: Caller) -> None:
     assert await memory.record("What was revenue?", run_id="run-1")
     assert not await memory.record("What was revenue?", run_id="run-1")
 
@@ -56,7 +56,7 @@ async def test_a_turn_is_recorded_once_however_often_it_is_told(memory: Caller) 
     assert (await memory.conversation()).turn_count == 1
 
 
-async def test_history_says_which_run_a_message_belongs_to(memory: Caller) -> None:
+async def test_messages_of_the_history_name_their_run(memory: Caller) -> None:
     await memory.record("What was revenue?", run_id="run-1")
     await memory.record("And the quarter before?", run_id="run-2")
 
@@ -64,7 +64,7 @@ async def test_history_says_which_run_a_message_belongs_to(memory: Caller) -> No
     assert [each.run_id for each in opened.conversation_history] == ["run-1"] * 2 + ["run-2"] * 2
 
 
-async def test_a_long_first_question_becomes_a_title_of_whole_words(memory: Caller) -> None:
+async def test_title_of_a_long_first_question_ends_at_a_word(memory: Caller) -> None:
     await memory.record("revenue\nof " + "every customer " * 20)
 
     title = (await memory.conversation()).title
@@ -73,7 +73,7 @@ async def test_a_long_first_question_becomes_a_title_of_whole_words(memory: Call
     assert title.removesuffix("…").split()[-1] in ("every", "customer")
 
 
-async def test_a_title_can_be_changed_and_later_turns_leave_it(memory: Caller) -> None:
+async def test_changed_title_is_kept_by_later_turns(memory: Caller) -> None:
     await memory.record("What was revenue?")
     request = UpdateConversationRequest(conversation_id="talk", title=" My\nrevenue ")
     changed = (await memory.call("UpdateConversation", request)).conversation
@@ -83,7 +83,7 @@ async def test_a_title_can_be_changed_and_later_turns_leave_it(memory: Caller) -
     assert (await memory.conversation()).title == "My revenue"
 
 
-async def test_a_title_of_nothing_visible_is_refused(memory: Caller) -> None:
+async def test_title_without_visible_characters_is_refused(memory: Caller) -> None:
     await memory.record("What was revenue?")
     with pytest.raises(InvalidArgument) as refused:
         await memory.call(
@@ -92,7 +92,7 @@ async def test_a_title_of_nothing_visible_is_refused(memory: Caller) -> None:
     assert [each.field for each in refused.value.violations] == ["title"]
 
 
-async def test_the_conversation_used_last_comes_first_in_pages(memory: Caller) -> None:
+async def test_conversations_are_paged_most_recently_used_first(memory: Caller) -> None:
     for hour, name in enumerate(("first", "second", "third")):
         await memory.record("A question", conversation=name, asked=NOON + timedelta(hours=hour))
     await memory.record("Another", conversation="first", asked=NOON + timedelta(hours=9))
@@ -108,7 +108,7 @@ async def test_the_conversation_used_last_comes_first_in_pages(memory: Caller) -
     assert token == ""
 
 
-async def test_messages_come_in_pages_and_foreign_tokens_are_refused(memory: Caller) -> None:
+async def test_messages_are_paged_and_other_page_tokens_refused(memory: Caller) -> None:
     for number in range(3):
         await memory.record(f"Question {number}", f"Answer {number}")
 
@@ -128,12 +128,12 @@ async def test_messages_come_in_pages_and_foreign_tokens_are_refused(memory: Cal
             ("ListConversations", ListConversationsRequest(page_token=wrong)),
         ):
             if (method, wrong) == ("ListMessages", "WzFd="):
-                continue  # which is the token of a place
+                continue  # a token by position
             with pytest.raises(InvalidArgument):
                 await memory.call(method, request)
 
 
-async def test_a_deleted_conversation_is_gone_with_everything_in_it(memory: Caller) -> None:
+async def test_deleted_conversation_is_gone_with_messages_and_summaries(memory: Caller) -> None:
     for _ in range(3):
         await memory.record("What was revenue?")
     await eventually(lambda: memory.metric("bos_memory_summaries_total", outcome="by_rule") == 1)
@@ -147,7 +147,9 @@ async def test_a_deleted_conversation_is_gone_with_everything_in_it(memory: Call
         await memory.call("DeleteConversation", DeleteConversationRequest(conversation_id="talk"))
 
 
-async def test_what_was_asked_before_the_deletion_does_not_bring_it_back(memory: Caller) -> None:
+async def test_turn_asked_before_the_deletion_does_not_restore_the_conversation(
+    memory: Caller,
+) -> None:
     before = datetime.now(UTC)
     await memory.record("What was revenue?")
     await memory.call("DeleteConversation", DeleteConversationRequest(conversation_id="talk"))
@@ -158,7 +160,7 @@ async def test_what_was_asked_before_the_deletion_does_not_bring_it_back(memory:
     assert [each.turn_count for each in await memory.conversations()] == [1]
 
 
-async def test_the_last_messages_are_the_history_oldest_first(memory: Caller) -> None:
+async def test_history_holds_the_last_messages_oldest_first(memory: Caller) -> None:
     for number in range(2):
         await memory.record(f"Question {number}", f"Answer {number}")
 
@@ -167,7 +169,7 @@ async def test_the_last_messages_are_the_history_oldest_first(memory: Caller) ->
     assert await memory.history("") == []
 
 
-async def test_long_messages_are_stored_whole_and_handed_out_cut(memory: Caller) -> None:
+async def test_long_messages_are_stored_whole_and_truncated_in_the_history(memory: Caller) -> None:
     await memory.record("What was revenue?", "x" * 5_000)
 
     (_, stored) = await memory.messages()
@@ -176,7 +178,7 @@ async def test_long_messages_are_stored_whole_and_handed_out_cut(memory: Caller)
     assert (len(shown), shown[-1]) == (2_000, "…")
 
 
-async def test_text_that_postgresql_cannot_hold_loses_only_that(memory: Caller) -> None:
+async def test_characters_that_postgresql_cannot_store_are_removed(memory: Caller) -> None:
     await memory.record("What\0 was revenue?", "A\0 lot.")
     assert await memory.history() == ["What was revenue?", "A lot."]
 
@@ -232,7 +234,7 @@ async def test_three_turns_are_summarised_and_history_begins_with_the_summary(
     )
 
 
-async def test_what_was_said_cannot_leave_its_fence_in_the_summary(start: Starter) -> None:
+async def test_conversation_cannot_leave_its_fence_in_the_summary_prompt(start: Starter) -> None:
     memory = await start()
     model = memory.model
     assert model is not None
@@ -251,7 +253,7 @@ async def test_what_was_said_cannot_leave_its_fence_in_the_summary(start: Starte
 
 
 @pytest.mark.parametrize("summary", ["", " \n "])
-async def test_a_blank_summary_of_the_model_is_made_by_rule(start: Starter, summary: str) -> None:
+async def test_blank_summary_of_the_model_is_replaced_by_rule(start: Starter, summary: str) -> None:
     reply = {"summary": summary}
     memory = await start(fixture("blank", [], schema="ConversationSummary", json=reply))
     for number in (1, 2, 3):
@@ -260,18 +262,18 @@ async def test_a_blank_summary_of_the_model_is_made_by_rule(start: Starter, summ
     assert (await memory.conversation()).summary.startswith("Asked: Question 1")
 
 
-def test_the_schemas_hold_no_keyword_that_an_endpoint_may_not_know() -> None:
+def test_schemas_hold_no_keyword_that_endpoints_may_not_support() -> None:
     for schema in (ConversationSummary, PersonalFacts):
         text = json.dumps(schema.model_json_schema())
         assert "minLength" not in text
 
 
 @pytest.mark.parametrize("has_model", [True, False])
-async def test_without_a_reply_of_a_model_the_summary_is_made_by_rule(
+async def test_summary_is_made_by_rule_without_a_reply_of_a_model(
     start: Starter, has_model: bool
 ) -> None:
-    """A model that fails is logged; none is a way to run Bos."""
-    memory = await start(model=has_model)  # it has no reply for this
+    """A failed call is logged; without a configured model nothing is."""
+    memory = await start(model=has_model)  # the scripted model has no reply for this
     for number in (1, 2, 3):
         await memory.record(f"Question {number}", f"Answer {number}")
     await eventually(lambda: memory.metric("bos_memory_summaries_total", outcome="by_rule") == 1)

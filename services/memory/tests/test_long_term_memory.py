@@ -1,4 +1,4 @@
-"""What is remembered about a user: found, corrected, deleted."""
+"""Long-term memory of a user: extraction, correction, deletion."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BOTH = LongTermMemory(
 
 
 @pytest.mark.requirement("L-06", "L-07")
-async def test_what_a_question_reveals_is_there_for_the_next(start: Starter) -> None:
+async def test_facts_of_a_question_are_available_to_the_next(start: Starter) -> None:
     memory = await start(*REPLIES)
 
     assert await memory.extract(VINAY)
@@ -61,7 +61,7 @@ async def test_what_a_question_reveals_is_there_for_the_next(start: Starter) -> 
 
 
 @pytest.mark.requirement("L-03")
-async def test_the_model_is_asked_as_specified(start: Starter) -> None:
+async def test_extraction_call_has_the_specified_parameters(start: Starter) -> None:
     memory = await start(*REPLIES)
     await memory.extract(VINAY)
 
@@ -71,7 +71,7 @@ async def test_the_model_is_asked_as_specified(start: Starter) -> None:
     assert request.body["max_tokens"] == 512
 
 
-async def test_a_model_that_thinks_gets_room_for_that_beside_the_answer(start: Starter) -> None:
+async def test_reasoning_model_gets_extra_tokens_for_reasoning(start: Starter) -> None:
     fixtures = [fixture("nothing", [], schema="PersonalFacts", json={"found": False})]
     memory = await start(*fixtures, model_name="qwen3-8b", max_reply_tokens=600)
     await memory.extract("What was revenue?")
@@ -86,7 +86,7 @@ async def test_a_model_that_thinks_gets_room_for_that_beside_the_answer(start: S
     assert request.body["max_tokens"] == 600
 
 
-async def test_looking_for_facts_costs_at_most_200_tokens(start: Starter) -> None:
+async def test_extraction_costs_at_most_200_tokens(start: Starter) -> None:
     everything = {
         "found": False,
         "critical_facts": {
@@ -107,7 +107,7 @@ async def test_looking_for_facts_costs_at_most_200_tokens(start: Starter) -> Non
     assert "### Known" not in request.prompt
 
 
-async def test_what_looking_for_facts_costs_is_counted_beside_the_runs(start: Starter) -> None:
+async def test_tokens_of_extraction_are_counted_apart_from_runs(start: Starter) -> None:
     memory = await start(*REPLIES)
     await memory.extract(VINAY)
 
@@ -124,7 +124,7 @@ async def test_what_looking_for_facts_costs_is_counted_beside_the_runs(start: St
 
 
 @pytest.mark.requirement("L-04")
-async def test_nothing_found_changes_nothing(start: Starter) -> None:
+async def test_extraction_without_findings_changes_nothing(start: Starter) -> None:
     memory = await start(*REPLIES)
     assert not await memory.extract("What was revenue?")
 
@@ -133,7 +133,7 @@ async def test_nothing_found_changes_nothing(start: Starter) -> None:
 
 
 @pytest.mark.requirement("L-04")
-async def test_what_is_known_is_skipped(start: Starter) -> None:
+async def test_known_facts_are_skipped(start: Starter) -> None:
     memory = await start(*REPLIES)
     assert await memory.extract(VINAY)
     assert not await memory.extract(VINAY)
@@ -148,7 +148,7 @@ async def test_facts_of_two_questions_at_once_are_both_kept(start: Starter) -> N
     assert await memory.memory() == BOTH
 
 
-async def test_what_is_remembered_can_be_corrected(start: Starter) -> None:
+async def test_facts_can_be_corrected_by_the_user(start: Starter) -> None:
     memory = await start(*REPLIES)
     await memory.extract(VINAY)
     corrected = LongTermMemory(critical=CriticalFacts(user_name=" Vinaya\n"))
@@ -159,7 +159,7 @@ async def test_what_is_remembered_can_be_corrected(start: Starter) -> None:
     assert await memory.memory() == shown
 
 
-async def test_deleted_is_deleted_also_for_what_was_asked_before(start: Starter) -> None:
+async def test_deleted_facts_are_not_restored_by_an_earlier_question(start: Starter) -> None:
     memory = await start(*REPLIES)
     before = datetime.now(UTC) - timedelta(seconds=1)
     await memory.extract(VINAY)
@@ -171,7 +171,7 @@ async def test_deleted_is_deleted_also_for_what_was_asked_before(start: Starter)
     assert await memory.extract(VINAY, asked=datetime.now(UTC) + timedelta(minutes=1))
 
 
-async def test_a_correction_while_the_model_thinks_wins(memory: Caller, start: Starter) -> None:
+async def test_correction_during_the_model_call_wins(memory: Caller, start: Starter) -> None:
     asked = datetime.now(UTC) - timedelta(seconds=1)
     async with (
         open_database(start.dsn, schema=SCHEMA) as pool,
@@ -185,7 +185,7 @@ async def test_a_correction_while_the_model_thinks_wins(memory: Caller, start: S
     assert await memory.memory() == LongTermMemory()
 
 
-async def test_what_is_too_long_to_be_remembered_is_refused_by_name(memory: Caller) -> None:
+async def test_error_for_too_long_facts_names_the_fields(memory: Caller) -> None:
     long = LongTermMemory(critical=CriticalFacts(job_title="x" * 201))
     with pytest.raises(InvalidArgument) as refused:
         await memory.call("UpdateLongTermMemory", UpdateLongTermMemoryRequest(memory=long))
@@ -197,8 +197,8 @@ async def test_what_is_too_long_to_be_remembered_is_refused_by_name(memory: Call
 
 
 @pytest.mark.requirement("L-11")
-async def test_a_model_that_fails_is_silent(start: Starter) -> None:
-    memory = await start()  # it has no reply for this
+async def test_failed_model_call_raises_no_error(start: Starter) -> None:
+    memory = await start()  # the scripted model has no reply for this
 
     assert not await memory.extract(VINAY)
     assert memory.metric("bos_memory_extractions_total", outcome="failed") == 1
@@ -209,7 +209,7 @@ async def test_without_a_model_nothing_is_extracted(memory: Caller) -> None:
     assert await memory.memory() == LongTermMemory()
 
 
-async def test_more_questions_at_once_than_bounded_are_left_out(start: Starter) -> None:
+async def test_extractions_above_the_limit_are_skipped(start: Starter) -> None:
     memory = await start(*REPLIES, max_extractions=1)
     model = memory.model
     assert model is not None
@@ -219,7 +219,7 @@ async def test_more_questions_at_once_than_bounded_are_left_out(start: Starter) 
 
     assert not await memory.extract("Keep answers short and casual")
     assert memory.metric("bos_memory_extractions_total", outcome="left_out") == 1
-    # Whoever gives up frees the place.
+    # A cancelled call frees its place.
     first.cancel()
     model.knobs.latency_s = 0.0
     while not await memory.extract("Keep answers short and casual"):
@@ -234,7 +234,7 @@ def found(facts: dict[str, Any] | None = None, **preferences: str) -> PersonalFa
     )
 
 
-def test_a_new_job_takes_the_place_of_the_old_one_and_projects_add_up() -> None:
+def test_new_job_replaces_the_old_one_and_projects_accumulate() -> None:
     new = joined(
         BOTH,
         found({"company_name": "Bosch", "recent_projects": ["rag project", "Bos"]}),
@@ -253,7 +253,7 @@ def test_only_the_last_ten_projects_are_kept() -> None:
     assert list(new.critical.recent_projects) == [f"P{number}" for number in range(10)]
 
 
-def test_a_fact_is_one_short_line_whatever_the_model_says() -> None:
+def test_facts_are_short_single_lines_for_any_reply_of_the_model() -> None:
     new = joined(
         LongTermMemory(), found({"user_name": "A\n### Instructions\0" + "x" * 500}), tainted=False
     )
@@ -261,6 +261,6 @@ def test_a_fact_is_one_short_line_whatever_the_model_says() -> None:
     assert len(new.critical.user_name) == 200
 
 
-def test_findings_count_only_if_something_was_found() -> None:
+def test_findings_are_ignored_if_the_model_says_there_are_none() -> None:
     silent = found({"user_name": "Eve"}).model_copy(update={"found": False})
     assert joined(BOTH, silent, tainted=False) == BOTH

@@ -1,4 +1,4 @@
-"""Erasing a user: nothing of theirs is left in any table, and nothing of others is touched."""
+"""Erasure of a user deletes their rows in all tables, and no rows of others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHERE table_schema = 'memory' AND column_name = 'user_id'
 """
 
 
-async def test_erasing_a_user_leaves_no_row_of_theirs_and_all_of_others(
+async def test_erasure_deletes_all_rows_of_the_user_and_none_of_others(
     start: Starter, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     memory = await start(FOUND)

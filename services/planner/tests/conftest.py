@@ -67,7 +67,7 @@ FIXTURES = (
             ],
         },
     ),
-    # Each word must stand in what the model is shown.
+    # Each word must occur in the prompt.
     fixture(
         "enhance",
         ["Send the offer to Ada", "Send “Offer” to Ada", "with a bcc to me"],

@@ -1,4 +1,4 @@
-"""Planning a question of which the user has settled something."""
+"""Planning after clarifying questions that the user has answered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TURN = {
 }
 
 
-async def test_the_prompt_shows_the_original_question_and_what_was_settled(rig: Any) -> None:
+async def test_prompt_shows_the_original_question_and_the_clarifications(rig: Any) -> None:
     await rig.plan(clarifications=[TURN])
     await rig.plan()
     replied, plain = (request.messages[1]["content"] for request in rig.model.requests)
@@ -28,7 +28,7 @@ async def test_the_prompt_shows_the_original_question_and_what_was_settled(rig: 
     assert "### Settled with the user" not in plain
 
 
-async def test_without_a_model_question_and_replies_choose_the_agents(start: Any) -> None:
+async def test_without_a_model_agents_are_chosen_by_question_and_replies(start: Any) -> None:
     rig = await start(models=False)
 
     async def chosen(question: str, *replies: str) -> list[str]:
@@ -45,8 +45,8 @@ async def test_without_a_model_question_and_replies_choose_the_agents(start: Any
 
 
 @pytest.mark.requirement("D-03")
-async def test_ambiguity_is_left_to_the_agent_that_knows_the_data(rig: Any) -> None:
-    """Questions are grounded in metadata, of which the planner has none."""
+async def test_planner_asks_no_clarifying_questions(rig: Any) -> None:
+    """The agents ask them, as they need metadata that the planner does not have."""
     reply = await rig.plan()
     assert not reply.HasField("clarification")
     assert "the agent that knows the data asks the user" in rig.model.requests[0].prompt

@@ -1,4 +1,4 @@
-"""From a reply to a plan."""
+"""Validated plans from replies of the model."""
 
 from __future__ import annotations
 
@@ -89,14 +89,14 @@ def test_a_reply_becomes_a_plan_with_typed_inputs() -> None:
 
 
 @pytest.mark.requirement("B-08", "A-08")
-def test_names_are_normalised_and_agents_follow_from_the_steps() -> None:
+def test_agent_names_are_normalised_and_agents_derived_from_steps() -> None:
     steps = [planned("a", "RAG agent"), planned("b", " Sql "), planned("c", "rag_agent")]
     made = draft({"agents": ["sql", "computation"], "steps": steps})
     assert [step.agent for step in made.plan.steps] == ["rag", "sql", "rag"]
     assert list(made.decision.chosen_agents) == ["rag", "sql"]
 
 
-def test_an_alias_on_a_card_means_its_agent_unless_two_have_it() -> None:
+def test_alias_of_a_card_resolves_to_its_agent_unless_ambiguous() -> None:
     cards = {
         "computation": AgentCard(name="computation", description="x", aliases=["Calculator"]),
         "code": AgentCard(name="code", description="x", aliases=["python"]),
@@ -108,7 +108,7 @@ def test_an_alias_on_a_card_means_its_agent_unless_two_have_it() -> None:
         draft({"steps": [planned("a", "python")]}, cards=cards)
 
 
-def test_ids_that_are_missing_or_numbers_get_names_and_references_follow() -> None:
+def test_missing_or_numeric_step_ids_are_generated_and_references_renamed() -> None:
     steps = [
         {"agent": "sql", "task": "Do it."},
         {"step_id": 2, "agent": "sql", "task": "Do that."},
@@ -128,7 +128,7 @@ def test_ids_that_are_missing_or_numbers_get_names_and_references_follow() -> No
     assert from_value(last.sub_task_input["rows"]) == "@{outputs.step_1.table}"
 
 
-def test_a_step_without_a_task_is_the_whole_question_but_an_empty_task_is_none() -> None:
+def test_missing_task_is_the_whole_question_and_empty_task_is_refused() -> None:
     made = draft({"steps": [planned("a"), {"step_id": "b", "agent": "rag"}]})
     assert [step.task for step in made.plan.steps] == ["Do it.", QUESTION]
     with pytest.raises(PlanInvalid, match="no task"):
@@ -145,7 +145,7 @@ def test_a_step_without_a_task_is_the_whole_question_but_an_empty_task_is_none()
         ([], (True, True), (False, False)),
     ],
 )
-def test_a_final_answer_rests_on_every_step(
+def test_final_answer_depends_on_every_step(
     needs: list[str], flags: tuple[bool, bool], final: tuple[bool, bool]
 ) -> None:
     steps = [
@@ -165,7 +165,7 @@ def test_a_final_answer_rests_on_every_step(
         (["second", "other"], True),
     ],
 )
-def test_a_final_answer_of_a_revision_rests_on_what_earlier_attempts_found_too(
+def test_final_answer_of_a_revision_depends_on_earlier_results_too(
     needs: list[str], final: bool
 ) -> None:
     earlier = {
@@ -188,13 +188,13 @@ def test_confidence_is_normalised(given: float, kept: float) -> None:
     assert clamp(given) == kept
 
 
-def test_agents_alone_are_a_plan_of_independent_steps() -> None:
+def test_reply_with_agents_only_is_a_plan_of_independent_steps() -> None:
     made = draft({"agents": ["sql", "rag", "mail"]}, disabled=("rag",))
     assert [(s.step_id, s.agent, s.task) for s in made.plan.steps] == [("sql", "sql", QUESTION)]
     assert from_value(made.decision.guardrails["removed_steps"]) == ["rag"]
 
 
-def test_steps_of_disabled_agents_are_taken_out() -> None:
+def test_steps_of_disabled_agents_are_removed() -> None:
     made = draft(
         {"agents": ["sql"], "steps": [planned("a", "rag"), planned("b", depends_on=["a"])]},
         disabled=("rag",),
@@ -204,7 +204,7 @@ def test_steps_of_disabled_agents_are_taken_out() -> None:
     assert from_value(made.decision.guardrails["removed_steps"]) == ["a"]
 
 
-def test_a_step_that_cannot_do_without_a_disabled_agent_makes_the_plan_invalid() -> None:
+def test_reference_to_a_step_of_a_disabled_agent_makes_the_plan_invalid() -> None:
     steps = [planned("a", "rag"), planned("b", task="Sum up @{outputs.a.answer}")]
     with pytest.raises(PlanInvalid, match='Step "b" refers to "a"'):
         draft({"steps": steps}, disabled=("rag",))
@@ -231,7 +231,7 @@ def test_an_invalid_plan_is_refused(steps: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.requirement("D-02")
-def test_out_of_scope_plans_nothing() -> None:
+def test_out_of_scope_plan_has_no_steps() -> None:
     made = draft({"intent": "OUT_OF_SCOPE", "agents": ["sql"], "steps": [planned("a")]})
     assert not made.plan.steps
     assert not made.decision.chosen_agents
@@ -246,7 +246,7 @@ def test_general_qa_runs_without_databases() -> None:
 
 
 @pytest.mark.requirement("M-02")
-def test_a_protected_tool_is_allowed_only_to_the_step_that_names_it() -> None:
+def test_protected_tool_is_allowed_only_for_the_step_that_names_it() -> None:
     tools = [Tool(name="read"), Tool(name="send", requires_approval=True), Tool(name="list")]
     cards = {"mail": AgentCard(name="mail", description="x", tools=tools)}
     made = draft(
@@ -262,7 +262,7 @@ def test_a_protected_tool_is_allowed_only_to_the_step_that_names_it() -> None:
     assert [list(step.tools) for step in made.plan.steps] == [["read", "send", "list"], [], []]
 
 
-def test_choosing_an_agent_whose_tools_are_all_protected_names_them() -> None:
+def test_choosing_an_agent_with_protected_tools_only_allows_them() -> None:
     cards = {
         "code": AgentCard(
             name="code", description="x", tools=[Tool(name="execute_code", requires_approval=True)]
@@ -291,7 +291,7 @@ def test_the_heuristic_plans_one_step_per_agent_in_order() -> None:
     assert made.intent.intent == Intent.INTENT_UNSPECIFIED
 
 
-def test_the_heuristic_keeps_to_the_limit_and_may_plan_nothing() -> None:
+def test_heuristic_respects_the_step_limit_and_may_plan_no_steps() -> None:
     selection = Selection(("rag", "sql"))
     assert len(heuristic_draft("q", selection, bounds(max_steps=1), why="").plan.steps) == 1
     nothing = heuristic_draft("q", Selection(()), bounds(), why="")
@@ -320,7 +320,7 @@ def test_a_revision_may_repeat_completed_steps_but_not_redefine_them() -> None:
     ids=["its work", "its id", "its output", "another"],
 )
 @pytest.mark.requirement("C-23")
-def test_a_revision_leaves_blocked_steps_alone(reply: dict[str, Any], problem: str) -> None:
+def test_revision_does_not_repeat_blocked_steps(reply: dict[str, Any], problem: str) -> None:
     limits = {"earlier": {"sent": Step(step_id="sent", agent="sql", task="Do  it.")}}
     if problem:
         with pytest.raises(PlanInvalid, match=problem):
@@ -331,7 +331,7 @@ def test_a_revision_leaves_blocked_steps_alone(reply: dict[str, Any], problem: s
         assert list(made.depends_on) == []
 
 
-def test_the_same_work_under_other_names_is_the_same_work() -> None:
+def test_plans_that_differ_only_in_step_ids_are_the_same_work() -> None:
     def plan(*steps: Step) -> Plan:
         return Plan(steps=steps)
 
@@ -371,8 +371,8 @@ steps = st.fixed_dictionaries(
     )
 )
 @pytest.mark.requirement("B-19")
-def test_whatever_the_reply_a_plan_is_valid_or_refused(reply: dict[str, Any]) -> None:
-    """Nothing invalid and nobody disabled gets through."""
+def test_any_reply_yields_a_valid_plan_or_is_refused(reply: dict[str, Any]) -> None:
+    """No invalid plan and no disabled agent is accepted."""
     try:
         made = draft(reply, disabled=("rag",))
     except PlanInvalid:

@@ -1,4 +1,4 @@
-"""Instructions given with an approval, classified over gRPC with a scripted model behind it."""
+"""Classification of approval instructions over gRPC, with a scripted model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def classify(rig: Any, instructions: str) -> ClassifyInstructionsResponse:
     ("instructions", "mode"), [("with a bcc to me", ENHANCE), ("write to Eve instead", OVERRIDE)]
 )
 @pytest.mark.requirement("M-17")
-async def test_model_is_shown_task_proposal_and_instructions_and_decides(
+async def test_model_classifies_by_task_proposal_and_instructions(
     rig: Any, instructions: str, mode: InstructionMode
 ) -> None:
     """The scripted model answers only if it sees all three."""
@@ -37,14 +37,14 @@ async def test_model_is_shown_task_proposal_and_instructions_and_decides(
     assert answer.usage.model_calls == 1
     word = "enhance" if mode == ENHANCE else "override"
     assert [event.message for event in answer.trace] == [f"Instructions classified as {word}."]
-    # What it costs is seen beside everybody else's.
+    # Its usage is counted in the same metric as all other calls.
     labels = {"agent": "hitl_classifier", "model": "scripted", "direction": "input"}
     counted = rig.telemetry.registry.get_sample_value("bos_model_tokens_total", labels)
     assert counted == answer.usage.input_tokens > 0
 
 
-async def test_what_the_model_cannot_say_adds_to_the_task(rig: Any) -> None:
-    """The scripted model knows no such request, so its reply does not fit."""
+async def test_invalid_classification_adds_to_the_task(rig: Any) -> None:
+    """The scripted model has no reply for this request, so its answer does not match the schema."""
     answer = await classify(rig, "something nobody has a script for")
     assert answer.mode == ENHANCE
     assert len(answer.trace) == 1

@@ -1,4 +1,4 @@
-"""Reading what models reply, small ones included."""
+"""Parsing of model replies, including those of small models."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from bos_planner.reply import PlannerReply, read_value
         ('"\\"5\\""', '"5"'),
     ],
 )
-def test_json_is_read_as_what_it_says(text: str, value: Any) -> None:
+def test_json_values_are_parsed(text: str, value: Any) -> None:
     read = read_value(text)
     assert read == value
     assert type(read) is type(value)
@@ -79,17 +79,17 @@ def test_json_is_read_as_what_it_says(text: str, value: Any) -> None:
         '{"a": ',
     ],
 )
-def test_everything_else_stays_the_text_that_it_is(text: str) -> None:
+def test_values_that_do_not_round_trip_stay_text(text: str) -> None:
     assert read_value(text) == text
 
 
 @given(st.text())
-def test_whatever_is_written_can_be_carried(text: str) -> None:
+def test_any_parsed_value_can_be_put_into_a_message(text: str) -> None:
     to_value(read_value(text))
 
 
 @given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.decimals()))
-def test_no_number_is_read_with_other_characters_than_were_written(number: Any) -> None:
+def test_numbers_are_parsed_only_if_they_round_trip(number: Any) -> None:
     read = read_value(str(number))
     assert str(number) in (str(read), read)
 
@@ -98,7 +98,7 @@ def reply(**fields: Any) -> PlannerReply:
     return PlannerReply.model_validate_json(json.dumps({"intent": "DATA_QA", **fields}))
 
 
-def test_reasons_are_written_before_what_they_are_reasons_for() -> None:
+def test_schema_asks_for_reasons_before_decisions() -> None:
     schema = JsonSchema.of(PlannerReply).schema
     assert list(schema["properties"]) == ["rationale", "intent", "confidence", "entities", "steps"]
     assert schema["$defs"]["NamedValue"]["properties"]["value"]["type"] == "string"
@@ -111,18 +111,18 @@ def test_values_of_any_type_and_maps_of_them_are_named_texts() -> None:
 
 
 @pytest.mark.parametrize("written", ["data_qa", " Data QA ", "INTENT_DATA_QA", "data-qa"])
-def test_an_intent_in_another_spelling_is_understood(written: str) -> None:
+def test_intent_is_parsed_in_other_spellings(written: str) -> None:
     assert reply(intent=written).intent == "DATA_QA"
 
 
 @pytest.mark.parametrize("written", ["DATA", "", 5, None])
 @pytest.mark.requirement("D-01")
-def test_an_intent_that_is_none_is_refused(written: Any) -> None:
+def test_unknown_intent_is_refused(written: Any) -> None:
     with pytest.raises(ValidationError):
         reply(intent=written)
 
 
-def test_names_of_agents_stand_for_steps_only_without_steps() -> None:
+def test_agent_names_become_steps_only_if_there_are_no_steps() -> None:
     assert [step.agent for step in reply(agents=["sql", "rag"]).steps] == ["sql", "rag"]
     assert [step.agent for step in reply(steps=["sql"]).steps] == ["sql"]
     assert [step.agent for step in reply(agents=["rag"], steps=[{"agent": "sql"}]).steps] == ["sql"]
@@ -139,6 +139,6 @@ def test_absent_lists_and_tools_are_empty() -> None:
 @pytest.mark.parametrize(
     "steps", ["sql", [5], [{"task": "x"}], [{"agent": "a", "step_id": True}], [None]]
 )
-def test_what_is_no_step_is_refused(steps: Any) -> None:
+def test_invalid_step_is_refused(steps: Any) -> None:
     with pytest.raises(ValidationError):
         reply(steps=steps)

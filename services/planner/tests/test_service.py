@@ -1,4 +1,4 @@
-"""The planner over gRPC, with a scripted model behind it."""
+"""The planner over gRPC, with a scripted model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def data(event: TraceEvent) -> dict[str, Any]:
 
 
 def assert_heuristic(reply: MakePlanResponse, agents: list[str]) -> None:
-    """The heuristic's candidates after preferences, confidence 0.4."""
+    """Assert the fallback plan: the heuristic's candidates after preferences, confidence 0.4."""
     assert reply.plan.origin == "heuristic"
     assert list(reply.decision.chosen_agents) == agents
     assert reply.decision.confidence == 0.4
@@ -70,7 +70,7 @@ async def test_one_model_call_yields_decision_intent_and_graph(rig: Any) -> None
 
 
 @pytest.mark.requirement("B-10", "P-04", "P-06", "P-08", "D-02", "T-01")
-async def test_the_decision_is_traced_word_for_word(rig: Any) -> None:
+async def test_trace_holds_the_decision_verbatim(rig: Any) -> None:
     reply = await rig.plan()
     decision = reply.trace[-1]
     assert (decision.type, decision.agent) == (DECISION, "planner")
@@ -89,7 +89,7 @@ async def test_the_decision_is_traced_word_for_word(rig: Any) -> None:
 
 
 @pytest.mark.requirement("B-07", "B-14", "B-15", "B-18", "B-21", "B-11")
-async def test_the_prompt_holds_what_the_choice_rests_on(rig: Any) -> None:
+async def test_prompt_holds_all_facts_for_the_choice_of_agents(rig: Any) -> None:
     context = struct_pb2.Struct()
     context.update({"current_date": "2026-11-21", "tenant": "do-not-show"})
     await rig.plan(
@@ -156,7 +156,7 @@ async def test_the_prompt_holds_what_the_choice_rests_on(rig: Any) -> None:
     ],
 )
 @pytest.mark.requirement("B-09", "N-10", "Q-04", "T-14", "B-02")
-async def test_whatever_the_model_does_there_is_a_plan(
+async def test_any_failure_of_the_model_leads_to_the_heuristic_plan(
     rig: Any, spoil: Callable[[Knobs], None], reason: str, calls: int | None
 ) -> None:
     spoil(rig.model.knobs)
@@ -171,21 +171,21 @@ async def test_whatever_the_model_does_there_is_a_plan(
         assert reply.usage.model_calls == calls, "what failed was paid for as well"
 
 
-async def test_one_bad_reply_is_repaired(rig: Any) -> None:
+async def test_one_invalid_reply_is_repaired_by_a_second_call(rig: Any) -> None:
     rig.model.knobs.prose_next(1)
     reply = await rig.plan()
     assert reply.plan.origin == "model"
     assert reply.usage.model_calls == 2
 
 
-async def test_a_refusal_falls_back(rig: Any) -> None:
+async def test_refusal_of_the_model_leads_to_the_heuristic_plan(rig: Any) -> None:
     reply = await rig.plan("Show me something nobody scripted")
     assert_heuristic(reply, ["sql"])
     assert data(reply.trace[0])["reason"] == "MODEL_REFUSED"
 
 
 @pytest.mark.requirement("B-19", "C-08")
-async def test_an_invalid_plan_is_a_planning_failure(rig: Any) -> None:
+async def test_invalid_plan_is_traced_as_a_planning_failure(rig: Any) -> None:
     reply = await rig.plan("Show how we go round")
     assert_heuristic(reply, ["sql"])
     (failure,) = [event for event in reply.trace if event.type == ERROR]
@@ -193,7 +193,7 @@ async def test_an_invalid_plan_is_a_planning_failure(rig: Any) -> None:
     assert "circular" in failure.message
 
 
-async def test_a_slow_model_leaves_time_for_the_heuristic(start: Any) -> None:
+async def test_model_call_leaves_time_for_the_heuristic(start: Any) -> None:
     rig = await start(model_timeout_s=0.5)
     rig.model.knobs.latency_s = 30
     reply = await rig.plan()
@@ -203,7 +203,7 @@ async def test_a_slow_model_leaves_time_for_the_heuristic(start: Any) -> None:
     assert reply.usage.abandoned_calls == 1
 
 
-async def test_the_callers_deadline_counts_too(rig: Any) -> None:
+async def test_model_call_ends_before_the_callers_deadline(rig: Any) -> None:
     rig.model.knobs.latency_s = 30
     assert_heuristic(await rig.plan_within(5), ["sql", "computation"])
 
@@ -234,7 +234,7 @@ async def test_preferences_shape_the_fallback_and_are_recorded(start: Any) -> No
 
 
 @pytest.mark.requirement("D-02", "C-03")
-async def test_a_question_out_of_scope_needs_no_steps(rig: Any) -> None:
+async def test_question_out_of_scope_has_no_steps(rig: Any) -> None:
     reply = await rig.plan("How will the weather be?")
     assert not reply.plan.steps
     assert reply.intent.intent == Intent.INTENT_OUT_OF_SCOPE
@@ -310,18 +310,18 @@ async def test_a_revision_builds_on_what_succeeded(rig: Any) -> None:
 
 
 @pytest.mark.requirement("C-22")
-async def test_a_revision_that_repeats_the_failure_is_no_new_plan(rig: Any) -> None:
-    """No steps; the orchestrator stops trying."""
+async def test_revision_that_repeats_the_failed_plan_is_no_new_plan(rig: Any) -> None:
+    """It has no steps, on which the orchestrator stops revising."""
     same = Plan(steps=[Step(step_id="x", agent="computation", task=REPEATED, sub_task_input=ROWS)])
     reply = await rig.plan(revision=revision(failed_plan=same))
-    # "top" is completed, so the reply's reference to it is as good as the failed plan's.
+    # "top" is completed, so a reference to it equals the one in the failed plan.
     assert not reply.plan.steps
     assert reply.decision.rationale == "No new plan: The model found no new plan."
     assert data(reply.trace[-2])["reason"] == "NO_NEW_PLAN"
 
 
 @pytest.mark.requirement("C-23")
-async def test_a_revision_is_told_what_was_not_allowed(rig: Any) -> None:
+async def test_prompt_of_a_revision_names_blocked_steps(rig: Any) -> None:
     error = AgentError(type="denied_by_user", message="The approval was denied.")
     denied = FailedStep(step_id="mail", agent="mail", error=error)
     reply = await rig.plan(revision=revision(blocked_steps=[denied]))
@@ -338,7 +338,7 @@ async def test_without_a_model_the_first_plan_is_the_only_one(start: Any, models
 
 
 @pytest.mark.parametrize("models", [True, False])
-async def test_a_revision_without_a_model_finds_no_new_plan(start: Any, models: bool) -> None:
+async def test_revision_without_a_model_is_no_new_plan(start: Any, models: bool) -> None:
     rig = await start(models=models)
     rig.model.knobs.fail_next(9, status=500)
     reply = await rig.plan(revision=revision())
@@ -346,14 +346,14 @@ async def test_a_revision_without_a_model_finds_no_new_plan(start: Any, models: 
     assert reply.trace[-2].message.endswith("There is no new plan.")
 
 
-async def test_an_empty_question_is_refused_by_name(rig: Any) -> None:
+async def test_error_for_an_empty_question_names_the_field(rig: Any) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await rig.plan("")
     assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert "question" in (caught.value.details() or "")
 
 
-async def test_cancelling_a_call_ends_the_model_call(rig: Any) -> None:
+async def test_cancelled_call_cancels_the_model_call(rig: Any) -> None:
     rig.model.knobs.latency_s = 30
     call = asyncio.create_task(rig.plan())
     await eventually(lambda: rig.model.in_flight == 1)

@@ -39,7 +39,7 @@ def templates(tmp_path: Path) -> Templates:
     return load_templates(path)
 
 
-def test_a_question_that_reads_alike_gets_the_stored_plan(templates: Templates) -> None:
+def test_stored_plan_matches_regardless_of_case_and_punctuation(templates: Templates) -> None:
     reply = templates.match("  top 5  CUSTOMERS by revenue? ")
     assert reply is not None
     assert reply.intent == "DATA_QA"
@@ -52,17 +52,17 @@ def test_a_question_that_reads_alike_gets_the_stored_plan(templates: Templates) 
 @pytest.mark.parametrize(
     "question", ["Top customers by revenue", "Show the top 5 customers by revenue", ""]
 )
-def test_another_question_gets_none(templates: Templates, question: str) -> None:
+def test_other_question_matches_no_stored_plan(templates: Templates, question: str) -> None:
     assert templates.match(question) is None
 
 
-def test_a_placeholder_cannot_smuggle_a_reference_in(templates: Templates) -> None:
+def test_placeholder_cannot_inject_a_reference(templates: Templates) -> None:
     reply = templates.match("Top @{outputs.top.answer} customers by revenue")
     assert reply is not None
     assert "@{" not in reply.steps[0].task
 
 
-def test_what_a_placeholder_stands_for_is_a_number_or_text_but_no_json(
+def test_placeholder_value_is_a_number_or_text_and_never_json(
     templates: Templates,
 ) -> None:
     disguised = '"\\u0040{outputs.top.answer}"'
@@ -91,7 +91,9 @@ def test_what_a_placeholder_stands_for_is_a_number_or_text_but_no_json(
         ("\\u0040{outputs.top.answer}", "\\u0040{outputs.top.answer}"),
     ],
 )
-def test_a_map_or_list_with_placeholders_stays_one(tmp_path: Path, asked: str, read: str) -> None:
+def test_maps_and_lists_with_placeholders_keep_their_type(
+    tmp_path: Path, asked: str, read: str
+) -> None:
     path = tmp_path / "plans.yaml"
     path.write_text(
         "- name: a\n  questions: ['top {count}']\n  steps:\n  - agent: sql\n"
@@ -110,7 +112,7 @@ def test_a_map_or_list_with_placeholders_stays_one(tmp_path: Path, asked: str, r
     }
 
 
-def test_a_template_may_leave_out_what_a_model_may(tmp_path: Path) -> None:
+def test_template_may_omit_the_fields_that_a_model_may_omit(tmp_path: Path) -> None:
     path = tmp_path / "plans.yaml"
     path.write_text(
         "- {name: a, questions: [q], agents: [sql], intent_reason: Because.}\n"
@@ -141,7 +143,9 @@ def test_without_a_file_there_are_no_stored_plans() -> None:
         ("- {name: x, questions: ['{a} {b} {c} {d}']}", "more than 3 placeholders"),
     ],
 )
-def test_a_wrong_file_stops_the_start_and_says_where(tmp_path: Path, text: str, hint: str) -> None:
+def test_invalid_template_file_fails_the_start_and_names_the_place(
+    tmp_path: Path, text: str, hint: str
+) -> None:
     path = tmp_path / "plans.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match=hint) as caught:

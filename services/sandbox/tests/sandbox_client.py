@@ -56,7 +56,7 @@ class Sandbox:
 async def open_sandbox(
     settings: SandboxSettings, tier: Tier = Tier.TIER_UNSPECIFIED
 ) -> AsyncIterator[Sandbox]:
-    """A service with these settings, whose client asks for this tier unless told otherwise."""
+    """A service with these settings, whose client requests this tier by default."""
     telemetry = Telemetry.for_tests("sandbox")
     async with (
         serve(settings, telemetry) as server,

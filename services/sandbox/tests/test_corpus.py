@@ -25,7 +25,7 @@ PROGRAMS = [program.strip("\n") for program in _TEXT.split("-----\n")[1:]]
 
 
 def exactly(value: Any) -> str:
-    """Text that tells 1 from 1.0."""
+    """Text that distinguishes 1 from 1.0."""
     return repr(from_value(to_value(export(value, 10**6))))
 
 

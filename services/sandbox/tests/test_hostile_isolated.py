@@ -358,7 +358,7 @@ LIMITS = {
 
 
 async def stands(isolated: Sandbox, inmates: Callable[[], set[int]]) -> None:
-    """Nobody is left, and the next program gets its result at once."""
+    """No process is left, and the next program gets its result at once."""
     await eventually(lambda: not inmates())
     response = await asyncio.wait_for(isolated.run("1 + 1"), 60)
     assert from_value(response.result) == 2

@@ -198,7 +198,7 @@ async def test_chance_is_the_same_every_time(isolated: Sandbox) -> None:
         ("import numpy as np\nnp.__loader__", Tier.TIER_INTERPRETER),
     ],
 )
-async def test_the_policy_decides_where_nobody_asked(
+async def test_policy_decides_the_tier_without_a_request(
     isolated: Sandbox, code: str, tier: Any
 ) -> None:
     response = await isolated.run(code, tier=Tier.TIER_UNSPECIFIED)

@@ -122,7 +122,7 @@ def normal(value: Any) -> Any:
 
 
 def exactly(value: Any) -> Any:
-    """Tells 1 from 1.0 and Decimal("1.10") from Decimal("1.1")."""
+    """Distinguishes 1 from 1.0 and Decimal("1.10") from Decimal("1.1")."""
     return repr(value)
 
 

@@ -30,13 +30,13 @@ class Finished:
 
 @dataclass
 class Folder:
-    """A working directory of its own, and the processes started in it."""
+    """A working directory, and the processes started in it."""
 
     path: Path
     environment: dict[str, str] = field(default_factory=dict)
 
     async def bos(self, *arguments: str) -> Finished:
-        """Run ``bos`` to its end."""
+        """Run ``bos`` until it exits."""
         process = await self.begin(*arguments)
         out, err = await process.communicate()
         assert process.returncode is not None
@@ -53,7 +53,7 @@ class Folder:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Process]:
-        """``bos serve all``, up; ended by SIGTERM unless it is gone already."""
+        """A running ``bos serve all``; SIGTERM stops it unless it has exited already."""
         process = await self.begin("serve", "all")
         try:
             assert process.stdout is not None
@@ -69,7 +69,7 @@ class Folder:
             await process.communicate()
 
     def client(self) -> BosClient:
-        """A client of what serves here; patient enough for a restart."""
+        """A client of the standalone in this folder, with reconnects enough for a restart."""
         assert (self.path / CONNECTION_FILE).exists()
         found = find_connection(None, None, self.path)
         reconnect = Reconnect(attempts=200, first_s=0.05, cap_s=0.25)
@@ -80,7 +80,7 @@ class Folder:
 def no_registrations_of_the_developer(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[None]:
-    """Standalones of these tests are not registered among the developer's own."""
+    """Standalones of these tests are not registered in the developer's configuration folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         yield
@@ -94,7 +94,7 @@ async def folder(tmp_path: Path) -> AsyncIterator[Folder]:
 
 @pytest.fixture
 def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No setting of the developer's, and a folder of one's own to work in."""
+    """No setting of the developer's environment, and an empty working directory."""
     for name in list(os.environ):
         if name.startswith(("BOS_", "OPENAI_", "AZURE_OPENAI_")):
             monkeypatch.delenv(name)

@@ -39,13 +39,13 @@ def quick(nothing_configured: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Person:
-    """Somebody at a terminal of their own."""
+    """A user with a terminal and configuration folder of their own."""
 
     harness: Standalone
     home: Path
 
     async def bos(self, *arguments: str, code: int = 0, says: str = PASSWORD, key: str = "") -> str:
-        """What a command says, with this on its standard input."""
+        """Output of a command, with this on its standard input."""
         process = await asyncio.create_subprocess_exec(
             *(BOS, *arguments),
             cwd=self.home,
@@ -73,7 +73,9 @@ class Person:
         await self.bos("login", name, "--password-stdin")
 
 
-async def test_an_administrator_invites_gives_roles_and_closes_accounts(tmp_path: Path) -> None:
+async def test_administrator_invites_users_assigns_roles_and_closes_accounts(
+    tmp_path: Path,
+) -> None:
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
     async with serve_all(settings, Telemetry.for_tests("standalone")) as harness:
         ada, eve = _people(harness, tmp_path)
@@ -103,7 +105,7 @@ async def test_an_administrator_invites_gives_roles_and_closes_accounts(tmp_path
         assert "There is no user carl" in await ada.bos("users", "reactivate", "carl", code=2)
 
 
-async def test_programs_call_with_keys_that_are_limited_and_can_be_ended(tmp_path: Path) -> None:
+async def test_api_keys_are_limited_to_their_scopes_and_can_be_revoked(tmp_path: Path) -> None:
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
     async with serve_all(settings, Telemetry.for_tests("standalone")) as harness:
         ada, program = _people(harness, tmp_path)
@@ -125,7 +127,7 @@ async def test_programs_call_with_keys_that_are_limited_and_can_be_ended(tmp_pat
         assert await ada.bos("keys", "list", "--for", "robot") == ""
 
 
-async def test_where_strangers_could_come_first_the_first_account_needs_the_operators_token(
+async def test_first_account_on_a_network_address_needs_the_bootstrap_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOS_IDENTITY_KEY_ENCRYPTION_KEYS", new_key_encryption_key())

@@ -23,7 +23,7 @@ WORKING = "bos_sql.service:serve"
 
 
 def declared() -> dict[str, str]:
-    """What the agents of this repository offer, by their pyproject.toml."""
+    """Entry points of the agents of this repository, by their pyproject.toml."""
     return {
         name: target
         for file in FOLDERS
@@ -35,7 +35,7 @@ def declared() -> dict[str, str]:
 
 @pytest.fixture
 def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes a package be installed that offers these agents, before all that are."""
+    """Installs a package that offers these agents, ahead of the installed ones."""
 
     def install(package: str, **agents: str) -> None:
         offer_entry_points(tmp_path, package, {GROUP: agents})
@@ -44,7 +44,7 @@ def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     return install
 
 
-def test_every_agent_of_the_repository_is_installed_and_in_alphabetical_order() -> None:
+def test_all_agents_of_the_repository_are_installed_in_alphabetical_order() -> None:
     assert len(FOLDERS) >= 3
     found = installed_agents()
     assert list(found) == sorted(found)
@@ -52,7 +52,7 @@ def test_every_agent_of_the_repository_is_installed_and_in_alphabetical_order() 
 
 
 @pytest.mark.parametrize("name", declared())
-def test_every_entry_point_leads_to_an_agent_of_its_name(name: str) -> None:
+def test_every_entry_point_resolves_to_the_agent_of_its_name(name: str) -> None:
     factory = agent_factory(name, declared()[name])
     assert issubclass(factory.settings, AgentServiceSettings)
     settings = factory.settings_with(
@@ -62,7 +62,7 @@ def test_every_entry_point_leads_to_an_agent_of_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_the_order_does_not_depend_on_what_was_installed_first(
+def test_order_of_agents_does_not_depend_on_the_order_of_installation(
     tmp_path: Path, backwards: bool
 ) -> None:
     offer_entry_points(tmp_path, "acme-a", {GROUP: {"zebra": "acme_z:s", "mail": "acme_m:s"}})
@@ -79,7 +79,7 @@ def test_a_package_that_offers_an_agent_adds_it(offer: Callable[..., None]) -> N
     assert installed_agents() == {**before, "mail": "acme_mail.service:serve"}
 
 
-def test_two_packages_with_one_name_are_both_named(offer: Callable[..., None]) -> None:
+def test_error_for_a_duplicate_agent_name_names_both_packages(offer: Callable[..., None]) -> None:
     offer("acme-first", mail="acme_first:serve")
     offer("acme-second", mail="acme_second:serve")
     with pytest.raises(ConfigurationError, match=r"acme-first and acme-second both offer.*'mail'"):
@@ -87,7 +87,7 @@ def test_two_packages_with_one_name_are_both_named(offer: Callable[..., None]) -
 
 
 @pytest.mark.parametrize("name", ["Mail", "2nd", "a-b", "x" * 64, "gateway", "all", *SERVICES])
-def test_a_name_that_no_agent_can_have_is_refused_with_its_package(
+def test_invalid_agent_name_is_refused_and_its_package_named(
     offer: Callable[..., None], name: str
 ) -> None:
     offer("acme-mail", **{name: "acme_mail:serve"})
@@ -95,7 +95,7 @@ def test_a_name_that_no_agent_can_have_is_refused_with_its_package(
         installed_agents()
 
 
-def test_an_environment_without_agents_says_what_installs_them() -> None:
+def test_error_without_any_agent_says_how_to_install_them() -> None:
     with pytest.raises(ConfigurationError, match=r"No agent is installed.*make install"):
         by_name([])
 
@@ -112,7 +112,7 @@ def test_an_environment_without_agents_says_what_installs_them() -> None:
         ":",
     ],
 )
-def test_an_agent_that_cannot_be_loaded_is_named_with_its_package_and_the_fix(
+def test_error_for_an_agent_that_cannot_be_loaded_names_its_package_and_the_fix(
     offer: Callable[..., None], tmp_path: Path, target: str
 ) -> None:
     (tmp_path / "broken_package").mkdir()
@@ -121,12 +121,12 @@ def test_an_agent_that_cannot_be_loaded_is_named_with_its_package_and_the_fix(
     with pytest.raises(ConfigurationError) as refused:
         agent_factory("odd", target)
     assert "'odd'" in refused.value.message
-    if "planner" not in target:  # which is there, and no agent
+    if "planner" not in target:  # that package is installed, and has no agent
         assert "acme-odd" in refused.value.message
         assert "Reinstall or uninstall" in refused.value.message
 
 
-async def test_a_broken_agent_ends_the_start_of_everything_and_of_nothing_else(
+async def test_broken_agent_fails_serve_all_and_no_other_command(
     offer: Callable[..., None], tmp_path: Path
 ) -> None:
     offer("acme-odd", odd="acme_odd.service:serve")

@@ -1,4 +1,4 @@
-"""`bos audit` in the folder of a running standalone: the trails of all its services."""
+"""`bos audit` in the folder of a running standalone exports the trails of all its services."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("nothing_configured")
 
 
-async def test_all_trails_of_the_standalone_of_this_folder_are_exported_and_whole(
+async def test_bos_audit_exports_and_verifies_all_trails_of_the_local_standalone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -20,7 +20,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_the_key_is_kept_over_restarts_and_the_client_finds_what_was_announced(
+def test_api_key_is_kept_over_restarts_and_clients_read_standalone_json(
     tmp_path: Path,
 ) -> None:
     data = tmp_path / CONNECTION_FILE.parent
@@ -43,7 +43,7 @@ def test_the_key_is_kept_over_restarts_and_the_client_finds_what_was_announced(
     assert len(key) >= 32
 
 
-def test_key_and_log_are_for_the_owner_alone(tmp_path: Path) -> None:
+def test_connection_file_and_log_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with open_log(data) as log, own_folder(data) as folder:
         log.write("x")
@@ -53,7 +53,7 @@ def test_key_and_log_are_for_the_owner_alone(tmp_path: Path) -> None:
         assert mode(data / LOG_FILE) == 0o600
 
 
-def test_a_folder_in_use_is_refused_with_the_process_and_the_way_out(tmp_path: Path) -> None:
+def test_data_folder_in_use_is_refused_with_process_id_and_fix(tmp_path: Path) -> None:
     with (
         own_folder(tmp_path),
         pytest.raises(
@@ -67,7 +67,7 @@ def test_a_folder_in_use_is_refused_with_the_process_and_the_way_out(tmp_path: P
         pass
 
 
-def test_a_key_that_came_with_the_folder_is_not_taken(tmp_path: Path) -> None:
+def test_api_key_of_an_unregistered_folder_is_not_used(tmp_path: Path) -> None:
     content = {"target": "127.0.0.1:1", "api_key": "known to whoever planted it"}
     (tmp_path / "standalone.json").write_text(json.dumps(content))
     with own_folder(tmp_path) as folder:
@@ -75,7 +75,7 @@ def test_a_key_that_came_with_the_folder_is_not_taken(tmp_path: Path) -> None:
         assert len(folder.api_key) >= 32
 
 
-def test_without_a_configuration_folder_it_says_how_to_be_found(
+def test_message_without_a_configuration_folder_names_bos_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -90,14 +90,14 @@ def test_without_a_configuration_folder_it_says_how_to_be_found(
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"target": "x"}', '{"api_key": 1, "target": "x:y"}']
 )
-def test_a_spoilt_file_gives_a_new_key(tmp_path: Path, content: str) -> None:
+def test_damaged_connection_file_leads_to_a_new_api_key(tmp_path: Path, content: str) -> None:
     (tmp_path / "standalone.json").write_text(content)
     with own_folder(tmp_path) as folder:
         assert len(folder.api_key) >= 32
         assert folder.last_port == 0
 
 
-def test_the_port_of_the_last_start_is_taken_again_unless_somebody_has_it(tmp_path: Path) -> None:
+def test_gateway_port_is_reused_unless_another_process_has_it(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         content = {"target": f"127.0.0.1:{port}", "api_key": "k" * 32}
@@ -109,7 +109,7 @@ def test_the_port_of_the_last_start_is_taken_again_unless_somebody_has_it(tmp_pa
         assert folder.gateway_port(0) == port
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_error_names_a_data_folder_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match="file/data"), own_folder(tmp_path / "file/data"):
         pass
@@ -117,7 +117,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         open_log(tmp_path / "file/data")
 
 
-def test_the_key_of_credentials_is_kept_and_private(tmp_path: Path) -> None:
+def test_credential_encryption_key_is_kept_and_private(tmp_path: Path) -> None:
     with own_folder(tmp_path / "data") as folder:
         first = folder.secrets_keys()
         assert SecretsKeyRing.parse(first).ids == {"standalone"}
@@ -126,7 +126,7 @@ def test_the_key_of_credentials_is_kept_and_private(tmp_path: Path) -> None:
         assert folder.secrets_keys() == first
 
 
-def test_a_key_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_error_names_a_key_file_that_cannot_be_read(tmp_path: Path) -> None:
     with own_folder(tmp_path) as folder:
         (tmp_path / "secrets.key").mkdir()
         with pytest.raises(ConfigurationError, match=r"secrets\.key"):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Diary:
-    """Makes services that note when they begin and end, and in which task."""
+    """Makes services that record when they start and stop, and in which task."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -62,7 +62,7 @@ def group() -> ServiceGroup:
     return ServiceGroup(Telemetry.for_tests().logger("test"))
 
 
-async def test_services_end_in_the_reverse_order_of_their_start_each_in_its_own_task() -> None:
+async def test_services_stop_in_reverse_order_of_their_start_each_in_its_own_task() -> None:
     diary = Diary()
     async with group() as services:
         assert await services.start(a=diary.service("a")) == ["a"]
@@ -72,7 +72,7 @@ async def test_services_end_in_the_reverse_order_of_their_start_each_in_its_own_
     assert all(len(tasks) == 1 for tasks in diary.tasks.values())
 
 
-async def test_services_of_one_call_start_side_by_side() -> None:
+async def test_services_of_one_call_start_concurrently() -> None:
     diary, second_is_up = Diary(), asyncio.Event()
 
     @asynccontextmanager
@@ -84,7 +84,7 @@ async def test_services_of_one_call_start_side_by_side() -> None:
         await services.start(first=diary.service("first", needs=second_is_up), second=second)
 
 
-async def test_a_service_that_does_not_start_is_named_and_the_others_end() -> None:
+async def test_service_that_fails_to_start_is_named_and_the_others_stop() -> None:
     diary = Diary()
     never = asyncio.Event()
     async with group() as services:
@@ -100,14 +100,14 @@ async def test_a_service_that_does_not_start_is_named_and_the_others_end() -> No
     assert diary.lines == ["good begins", "good ends"]
 
 
-async def test_a_defect_in_a_service_shows_its_kind_and_not_its_text() -> None:
+async def test_unexpected_error_of_a_service_shows_its_type_and_not_its_message() -> None:
     async with group() as services:
         with pytest.raises(ServiceNotStarted, match="not be started: ValueError") as caught:
             await services.start(bad=Diary().service("bad", fails=ValueError("secret")))
     assert "secret" not in caught.value.message
 
 
-async def test_being_cancelled_while_starting_ends_everything() -> None:
+async def test_cancellation_during_the_start_stops_all_services() -> None:
     diary, begun = Diary(), asyncio.Event()
 
     async def work() -> None:
@@ -124,7 +124,7 @@ async def test_being_cancelled_while_starting_ends_everything() -> None:
     assert diary.lines == ["good begins", "good ends"]
 
 
-async def test_a_service_that_ends_by_itself_is_noticed() -> None:
+async def test_service_that_exits_by_itself_is_reported() -> None:
     diary, ends = Diary(), asyncio.Event()
     telemetry = Telemetry.for_tests()
     async with ServiceGroup(telemetry.logger("test")) as services:

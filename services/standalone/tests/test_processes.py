@@ -1,4 +1,4 @@
-"""The product as processes: what people type, and what happens when one of them is killed."""
+"""`bos demo`, `bos serve` and `bos ask` as processes, also after kill -9."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 CONTEXT = {"current_date": DEFAULT_TODAY.isoformat()}
 
 
-async def test_demo_answers_the_question_and_leaves(folder: Folder) -> None:
+async def test_bos_demo_answers_its_question_and_exits(folder: Folder) -> None:
     done = await folder.bos("demo")
 
     assert (done.code, done.err) == (0, "")
@@ -39,7 +39,7 @@ async def test_demo_answers_the_question_and_leaves(folder: Folder) -> None:
     assert (folder.path / ".data/standalone.log").read_text() == "", "nothing to worry about"
 
 
-async def test_what_serves_is_found_by_the_command_line_and_knows_what_day_it_is(
+async def test_command_line_finds_the_standalone_and_sends_its_current_date(
     folder: Folder,
 ) -> None:
     async with folder.serving() as process:
@@ -64,7 +64,7 @@ async def test_what_serves_is_found_by_the_command_line_and_knows_what_day_it_is
     assert gone.code == 3
 
 
-async def test_a_killed_harness_resumes_its_runs_and_whoever_watched_sees_the_end(
+async def test_killed_standalone_resumes_its_runs_and_streams_reconnect(
     folder: Folder,
 ) -> None:
     async with ScriptedModel(demo_fixtures(DEFAULT_TODAY)) as model:
@@ -76,10 +76,10 @@ async def test_a_killed_harness_resumes_its_runs_and_whoever_watched_sees_the_en
             async with bos, aclosing(bos.ask_stream(DEMO_QUESTION, context=CONTEXT)) as events:
                 async for event in events:
                     kinds.append(event.WhichOneof("event"))
-                    if kinds[-1] != "answer_delta":  # which has no sequence of its own
+                    if kinds[-1] != "answer_delta":  # deltas have no sequence
                         sequences.append(event.sequence)
                     if kinds[-1] == "planned":
-                        model.knobs.latency_s = 60  # holds the first step in the middle
+                        model.knobs.latency_s = 60  # keeps the first step running
                     if kinds[-1] == "step_started":
                         break
                 run_id = event.run_id
@@ -102,7 +102,7 @@ async def test_a_killed_harness_resumes_its_runs_and_whoever_watched_sees_the_en
 
 
 @pytest.mark.requirement("T-10")
-async def test_another_database_is_asked_about_without_a_model_and_without_code(
+async def test_own_database_works_without_a_model_and_without_code(
     folder: Folder,
 ) -> None:
     with closing(sqlite3.connect(folder.path / "shop.db")) as database:
@@ -123,7 +123,7 @@ async def test_another_database_is_asked_about_without_a_model_and_without_code(
     assert "secrets" not in asked.out
 
 
-async def test_settings_that_cannot_work_end_the_start_with_the_service_and_the_fix(
+async def test_invalid_settings_fail_the_start_and_name_service_and_fix(
     folder: Folder,
 ) -> None:
     folder.environment = {"BOS_DATABASE_URL": "sqlite:///shop.db"}

@@ -1,4 +1,4 @@
-"""The REST gateway as a child: the real program, started and ended by its owner."""
+"""REST gateway as a child process: start, log, exit and death of the real program."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def refuses(address: str) -> bool:
         return probe.connect_ex((host, int(port))) != 0
 
 
-async def test_it_answers_while_its_owner_lives_and_what_it_says_is_in_our_log() -> None:
+async def test_rest_answers_until_it_is_stopped_and_its_log_is_forwarded() -> None:
     telemetry = Telemetry.for_tests("rest")
     async with running(telemetry=telemetry) as rest:
         assert b"200 OK" in await get(rest, "/healthz")
@@ -81,7 +81,7 @@ async def test_it_answers_while_its_owner_lives_and_what_it_says_is_in_our_log()
     assert said["request"] == "warning", "the 503"
 
 
-async def test_a_port_that_is_taken_is_passed_over() -> None:
+async def test_next_port_is_tried_if_one_is_in_use() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -94,7 +94,7 @@ async def test_a_port_that_is_taken_is_passed_over() -> None:
                 pass
 
 
-async def test_its_death_is_reported_as_that_of_any_service(tmp_path: Path) -> None:
+async def test_killed_rest_process_is_reported_like_any_service(tmp_path: Path) -> None:
     telemetry = Telemetry.for_tests("standalone")
     pid_file = tmp_path / "pid"
     program = tmp_path / "bos-rest"
@@ -115,7 +115,7 @@ async def test_its_death_is_reported_as_that_of_any_service(tmp_path: Path) -> N
         assert await group.unexpected_end() == "rest"
 
 
-async def test_it_ends_when_its_owner_is_killed() -> None:
+async def test_rest_exits_when_its_parent_is_killed() -> None:
     code = f"""
 import asyncio
 from pathlib import Path
@@ -142,20 +142,22 @@ asyncio.run(main())
     await eventually(lambda: refuses(address))
 
 
-async def test_settings_that_it_refuses_are_ours_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_settings_refused_by_rest_are_a_configuration_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("BOS_REST_HEARTBEAT_S", "soon")
     with pytest.raises(ConfigurationError, match="BOS_REST_HEARTBEAT_S"):
         async with running():
             pass
 
 
-def test_a_program_that_is_named_must_exist(tmp_path: Path) -> None:
+def test_configured_rest_program_must_exist(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="BOS_STANDALONE_REST_BINARY"):
         find_binary(tmp_path / "nothing")
     assert find_binary(Path(sys.executable)) == Path(sys.executable)
 
 
-def test_its_port_is_remembered(tmp_path: Path) -> None:
+def test_rest_port_is_kept_over_restarts(tmp_path: Path) -> None:
     with own_folder(tmp_path) as folder:
         assert folder.last_rest_port == 0
         folder.announce("127.0.0.1:1", folder.api_key, {}, rest_url="http://127.0.0.1:4712")

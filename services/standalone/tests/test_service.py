@@ -1,4 +1,4 @@
-"""The whole harness inside the test's own process."""
+"""All services of a standalone inside the test's process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def one_of_each_kind() -> list[Question]:
     return list({question.kind: question for question in load_questions()}.values())
 
 
-async def test_every_service_answers_those_it_should_and_nobody_else(tmp_path: Path) -> None:
+async def test_every_service_answers_its_callers_and_refuses_all_others(tmp_path: Path) -> None:
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
     telemetry = Telemetry.for_tests("standalone")
     async with serve_all(settings, telemetry) as harness:
@@ -58,7 +58,7 @@ async def test_every_service_answers_those_it_should_and_nobody_else(tmp_path: P
                 assert list(response.metadata.agents) == list(question.agents)
             unknown = await bos.ask("List all tables in the database", context=harness.context)
             assert unknown.data.row_count > 10
-        # Agents, and what they call, have asked the gateway whether steps were under way.
+        # Agents, and the services that they call, have had run tokens checked by the gateway.
         worked = {agent for question in one_of_each_kind() for agent in question.agents}
         for name in ("mcp_db", "sandbox", *sorted(worked)):
             asked = {"service": name, "grpc_method": "CheckRunToken", "grpc_code": "OK"}
@@ -75,7 +75,7 @@ async def test_every_service_answers_those_it_should_and_nobody_else(tmp_path: P
     assert not [e for e in telemetry.logs if e["log_level"] in ("warning", "error", "critical")]
 
 
-async def test_stores_of_ones_own_need_no_embedded_server(
+async def test_own_store_and_database_need_no_embedded_postgresql(
     tmp_path: Path, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
@@ -84,7 +84,7 @@ async def test_stores_of_ones_own_need_no_embedded_server(
     monkeypatch.setenv("BOS_DATABASE_URL", f"sqlite:///{tmp_path / 'shop.db'}")
     monkeypatch.setenv("BOS_DATABASE_ALLOWED_TABLES", "bicycles")
     monkeypatch.setenv("BOS_AUTH_STATIC_KEY", "a-key-that-was-chosen")
-    for name in ("CERT", "KEY", "CA"):  # for services in processes of their own
+    for name in ("CERT", "KEY", "CA"):  # these are for services in separate processes
         monkeypatch.setenv(f"BOS_TLS_{name}_FILE", str(tmp_path / "missing.pem"))
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
     async with (
@@ -99,19 +99,19 @@ async def test_stores_of_ones_own_need_no_embedded_server(
 
 
 async def refuses_strangers(harness: Standalone, name: str) -> None:
-    """A caller without key or run token learns nothing."""
+    """Assert that a service refuses a caller without API key or run token."""
     async with grpc.aio.insecure_channel(harness.addresses[name]) as channel:
         match name:
             case "gateway":
-                return  # proved with the client
+                return  # shown with the client
             case "identity":
                 call = IdentityServiceStub(channel).GetUser(GetUserRequest())
             case "memory":
                 call = MemoryServiceStub(channel).GetLongTermMemory(GetLongTermMemoryRequest())
             case "mcp_db":
-                return  # HTTP; proved in its own tests
+                return  # HTTP; shown in its own tests
             case "rest":
-                return  # HTTP; proved in test_rest.py
+                return  # HTTP; shown in test_rest.py
             case "planner":
                 call = PlannerServiceStub(channel).MakePlan(MakePlanRequest(question="x"))
             case "composer":

@@ -1,4 +1,4 @@
-"""Who the local user is, who else may sign in, and what is not opened to a network."""
+"""Sign-in to a standalone: local user, accounts, and required secrets on a network address."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def quick(nothing_configured: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOS_STANDALONE_REST", "false")
 
 
-async def test_the_key_is_the_local_users_and_others_sign_in_for_themselves(
+async def test_api_key_is_the_local_users_and_other_users_sign_in(
     tmp_path: Path,
 ) -> None:
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
@@ -69,10 +69,10 @@ async def test_the_key_is_the_local_users_and_others_sign_in_for_themselves(
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
-async def test_another_address_wants_secrets_that_are_configured(
+async def test_network_address_requires_configured_secrets(
     tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The key of the local user opens it to whoever holds it, and signs nobody in.
+    # A static key is not enough: users sign in with identity, whose keys are not configured.
     monkeypatch.setenv("BOS_AUTH_STATIC_KEY", "a-key-that-was-chosen")
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", host=host)
     with pytest.raises(ConfigurationError, match="BOS_IDENTITY_KEY_ENCRYPTION_KEYS"):

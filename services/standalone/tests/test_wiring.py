@@ -1,4 +1,4 @@
-"""The table of services: needs decide the order of the start."""
+"""Start order of services by their dependencies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Diary:
-    """Makes rows whose services note when they begin and end, and what ran before them."""
+    """Makes rows whose services record when they start and stop, and what ran before them."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -51,7 +51,7 @@ def names(*rows: Row) -> list[list[str]]:
     return [[row.name for row in group] for group in start_order(rows)]
 
 
-async def test_services_start_after_their_needs_and_end_in_reverse() -> None:
+async def test_services_start_after_their_needs_and_stop_in_reverse() -> None:
     diary = Diary()
     rows = [diary.row("c", "b"), diary.row("b", "a"), diary.row("a"), diary.row("d", "a")]
     running = await diary.run(*rows)
@@ -63,12 +63,12 @@ async def test_services_start_after_their_needs_and_end_in_reverse() -> None:
     assert diary.seen == {"a": set(), "b": {"a"}, "d": {"a"}, "c": {"a", "b", "d"}}
 
 
-def test_rows_of_one_group_keep_the_order_of_the_table() -> None:
+def test_rows_that_start_together_keep_the_order_of_the_table() -> None:
     row = Diary().row
     assert names(row("z"), row("m", "z"), row("b"), row("a", "b")) == [["z", "b"], ["m", "a"]]
 
 
-def test_what_is_not_wanted_is_left_out_and_waited_for_by_nobody() -> None:
+def test_unwanted_rows_are_left_out_and_not_waited_for() -> None:
     row = Diary().row
     assert names(row("a", "b"), row("b", "c", wanted=False), row("c")) == [["a", "c"]]
 
@@ -83,13 +83,13 @@ def test_what_is_not_wanted_is_left_out_and_waited_for_by_nobody() -> None:
         ([("a",), ("b",), ("a",)], "has a more than once"),
     ],
 )
-def test_a_table_that_cannot_be_started_says_why(rows: list[Any], says: str) -> None:
+def test_error_for_a_table_without_a_start_order_says_why(rows: list[Any], says: str) -> None:
     row = Diary().row
     with pytest.raises(ConfigurationError, match=says):
         start_order([row(*each) for each in rows])
 
 
-async def test_a_service_that_does_not_start_ends_those_it_needs() -> None:
+async def test_failed_start_of_a_service_stops_those_it_needs() -> None:
     diary = Diary()
     with pytest.raises(ServiceNotStarted, match="b could not be started: no port"):
         await diary.run(diary.row("c", "b"), diary.row("b", "a", fails=True), diary.row("a"))

@@ -74,7 +74,7 @@ async def _each(messages: list[Message]) -> AsyncIterator[Message]:
 
 
 async def call_silently(channel: grpc.aio.Channel, path: str, metadata: Metadata) -> Heard:
-    """Call it and say nothing: whoever has no right to be there is refused by the headers."""
+    """Call it without a message: callers without the right are refused by their headers."""
     call: Any = channel.stream_stream(path)(timeout=TIMEOUT_S, metadata=metadata)
     return await _heard(call)
 

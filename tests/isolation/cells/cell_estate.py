@@ -162,7 +162,7 @@ class Estate:
     things: dict[str, str] = field(default_factory=dict)
     """What is ada's, by what the table calls it."""
     secrets: dict[str, str] = field(default_factory=dict)
-    """What opens something of somebody's to whoever holds it."""
+    """Secrets of a user that give access to their holder."""
     credentials: dict[str, Metadata] = field(default_factory=dict)
     """Of ada's that are not good any more, and of somebody else's with another role."""
     ended: set[str] = field(default_factory=set)
@@ -172,7 +172,7 @@ class Estate:
 
     @property
     def planted(self) -> list[str]:
-        """What nobody but ada may hear of."""
+        """Texts that only ada may see."""
         texts = [SECRET, "ada@example.com", *self.things.values(), *self.secrets.values()]
         ids = [self.people["ada"].user_id, self.people["ada"].session_id]
         return [*dict.fromkeys([*texts, *ids, *self.harness.runs.values()])]

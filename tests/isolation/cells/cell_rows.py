@@ -72,7 +72,7 @@ def also(first: Request, **fields: Any) -> Request:
 
 
 def secrets(**fields: str) -> Request:
-    """A request with what opens something to whoever holds it."""
+    """A request with a secret that gives access to its holder."""
     return lambda estate: {name: estate.secrets[which] for name, which in fields.items()}
 
 
@@ -169,7 +169,7 @@ ROWS: dict[str, Row] = {
     f"{_OPERATOR}/GetUserRun": Row(kinds.OPERATES, things(run_id="run"), shows=True),
     f"{_OPERATOR}/CancelUserRun": Row(
         kinds.OPERATES,
-        things(run_id="run"),  # has ended, so that nobody's call changes anything
+        things(run_id="run"),  # has ended, so that no call changes it
         own=things(run_id="run for an operator to cancel"),
         ends="run for an operator to cancel",
         shows=True,

@@ -232,7 +232,7 @@ async def test_row_of_mcp_db(name: str, estate: Estate) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS_AT_MCP)
-async def test_paths_of_mcp_db_ask_for_a_token_whatever_the_verb(path: str, estate: Estate) -> None:
+async def test_paths_of_mcp_db_require_a_token_for_every_verb(path: str, estate: Estate) -> None:
     target, cells = _mcp_db(estate), MCP_ROWS["ping"].kind.cells
     for caller, label, outcome in (
         (caller, label, outcome)
@@ -280,7 +280,7 @@ async def test_own_paths_of_rest_answer_everybody_and_tell_nothing(
     ],
 )
 async def test_metrics_tell_nothing_of_anybody(service: str, estate: Estate) -> None:
-    """They ask nobody who they are, so they are on loopback unless a setting says otherwise."""
+    """They have no authentication, so they are on loopback by default."""
     heard = await _tells_everybody_the_same(estate, "GET", estate.metrics[service])
     assert "# HELP" in heard.text
 

@@ -1,6 +1,6 @@
-"""From a person's decision to the effect: two gateways, one that asked, and one that is told.
+"""Latency from a decision to its effect: two gateways, one that asked, one that is notified.
 
-The run waits, owned by nobody, so whichever gateway is faster adopts it and has the agent act. The
+The run waits, unowned, so whichever gateway is faster adopts it and has the agent act. The
 agent and the person are this process: both ends of the time are read from one clock.
 """
 
@@ -67,7 +67,7 @@ _NOBODYS = "SELECT replica_id IS NULL AND status = $2 FROM runs WHERE run_id = $
 
 
 class ActingAgent(RecordingAgent):
-    """Acts when it may, and tells when; the task is under which name. Others are echoed."""
+    """Acts when approved, and records when, by task. Other tasks are echoed."""
 
     def __init__(self) -> None:
         @tool(
@@ -193,7 +193,7 @@ async def _decide(
 ) -> tuple[float, float]:
     async with house.looking:
         query = (_NOBODYS, UUID(approval.run_id), RUN_STATUS_WAITING_FOR_APPROVAL)
-        # Another process lets go of it, and says so to nobody here.
+        # Another process releases it, without a notification to this one.
         while not await house.database.fetchval(*query):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     request = RespondApprovalRequest(

@@ -20,7 +20,7 @@ class Asker:
     """Asks one question again and again.
 
     Args:
-        channel: To the gateway; closed by whoever made it.
+        channel: To the gateway; closed by its owner.
         question: What to ask.
         key: Sent as a bearer token, if any.
     """

@@ -69,7 +69,7 @@ async def _bench(options: argparse.Namespace) -> None:
                 async with asyncio.timeout(patience):
                     parts[name] = await measure()
                 print(text_of(name, parts[name]), flush=True)
-                # After each part: what was measured is kept, whatever happens to the next.
+                # After each part, so that its figures are kept if the next one fails.
                 write_json(options.json, quick=options.quick, about=about, parts=parts)
     if options.picture is not None and "diamond" in parts:
         write_picture(options.picture, parts["diamond"])

@@ -1,4 +1,4 @@
-"""Figures as text for people and as JSON for whoever compares runs."""
+"""Figures as text for people and as JSON for comparisons of runs."""
 
 from __future__ import annotations
 

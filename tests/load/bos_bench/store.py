@@ -33,7 +33,7 @@ class Store:
         return cpu_seconds_of(self.server.pid) or 0.0
 
     async def commits(self, name: str) -> int:
-        """Transactions of a database that nobody else is connected to any more.
+        """Transactions of a database without other connections.
 
         Sessions report what they did at the latest when they end.
         """

@@ -84,7 +84,7 @@ class Asker:
             ):
                 events.append(event)
                 if event.HasField("approval_requested"):
-                    # Nobody sits here who could look at what would be done.
+                    # No approver is here to look at the action.
                     person = True
                     await self.client.deny(event.approval_requested.approval.approval_id)
         except BosError as error:

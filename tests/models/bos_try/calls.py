@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 OK = "ok"
 UNEXPECTED = "internal"
-"""Outcome of a call that ended in an exception nobody had foreseen."""
+"""Outcome of a call that ended in an unexpected exception."""
 _NANO = 1_000_000_000
 
 

@@ -44,7 +44,7 @@ OUTPUT = ROOT / ".data/try-model.json"
 CONFIGURED, SCRIPTED, LLAMA, LITELLM = "configured", "scripted", "llama", "litellm"
 
 FEW = ("top-five-customers", "compound-interest", "what-can-you-do")
-"""What a model on a processor is asked unless told otherwise: each takes it minutes."""
+"""Default questions for a model on a CPU, which takes minutes for each."""
 
 _PATIENCE_S = 30.0
 _WHAT_TO_SET = (
@@ -61,7 +61,7 @@ class Tried:
     model: str = ""
     outcomes: list[Outcome] = field(default_factory=list)
     abandoned: int | None = None
-    """Generations of our own server that nobody waits for any more; None if not known."""
+    """Abandoned generations of our own server; None if not known."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -105,7 +105,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where the JSON goes")
     options = parser.parse_args(arguments)
     options.output = options.output.resolve()
-    # Of a model with 135 million parameters nobody expects answers.
+    # A model with 135 million parameters cannot answer.
     options.wire = options.wire or options.model in (LLAMA, LITELLM)
     return options
 
@@ -226,7 +226,7 @@ def _exit_code(options: argparse.Namespace, tried: Tried) -> int:
 
 
 def _wire_code(tried: Tried) -> int:
-    """Whatever the model says: it was asked in every way, and heard to the end."""
+    """For any replies: the model was called in every way, and read to the end."""
     calls = [call for outcome in tried.outcomes for call in outcome.calls if call.outcome == OK]
     streamed = [outcome for outcome in tried.outcomes if outcome.by_model]
     planned = [o for o in tried.outcomes if "model" in o.plan.partition(":")[0]]

@@ -47,7 +47,7 @@ class Stages:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that is told about one question."""
+    """Report about one question."""
 
     question_id: str
     judgement: Judgement
@@ -63,7 +63,7 @@ class Outcome:
     stages: Stages = field(default_factory=Stages)
     calls: tuple[Call, ...] = ()
     broken: tuple[str, ...] = ()
-    """What a run must never do, whatever the model says."""
+    """What a run must never do, for any reply of the model."""
     since_ns: int = 0
     """When it was asked, in nanoseconds of the clock."""
 

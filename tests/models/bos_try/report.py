@@ -1,4 +1,4 @@
-"""How a model did: a table for people, JSON for whoever compares models."""
+"""Report on a model: a table for people, JSON for comparisons of models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ANSWER_CHARS = 200
 
 
 def line(outcome: Outcome) -> str:
-    """One finished question, as it is told while others still run."""
+    """Line about one finished question, printed while others still run."""
     judgement = outcome.judgement
     parts = [f"{outcome.question_id}: {judgement.verdict} after {outcome.seconds:.1f} s"]
     if judgement.note:

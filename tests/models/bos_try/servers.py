@@ -36,7 +36,7 @@ _BLOCK = re.compile(r"^```sh slow\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def slow_settings() -> dict[str, str]:
-    """Tier, replies and times for a model on a processor: as docs/models.md tells people."""
+    """Tier, replies and times for a model on a CPU, as docs/models.md recommends."""
     block = _BLOCK.search((ROOT / "docs/models.md").read_text(encoding="utf-8"))
     if block is None:
         raise ConfigurationError("docs/models.md has no block of settings for slow models")
@@ -108,7 +108,7 @@ async def generating(url: str) -> int:
 
 
 async def still_generating(url: str, patience_s: float) -> int:
-    """Generations that nobody waits for any more and that have not ended after a while."""
+    """Abandoned generations that have not ended after a while."""
     deadline = asyncio.get_running_loop().time() + patience_s
     # What is waited for happens in another process and sets no event.
     while (left := await generating(url)) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
@@ -117,7 +117,7 @@ async def still_generating(url: str, patience_s: float) -> int:
 
 
 def free_port() -> int:
-    """A port on which nobody listens now."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         return int(probe.getsockname()[1])
@@ -157,7 +157,7 @@ async def _healthy(process: asyncio.subprocess.Process, health: str, log: Path) 
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """End the server and whatever it started."""
+    """Stop the server and all its child processes."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.returncode is not None:
             return

@@ -8,7 +8,7 @@ from math import inf
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Capped exponential backoff with jitter. Pure: whoever waits brings the random number."""
+    """Capped exponential backoff with jitter. Pure: the caller provides the random number."""
 
     first_s: float
     """Seconds after the first failed attempt."""

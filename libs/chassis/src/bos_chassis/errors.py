@@ -235,7 +235,7 @@ _FOREIGN: dict[grpc.StatusCode, tuple[type[BosError], str]] = {
     ),
     grpc.StatusCode.UNAVAILABLE: (Unavailable, "A service is not reachable at the moment."),
     grpc.StatusCode.DEADLINE_EXCEEDED: (DeadlineExceeded, "A service did not answer in time."),
-    # Whoever cancels a call gets asyncio.CancelledError, and a Bos service that cancels says why. A
+    # A caller that cancels gets asyncio.CancelledError, and a Bos service that cancels says why. A
     # bare CANCELLED is a server that went away: gRPC drops calls that arrive as it stops like that.
     grpc.StatusCode.CANCELLED: (Unavailable, "A service ended the call; it may be restarting."),
     grpc.StatusCode.ABORTED: (Aborted, "A service aborted the call."),

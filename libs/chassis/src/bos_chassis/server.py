@@ -100,8 +100,8 @@ async def grpc_server(
             trusted proxy, whose traces then go on here; None where they do not.
 
     Raises:
-        ConfigurationError: The address cannot be bound, or is open to the network while nobody
-            authenticates callers.
+        ConfigurationError: The address cannot be bound, or is open to the network without
+            authentication.
     """
     require_loopback(settings.host, auth is not None)
     names = tuple(one.name for one in servicers)

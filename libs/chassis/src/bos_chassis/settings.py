@@ -276,7 +276,7 @@ class TelemetrySettings(Settings):
 
 
 class AuthSettings(Settings):
-    """Who may call this service. Nothing set means: nobody is asked, loopback only.
+    """Authentication of callers. Nothing set means: authentication is off, loopback only.
 
     Gateway and identity take no run tokens, so for them keys of these alone are as nothing set.
     """
@@ -412,7 +412,7 @@ def is_loopback(host: str) -> bool:
 
 
 def require_loopback(host: str, configured: bool) -> None:
-    """Refuse to open a service to the network when nobody is asked who they are.
+    """Refuse to open a service to the network while authentication is off.
 
     Raises:
         ConfigurationError: ``host`` is not a loopback address and authentication is not configured.

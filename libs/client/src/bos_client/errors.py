@@ -192,7 +192,7 @@ def from_rpc_error(error: grpc.RpcError) -> BosError:
     if code is grpc.StatusCode.UNAVAILABLE and (problem := _tls_problem(error.details() or "")):
         return FailedPrecondition(problem, reason="TLS_REFUSED")
     if code is grpc.StatusCode.CANCELLED:
-        # Whoever cancels a call gets asyncio.CancelledError, and the service says why it cancels. A
+        # A caller that cancels gets asyncio.CancelledError, and a service that cancels says why. A
         # bare CANCELLED comes from a server that stopped while the call arrived.
         return Unavailable(_FOREIGN_TEXT[Unavailable])
     cls = _BY_CODE.get(code, Internal)

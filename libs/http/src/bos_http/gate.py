@@ -64,7 +64,7 @@ class HostPatterns:
 
 
 class Gate:
-    """The policy, compiled. It decides; it contacts nobody."""
+    """Compiled HTTP policy: decides about addresses, without any network access."""
 
     def __init__(self, policy: HttpPolicy) -> None:
         self._policy = policy
@@ -109,10 +109,10 @@ class Gate:
         return self._traced.any or self._traced.names(target.host)
 
     def open_socket(self, info: AddrInfoType) -> socket.socket:
-        """The last check, where every connection passes: no socket for an address nobody allowed.
+        """Last check of every connection: no socket for an address that is not allowed.
 
-        Whatever the HTTP library did in between. It knows no host any more, so internal networks
-        count for all; :meth:`check_address` was stricter already.
+        It holds regardless of what the HTTP library did before. The host is not known here, so
+        internal networks are allowed for all; :meth:`check_address` was stricter already.
 
         Raises:
             OSError: The address is not allowed.

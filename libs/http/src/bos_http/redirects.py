@@ -65,7 +65,7 @@ def next_hop(
 def _read_result(
     hop: Hop, status: int, policy: HttpPolicy
 ) -> tuple[str, CIMultiDict[str], bytes | None]:
-    """The GET that reads the result of a POST; any other repetition was approved by nobody."""
+    """The GET that reads the result of a POST; any other repetition is not approved."""
     if status != 303 and not (status in (301, 302) and hop.method == "POST"):
         raise HttpRefused(Rule.REDIRECT_REPEATS_BODY)
     if "GET" not in policy.methods:

@@ -25,7 +25,7 @@ class Resolver(Protocol):
         """The textual addresses of ``host``, best first.
 
         Raises:
-            OSError: There is none, or nobody can say.
+            OSError: There is none, or the look-up failed.
         """
 
 

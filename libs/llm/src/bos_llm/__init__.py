@@ -2,6 +2,7 @@
 
 from bos_llm.agent_config import AgentModelConfig
 from bos_llm.budget import TokenBudget, current_budget, set_budget
+from bos_llm.embeddings import EmbeddingModel, Embeddings
 from bos_llm.endpoints.identity import identity_available
 from bos_llm.endpoints.profiles import KeyProfile, current_key_profile, set_key_profile
 from bos_llm.errors import (
@@ -29,6 +30,8 @@ __all__ = [
     "AgentModelConfig",
     "BudgetExhausted",
     "Completion",
+    "EmbeddingModel",
+    "Embeddings",
     "KeyProfile",
     "Message",
     "Model",

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from bos_llm.errors import BudgetExhausted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 # Text in the vocabularies of today's models has three to four bytes per token, dense JSON and SQL
 # somewhat under three, scripts other than Latin two to three. Two bytes per token is therefore more
@@ -133,5 +133,10 @@ def prompt_bound(body: Mapping[str, Any]) -> int:
     texts = [message["content"] for message in body["messages"]]
     if "response_format" in body:
         texts.append(json.dumps(body["response_format"], ensure_ascii=False))
+    return texts_bound(texts)
+
+
+def texts_bound(texts: Sequence[str]) -> int:
+    """More tokens than texts should take."""
     size = sum(len(text.encode(errors="replace")) for text in texts)
     return size // _BYTES_PER_TOKEN + _TOKENS_PER_MESSAGE * len(texts)

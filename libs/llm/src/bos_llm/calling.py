@@ -29,7 +29,7 @@ Body = dict[str, Any]
 _MAX_LESSONS: Final = 5
 """Parameters that one attempt can find refused and do without."""
 _REFUSING_STATUS: Final = frozenset((400, 404, 413, 422))
-_CHARS_PER_TOKEN: Final = 4
+CHARS_PER_TOKEN: Final = 4
 
 
 @dataclass(slots=True)
@@ -206,7 +206,7 @@ class Caller:
             try:
                 result = await send(body, max(0.0, ends_at - clock()))
             except BaseException as error:
-                _give_up(reserved, endpoint, error)
+                give_up(reserved, endpoint, error)
                 refusal = endpoint.refused(error)
                 if refusal is None or refusal.status not in _REFUSING_STATUS:
                     raise
@@ -247,7 +247,7 @@ def count_tokens(body: Body, reply: Reply) -> TokenCount:
     if reply.tokens is not None:
         return reply.tokens
     sent = sum(len(message["content"]) for message in body["messages"])
-    return TokenCount(sent // _CHARS_PER_TOKEN, len(reply.text) // _CHARS_PER_TOKEN)
+    return TokenCount(sent // CHARS_PER_TOKEN, len(reply.text) // CHARS_PER_TOKEN)
 
 
 async def _reserve(body: Body, takes: Capabilities) -> tuple[Reservation | None, Body]:
@@ -268,7 +268,7 @@ def _settle(reserved: Reservation | None, tokens: TokenCount) -> None:
         reserved.settle(tokens.input_tokens + tokens.output_tokens)
 
 
-def _give_up(reserved: Reservation | None, endpoint: Endpoint, error: BaseException) -> None:
+def give_up(reserved: Reservation | None, endpoint: Endpoint, error: BaseException) -> None:
     """Calls that no model has worked on are not billed; others may have cost all they could."""
     if reserved is None:
         return

@@ -8,6 +8,7 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from bos_llm.embeddings import EmbeddingModel
 from bos_llm.endpoints.breaker import CircuitBreaker
 from bos_llm.endpoints.capabilities import Ladder
 from bos_llm.endpoints.observe import KeyObserver, ModelMetrics, Observer
@@ -111,6 +112,22 @@ class Models:
                 observer=Observer(self._telemetry, self._metrics, name, config),
             )
         return model
+
+    def embedding(self, agent: str, model: str) -> EmbeddingModel:
+        """The embedding model ``model``, at the provider and with the keys of ``agent``.
+
+        Raises:
+            ConfigurationError: the agent's own settings are wrong.
+        """
+        config = replace(self.settings.get_agent_model_config(agent), model=model, temperature=None)
+        return EmbeddingModel(
+            config,
+            self.settings,
+            prices=self._prices,
+            endpoint=lambda: self._endpoint(agent, config),
+            retry=self._retry,
+            observer=Observer(self._telemetry, self._metrics, agent, config),
+        )
 
     def takes(self, agent: str) -> Capabilities:
         """Known capabilities of the model of ``agent`` by now."""

@@ -39,7 +39,7 @@ def consumed(usage: Usage, started: float) -> UsageMessage:
 
 
 def add_unreported(message: UsageMessage, budget: TokenBudget | None) -> None:
-    """Add what ``budget`` counts beyond the message: calls cut off, or that nobody metered."""
+    """Add what ``budget`` counts beyond the message: calls cut off, or without reported usage."""
     if budget is not None:
         reported = message.input_tokens + message.output_tokens
         message.unreported_tokens = max(0, budget.counted - reported)

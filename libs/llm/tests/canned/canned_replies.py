@@ -67,7 +67,7 @@ class Expected:
     names: tuple[str, ...] = ()
     """Words that the error must hold, such as the parameter."""
     reported: int | None = NO_ERROR
-    """The status told within a reply that came with 200; None if it tells an error without one."""
+    """The status in the body of a reply with 200; None for an error without one."""
     shown: str = ""
     """What a stream shows before it fails."""
 

@@ -108,9 +108,7 @@ def test_each_bound_has_two_sides(expression: str, is_safe: bool, guards: dict[s
         ("now(), now() + interval '900 years', '1 day'", False),
     ],
 )
-def test_a_series_tells_how_long_it_is(
-    series: str, is_safe: bool, guards: dict[str, Guard]
-) -> None:
+def test_length_of_a_series_is_known(series: str, is_safe: bool, guards: dict[str, Guard]) -> None:
     verdict = guards["postgres"].check(f"SELECT g FROM generate_series({series}) AS g")
     assert verdict.is_safe == is_safe
     assert {violation.rule for violation in verdict.violations} <= {"SERIES_TOO_LONG"}

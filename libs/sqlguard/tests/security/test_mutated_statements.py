@@ -94,7 +94,7 @@ PAYLOADS: dict[str, tuple[str, ...]] = {
     ),
 }  # fmt: skip
 
-# Inside another query a limit of its own is nobody's concern, and a word alone is a column.
+# Inside another query a limit is irrelevant, and a bare word is a column.
 ONLY_OUTERMOST = re.compile(r"\b(LIMIT|FETCH|TOP)\b", re.IGNORECASE)
 QUERY = re.compile(r"[(\s]*(SELECT|WITH|VALUES)\b\s*[^\s)]", re.IGNORECASE)
 NOT_ATTACKS = {"what no language model should send", "nothing", "blank", "half a query"}

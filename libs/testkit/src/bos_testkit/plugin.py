@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from bos_testkit.postgres import (
     empty_postgres_dsn,
@@ -33,7 +34,7 @@ __all__ = [
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark the tests that ask for a database, by whatever fixtures: ``-m "not postgres"``."""
+    """Mark the tests that use a database by any fixture: ``-m "not postgres"``."""
     for item in items:
         if "postgres_server" in getattr(item, "fixturenames", ()):
             item.add_marker("postgres")
@@ -52,5 +53,11 @@ def pytest_configure(config: pytest.Config) -> None:
     A shell starts background jobs with SIGINT ignored, and every process below them inherits that.
     """
     config.addinivalue_line("markers", "postgres: asks for a database; set by the testkit")
+    # By default an example may take 200 ms, and slow making of examples fails a test: no property
+    # test is to fail because the machine is busy.
+    settings.register_profile(
+        "bos", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("bos")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -92,7 +92,7 @@ async def postgres_dsn(
 
 @pytest.fixture
 async def empty_postgres_dsn(postgres_server: PostgresServer) -> AsyncIterator[str]:
-    """URL of a database without tables that only this test uses, whatever others are copies of."""
+    """URL of a database without tables that only this test uses; never a copy of the template."""
     name = f"test_{secrets.token_hex(8)}"
     yield await create_database(postgres_server.dsn(), name)
     await drop_database(postgres_server.dsn(), name)
@@ -111,7 +111,7 @@ def migrated_template(
 
 
 async def copy_database(server: PostgresServer, template: str, name: str) -> str:
-    """Make a database like the template, to which nobody is connected; returns its URL."""
+    """Make a copy of the template, which must have no connections; returns its URL."""
     async with connect(server.dsn()) as session:
         await session.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
     return server.dsn(name)

@@ -1,4 +1,4 @@
-"""``python -m bos_composer``: the composer as a process of its own."""
+"""Entry point of ``python -m bos_composer``."""
 
 from __future__ import annotations
 

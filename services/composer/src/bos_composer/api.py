@@ -1,4 +1,4 @@
-"""The composer's gRPC face: translation only."""
+"""gRPC servicer of the composer; translates messages and nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ComposerServicer(ComposerServiceServicer):
     async def Compose(
         self, request: ComposeRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[ComposeResponse]:
-        """Stream the answer, then the output."""
+        """Stream deltas of the answer, then the output."""
         async with aclosing(self._composer.compose(request)) as responses:
             async for response in responses:
                 yield response

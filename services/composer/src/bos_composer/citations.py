@@ -1,4 +1,4 @@
-"""One list of sources for all results, and the ``[n]`` markers into it. Pure."""
+"""Citations: one list of sources over all results, with renumbered ``[n]`` markers. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INDEXED = re.compile(r"[\w)\]]")
 
 @dataclass(frozen=True, slots=True)
 class Citations:
-    """What the answer may cite."""
+    """Sources of all results, and the answers that cite them."""
 
     sources: tuple[Source, ...]
     """Without duplicates, in the order of the results."""
@@ -28,7 +28,7 @@ class Citations:
 
 
 def merge(results: Sequence[AgentResult]) -> Citations:
-    """One numbering for the sources of all results. The results themselves stay as they are."""
+    """Number the sources of all results; the results themselves are not changed."""
     sources: list[Source] = []
     position: dict[tuple[object, ...], int] = {}
     answers = []
@@ -45,10 +45,10 @@ def merge(results: Sequence[AgentResult]) -> Citations:
 
 
 def renumber(text: str, numbers: Sequence[int]) -> str:
-    """``text`` in which marker ``[n]`` became ``[numbers[n-1]]``.
+    """Replace each marker ``[n]`` in ``text`` by ``[numbers[n-1]]``.
 
-    A marker that points nowhere would cite whatever source gets its number later, so it becomes
-    ``(n)``; indexes such as ``row[7]`` are left alone.
+    A marker without a source would cite another source after renumbering, so it becomes ``(n)``;
+    indexes such as ``row[7]`` are not changed.
     """
 
     def replace(found: re.Match[str]) -> str:
@@ -62,7 +62,7 @@ def renumber(text: str, numbers: Sequence[int]) -> str:
 
 
 def _identity(source: Source) -> tuple[object, ...]:
-    """The same passage of the same thing is the same source, however well it scored."""
+    """Identity of a source: the passage and its document, regardless of the score."""
     if source.reference:
         return (source.type, source.reference)
     return (

@@ -1,7 +1,7 @@
-"""Composing: one streamed call of the model, or the results alone.
+"""Composing an answer: one streamed model call, or the deterministic answer from the results.
 
-Whatever goes wrong with the model, also after some of its text was passed on, the last message is a
-whole answer; it is authoritative over the deltas before it.
+The last message is a complete answer that replaces the deltas before it, also if the model fails
+after some of them were sent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _INVALID = ModelOutputInvalid.default_reason
 
 @dataclass(slots=True)
 class _Written:
-    """What the model wrote, filled in while it writes."""
+    """Text and usage of the model's reply so far."""
 
     pieces: list[str] = field(default_factory=list)
     usage: Usage = field(default_factory=Usage)
@@ -60,12 +60,12 @@ class _Written:
 
 
 class Composer:
-    """Writes answers; keeps nothing between calls and is safe to share.
+    """Composes answers; stateless and safe to share.
 
     Args:
         settings: Limits and number locale.
         telemetry: Where answers are logged.
-        models: Where the model is; None answers from the results alone.
+        models: Access to the model; None composes deterministic answers only.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class Composer:
     ) -> None:
         self._settings = settings
         self._log = telemetry.logger("bos.composer")
-        # Asked for now: wrong model settings stop the start, not the first answer.
+        # Resolved here, so that wrong model settings fail the start and not the first answer.
         self._model = None if models is None else models.for_agent("composer")
         self._numbers = NumberFormat(settings.locale, settings.currency, settings.currency_pattern)
         self._own_words = OwnWords.of_prompts(self._numbers)
 
     async def compose(self, request: ComposeRequest) -> AsyncGenerator[ComposeResponse, None]:
-        """Deltas as the model writes, then one output. Never fails for reasons of the model."""
-        # Without a bound, what is spent and what is given up is counted all the same.
+        """Stream deltas of the model, then one output; failures of the model raise no error."""
+        # Tokens are counted without a budget as well, also those of an abandoned call.
         bound = request.token_budget if request.HasField("token_budget") else None
         set_budget(TokenBudget(bound))
         citations = merge(request.results)
@@ -115,16 +115,16 @@ class Composer:
     async def _deltas(
         self, request: ComposeRequest, citations: Citations, written: _Written
     ) -> AsyncGenerator[str, None]:
-        """The model's text in pieces; what was written so far is in ``written``.
+        """Stream the model's text; ``written`` holds all of it so far.
 
         Raises:
-            NoReply: before the first piece or after any.
+            NoReply: the model failed, before the first piece or later.
         """
         items = stream(
             self._model,
             lambda: self._messages(request, citations),
             within_s=self._settings.model_timeout_s,
-            # The person has waited through an agent's retries: one look whether the model is back.
+            # The user has already waited for an agent's retries of the model, so one attempt only.
             patient=not any(map(met_model_outage, request.results)),
             log=self._log,
         )
@@ -142,14 +142,14 @@ class Composer:
         items: AsyncGenerator[TextDelta | Completion, None],
         written: _Written,
     ) -> AsyncGenerator[str, None]:
-        """What of the model's stream may be shown, up to the longest answer.
+        """Pass on screened text of the model's stream, up to the maximum length of an answer.
 
         Raises:
-            Unfit: it is a web page, or repeats the prompt.
+            Unfit: the reply is a web page, or repeats the prompt.
         """
         screen, room = Screen(self._own_words), self._settings.max_answer_chars
         if self._model is not None:
-            # Until the stream says what it cost; it may be left before that.
+            # An estimate until the stream reports its usage; it may be abandoned before that.
             written.usage = Usage(model=self._model.config.model, calls=1)
         async for item in items:
             if isinstance(item, Completion):
@@ -217,7 +217,7 @@ def _data(results: Sequence[AgentResult]) -> Table | None:
 
 
 def _explain(failure: NoReply) -> TraceEvent:
-    """Working without a model is a way to run Bos; a model that fails is an error."""
+    """Trace event for a missing reply: a message if no model is configured, else an error."""
     kind = (
         TraceEventType.TRACE_EVENT_TYPE_MESSAGE
         if failure.not_configured

@@ -1,4 +1,4 @@
-"""The answer without a model: put together from the results alone. Pure."""
+"""Deterministic answer without a model, assembled from the results. Pure."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ INCOMPLETE = "The answer is incomplete."
 TRIED_BEFORE = "What was tried before did not work either:"
 _MAX_ROWS = 10
 _MAX_TRIED = 5
-# Long enough to tell two errors apart, and shorter than what is kept of any.
+# Long enough to distinguish errors, and shorter than the stored part of any message.
 _TOLD_CHARS = 200
 
 
 def plain_answer(request: ComposeRequest, citations: Citations, numbers: NumberFormat) -> str:
-    """Answers in planner order with small tables, then what did not succeed and why.
+    """Answers in planner order with small tables, then failures and their reasons.
 
-    Numbers are written by locale; the text of agents is taken as it is.
+    Numbers are formatted by locale; texts of agents are not changed.
     """
     if not request.results:
         parts = [_without_results(request.intent.intent)]
@@ -78,7 +78,7 @@ def _parts(
 
 
 def _tried_before(request: ComposeRequest) -> Iterator[str]:
-    """The errors of earlier attempts, which no result tells of any more."""
+    """Errors of earlier attempts, which are in no result of the last one."""
     told = [text[:_TOLD_CHARS] for text in map(error_text, request.results) if text]
     errors = map(safe_line, request.working_context.errors_encountered)
     lines = [line for line in errors if not any(text in line for text in told)]

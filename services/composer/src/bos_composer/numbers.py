@@ -1,4 +1,4 @@
-"""Numbers as a deployment's readers write them. Pure."""
+"""Formatting of numbers and amounts by locale and currency. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from bos_chassis.values import render_value
 if TYPE_CHECKING:
     from bos.common.v1 import Value
 
-# Amounts are written with Rs., where the locale itself would write the rupee sign.
+# Amounts are written with Rs. instead of the locale's rupee sign.
 _RUPEE_PATTERN = "'Rs.'#,##,##0.00"
 _EXAMPLE = Decimal("175206")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-# A column of numbers holds money if its name says so and nothing else in the name says otherwise.
+# A column holds money if a word of its name says so and no other word contradicts it.
 _MONEY = frozenset(
     {
         "amount",
@@ -64,22 +64,22 @@ _NOT_MONEY = frozenset(
         "year",
     }
 )
-# Whole numbers that name something are not amounts: 2026 is no 2,026.
+# Whole numbers that are identifiers or years have no separators: 2026, not 2,026.
 _NAMING = frozenset(
     {"id", "year", "code", "number", "no", "zip", "pin", "phone", "key", "rank", "month", "day"}
 )
-# Beyond this, grouping a number is no help to anybody, and the work grows with the digits.
+# Longer numbers are not grouped: it does not help readers, and the work grows with the digits.
 _MAX_DIGITS = 60
 
 
 class NumberFormat:
-    """Writes amounts and other numbers for one locale and currency.
+    """Formats amounts and other numbers for one locale and currency.
 
     Args:
         locale: Such as ``en_IN``.
         currency: ISO 4217 code.
-        pattern: Unicode number pattern of amounts, if neither ``Rs.1,75,206.00`` (for INR) nor the
-            locale's own (for any other currency) is wanted.
+        pattern: Unicode number pattern of amounts; by default ``Rs.1,75,206.00`` for INR, and the
+            locale's own for any other currency.
     """
 
     def __init__(self, locale: str, currency: str, pattern: str | None = None) -> None:
@@ -92,7 +92,7 @@ class NumberFormat:
         """An amount in the deployment's currency, such as ``Rs.1,75,206.00``."""
         if _is_unwieldy(amount):
             return str(amount)
-        # Money rounds half away from zero; the formatting library would round half to even.
+        # Money is rounded half away from zero; the formatting library rounds half to even.
         exact = amount.quantize(self._cent, ROUND_HALF_UP)
         if self._pattern is None:
             return format_currency(exact, self._currency, locale=self._locale)
@@ -105,7 +105,7 @@ class NumberFormat:
         return format_decimal(value, locale=self._locale, decimal_quantization=False)
 
     def cell(self, name: str, value: Value) -> str:
-        """A value for people; ``name`` of its column or field tells money from other numbers."""
+        """Format a value for display; the ``name`` of its column or field marks money."""
         kind = value.WhichOneof("kind")
         words = {word.lower() for word in _WORD.findall(name)}
         text = plain(value)
@@ -125,7 +125,7 @@ class NumberFormat:
 
     @property
     def money_rule(self) -> str:
-        """How amounts are written, as an instruction for a model."""
+        """Instruction for the model on the format of amounts."""
         name = get_currency_name(self._currency, count=2, locale="en")
         example = self.money(_EXAMPLE)
         if self._currency == "INR" and self._pattern == _RUPEE_PATTERN:
@@ -134,7 +134,7 @@ class NumberFormat:
 
 
 def plain(value: Value) -> str:
-    """The value as text; one that is no valid date, time or number reads ``(unreadable)``."""
+    """The value as text; an invalid date, time or number becomes ``(unreadable)``."""
     try:
         return render_value(value)
     except (ValueError, OverflowError, ArithmeticError):

@@ -1,4 +1,4 @@
-"""How the steps ended, in words for people. Pure."""
+"""Outcomes of steps as text for users: failures, skips, blocked actions. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 OVERRIDE_MARKER = "### User Override Instructions"
 
 _SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
-# What a call of an agent's model fails with when its endpoint is in trouble.
+# Error types of an agent whose model endpoint failed.
 _MODEL_OUTAGES = frozenset({"ModelUnavailable", "ModelRateLimited"})
 _MAX_REASON_CHARS = 400
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+@")
 _STACK_TRACE = "Traceback (most recent call last)"
 _UNKNOWN = "something unexpected went wrong"
 
-# Types of errors in words; the agent's own message follows.
+# Text per error type; the agent's own message follows.
 _KINDS = {
     "PlanningDeclined": "no suitable way to get it was found",
     "QueryError": "the database query failed",
@@ -41,12 +41,12 @@ _BLOCKED = {
 
 
 def succeeded(result: AgentResult) -> bool:
-    """Whether the step ended well."""
+    """Whether the step succeeded."""
     return result.status == _SUCCEEDED
 
 
 def met_model_outage(result: AgentResult) -> bool:
-    """Whether the step failed because the endpoint of its model did, after all its retries."""
+    """Whether the step failed because its model's endpoint failed, after all retries."""
     return not succeeded(result) and result.error.type in _MODEL_OUTAGES
 
 
@@ -59,21 +59,20 @@ def status_word(result: AgentResult) -> str:
 
 
 def was_overridden(result: AgentResult) -> bool:
-    """Whether a person replaced the task."""
+    """Whether the instructions of an approval replaced the task."""
     return result.task_overridden or OVERRIDE_MARKER in result.task_description
 
 
 def error_text(result: AgentResult) -> str:
-    """The error's message on one line and without credentials; empty if there is no error.
+    """The error's message on one line, with credentials redacted; empty without an error.
 
-    Messages are safe by contract. This keeps an agent that does not hold to it from showing people
-    a stack trace.
+    Messages are safe by contract; this also hides the stack trace of an agent that violates it.
     """
     return safe_line(result.error.message) if result.HasField("error") else ""
 
 
 def safe_line(message: str) -> str:
-    """A message of an error on one line, as people may see it."""
+    """An error message on one line, safe to show to users."""
     if _STACK_TRACE in message:
         return _UNKNOWN
     line = _CREDENTIALS.sub("", " ".join(message.split()))
@@ -81,9 +80,9 @@ def safe_line(message: str) -> str:
 
 
 def unstated_assumptions(answer: str, results: Iterable[AgentResult]) -> str:
-    """The sentence that ``answer`` lacks on what was assumed; empty if nothing.
+    """Assumptions that ``answer`` does not state, as a sentence; empty if none.
 
-    What nobody was asked about any more has to be told, whatever the model makes of it.
+    Assumptions made instead of a clarifying question must be stated, also if the model omits them.
     """
     said = _plain(answer)
     assumed = [" ".join(each.split()).rstrip(".") for r in results for each in r.assumptions]
@@ -96,7 +95,7 @@ def _plain(text: str) -> str:
 
 
 def block(result: AgentResult) -> str:
-    """Which action was blocked, why, and what to do; empty if none was."""
+    """Notice about a blocked action with reason and remedy; empty if none was blocked."""
     why = _BLOCKED.get(result.error.type)
     if why is None:
         return ""
@@ -110,7 +109,7 @@ def block(result: AgentResult) -> str:
 
 
 def reason(result: AgentResult) -> str:
-    """One sentence on why the step yielded nothing; empty if it succeeded."""
+    """Reason why the step has no result, as one sentence; empty if it succeeded."""
     if succeeded(result):
         return ""
     blocked = block(result)

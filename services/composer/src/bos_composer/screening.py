@@ -1,4 +1,4 @@
-"""Screening what a model writes before people see it: web pages, and echoes of its own prompt."""
+"""Screening of model output before users see it: web pages and echoes of the prompt."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from bos_composer.numbers import NumberFormat
 
-# So much of the prompt's own words in a row is no coincidence, and so much of an answer is held
-# back before any of it is shown. White space and letter case do not count.
+# Length of an echo: so many characters of the prompt in a row are no coincidence. As much of an
+# answer is held back before any of it is shown. White space and letter case do not count.
 STRETCH_CHARS = 60
-# A proxy's error page can arrive as a model's text.
+# The error page of a proxy can arrive as the model's text.
 _PAGE_STARTS = ("<!doctype html", "<html")
-# Whole and as the prompt writes them: an answer may well speak of something untrusted.
+# Complete tags as in the prompt, since an answer may use the word "untrusted".
 _TAGS = ("<untrusted>", "</untrusted>")
-# As the prompt begins the line on an agent's result.
+# Beginning of the prompt's line on an agent's result.
 _AGENT = "Agent: "
 _STATUSES = tuple(
     f" status: {status_word(AgentResult(status=name))}."
@@ -44,16 +44,16 @@ _SPACE = re.compile(r"\s+")
 
 
 class Unfit(Exception):
-    """The text is not to be shown; the message says why, in words for people."""
+    """The text must not be shown; the message has the reason for the user."""
 
 
 class OwnWords:
-    """The texts of the prompts, to be recognised in replies; made once, safe to share.
+    """Index of the prompts' texts that detects echoes in replies; immutable, safe to share.
 
     Args:
-        texts: What the prompts say by themselves, whatever the question.
-        headings: Of their sections, without the marks before them; no answer has one of them.
-        ordinary: Headings of which no answer has two.
+        texts: Fixed texts of the prompts.
+        headings: Of their sections, without leading marks; not allowed in answers.
+        ordinary: Headings of which an answer may contain one, but not two.
     """
 
     def __init__(
@@ -70,31 +70,31 @@ class OwnWords:
 
     @classmethod
     def of_prompts(cls, numbers: NumberFormat) -> OwnWords:
-        """Those of the composer's own prompts."""
+        """The index of the composer's own prompts."""
         telling = frozenset(HEADINGS) - ORDINARY_HEADINGS - STATED_HEADINGS
         return cls(own_words(numbers), telling, ORDINARY_HEADINGS)
 
 
 class Screen:
-    """One reply on its way: takes it in pieces of any size, gives back what may be shown.
+    """Streaming screen of one reply: takes pieces of any size, returns text that may be shown.
 
-    Nothing of a tag, of a heading, of the line on an agent or of a page is ever given back,
-    wherever the pieces end; of a stretch of the prompt's words, only what came after the beginning
-    of the reply; of two ordinary headings, the first one.
+    No part of a tag, heading, agent line or web page is ever returned, at any split into pieces. Of
+    a longer echo, only the part after the held-back beginning of the reply can be returned; of two
+    ordinary headings, the first one.
     """
 
     def __init__(self, own: OwnWords) -> None:
         self._own = own
         self._held = ""
         self._begun = False
-        # The ends of what was read so far: for marks that pieces cut in two.
+        # Tails of the text so far, for marks that are split between pieces.
         self._recent = ""
         self._line = ""
         self._plain = ""
         self._ordinary: set[str] = set()
 
     def add(self, text: str) -> str:
-        """The next piece; what may be shown now, maybe nothing.
+        """Add a piece; returns the text that may be shown now, possibly empty.
 
         Raises:
             Unfit: the reply is a web page or an echo of the prompt.
@@ -112,7 +112,7 @@ class Screen:
         return self._take(len(self._held) - self._doubtful())
 
     def end(self) -> str:
-        """The reply has ended: the rest of it.
+        """End of the reply; returns the rest of the text.
 
         Raises:
             Unfit: as for :meth:`add`.
@@ -150,7 +150,7 @@ class Screen:
             raise _echo()
 
     def _doubtful(self) -> int:
-        """How many characters at the end may yet turn out to begin a mark or a heading."""
+        """Number of characters at the end that may be the beginning of a mark or heading."""
         begun = _heading(self._line)
         headings = self._own.headings | self._own.ordinary
         if begun is not None and any(heading.startswith(begun) for heading in headings):
@@ -161,7 +161,7 @@ class Screen:
 
 
 def _heading(line: str) -> str | None:
-    """The text of a heading of any level; None if the line is none."""
+    """The text of a heading of any level; None for other lines."""
     line = line.strip()
     text = line.lstrip("#")
     return text.strip() if 0 < len(line) - len(text) <= _MAX_HEADING_MARKS else None

@@ -1,4 +1,4 @@
-"""Building and wiring: what a process of its own and the all-in-one both call."""
+"""Start of the composer's gRPC server, for its own process and for the standalone."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ async def serve(
 
     Args:
         settings: Address, limits and number locale.
-        telemetry: Of this service.
-        models: Shared by the process; None answers without a model.
-        auth: Who may call; None only on loopback.
+        telemetry: Log, traces and metrics of this service.
+        models: Shared by the process; None composes without a model.
+        auth: Authentication of callers; None only on loopback.
 
     Raises:
         ConfigurationError: the address cannot be used, or the composer's model settings are wrong.

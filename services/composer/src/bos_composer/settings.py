@@ -11,7 +11,7 @@ from bos_chassis.settings import ServerSettings, Settings
 
 
 class ComposerSettings(Settings):
-    """``BOS_COMPOSER_…``. Which model writes is set by ``COMPOSER_MODEL`` and its like."""
+    """Settings ``BOS_COMPOSER_…``; the model is set by ``COMPOSER_MODEL`` and related variables."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_COMPOSER_")
 

@@ -1,4 +1,4 @@
-"""Small views of tables and values, for people and for prompts. Pure."""
+"""Bounded views of tables and values, for answers and prompts. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_CELL_CHARS = 120
 MAX_VALUES = 40
 _MAX_LISTED_ROWS = 20
 _MAX_LISTING_CHARS = 4_000
-# What agents hold a list of rows together by. Whole phrases: "no value" tells of an empty cell,
+# Phrases with which agents join a list of rows. Whole phrases: "no value" stands for an empty cell,
 # "no revenue" is a statement.
 _LISTING_PHRASES = re.compile(
     r"""\b(?P<count>\d{1,9})[ ]rows?\b (?:[ ]with\b)?
@@ -39,7 +39,7 @@ _SAID = re.compile(r"[\w%]")
 _NO_SINGLE_VALUE = (None, "null_value", "list_value", "bytes_value")
 _EMPTY_TEXT = Value(string_value="")
 _NUMERIC = ("int64_value", "double_value", "decimal_value")
-# How agents came to a result, and how it is stored: nothing that an answer is made of.
+# Fields on how a result was computed or stored, which no answer needs.
 _WORKINGS = frozenset(
     {"code", "execution_stats", "exit_code", "explanation", "query", "sql", "stderr"}
 )
@@ -48,11 +48,13 @@ _WORKINGS_PREFIX = "sql_"
 
 
 def markdown(table: Table, numbers: NumberFormat, *, max_rows: int) -> str:
-    """The first rows as a Markdown table, and a line that says what is left out."""
+    """The first rows as a Markdown table, and a line on the omitted ones."""
     columns = [column.name for column in table.columns[:MAX_COLUMNS]]
     lines = [_line(columns), _line(["---"] * len(columns))]
     for row in table.rows[:max_rows]:
-        cells = zip(columns, row.values, strict=False)  # a crooked row must not cost the answer
+        cells = zip(
+            columns, row.values, strict=False
+        )  # a malformed row must not prevent the answer
         lines.append(_line([_cell(numbers.cell(name, value)) for name, value in cells]))
     hidden = len(table.rows) - max_rows
     notes = [
@@ -67,10 +69,10 @@ def markdown(table: Table, numbers: NumberFormat, *, max_rows: int) -> str:
 
 
 def values(result: AgentResult) -> list[tuple[str, Value]]:
-    """The result's single values by name, sorted; at most ``MAX_VALUES``.
+    """The result's scalar values by name, sorted; at most ``MAX_VALUES``.
 
-    Those inside maps are named as references name them: ``result.total``. Programs, queries and
-    the like, which say how the result came about, are left out.
+    Values inside maps have names as in references: ``result.total``. Programs, queries and other
+    fields on how the result was computed are left out.
     """
     leaves = _leaves(result.data, "")
     found = ((name, value) for name, value in leaves if not _is_working(result, name))
@@ -78,17 +80,17 @@ def values(result: AgentResult) -> list[tuple[str, Value]]:
 
 
 def restated(result: AgentResult) -> bool:
-    """Whether the answer only spells out what the table or :func:`values` hold.
+    """Whether the answer only restates the table or :func:`values`.
 
-    That is how agents state a result without a model when nobody is to read their words.
+    Agents word a result like this, without a model call, if no user will read their answer.
     """
     return _lists_table(result) or _states_values(result)
 
 
 def _lists_table(result: AgentResult) -> bool:
-    """Whether the answer holds cells and names of the table and nothing besides.
+    """Whether the answer consists of cells and names of the table only.
 
-    One word or number of its own, and it stays: "Acme did not pay 500" is more than Acme and 500.
+    One other word or number is enough to keep it: "Acme did not pay 500" says more than the cells.
     """
     table = result.table
     if not table.rows or not 0 < len(result.answer.strip()) <= _MAX_LISTING_CHARS:
@@ -100,11 +102,11 @@ def _lists_table(result: AgentResult) -> bool:
         return " " if count <= most else phrase[0]
 
     cells = [plain(cell) for row in table.rows[:_MAX_LISTED_ROWS] for cell in row.values]
-    # Of longer cells the table shows a part only.
+    # Longer cells are truncated in the table.
     known = [cell for cell in cells if len(cell) <= MAX_CELL_CHARS]
     known += [column.name for column in table.columns]
     known += result.assumptions
-    # Texts may hold words of a phrase, phrases digits of a number.
+    # Order matters: texts may contain words of a phrase, and phrases digits of a number.
     numbers = {text for text in known if not _LETTER.search(text)}
     left = _without(" ".join(result.answer.split()), {*known} - numbers)
     left = _without(_LISTING_PHRASES.sub(counted, left), numbers)
@@ -112,7 +114,7 @@ def _lists_table(result: AgentResult) -> bool:
 
 
 def _without(text: str, known: set[str]) -> str:
-    """``text`` without the texts of ``known``, the longest first; 5 is not found in -5 and 0.5."""
+    """Remove the texts of ``known``, the longest first; 5 does not match in -5 and 0.5."""
     lines = {" ".join(each.split()).rstrip(".") for each in known} - {""}
     if not lines:
         return text
@@ -121,7 +123,7 @@ def _without(text: str, known: set[str]) -> str:
 
 
 def _states_values(result: AgentResult) -> bool:
-    """Whether it is the plain statement of a program's result, all of which is shown as values."""
+    """Whether it only restates a program's result, which is shown as values in full."""
     fields = result.data.fields
     if "result" not in fields or not _is_single(fields["result"]):
         return False
@@ -137,7 +139,7 @@ def is_number(value: Value) -> bool:
 
 
 def _is_single(value: Value) -> bool:
-    """Whether it is a number or a small map of values, all of which are shown by themselves."""
+    """Whether it is a number or a small map, whose values are all listed."""
     if value.WhichOneof("kind") != "map_value":
         return is_number(value)
     fields = value.map_value.fields

@@ -1,4 +1,4 @@
-"""`python -m bos_demo`: load the sample company and run the scripted model until a signal."""
+"""Entry point of `python -m bos_demo`: load the sample company, run the scripted model."""
 
 from __future__ import annotations
 

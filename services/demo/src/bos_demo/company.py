@@ -1,4 +1,4 @@
-"""Puts the sample company into PostgreSQL or SQLite, once: a second load of the same is skipped."""
+"""Loading of the sample company into PostgreSQL or SQLite; idempotent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bos_demo.rows import CompanyRows
 
 VERSION = 1
-"""Raise it when the rows change, so that databases filled by an older version are refilled."""
+"""Version of the rows; raise it when they change, so that loaded databases are refilled."""
 
 DEFAULT_TODAY = date(2026, 6, 15)
 LOCK = 0x_B05_DE30
@@ -69,7 +69,7 @@ async def load_postgres(
         ) as session,
         session.transaction(),
     ):
-        # Two that load at once: the second waits, then finds everything in place.
+        # Concurrent loads: the second waits for the first, then is skipped.
         await session.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
         if await _marker(session, schema) == marker:
             return Loaded(0, skipped=True)
@@ -80,7 +80,7 @@ async def load_postgres(
 async def _marker(
     connection: asyncpg.Connection[asyncpg.Record], schema: str
 ) -> tuple[int, int, date] | None:
-    """Return what the schema was loaded with, and None when there is no such schema."""
+    """Return version, seed and today that the schema was loaded with; None without a schema."""
     if not await connection.fetchval(
         "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", schema
     ):
@@ -118,10 +118,9 @@ async def _fill(
 
 
 def write_sqlite(path: Path, *, today: date = DEFAULT_TODAY, seed: int = SEED) -> Loaded:
-    """Write the same rows to a SQLite file, replacing it when it holds something older.
+    """Write the same rows to a SQLite file; an older file is replaced.
 
-    Dates and timestamps become ISO 8601 text, money numbers. The file appears complete or not at
-    all.
+    Dates and timestamps become ISO 8601 text, money numbers. The file is replaced atomically.
     """
     marker = (VERSION, seed, today.isoformat())
     if path.exists() and _sqlite_marker(path) == marker:

@@ -1,4 +1,4 @@
-"""Writes the queries of the demo questions in three dialects.
+"""Queries of the demo questions in three SQL dialects.
 
 A query is plain SQL except for these marks:
 

@@ -1,6 +1,6 @@
-"""Replies of the scripted model in conversations: follow-ups, what is asked back or approved.
+"""Scripted replies for dialogues: follow-ups, clarifying questions, approvals.
 
-What a user replied is captured from the prompt, so every choice that is offered can be made.
+The user's reply is captured from the prompt, so every offered choice works.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def dialogue_fixtures(today: date) -> Iterator[Fixture]:
 
 
 def _follow_up(question: FollowUp, today: date) -> Iterator[Fixture]:
-    # Without the question before it, it is one without a prepared reply.
+    # Without the previous question there is no scripted reply.
     yield plan_reply(question, f"user: {question.after}")
     for step in question.steps:
         if step.agent == "sql":

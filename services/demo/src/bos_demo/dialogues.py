@@ -1,4 +1,4 @@
-"""The demo questions that take more than one turn: followed up, asked back, or approved.
+"""Demo questions of more than one turn: follow-ups, clarifying questions, approvals.
 
 `dialogues/followups.yaml`, `clarified.yaml` and `approved.yaml` hold them;
 `bos_demo.dialogue_fixtures` turns them into replies of the scripted model.
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class FollowUp(Question):
-    """A question that means something only after another one."""
+    """A follow-up question, which needs the previous one."""
 
     after: str
-    """The question before."""
+    """The previous question."""
 
 
 class Approved(Question):
-    """A question with a step whose program a person approves."""
+    """A question with a step whose program the user approves."""
 
 
 class _Strict(BaseModel):
@@ -35,18 +35,18 @@ class _Strict(BaseModel):
 
 
 class Choice(_Strict):
-    """One answer to a clarifying question."""
+    """One choice of a clarifying question."""
 
     offered: str
-    """As the user is shown it."""
+    """Label shown to the user."""
     words: str
-    """As tasks name it, and by which it is found in a reply."""
+    """Words in tasks, by which it is also recognised in a reply."""
     sql: str
-    """Its part of the query, with the marks of `bos_demo.dialects`."""
+    """Its fragment of the query, with the marks of `bos_demo.dialects`."""
 
 
 class Ask(_Strict):
-    """One clarifying question; the first choice is what would be assumed."""
+    """One clarifying question; the first choice is the default assumption."""
 
     slot: str
     question: str
@@ -54,32 +54,32 @@ class Ask(_Strict):
 
     @property
     def in_reply(self) -> str:
-        """The pattern that finds a choice in a prompt: the one replied, else the assumed one."""
+        """Pattern of a choice in a prompt: the one in the reply, else the default."""
         words = "|".join(re.escape(each.words) for each in self.choices)
         assumed = re.escape(self.choices[0].words)
         return rf"(?is)\A(?:.*The user replied: [^\n]*?\b(?={words})|.*?\b(?={assumed}))({words})\b"
 
 
 class Clarified(_Strict):
-    """A question that could mean several things, and what it comes to for each reply."""
+    """An ambiguous question, with the query for each combination of replies."""
 
     id: str
     question: str
     rationale: str
     task: str
-    """What the agent is to do before anything is settled."""
+    """Task of the agent before the clarification."""
     tables: tuple[str, ...]
     asks: tuple[Ask, ...]
     assumptions: tuple[str, ...]
     settled_task: str
-    """What it is to do then; `{slot}` stands for the words of the choice."""
+    """Task after the clarification; `{slot}` stands for the words of the choice."""
     columns: tuple[str, ...]
     sql: str
-    """The query; `{slot}` stands for the choice's part of it."""
+    """The query; `{slot}` stands for the choice's fragment."""
     answer: str
 
     def steps(self) -> Iterator[tuple[Mapping[str, Choice], SqlStep]]:
-        """Every combination of choices with the step that answers it."""
+        """All combinations of choices, each with the step that answers it."""
         for chosen in product(*(ask.choices for ask in self.asks)):
             by_slot = {ask.slot: each for ask, each in zip(self.asks, chosen, strict=True)}
             words = {slot: each.words for slot, each in by_slot.items()}
@@ -99,7 +99,7 @@ class Clarified(_Strict):
 
 
 def fill(template: str, values: Mapping[str, str]) -> str:
-    """`template` with the slots of these names filled in; all other braces are left alone."""
+    """Fill the slots of these names in `template`; all other braces are kept."""
     pattern = "|".join(map(re.escape, values))
     return re.sub(rf"\{{({pattern})\}}", lambda match: values[match[1]], template)
 
@@ -110,12 +110,12 @@ def load_followups() -> tuple[FollowUp, ...]:
 
 
 def load_clarified() -> tuple[Clarified, ...]:
-    """Return every question that is asked back."""
+    """Return every ambiguous question."""
     return tuple(Clarified.model_validate(each) for each in _read("clarified"))
 
 
 def load_approved() -> tuple[Approved, ...]:
-    """Return every question that waits for an approval."""
+    """Return every question with an approval."""
     return tuple(Approved.model_validate({"kind": "chains", **each}) for each in _read("approved"))
 
 

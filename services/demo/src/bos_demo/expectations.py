@@ -1,4 +1,4 @@
-"""Compares what Bos answered with what the reference queries say."""
+"""Comparison of answers of Bos with the results of reference queries."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from bos_demo.questions import Question, SqlStep
 
 TOLERANCE = Decimal("0.011")
-"""A backend without decimals may round the last cent the other way."""
+"""Allowed difference: a backend without decimals may round the last cent differently."""
 
 _GROUPING = re.compile(r"(?<=\d),(?=\d)")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def plain(value: Any) -> Any:
-    """Return a cell as None, text or a number with two decimals, whichever backend it came from."""
+    """Normalise a cell of any backend to None, text or a number with two decimals."""
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float | Decimal):
@@ -33,7 +33,7 @@ def plain(value: Any) -> Any:
 
 
 def same_cell(one: Any, other: Any) -> bool:
-    """Return whether two cells mean the same; numbers may differ by `TOLERANCE`."""
+    """Return whether two cells are equal; numbers may differ by `TOLERANCE`."""
     one, other = plain(one), plain(other)
     if isinstance(one, Decimal) and isinstance(other, Decimal):
         return abs(one - other) <= TOLERANCE
@@ -51,13 +51,13 @@ def same_rows(one: Sequence[Sequence[Any]], other: Sequence[Sequence[Any]]) -> b
 def mentions(answer: str, fact: Any) -> bool:
     """Return whether `answer` states `fact`.
 
-    Numbers are compared by value, so Rs.1,75,206.00 states 175206; text ignoring case.
+    Numbers are compared by value, so Rs.1,75,206.00 states 175206; texts case-insensitively.
     """
     value = plain(fact)
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = plain(Decimal(value))
     if isinstance(value, Decimal):
-        # A minus sign may be said in words ("fell by").
+        # A minus sign may be expressed in words ("fell by").
         numbers = _NUMBER.findall(_GROUPING.sub("", answer))
         return any(same_cell(abs(Decimal(number)), abs(value)) for number in numbers)
     return str(value).casefold() in answer.casefold()
@@ -66,9 +66,9 @@ def mentions(answer: str, fact: Any) -> bool:
 async def expected_rows(
     connection: asyncpg.Connection[asyncpg.Record], step: SqlStep, today: date
 ) -> list[asyncpg.Record]:
-    """Return what the step's table must hold, by the reference query.
+    """Return the expected table of the step, by the reference query.
 
-    The connection's search path must lead to the company.
+    The connection's search path must contain the company's schema.
     """
     return await connection.fetch(step.reference_query(today))
 

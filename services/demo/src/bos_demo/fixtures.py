@@ -1,7 +1,7 @@
-"""Turns the demo questions into replies of the scripted model, one per model call.
+"""Scripted replies for the demo questions, one per model call.
 
-Numbers and names in a reply are never written down: they are captured from the prompt, in which
-the agents have put the real result. The `_…_capture` functions know the formats of the prompts.
+Numbers and names in a reply are captured from the prompt, which holds the real result of the
+agents. The `_…_capture` functions depend on the formats of the prompts.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from bos_testkit.scripted_model.replies import Fixture
 
     Capture = Callable[[str, int], str]
-    """From a slot's name and row (from 1) to the pattern that finds its value in a prompt."""
+    """Maps a slot's name and row (from 1) to the pattern of its value in a prompt."""
 
 CONFIDENCE = 0.93
 _DATABASES: tuple[tuple[Dialect, str], ...] = (
     ("postgres", "for one PostgreSQL database"),
     ("sqlite", "for one SQLite database"),
 )
-"""The databases that a company may be in, and how the sql agent's prompts name them."""
+"""Databases that can hold the company, by their names in prompts of the sql agent."""
 _SLOT = re.compile(r"\{(\w+)(?:@(\d+))?\}")
 
 
@@ -39,7 +39,7 @@ def demo_fixtures(today: date, questions: Sequence[Question] = ()) -> tuple[Fixt
         for question in questions or load_questions()
         for reply in question_fixtures(question, today)
     ]
-    # No demo question says anything about its author.
+    # No demo question states facts about its author.
     nothing = fixture("memory: nothing found", [], schema="PersonalFacts", json={"found": False})
     return (*replies, nothing)
 
@@ -58,7 +58,7 @@ def question_fixtures(question: Question, today: date) -> Iterator[Fixture]:
 
 
 def plan_reply(question: Question, *also: str) -> Fixture:
-    """The plan of a question, to a prompt that holds the texts of `also` as well."""
+    """The planner's reply to a question, for prompts that also hold the texts of `also`."""
     steps = [
         {
             "step_id": step.id,
@@ -72,8 +72,8 @@ def plan_reply(question: Question, *also: str) -> Fixture:
         for step in question.steps
     ]
     plan = planned(question.rationale, steps, intent=question.intent)
-    # The whole section of the planner's prompt: a question that merely contains this one, or an
-    # agent's card that quotes it, is another prompt.
+    # The whole section of the planner's prompt, so that a longer question with this one in it, or
+    # an agent's card that quotes it, does not match.
     section = f"### Question\n{question.question}\n\n### Instructions"
     return fixture(f"{question.id}: plan", [section, *also], schema="PlannerReply", json=plan)
 
@@ -84,7 +84,7 @@ def planned(
     *,
     intent: str = "DATA_QA",
 ) -> dict[str, Any]:
-    """What the planner's model fills in."""
+    """The planner's reply."""
     return {
         "rationale": rationale,
         "intent": intent,
@@ -102,7 +102,7 @@ def sql_replies(question_id: str, step: SqlStep, today: date) -> Iterator[Fixtur
         return fixture(name, [_task_section(step), *also], schema=schema, json=json, **more)
 
     clear = {"is_clear": True, "clarifying_questions": [], "assumptions": []}
-    # The steps of small models stay apart.
+    # Small models have a call per step.
     yield reply("SchemaChoice", {"tables": list(step.tables), **clear})
     yield reply("ClarityCheck", clear)
     for dialect, told in _DATABASES:
@@ -152,7 +152,7 @@ def _code_replies(question: Question, step: CodeStep) -> Iterator[Fixture]:
     name = f"{question.id}/{step.id}"
     yield from _program_replies(name, step, [_task_section(step)], step.program)
     for variant in step.variants:
-        # Instructions stand beside the task, which is no section of its own then.
+        # With instructions the task is not a section of its own.
         program = step.program.replace(variant.replaces, variant.by)
         texts = [step.task, variant.words]
         yield from _program_replies(f"{name} {variant.words}", step, texts, program)
@@ -167,7 +167,7 @@ def _code_replies(question: Question, step: CodeStep) -> Iterator[Fixture]:
 def _program_replies(
     name: str, step: CodeStep, texts: Sequence[str], program: str
 ) -> Iterator[Fixture]:
-    """The replies to prompts that hold these texts."""
+    """A scripted reply to prompts that hold these texts."""
     yield fixture(
         f"{name}: CodeProposal",
         texts,
@@ -185,12 +185,12 @@ def _program_replies(
 
 
 def _task_section(step: SqlStep | ComputationStep | CodeStep) -> str:
-    """What an agent's prompt says of the task: the whole section, so that no other task fits."""
+    """The task section of an agent's prompt: the whole section, so that no other task matches."""
     return f"### Task\n{step.task}\n\n###"
 
 
 def composition(question: Question) -> Fixture:
-    """The composer says what the agents answered, in plan order, with amounts as people write them.
+    """The composer's reply: the agents' answers in plan order, with formatted amounts.
 
     The section is matched whole, as for the plan.
     """
@@ -215,12 +215,12 @@ def composition(question: Question) -> Fixture:
 
 
 def composer_section(question: str) -> str:
-    """The end of the composer's prompt, whole: another question may begin with this one."""
+    """The whole end of the composer's prompt, as another question may begin with this one."""
     return f"### Question\n{question}\n\nWrite the answer to this question now."
 
 
 def fill_in(template: str, capture: Capture, prefix: str = "") -> tuple[str, dict[str, str]]:
-    """Return `template` for a fixture, and the captures that its slots need."""
+    """Convert `template` for a fixture; returns it with the captures of its slots."""
     captures: dict[str, str] = {}
 
     def slot(match: re.Match[str]) -> str:
@@ -233,17 +233,17 @@ def fill_in(template: str, capture: Capture, prefix: str = "") -> tuple[str, dic
 
 
 def _row_capture(column: str, row: int) -> str:
-    """Where an interpretation prompt holds a cell: rows are JSON objects, one after another."""
+    """Pattern of a cell in an interpretation prompt, whose rows are JSON objects."""
     return rf'(?s)(?:.*?"{column}":){{{row}}}\s*"?([^",}}]*)'
 
 
 def _result_capture(field: str, _: int) -> str:
-    """Where a summary prompt holds a field of the result: JSON, after the program if any."""
+    """Pattern of a field of the result in a summary prompt: JSON, after any program."""
     return rf'(?s).*"{field}":\s*"?([^",}}]*)'
 
 
 def cell_capture(step: SqlStep, position: int) -> Capture:
-    """Where the composer's prompt holds a cell: the n-th Markdown table of the sql agent."""
+    """Pattern of a cell in the composer's prompt: in the n-th Markdown table of the sql agent."""
 
     def capture(column: str, row: int) -> str:
         before = step.columns.index(column)
@@ -257,7 +257,7 @@ def cell_capture(step: SqlStep, position: int) -> Capture:
 
 
 def _computed_capture() -> Capture:
-    """Where the composer's prompt holds a number of the program's result, as people write it.
+    """Pattern of a formatted number of the program's result in the composer's prompt.
 
     ``result.emi=Rs.11,00,712.60``, or ``result.rate=0.00345 (Rs.0.00)`` if that loses digits.
     """

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Period(NamedTuple):
-    """Days from `start` up to, but without, `end`."""
+    """Half-open range of days: from `start` up to, but excluding, `end`."""
 
     start: date
     end: date
@@ -25,7 +25,7 @@ def quarter_start(day: date) -> date:
 
 
 def named_periods(today: date) -> dict[str, Period]:
-    """Return what people mean by "last quarter", "this year" and so on.
+    """Return the named periods, such as "last quarter" and "this year".
 
     Quarters are calendar quarters, fiscal years run from April to March.
     """

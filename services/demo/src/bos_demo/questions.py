@@ -1,4 +1,4 @@
-"""The demo questions: what is asked, how it is planned and answered, and what must come out.
+"""Demo questions with their plans, queries, scripted answers and expected facts.
 
 `questions/*.yaml` holds them, one file per kind: `sql`, `computation`, `chains`, `parallel`, and
 `talk` for what needs no agent. Every query, program and sentence is written there once;
@@ -33,7 +33,7 @@ class _Strict(BaseModel):
 
 
 class SqlStep(_Strict):
-    """A step that one query answers."""
+    """A step of the sql agent, answered by one query."""
 
     agent: Literal["sql"]
     id: str
@@ -62,7 +62,7 @@ class SqlStep(_Strict):
 
 
 class ComputationStep(_Strict):
-    """A step that a small Python program answers; its inputs are the program's variables."""
+    """A step of the computation agent: a Python program whose variables are the inputs."""
 
     agent: Literal["computation"]
     id: str
@@ -74,16 +74,16 @@ class ComputationStep(_Strict):
 
 
 class Variant(_Strict):
-    """What a person's instructions make of a program."""
+    """Change of a program by the user's instructions."""
 
     words: str
-    """By which it is found in the instructions."""
+    """Words in the instructions that select this change."""
     replaces: str
     by: str
 
 
 class CodeStep(_Strict):
-    """A step that a Python program answers which a person approves; with inputs as above."""
+    """A step of the code agent: a Python program that the user approves; inputs as above."""
 
     agent: Literal["code"]
     id: str
@@ -91,9 +91,9 @@ class CodeStep(_Strict):
     inputs: dict[str, str] = Field(default_factory=dict)
     program: str
     explanation: str
-    """What the program does, as the person reads it."""
+    """Explanation of the program for the user."""
     files: tuple[str, ...]
-    """Names of the files that it makes."""
+    """Names of the files that the program creates."""
     answer: str
     variants: tuple[Variant, ...] = ()
 
@@ -111,10 +111,10 @@ class Question(_Strict):
     intent: Intent = "DATA_QA"
     steps: tuple[Step, ...] = ()
     reply: str = ""
-    """What the composer says when there are no steps."""
+    """Answer of the composer if there are no steps."""
     facts: str | tuple[str, ...] = ()
-    """What the answer must mention: literals, or a PostgreSQL query for one row of values, of which
-    a text may hold several separated by `|`. Empty: every value of the first row of the result."""
+    """Facts that the answer must mention: literals, or a PostgreSQL query for one row of values, of
+    which a text may hold several separated by `|`. Empty: all values of the first row."""
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -135,12 +135,12 @@ class Question(_Strict):
         return self
 
     def facts_query(self, today: date) -> str:
-        """Return the PostgreSQL query for the facts; empty when they are not taken by a query."""
+        """Return the PostgreSQL query for the facts; empty if they are literals."""
         return write_sql(self.facts, "postgres", today) if isinstance(self.facts, str) else ""
 
 
 def read_yaml(text: str) -> Any:
-    """Parse YAML, by the parser in C where PyYAML has it."""
+    """Parse YAML, with libyaml if PyYAML has it."""
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
 
 

@@ -1,4 +1,4 @@
-"""One named tuple per table of `schema.sql`, fields in column order; a test compares the two."""
+"""Row types: one named tuple per table of `schema.sql`, fields in column order."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class DictionaryEntry(NamedTuple):
 
 @dataclass
 class CompanyRows:
-    """The company while it is being generated: one list per table, parents first."""
+    """Generated rows of the company: one list per table, parents first."""
 
     regions: list[Region] = field(default_factory=list)
     departments: list[Department] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Reads `schema.sql`: its tables, columns and the comments that describe them."""
+"""Parser of `schema.sql`: tables, columns and their comments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLUMN = re.compile(r"^    ([a-z]\w*) (.+?),? -- (.+)$", re.MULTILINE)
 
 
 class Column(NamedTuple):
-    """A column with its SQL type and constraints, and its meaning."""
+    """A column with its SQL type, constraints and comment."""
 
     name: str
     definition: str
@@ -21,7 +21,7 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table with its meaning and its columns in order."""
+    """A table with its comment, and its columns in order."""
 
     name: str
     comment: str
@@ -29,7 +29,7 @@ class Table(NamedTuple):
 
 
 def schema_sql() -> str:
-    """Return the DDL that both databases execute as it is."""
+    """Return the DDL, which both databases execute unchanged."""
     return (files("bos_demo") / "schema.sql").read_text(encoding="utf-8")
 
 

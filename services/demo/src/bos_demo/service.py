@@ -1,4 +1,4 @@
-"""Builds and runs the demo: the sample company in its databases, and the scripted model."""
+"""Start of the demo: load the sample company, run the scripted model."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Demo:
-    """The running demo, and what others need to know of it."""
+    """Addresses, tables and date of the running demo."""
 
     database_dsn: str
     """PostgreSQL database of the sample company."""
     database_schema: str
-    """Schema in it; the tables' names are plain, so it belongs on the search path."""
+    """Its schema, which must be on the search path, as table names are unqualified."""
     sqlite_path: Path | None
-    """SQLite file with the same rows, if one was asked for."""
+    """SQLite file with the same rows, if configured."""
     allowed_tables: tuple[str, ...]
-    """Every table that may be asked about, by plain name."""
+    """All tables that queries may use, by unqualified name."""
     today: date
     """The company's fixed today."""
     model: ScriptedModel
@@ -45,7 +45,7 @@ class Demo:
 
     @property
     def metadata_path(self) -> Path:
-        """What is known about the company's tables beyond their comments, for the sql agent."""
+        """Metadata file for the sql agent: synonyms, metrics and joins of the tables."""
         return Path(str(files("bos_demo") / "metadata.yaml"))
 
     @property
@@ -61,11 +61,11 @@ class Demo:
 
 @asynccontextmanager
 async def serve(settings: DemoSettings, telemetry: Telemetry | None = None) -> AsyncIterator[Demo]:
-    """Load the sample company, unless it is there already, and run the scripted model.
+    """Load the sample company if needed, and run the scripted model until the context is left.
 
     Raises:
-        ConfigurationError: the model would be offered to the network, or the database URL is wrong.
-        FailedPrecondition: schema or file exist and hold something else.
+        ConfigurationError: the model would listen on the network, or the database URL is invalid.
+        FailedPrecondition: schema or file exist with other content.
         Unavailable: the database cannot be reached.
     """
     require_loopback(settings.model_host, configured=False)

@@ -14,7 +14,7 @@ from bos_demo.generators.generate import SEED
 
 
 class DemoSettings(Settings):
-    """Where the sample company lives and what day it is there."""
+    """Settings ``BOS_DEMO_…``: databases, today and scripted model of the sample company."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_DEMO_")
 

@@ -55,7 +55,7 @@ _NAMES = BeforeValidator(_listed)
 
 
 class GatewaySettings(Settings):
-    """Everything the gateway can be told. Times are in seconds, sizes in bytes."""
+    """Settings ``BOS_GATEWAY_…``. Times are in seconds, sizes in bytes."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_GATEWAY_", use_attribute_docstrings=True)
 
@@ -169,9 +169,9 @@ class GatewaySettings(Settings):
     )
     """The same for single tools as tool=seconds, separated by commas"""
     approvers: dict[ToolPattern, ApproverRule] = Field(default_factory=dict, max_length=1000)
-    """Who may answer requests beside whoever asked, by tool, as JSON: {"mail.send": {"roles":
+    """Who may answer requests beside the run's owner, by tool, as JSON: {"mail.send": {"roles":
     ["approver"], "groups": ["finance"], "four_eyes": true}}; agent.* and * stand for several tools;
-    four_eyes: whoever asked may deny, and not approve"""
+    four_eyes: the run's owner may deny, and not approve"""
 
     lease_s: float = Field(default=3.0, gt=0.5)
     """Life of this replica's lease"""

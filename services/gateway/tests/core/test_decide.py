@@ -105,7 +105,7 @@ def test_step_that_is_cut_off_by_the_time_may_have_acted_if_its_tools_do(
     assert wanted(state) == ["a"]
     wanted(state, START + LIMIT)
     results = [state.steps[name].result for name in "ab"]
-    # What was never sent has not acted, whatever its tools.
+    # A step that was never sent has not acted, with any tools.
     assert [r.error.type for r in results if r] == [told, DEADLINE_EXCEEDED]
 
 

@@ -177,7 +177,7 @@ def test_person_is_asked_about_an_unknown_outcome() -> None:
     assert approval.status == APPROVAL_STATUS_PENDING
     assert approval.task_description.startswith("It is not known whether this was done: ")
     assert [action.digest for action in approval.actions] == ["sha256:1"]
-    assert approval.approvers == APPROVERS  # whoever could answer before, and nobody else
+    assert approval.approvers == APPROVERS  # the same approvers as before
     assert wanted(state) == ["b"]
 
 

@@ -194,7 +194,7 @@ def test_a_mask_is_not_masked_again() -> None:
 
 
 @pytest.mark.security
-def test_of_a_proposal_each_form_can_be_told_from_the_others_and_none_is_shown() -> None:
+def test_masked_forms_of_a_proposal_differ_and_hide_the_value() -> None:
     forms = encodings()
     action = ProposedAction(summary=forms["in hex"])
     for name, form in forms.items():

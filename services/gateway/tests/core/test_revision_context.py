@@ -1,4 +1,4 @@
-"""What a new plan may be, what the planner is told, and what counts in the end."""
+"""Revision context for the planner, validation of new plans, and results that count."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def test_working_context_keeps_findings_and_errors_of_all_attempts() -> None:
 def test_step_of_a_plan_that_was_made_of_untrusted_content_is_tainted(
     outcome: int, tainted: bool
 ) -> None:
-    """What an earlier attempt read may stand in the new plan, whatever its steps depend on."""
+    """A new plan may hold what an earlier attempt read, regardless of its dependencies."""
     state = after(planned(step("a", "echo"), step("b", "echo")))
     apply(state, finished("a", outcome, tainted=tainted))
     apply(state, failed("b"))

@@ -28,7 +28,7 @@ def test_account_that_follows_too_much_is_refused_and_others_are_not() -> None:
             calls.enter_context(streams.slot("ada"))
         assert refused(streams, "ada") == "USER_STREAM_LIMIT"
         calls.enter_context(streams.slot("eve"))
-        # Where nobody signs in, all callers are one.
+        # With authentication off, all callers are one user.
         for _ in range(2):
             calls.enter_context(streams.slot(LOCAL_USER))
         assert refused(streams, LOCAL_USER) == refused(streams, "eve") == "REPLICA_FULL"

@@ -1,4 +1,4 @@
-"""Taint reaches whatever text of others reaches, whoever lies about it, and nothing else."""
+"""Taint reaches all that text of others reaches, even if agents lie, and nothing else."""
 
 from __future__ import annotations
 

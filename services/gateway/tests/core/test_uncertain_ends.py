@@ -1,4 +1,4 @@
-"""However a step ends: of what may have been done, it says that nobody knows."""
+"""Outcome unknown: every end of a step that may have acted says so."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ MINUTES = 600.0
 # Long enough for a loaded machine to keep it.
 LEASE = {"lease_s": 3, "lease_renewal_s": 0.25}
 LIMIT = timedelta(seconds=300)
-# Round trips of a measurement on a loaded machine; minutes are what must be told apart.
+# Round trips of a measurement on a loaded machine; the skew itself is minutes.
 DOUBT = timedelta(seconds=5)
 
 

@@ -1,7 +1,7 @@
 """A gateway is ended at every commit around what people are asked; the contract holds.
 
 Each case ends one gateway just before the commit and another one just after it, as in
-``test_crash_points.py``. Whatever was approved had its effect once.
+``test_crash_points.py``. Every approved action had its effect once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.crash
 async def approving(
     crash: CrashHarness, *where: Gateway, instructions: str = ""
 ) -> AsyncIterator[None]:
-    """Approve whatever is proposed, at the first of these gateways that answers.
+    """Approve all proposals, at the first of these gateways that answers.
 
     Tasks without instructions are given these first. What may have been done is not done again.
     """
@@ -78,7 +78,7 @@ async def approving(
 
 
 async def each_approval_had_its_effect_once(crash: CrashHarness) -> None:
-    """Or the step says that nobody knows, of what is not known by its key."""
+    """Or the step says that the outcome is unknown, if its key does not show it."""
     runs = await stored_runs(crash.harness.dsn)
     for agent in (crash.asks_keyed, crash.asks_once):
         landed = Counter(effect.idempotency_key.split("/")[0] for effect in agent.effects)

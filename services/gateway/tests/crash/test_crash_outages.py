@@ -76,7 +76,7 @@ async def test_cut_off_from_postgresql(crash: CrashHarness) -> None:
 async def test_statement_stands_though_its_connection_cannot_be_given_back(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cut off in between: whoever was answered must not be told that something went wrong."""
+    """Cut off in between: a client that got its answer must not get an error as well."""
     monkeypatch.setattr("bos_postgres.connections._CLOSE_TIMEOUT_S", 0.1)
     async with (
         postgres_proxy(postgres_dsn) as proxy,

@@ -1,7 +1,7 @@
 """A gateway is ended at every kind of commit that it makes; the contract holds.
 
 Each case ends one gateway just before a commit is sent and another one just after it was
-acknowledged, before anybody was told. Their clients go on at a third.
+acknowledged, before any client was notified. Their clients go on at a third.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ async def test_ended_at_the_plan_that_mends(crash: CrashHarness) -> None:
         await clients.ended()
     for each in seen:
         response = each.events[-1].run_finished.response
-        # What may act only once was sent by nobody, or by nobody who could tell.
+        # A step that may act only once was not sent, or its outcome is unknown.
         told = [each.error.type for each in response.agent_results if each.HasField("error")]
         assert told in ([], [OUTCOME_UNKNOWN])
         assert response.metadata.revision == 1

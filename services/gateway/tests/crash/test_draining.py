@@ -1,4 +1,4 @@
-"""A gateway that is told to end does so, whatever the database and its callers are doing."""
+"""Draining: a gateway ends on SIGTERM, in any state of the database and its callers."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from bos_postgres import open_database
 async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_on_with_it(
     postgres_dsn: str,
 ) -> None:
-    """Its commit came behind the lease's, and its answer before; nobody takes it over then."""
+    """Its commit came after the lease's, and its answer before; it is not taken over then."""
     await migrate_store(postgres_dsn)
     telemetry = Telemetry.for_tests("late")
     metrics = GatewayMetrics(telemetry.registry)

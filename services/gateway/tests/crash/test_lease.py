@@ -102,7 +102,7 @@ async def test_lease_is_lost_in_time_and_for_good_when_a_renewal_takes_too_long(
         await transaction.start()
         await other.execute("SELECT FROM replicas FOR UPDATE")
         await lease.until_lost()
-        # Whoever judges by the database has not seen it run out yet.
+        # By the clock of the database it has not expired yet.
         assert await other.fetchval("SELECT clock_timestamp() < max(lease_until) FROM replicas")
         await transaction.rollback()
         await eventually(lambda: lease.others_judged_until() is None)
@@ -217,7 +217,7 @@ async def test_the_dead_are_buried_only_while_leases_can_be_judged(
 async def test_death_is_not_counted_when_the_owner_takes_its_lease_again_at_the_same_time(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
-    """Whoever locks the row of the lease first has it; the other finds nothing to do."""
+    """The first to lock the row of the lease has it; the other finds nothing to do."""
     owner, adopter = owner_of(pool), owner_of(pool)
     now, _ = await owner.take()
     await insert_run(pool, owner.replica_id)
@@ -265,7 +265,7 @@ async def test_row_of_a_dead_replica_stays_until_no_run_names_it(
     assert orphan in {run.run_id for run in await adopt(adopter)}
 
 
-async def test_look_tells_when_the_next_lease_of_the_living_others_runs_out(
+async def test_look_returns_when_the_next_lease_of_live_replicas_expires(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     ownership, other, dead = (Ownership(pool, uuid4(), LEASE_S) for _ in range(3))

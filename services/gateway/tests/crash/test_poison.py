@@ -128,7 +128,7 @@ async def test_what_cannot_be_read_is_put_off_as_long_again_as_it_has_been(
     assert back_off_s - 1.5 <= left.total_seconds() < back_off_s + 2
 
 
-async def test_first_failure_makes_nobody_suspect_and_suspects_are_taken_one_at_a_time(
+async def test_first_failure_makes_no_run_suspect_and_suspects_are_adopted_singly(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     dead, one, other = owner_of(pool), owner_of(pool), owner_of(pool)

@@ -1,4 +1,4 @@
-"""Default settings: a run that kills whoever drives it, frozen gateways, and who stands beside."""
+"""Quarantine with default settings: a run that kills its owners, frozen gateways, others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Slow(RecordingAgent):
 
 
 class Deadly(RecordingAgent):
-    """Never answers; whoever drives the run does not survive the call for long."""
+    """Never answers; the owner of the run does not survive the call for long."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -262,7 +262,7 @@ async def test_replica_cut_off_from_postgresql_stops_in_time_and_comes_back(
         proxy.cut()
         async with asyncio.timeout(60):
             await slow.cancelled.wait()
-        # Its own clock stopped it: nobody else has the run yet, or has sent the step again.
+        # Its own clock stopped it: no other replica has the run yet, or has sent the step again.
         assert len(slow.inputs) == 1
         await eventually(lambda: len(slow.inputs) == 2)
         proxy.mend()

@@ -1,4 +1,4 @@
-"""Replicas restarted one after the other under load: nobody notices but by a reconnect."""
+"""Rolling restart of replicas under load: clients only have to reconnect."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class WorkingAgent(EchoAgent):
 
 
 class Load:
-    """Asks at a steady pace, whatever becomes of the answers."""
+    """Asks at a steady pace, regardless of the answers."""
 
     def __init__(self, clients: list[BosClient]) -> None:
         self.asked: list[asyncio.Task[list[RunEvent]]] = []

@@ -91,7 +91,7 @@ async def test_end_that_is_refused_for_good_costs_little_and_comes_once_it_is_ta
         await until(harness, "bool_and(epoch >= 8) FROM runs")
         assert len(harness.composer.requests) == composed
         await execute(harness, "DROP TRIGGER no ON run_events")
-        # Back-off has grown by now; here nobody waits for it.
+        # Back-off has grown by now; it is skipped here.
         await execute(harness, "UPDATE runs SET retry_at = now() WHERE replica_id IS NULL")
         await until(harness, "bool_and(finished_at IS NOT NULL) FROM runs")
         await ended_once(harness, "refused?")

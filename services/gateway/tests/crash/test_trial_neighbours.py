@@ -47,7 +47,7 @@ _ISSUER = "https://login.example.com"
 
 
 class Gated:
-    """Makes steps wait until the gate is open; tells that one has arrived."""
+    """Makes steps wait until the gate is open; signals that one has arrived."""
 
     def __init__(self) -> None:
         self.arrived = asyncio.Event()
@@ -130,7 +130,7 @@ async def test_other_runs_go_on_while_the_statements_of_one_run_into_the_time_ou
         )
         for turn in range(3):
             await all_succeed(client, [f"good {turn}/{n}?" for n in range(_OTHERS)])
-        # Nor does whoever takes it over stand still.
+        # Nor does the replica that adopts it stand still.
         first.kill()
         await until(harness, "bool_and(epoch > 1) FROM runs WHERE question LIKE 'gated%'")
         for turn in range(3):
@@ -176,7 +176,7 @@ async def test_frozen_replica_holds_nothing_once_its_runs_are_taken_over(harness
 
 @asynccontextmanager
 async def transaction_of_maintenance(harness: Harness) -> AsyncIterator[None]:
-    """Let whoever has maintenance's advisory lock wait inside its transaction."""
+    """Let the holder of maintenance's advisory lock wait inside its transaction."""
     async with connect(harness.dsn, schema=SCHEMA) as connection, connection.transaction():
         await connection.execute("LOCK TABLE run_inputs, run_secrets IN ACCESS EXCLUSIVE MODE")
         await until(
@@ -249,7 +249,7 @@ async def test_one_account_cannot_take_every_stream_of_a_replica(
         question = AskRequest(request=AgentRequest(question="good?"))
         answer = await client.stub.Ask(question, timeout=30, metadata=account("somebody else"))
         assert answer.response.status == RUN_STATUS_SUCCEEDED
-        # Whoever was refused gets in once another stream of the account has ended.
+        # A refused client gets in once another stream of the account has ended.
         for each in streams:
             each.cancel()
         async with asyncio.timeout(60):

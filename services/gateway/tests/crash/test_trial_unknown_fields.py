@@ -1,4 +1,4 @@
-"""Fields that nobody knows: protobuf keeps them, no bound sees into them, and the log must not."""
+"""Unknown fields: protobuf keeps them, no bound covers them, so the log must drop them."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ async def test_runs_of_both_versions_are_finished_and_the_older_one_leaves_what_
             await fetch(harness, "DELETE FROM run_inputs")
             new.kill()
             await new.wait()
-            # Whoever is left takes it up, cannot read it, and lets it go again and again.
+            # The remaining replica adopts it, cannot read it, and releases it again and again.
             await until(
                 harness,
                 "bool_and(epoch >= 3 AND replica_id IS NULL AND finished_at IS NULL) FROM runs "
@@ -122,7 +122,7 @@ async def test_runs_of_both_versions_are_finished_and_the_older_one_leaves_what_
             await until(
                 harness,
                 "bool_and(replica_id IS NOT NULL) FROM runs WHERE question = 'gated by the new?'",
-                within_s=180,  # it is put off as long again as nobody could read it
+                within_s=180,  # its back-off has grown while no replica could read it
             )
             # The rollout goes on: what the old one had begun is finished by the new one.
             old.send_signal(signal.SIGTERM)

@@ -1,6 +1,6 @@
 """Trials: impossible numbers, depth, width and references from agents and users.
 
-Whatever an agent returns, its run ends once, can be read ever after, and nobody else notices.
+For any result of an agent, its run ends once, stays readable, and does not affect others.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ async def test_run_can_be_read_however_deep_its_agents_result(harness: Harness, 
 
 
 class MemoryDouble(MemoryTurnServiceServicer):
-    """Remembers nothing, of whatever it is told."""
+    """Stores nothing of any turn."""
 
     async def OpenTurn(self, request: Any, context: Any) -> OpenTurnResponse:
         return OpenTurnResponse()

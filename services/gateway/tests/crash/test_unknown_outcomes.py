@@ -1,4 +1,4 @@
-"""An approved action of which nobody knows whether it was done: the person is asked once more."""
+"""An approved action with unknown outcome: the user is asked once more."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def refusal(context: Any) -> AsyncIterator[ExecuteResponse]:
 
 
 def nonsense(context: Any) -> AgentResult:
-    """Acts, and answers with what nobody can use."""
+    """Acts, and answers with an invalid result."""
     result = success()
     result.start_time.seconds = 10**15
     return result

@@ -46,7 +46,7 @@ async def insert_event(pool: Pool, run_id: UUID, kind: str) -> None:
 async def expire(pool: Pool, replica_id: UUID) -> None:
     """The lease of a replica runs out."""
     await pool.execute(
-        "UPDATE replicas SET lease_until = now() - interval '1 ms' WHERE replica_id = $1",
+        "UPDATE replicas SET lease_until = now() - interval '1 min' WHERE replica_id = $1",
         replica_id,
     )
 

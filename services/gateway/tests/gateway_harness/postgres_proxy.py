@@ -34,7 +34,7 @@ class Proxy:
         """The URL of the same database by way of the proxy."""
 
     def cut(self) -> None:
-        """From now on nothing gets through, and nobody is told."""
+        """Drop all later traffic, without closing connections."""
         self._open.clear()
 
     def mend(self) -> None:

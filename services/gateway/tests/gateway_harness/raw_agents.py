@@ -1,4 +1,4 @@
-"""Agents of somebody else's: they answer with whatever the test makes, unchecked by any kit."""
+"""Third-party agents without agentkit: they return any result that the test makes, unchecked."""
 
 from __future__ import annotations
 

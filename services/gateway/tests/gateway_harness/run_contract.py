@@ -9,7 +9,7 @@
 * No sequence has a gap or a duplicate; a client that reconnects elsewhere behind its last sequence
   misses nothing and sees nothing twice.
 
-Whatever happened to gateways and database before: once every client has its end, all of this holds.
+After any faults of gateways and database: once every client has its end, all of this holds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bos.gateway.v1 import AgentRequest, OrchestratorResponse, RunEvent
 
     class Witness(Protocol):
-        """An agent that tells what it was made to do."""
+        """An agent that records its effects."""
 
         @property
         def executions(self) -> Sequence[Execution]:
@@ -77,7 +77,7 @@ class Execution:
 
 @dataclass(slots=True)
 class Seen:
-    """What one client was told."""
+    """The events that one client got."""
 
     request_id: str
     events: list[RunEvent] = field(default_factory=list)
@@ -240,7 +240,7 @@ def _check_end(run: StoredRun, verdict: Verdict) -> None:
     if response.error.type == OWNERS_DIED:
         verdict.lost.append(f"{run.request_id}: given up, {run.request.question!r}")
     if any(event.HasField("approval_resolved") for event in run.events):
-        return  # what people decided, or nobody in time, may be why
+        return  # a decision, or none in time, may be the reason
     # With people in it, it may be theirs to let it fail; with a plan that fails, its planner's.
     guilty = (MISCHIEF, *ENDS_OTHERWISE)
     if response.status == RUN_STATUS_FAILED and not any(w in run.request.question for w in guilty):

@@ -1,6 +1,6 @@
 """A world in which text of others spreads as far as it can, for the test of taint's lattice.
 
-Whoever reads outside content writes a mark into all it returns. Planner, composer, memory and lying
+Agents that read outside content mark all they return. Planner, composer, memory and lying
 agents repeat the mark wherever they have seen it, in every field they have, and never say so. What
 the gateway does with it is its own code: accepting, folding, deciding, stepping, revising, asking,
 telling memory. Beside that the world keeps a model of its own: which runs are dirty.
@@ -232,7 +232,7 @@ class World:
                 else:
                     setattr(request, where, text(seen=True))
                 return request, None, True
-            case "follows up":  # text of the answer becomes the question, in whatever conversation
+            case "follows up":  # text of the answer becomes the question, in any conversation
                 run = self.draw(self.ended)
                 request.question = text(marked(run.response))
                 request.tainted = run.response.tainted

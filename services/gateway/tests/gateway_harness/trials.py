@@ -51,7 +51,7 @@ def succeeded(answer: str = "fine") -> AgentResult:
 
 
 class RawAgent(AgentServiceServicer):
-    """Somebody else's agent: returns whatever ``make`` returns, unchecked."""
+    """A third-party agent: returns the result of ``make``, unchecked."""
 
     def __init__(
         self, name: str, make: Callable[[AgentInput, Any], Awaitable[AgentResult]], **card: Any

@@ -56,7 +56,7 @@ WHERE wait_event_type = 'Lock' AND datname = current_database()
 
 @dataclass
 class Waiting:
-    """A run whose request is open, its owner's writer, and whoever decides."""
+    """A run with a pending request, its owner's writer, and an approver."""
 
     log: LogWriter
     approvals: Approvals
@@ -180,7 +180,7 @@ async def test_end_that_waits_for_a_decision_in_the_making(
         )
     await asyncio.wait_for(ending, 60)
     assert await waiting.state() == APPROVAL_STATUS_CANCELLED
-    # Nobody looks for it any more; the maintenance takes it away.
+    # It is not read any more; maintenance removes it.
     await tidy(waiting.connection)
     assert await waiting.inputs() == 1
     await waiting.connection.execute("UPDATE runs SET finished_at = now() - interval '1 hour'")

@@ -1,4 +1,4 @@
-"""Fold and decide, driven without any service: a run ends, in whatever order things happen."""
+"""Fold and decide, driven without any service: a run ends in any order of events."""
 
 from __future__ import annotations
 

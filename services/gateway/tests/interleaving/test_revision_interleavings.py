@@ -1,4 +1,4 @@
-"""Fold and decide with plans that fail: whatever happens, a run ends, and nothing is done twice."""
+"""Fold and decide with failing plans: every run ends, and nothing is done twice."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ async def get(client: Client, approval_id: str) -> Approval:
 
 
 async def until_nobodys(connection: asyncpg.Connection[Any], run_id: str) -> None:
-    """Until the run waits, owned by nobody."""
+    """Until the run waits, unowned."""
     query = "SELECT replica_id IS NULL AND status = $2 FROM runs WHERE run_id = $1"
     async with asyncio.timeout(60):
         while not await connection.fetchval(query, run_id, RUN_STATUS_WAITING_FOR_APPROVAL):
@@ -294,7 +294,7 @@ async def test_request_of_a_run_that_is_gone_is_expired(
 async def test_changed_argument_after_the_approval_is_refused(
     harness: Harness, agent: DeployAgent
 ) -> None:
-    """Whoever changes what is stored does not change what was approved."""
+    """Changing the stored proposal does not change what was approved."""
     async with patient(harness) as gateway:
         following = Following(gateway)
         approval = await following.asked()
@@ -323,7 +323,7 @@ async def test_changed_argument_after_the_approval_is_refused(
 
 @pytest.mark.requirement("M-13")
 async def test_others_go_on_while_one_waits(harness: Harness, agent: DeployAgent) -> None:
-    """Steps without protected tools, and those behind them, wait for nobody."""
+    """Steps without protected tools, and those that depend on them, do not wait."""
     echo = EchoAgent("echo", data={"x": 1})
     await harness.add_agent(echo)
     harness.planner.steps += [

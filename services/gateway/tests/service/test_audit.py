@@ -1,4 +1,4 @@
-"""What the gateway tells the audit trail: each deed with its entry, or neither; no content."""
+"""Audit trail of the gateway: each action with its entry, or neither; no content."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 
 
 class Chatty(RecordingAgent):
-    """Traces as many messages of a size as it is told."""
+    """Traces a given number of messages of a given size."""
 
     def __init__(self, count: int, chars: int) -> None:
         super().__init__("chatty")

@@ -301,7 +301,7 @@ async def test_a_run_refused_for_its_number_holds_no_tokens(store: str, pool: Po
     [
         ("anna", {}, False),
         ("anna", {"mine": 10_000}, True),
-        (LOCAL_USER, {"mine": 10_000}, False),  # whoever asks without an account is not one user
+        (LOCAL_USER, {"mine": 10_000}, False),  # callers without an account are not one user
         (LOCAL_USER, {"all_": 10_000}, True),
     ],
 )
@@ -393,7 +393,7 @@ async def test_what_a_user_consumed_on_the_day_of_erasing_is_erased_later(
         await session.execute("UPDATE token_days SET day = day - 1")
         assert (await erase(session, Scope(user_id="anna")))["runs"] == 0
         assert await days(store) == {"": 4000}
-        # The sum of everybody is nobody's, however it is asked for.
+        # The sum of all users belongs to no user.
         for nobody in ("anna", ""):
             with pytest.raises(NotFound):
                 await erase(session, Scope(user_id=nobody))

@@ -1,4 +1,4 @@
-"""What must not happen: runs nobody drives, work done twice, one user's trouble made another's."""
+"""Edge cases: undriven runs, repeated work, effects of one user's failures on others."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Answering(Agent):
-    """Returns whatever result the test made."""
+    """Returns the result that the test made."""
 
     def __init__(self, name: str, change: Any) -> None:
         self.card = agent_card(name, "Test agent.")

@@ -352,10 +352,10 @@ async def test_pages_are_read_on_also_behind_a_mirror_that_began_later(harness: 
     assert logged(early.seen) == [*seen, *logged(late.seen)]
 
 
-async def test_owner_is_told_again_and_again_who_follows_a_run_that_goes_on(
+async def test_owner_is_notified_repeatedly_of_followers_of_a_run(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also if every look finds more: otherwise it would show nobody elsewhere the text any more."""
+    """Also if every look finds more: otherwise it would stop sending text to other replicas."""
     told: list[UUID] = []
     monkeypatch.setattr(Notifications, "follow", lambda _, run_id: told.append(run_id))
     async with (

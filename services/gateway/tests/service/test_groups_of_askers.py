@@ -123,7 +123,7 @@ async def test_the_planner_is_offered_what_the_asker_may_use(
 async def test_a_plan_with_a_hidden_agent_is_none(
     harness: Harness, agents: dict[str, RecordingAgent], tmp_path: Path
 ) -> None:
-    """Whoever makes the plan, and whatever it was made of."""
+    """Plans of every origin."""
     harness.planner.steps = [step("a", "sql")]
     async with harness.gateway(auth=signed_in(tmp_path), access=rules()) as gateway:
         response = await ask(gateway, token("eve"))
@@ -185,7 +185,7 @@ async def test_asking_needs_the_role_of_a_user(harness: Harness, tmp_path: Path)
             assert await gateway.stub.GetRun(get, timeout=30, metadata=caller)
 
 
-async def test_a_tool_that_is_kept_from_a_member_is_offered_sent_and_proposed_to_nobody(
+async def test_tool_withheld_from_a_member_is_neither_offered_sent_nor_proposed(
     harness: Harness, agents: dict[str, RecordingAgent], tmp_path: Path
 ) -> None:
     """A step that lists no tools leaves an agent its own choice; a member's leaves it its own."""

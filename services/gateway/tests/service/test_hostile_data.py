@@ -1,6 +1,6 @@
-"""Data that nobody would send: impossible numbers, deep, wide and huge values, torn rows.
+"""Hostile data: impossible numbers, deep, wide and huge values, torn rows.
 
-Whatever it is, the run ends once, its log can be read by everybody, and nobody else notices.
+In every case the run ends once, its log stays readable, and other runs are not affected.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ async def test_profiles_of_the_settings_reach_the_agents(harness: Harness) -> No
 
 @pytest.mark.requirement("N-07")
 async def test_requests_choose_no_profile(harness: Harness) -> None:
-    """Whoever asks could spend somebody else's key: only the operator's settings count."""
+    """Users could spend keys of others: only the operator's settings count."""
     agent = EchoAgent()
     await harness.add_agent(agent)
     harness.planner.steps = [step("a", "echo")]

@@ -1,4 +1,4 @@
-"""Reading for an account with very many runs: whatever is asked goes by an index."""
+"""Reading for an account with very many runs: every query uses an index."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def test_every_statement_of_a_reader_reads_little(
 
 
 async def check(connection: Any, sql: str, arguments: Sequence[object], most: int) -> None:
-    """It reads few blocks, passes few rows by and, whatever is asked for, reads no table whole."""
+    """It reads few blocks, skips few rows and, for every request, scans no table."""
     told = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", *arguments)
     plan = json.loads(told)[0]["Plan"]
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= most, (sql, told)

@@ -1,7 +1,7 @@
 """How often a model's endpoint is asked for one question when it is down, slow or crowded.
 
 Retries of steps, revisions of plans and retries of the transport must not multiply the calls of
-each other: whoever calls the model repeats what is worth it, and nobody else does.
+each other: the caller of the model retries, and no other layer does.
 """
 
 from __future__ import annotations

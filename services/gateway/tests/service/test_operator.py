@@ -44,7 +44,7 @@ SECRET = "do-not-print-me"
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No .env and no standalone of whoever runs the tests; and no model."""
+    """No .env and no standalone of the developer; and no model."""
     monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "BOS_MODEL", "AZURE_OPENAI_ENDPOINT"):
         monkeypatch.delenv(name, raising=False)
@@ -102,7 +102,7 @@ async def test_all_is_well_with_keys_a_gateway_and_its_agents(harness: Harness) 
     assert levels(found["runs"] + found["cards"] + found["run tokens"]) == {"ok"}
     assert [f["level"] for f in found["echo"]] == ["ok", "ok"]
     assert "accepts the gateway's run token" in found["echo"][1]["text"]
-    # Planner and composer of this harness ask nobody, which is worth a warning and no more.
+    # Planner and composer of this harness have no authentication, which is only a warning.
     assert any("also without a run token" in f["text"] for f in found["planner"])
     assert all(f["advice"] for group in found.values() for f in group if f["level"] != "ok")
     assert shown.exit_code == 0

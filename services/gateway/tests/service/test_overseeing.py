@@ -232,7 +232,7 @@ async def test_only_operators_see_and_cancel_runs_of_others(
 
 
 @pytest.mark.usefixtures("agents")
-async def test_an_operator_reads_no_content_and_asks_for_nobody(
+async def test_operator_reads_no_content_and_asks_for_no_other_user(
     harness: Harness, tmp_path: Path
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:

@@ -1,4 +1,4 @@
-"""A run goes on while its commits are under way; nobody sees, and nothing acts on, what is not."""
+"""A run continues during its commits; uncommitted events are neither shown nor acted on."""
 
 from __future__ import annotations
 

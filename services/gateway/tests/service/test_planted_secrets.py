@@ -1,4 +1,4 @@
-"""Credentials that services say again are nowhere: not stored, not told, not logged, not traced."""
+"""Credentials that services echo are neither stored, nor sent, logged or traced."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ async def test_agents_read_ahead_while_the_plan_is_being_made(harness: Harness) 
         ((metadata, question),) = agent.prepared
         assert (metadata.run_id, metadata.step_key) == (response.run_id, "")
         assert question == "What is new?"
-        # It never came to its end, and nobody waited: the run's end ended it.
+        # It never finished and was not waited for: the end of the run cancelled it.
         await agent.cancelled.wait()
         await eventually(lambda: outcomes(gateway, "preparing", "cancelled") == 1)
 
@@ -139,6 +139,6 @@ async def test_token_is_for_the_run_the_agent_and_what_it_calls(harness: Harness
         await eventually(lambda: outcomes(gateway, "preparing", "done") == 1)
     claims = jwt.decode(agent.token, options={"verify_signature": False})
     assert claims["aud"] == ["preparing", "mcp_db"]
-    # Not like the gateway's own calls: these open what is for nobody else.
+    # Unlike the gateway's own calls, whose tokens open what is for the gateway alone.
     assert (claims["use"], claims["step"]) == ("step", "")
     assert response.run_id in claims.values()

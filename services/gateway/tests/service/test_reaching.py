@@ -195,7 +195,7 @@ async def test_call_with_a_budget_that_never_left_is_repeated(
     async with Channels(Telemetry.for_tests()) as channels:
         method = PlannerServiceStub(channels.get(target)).MakePlan
         with pytest.raises(grpc.aio.AioRpcError):
-            await method(BUDGETED)  # nobody is there
+            await method(BUDGETED)  # no server listens
         asked = asyncio.create_task(answered(method, BUDGETED, **OPTIONS))
         server = grpc.aio.server()
         add_PlannerServiceServicer_to_server(planner, server)

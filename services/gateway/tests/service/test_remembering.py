@@ -1,4 +1,4 @@
-"""What memory gives a run, what it is told of it, and that no run depends on it."""
+"""Memory of a run: context it gets, turns it stores, and runs without memory."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ async def unremembered(harness: Harness, change: str = "") -> int:
 
 @asynccontextmanager
 async def all_remembered(harness: Harness) -> AsyncIterator[None]:
-    """What the block ends is told of before this returns."""
+    """Runs that end in the block are stored in memory before this returns."""
     yield
     async with asyncio.timeout(60):
         while await unremembered(harness):  # noqa: ASYNC110  the database tells

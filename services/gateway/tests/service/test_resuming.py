@@ -1,4 +1,4 @@
-"""Taking up again what is ours: nobody lets go of it meanwhile, and a lost race is no defect."""
+"""Resuming own runs: they are not released meanwhile, and a lost race is no error."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class HeldUpWriter(LogWriter):
 
 
 class HeldLease:
-    """A lease that was taken once, at a time when nobody else may be judged."""
+    """A lease that was taken once, at a time when other replicas must not be judged."""
 
     held = False
 
@@ -114,7 +114,7 @@ def replica(writer: HeldUpWriter, pool: asyncpg.Pool[asyncpg.Record], lines: Lin
 
 
 async def accepted(writer: HeldUpWriter) -> UUID:
-    """A run of ours that is stored and that nobody drives."""
+    """A stored run of ours that is not driven."""
     run_id = new_run_id()
     event = LogEvent(run_accepted=RunAccepted(user_id="u"))
     assert await writer.accept(NewRun(run_id, "u", str(run_id), b"", "", "?", event))
@@ -175,7 +175,7 @@ async def test_stray_whose_row_is_locked_keeps_no_other_from_being_let_go(
 
 
 async def unowned(dsn: str, count: int) -> list[UUID]:
-    """Runs that nobody owns, all at once."""
+    """Unowned runs, all at once."""
     accepted = LogEvent(run_accepted=RunAccepted(user_id="u"))
     runs = [
         NewRun(run_id, "u", str(run_id), b"", "", "?", accepted)

@@ -21,7 +21,7 @@ from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
 from bos_chassis.errors import FailedPrecondition, NotFound, Unavailable
 from bos_gateway.api import LOCAL_USER
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.operator.deployment import find_artefacts
+from bos_gateway.operator.deployment import find_run_stores
 from bos_gateway.operator.erasing import erase as erase_command
 from bos_gateway.run_log.maintenance import Maintenance
 from bos_gateway.run_log.retention import Scope, cancel, erase
@@ -258,7 +258,8 @@ def test_only_the_environment_names_the_store_in_which_files_are_erased(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BOS_GATEWAY_STORE_URL", "postgresql:///bos")
     (tmp_path / ".env").write_text("BOS_GATEWAY_ARTEFACTS_URL=file:///of/another\n", "utf-8")
-    assert find_artefacts() is None
+    assert find_run_stores(tmp_path) == ("postgresql:///bos", None)
     monkeypatch.setenv("BOS_GATEWAY_ARTEFACTS_URL", "file:///of/ours")
-    assert find_artefacts() == "file:///of/ours"
+    assert find_run_stores(tmp_path) == ("postgresql:///bos", "file:///of/ours")

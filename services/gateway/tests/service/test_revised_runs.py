@@ -1,4 +1,4 @@
-"""Runs whose plan is revised, on a whole gateway: who is told what, and what stays."""
+"""Revised runs on a whole gateway: events, planner requests, and results that are kept."""
 
 from __future__ import annotations
 

@@ -156,11 +156,11 @@ async def test_release_until_a_decision_can_be_written_twice(store: str) -> None
         assert await owner_of(store, run.run_id) == (None, waiting)
         await log.append(append)
         assert await owner_of(store, run.run_id) == (None, waiting)
-        with pytest.raises(LostRun):  # another event, of a run that is nobody's
+        with pytest.raises(LostRun):  # another event, of an unowned run
             await log.append(Append(run.run_id, 1, 3, [progress("x")]))
         async with connect(store, schema=SCHEMA) as connection:
             await connection.execute("UPDATE runs SET epoch = 2, replica_id = $1", uuid4())
-        await log.append(append)  # it is in the log, whoever has the run now
+        await log.append(append)  # it is in the log, regardless of the present owner
     assert (await owner_of(store, run.run_id))[0] not in (None, replica)
     assert [sequence for sequence, _ in await stored(store, run.run_id)] == [1, 2]
 

@@ -65,7 +65,7 @@ async def plan_slow(harness: Harness) -> SlowAgent:
 
 
 async def begun(client: Client, request_id: str = "") -> str:
-    """The id of a run that was accepted; nobody follows it any more."""
+    """The id of an accepted run without followers."""
     call = client.stream(context=credentials(), request_id=request_id)
     message = await call.read()
     call.cancel()

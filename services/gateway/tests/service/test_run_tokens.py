@@ -354,7 +354,7 @@ async def test_only_tokens_of_steps_can_be_checked(harness: Harness) -> None:
         for metadata in cases:
             call = stub.CheckRunToken(CheckRunTokenRequest(), timeout=60, metadata=metadata)
             assert await refusal(call) == grpc.StatusCode.UNAUTHENTICATED
-        # Of a run that nobody knows: an answer, and the same as of one that has ended.
+        # An unknown run gets the same answer as one that has ended.
         assert not await under_way(gateway, step_token())
 
 

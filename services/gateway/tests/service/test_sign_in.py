@@ -1,4 +1,4 @@
-"""Runs belong to whoever an access token names."""
+"""Runs belong to the user of the access token."""
 
 from __future__ import annotations
 

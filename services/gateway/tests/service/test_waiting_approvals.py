@@ -123,7 +123,7 @@ async def test_what_waits_no_more_is_shown_as_none(harness: Harness, agent: Depl
 async def test_decisions_and_the_time_they_took_are_counted_once(
     harness: Harness, agent: DeployAgent
 ) -> None:
-    """By whoever drives the run then; so these are to be summed over all gateways."""
+    """Counted by the owner of the run at that time, so sums are over all gateways."""
     async with harness.gateway(lease_s=15.0) as one, harness.gateway(lease_s=15.0) as other:
         async with asking(harness, one, "deploy shop 1.2") as asked:
             await end(other, asked, APPROVAL_DECISION_APPROVE)

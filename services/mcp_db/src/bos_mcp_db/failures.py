@@ -7,7 +7,7 @@
     ├── QueryFailed           QUERY_FAILED           the database said no
     ├── QueryTimedOut         QUERY_TIMED_OUT        it took longer than allowed
     ├── ResultTooLarge        RESULT_TOO_LARGE       not even one row fits
-    ├── DatabaseUnavailable   DATABASE_UNAVAILABLE   nobody answers
+    ├── DatabaseUnavailable   DATABASE_UNAVAILABLE   the server does not answer
     ├── RoleUnavailable       DATABASE_ROLE_UNAVAILABLE   ConfigurationError
     ├── NothingReadable       NOTHING_READABLE       no table of any database
     ├── DatabaseBusy          DATABASE_BUSY          all connections are in use

@@ -1,4 +1,4 @@
-"""``python -m bos_memory``: memory as a process of its own."""
+"""Entry point of ``python -m bos_memory``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deleting and exporting what memory holds of an account, when identity asks for it."""
+"""Deletion and export of an account's data in memory, called by identity."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from bos.account.v1 import EraseAccountDataRequest, ExportAccountDataRequest
 
 _BATCH = 50
-# Messages and summaries go with their conversations. The rest goes once these have gone: until then
-# it keeps away what ends late.
+# Messages and summaries are deleted with their conversations. The other rows are deleted last, as
+# they keep late turns from being stored.
 _ERASE = """
 WITH talks AS (
     DELETE FROM conversations WHERE conversation_key IN (
@@ -71,7 +71,7 @@ class AccountDataServicer(AccountDataServiceServicer):
     async def EraseAccountData(
         self, request: EraseAccountDataRequest, context: Any
     ) -> EraseAccountDataResponse:
-        """A batch of conversations; with the last ones all else."""
+        """Delete a batch of conversations; with the last batch all other rows."""
         row = await fetchrow(self.pool, _ERASE, account_to(ERASE), _BATCH)
         assert row is not None
         erased = {kind: row[kind] for kind in ("conversations", "profiles")}
@@ -80,7 +80,7 @@ class AccountDataServicer(AccountDataServiceServicer):
     async def ExportAccountData(
         self, request: ExportAccountDataRequest, context: Any
     ) -> AsyncIterator[ExportAccountDataResponse]:
-        """What is remembered, and every conversation with its messages, one JSON object a line."""
+        """Long-term memory and all conversations with messages, one JSON object per line."""
         user_id = account_to(EXPORT)
         for row in await fetch(self.pool, _PROFILE, user_id):
             for part in _parts("memory.json", row["content"]):

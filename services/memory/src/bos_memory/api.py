@@ -1,4 +1,4 @@
-"""The gRPC faces of memory: one for people, one for the gateway. Translation only."""
+"""gRPC servicers of memory, one for users and one for the gateway; translation only."""
 
 from __future__ import annotations
 
@@ -64,21 +64,21 @@ class MemoryServicer(MemoryServiceServicer):
     async def ListConversations(
         self, request: ListConversationsRequest, context: Any
     ) -> ListConversationsResponse:
-        """The caller's conversations."""
+        """List the caller's conversations."""
         found, token = await self._conversations.list(request, _caller())
         return ListConversationsResponse(conversations=found, next_page_token=token)
 
     async def GetConversation(
         self, request: GetConversationRequest, context: Any
     ) -> GetConversationResponse:
-        """One of the caller's conversations."""
+        """Get one of the caller's conversations."""
         found = await self._conversations.get(request.conversation_id, _caller())
         return GetConversationResponse(conversation=found)
 
     async def UpdateConversation(
         self, request: UpdateConversationRequest, context: Any
     ) -> UpdateConversationResponse:
-        """Another title."""
+        """Change the title of a conversation."""
         title = on_one_line(request.title, MAX_STORED_CHARS)
         if not title:
             raise InvalidArgument.field("title", "must hold a character that can be seen")
@@ -89,21 +89,21 @@ class MemoryServicer(MemoryServiceServicer):
     async def DeleteConversation(
         self, request: DeleteConversationRequest, context: Any
     ) -> DeleteConversationResponse:
-        """A conversation less."""
+        """Delete a conversation."""
         await self._conversations.delete(request.conversation_id, _caller(), _by())
         return DeleteConversationResponse()
 
     async def ListMessages(
         self, request: ListMessagesRequest, context: Any
     ) -> ListMessagesResponse:
-        """Messages of a conversation."""
+        """List messages of a conversation."""
         found, token = await self._conversations.messages(request, _caller())
         return ListMessagesResponse(messages=found, next_page_token=token)
 
     async def GetLongTermMemory(
         self, request: GetLongTermMemoryRequest, context: Any
     ) -> GetLongTermMemoryResponse:
-        """Facts remembered about the caller."""
+        """Get the facts remembered about the caller."""
         return GetLongTermMemoryResponse(memory=await self._profiles.get(_caller()))
 
     async def UpdateLongTermMemory(
@@ -117,7 +117,7 @@ class MemoryServicer(MemoryServiceServicer):
     async def DeleteLongTermMemory(
         self, request: DeleteLongTermMemoryRequest, context: Any
     ) -> DeleteLongTermMemoryResponse:
-        """Nothing is remembered any more."""
+        """Delete all facts remembered about the caller."""
         await self._profiles.replace(_caller(), LongTermMemory(), _by())
         return DeleteLongTermMemoryResponse()
 
@@ -138,7 +138,7 @@ class MemoryTurnServicer(MemoryTurnServiceServicer):
         self._metrics = metrics
 
     async def OpenTurn(self, request: OpenTurnRequest, context: Any) -> OpenTurnResponse:
-        """Summary, messages and facts that a question can build on."""
+        """Get summary, messages and facts as context of a question."""
         _require_run_of(request.user_id)
         conversation_id = request.conversation_id.replace("\0", "")
         return await self._conversations.open_turn(
@@ -148,7 +148,7 @@ class MemoryTurnServicer(MemoryTurnServiceServicer):
     async def ExtractFacts(
         self, request: ExtractFactsRequest, context: Any
     ) -> ExtractFactsResponse:
-        """Look for facts about the author of a question."""
+        """Extract facts about the author of a question."""
         _require_run_of(request.user_id)
         asked = request.ask_time.ToDatetime(tzinfo=UTC)
         remembered = await self._extractor.extract(
@@ -157,7 +157,7 @@ class MemoryTurnServicer(MemoryTurnServiceServicer):
         return ExtractFactsResponse(remembered=remembered)
 
     async def RecordTurn(self, request: RecordTurnRequest, context: Any) -> RecordTurnResponse:
-        """A question with its answer."""
+        """Store a question with its answer."""
         _require_run_of(request.user_id, request.run_id)
         if "\0" in request.conversation_id + request.run_id:
             raise InvalidArgument.field("conversation_id", "must not contain U+0000")
@@ -172,7 +172,7 @@ def _caller() -> str:
     """The caller's user id; all callers are one user where authentication is off.
 
     Raises:
-        PermissionDenied: a run calls; it was given what it may know of its user.
+        PermissionDenied: the caller is a run; runs use ``MemoryTurnService``.
     """
     principal = current_principal()
     if principal is None:
@@ -183,12 +183,12 @@ def _caller() -> str:
 
 
 def _by() -> By:
-    """Who calls, as the audit trail names it."""
+    """The caller as an actor in the audit trail."""
     return By.of(current_principal())
 
 
 def _require_run_of(user_id: str, run_id: str | None = None) -> None:
-    """Refuse all callers but a run of this user, where authentication is on."""
+    """Refuse all callers except runs of this user, if authentication is on."""
     principal = current_principal()
     if principal is None:
         return

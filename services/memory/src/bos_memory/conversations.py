@@ -1,4 +1,4 @@
-"""Conversations, their messages and summaries, in the store."""
+"""Store of conversations, messages and summaries (PostgreSQL)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     Pool = asyncpg.Pool[asyncpg.Record]
 
 SUMMARY_TURNS = 3
-"""A summary is made for so many turns."""
+"""Number of turns per summary."""
 _MAX_SHOWN_CHARS = 2_000
 _DEFAULT_PAGE = 50
 _ROLES = {
     "user": MessageRole.MESSAGE_ROLE_USER,
     "assistant": MessageRole.MESSAGE_ROLE_ASSISTANT,
 }
-# Runs wait for a person for 30 days at most; after that nothing can come back.
+# Runs wait for an approval for 30 days at most; after that no late turn can arrive.
 _TOMBSTONES_KEPT = "60 days"
 
 _COLUMNS = (
@@ -79,7 +79,7 @@ SELECT message_id, run_id, role, content, tainted, ordinal, created_at FROM mess
 WHERE conversation_key = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
 """)
 _RENAME = "UPDATE conversations SET title = $3 WHERE user_id = $1 AND conversation_id = $2"
-# Recording a turn and deleting its conversation take turns.
+# Serialises recording a turn with deleting its conversation.
 _LOCK = "SELECT pg_advisory_xact_lock(20261123, hashtext($1 || ' ' || $2))"
 _KEY = "SELECT conversation_key FROM conversations WHERE user_id = $1 AND conversation_id = $2"
 _DELETE = """
@@ -122,7 +122,7 @@ _UNCOVERED = """
 SELECT turn, role, content, tainted FROM messages
 WHERE conversation_key = $1 AND turn > $2 AND turn <= $3 ORDER BY ordinal
 """
-# A conversation that was deleted meanwhile gets none.
+# No summary for a conversation that was deleted meanwhile.
 _ADD_SUMMARY = """
 INSERT INTO conversation_summaries
     (summary_id, conversation_key, user_id, summary_text, turns_covered, tainted)
@@ -133,30 +133,30 @@ ON CONFLICT DO NOTHING
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A turn that was stored."""
+    """A stored turn: key and number of turns of its conversation."""
 
     conversation_key: UUID
     turns: int
-    """Turns of the conversation, with this one."""
+    """Number of turns of the conversation, including this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToSummarise:
-    """A summary, and the turns that it lacks."""
+    """A summary, and the turns that are not in it yet."""
 
     former: str
     turns: list[tuple[str, str]]
     """Questions with their answers."""
     tainted: bool
-    """Whether the summary, or one of these turns, rests on content that others wrote."""
+    """Whether the summary or one of these turns is tainted by content of others."""
 
 
 class Conversations:
     """Reads and writes conversations.
 
     Args:
-        pool: Connections of the service's own role.
-        readers: Connections of the role that sees the rows of one user.
+        pool: Connections with the service's own role.
+        readers: Connections with the role that sees the rows of one user (row security).
     """
 
     def __init__(self, pool: Pool, readers: Pool) -> None:
@@ -201,7 +201,7 @@ class Conversations:
 
         Raises:
             NotFound: there is no such conversation, or it belongs to another user.
-            InvalidArgument: the page token is not one of ours.
+            InvalidArgument: the page token is invalid.
         """
         size = request.page_size or _DEFAULT_PAGE
         after = after_ordinal(request.page_token)
@@ -211,7 +211,7 @@ class Conversations:
         return [_message(row) for row in rows[:size]], token
 
     async def rename(self, conversation_id: str, title: str, user_id: str, by: By) -> None:
-        """Give one of the user's conversations another title.
+        """Change the title of one of the user's conversations.
 
         Raises:
             NotFound: there is none, or it belongs to another user.
@@ -224,7 +224,7 @@ class Conversations:
             await record(connection, [by.entry("conversation.renamed", str(key))])
 
     async def delete(self, conversation_id: str, user_id: str, by: By) -> None:
-        """Delete one of the user's conversations with everything in it, for good.
+        """Delete one of the user's conversations permanently, with all its messages and summaries.
 
         Raises:
             NotFound: there is none, or it belongs to another user.
@@ -235,13 +235,13 @@ class Conversations:
             key = await connection.fetchval(_DELETE, user_id, conversation_id)
             if key is None:
                 raise _not_found(conversation_id)
-            # By the key that is ours: users may write anything into the id of theirs.
+            # By our own key: the conversation id is chosen by the client.
             await record(connection, [by.entry("conversation.deleted", str(key))])
             await connection.execute(_BURY, user_id, conversation_id)
             await connection.execute(_FORGET_GRAVES, user_id)
 
     async def record(self, turn: RecordTurnRequest) -> Recorded | None:
-        """Store a turn; None if it is stored already or its conversation was deleted since."""
+        """Store a turn; None if it is stored already or its conversation was deleted meanwhile."""
         asked, answered = _time(turn.ask_time), _time(turn.answer_time)
         conversation = (turn.user_id, turn.conversation_id)
         async with acquire(self._pool) as connection:
@@ -279,7 +279,7 @@ class Conversations:
         return Recorded(key, turns)
 
     async def to_summarise(self, conversation_key: UUID, up_to: int) -> ToSummarise | None:
-        """Turns that a summary of the first ``up_to`` has to add; None if it is there already."""
+        """Turns to add for a summary of the first ``up_to`` turns; None if that summary exists."""
         async with acquire(self._pool) as connection:
             with statement_errors(connection):
                 covered = await connection.fetchrow(_COVERED, conversation_key)
@@ -297,7 +297,7 @@ class Conversations:
     async def add_summary(
         self, conversation_key: UUID, text: str, turns_covered: int, *, tainted: bool
     ) -> None:
-        """Store a summary, unless there is one or the conversation was deleted meanwhile."""
+        """Store a summary, unless one exists or the conversation was deleted meanwhile."""
         content = storable(text)
         await execute(
             self._pool, _ADD_SUMMARY, conversation_key, uuid4(), content, turns_covered, tainted
@@ -306,10 +306,10 @@ class Conversations:
     async def list(
         self, request: ListConversationsRequest, user_id: str
     ) -> tuple[list[Conversation], str]:
-        """A page of the user's conversations, the one used last first, and the next token.
+        """A page of the user's conversations, most recently used first, and the next page token.
 
         Raises:
-            InvalidArgument: the page token is not one of ours.
+            InvalidArgument: the page token is invalid.
         """
         size = request.page_size or _DEFAULT_PAGE
         before = after_time(request.page_token)
@@ -330,7 +330,7 @@ class Conversations:
 
 
 def _storable_id(conversation_id: str) -> None:
-    if "\0" in conversation_id:  # PostgreSQL could not even be asked
+    if "\0" in conversation_id:  # invalid for PostgreSQL, which would raise an error
         raise _not_found("")
 
 

@@ -1,4 +1,4 @@
-"""Finding personal facts in questions, beside their runs."""
+"""Extraction of personal facts from questions, concurrent with their runs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Extractor:
-    """Fact extraction: asks the model, and remembers what it finds. Failures are silent.
+    """Extracts facts with the model and stores them; failures do not affect the run.
 
     Args:
-        profiles: Where findings go.
-        model: Whom to ask; None if there is none.
-        settings: Time and bounds.
+        profiles: Store of the facts.
+        model: Access to the model; None extracts nothing.
+        settings: Timeouts and limits.
         metrics: Counts outcomes.
-        telemetry: For the log, which never holds what was found.
+        telemetry: For the log, which never holds facts.
     """
 
     def __init__(
@@ -48,13 +48,13 @@ class Extractor:
     async def extract(
         self, user_id: str, question: str, ask_time: datetime, *, tainted: bool
     ) -> bool:
-        """Look through a question; whether something new is remembered.
+        """Extract facts from a question; returns whether a new one was stored.
 
         Args:
-            user_id: Whose question it is.
+            user_id: Author of the question.
             question: The question.
-            ask_time: When it was asked (UTC).
-            tainted: Whether others may have written it.
+            ask_time: Time of the question (UTC).
+            tainted: Whether it may hold content of others.
         """
         if self._model is None or not self._model.configured:
             return False
@@ -81,7 +81,7 @@ class Extractor:
     async def _found(
         self, model: Model, user_id: str, question: str, ask_time: datetime
     ) -> PersonalFacts | str:
-        """What the model found; why nothing is to be remembered, if it is not."""
+        """Facts found by the model, or the outcome without any."""
         known = await self._profiles.known(user_id, ask_time)
         if known is None:
             return "outdated"
@@ -89,6 +89,6 @@ class Extractor:
             extraction_messages(question, known),
             PersonalFacts,
             max_tokens=self._settings.max_reply_tokens,
-            patient=False,  # what is missed now is found when it is said again
+            patient=False,  # a fact missed now is found when it is stated again
         )
         return reply.value if reply.value.found else "nothing"

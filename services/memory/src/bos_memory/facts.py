@@ -1,4 +1,4 @@
-"""Remembered facts about a user, and how new findings join them. Pure."""
+"""Facts about a user: validation, storage format, and merging of new findings. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PREFERENCES = ("tone", "detail_level", "language")
 
 
 class FoundFacts(BaseModel):
-    """Facts that the question states about its author."""
+    """Facts that a question states about its author."""
 
     user_name: str | None = Field(default=None, description="How the user is called")
     company_name: str | None = Field(default=None, description="Where the user works")
@@ -31,7 +31,7 @@ class FoundFacts(BaseModel):
 
 
 class FoundPreferences(BaseModel):
-    """Wishes about all answers that the question states."""
+    """Preferences for all answers that a question states."""
 
     tone: str | None = Field(default=None, description="Such as casual or formal")
     detail_level: str | None = Field(default=None, description="Such as short or detailed")
@@ -39,21 +39,21 @@ class FoundPreferences(BaseModel):
 
 
 class PersonalFacts(BaseModel):
-    """Lasting facts about the author of a question, and wishes about all answers."""
+    """The model's reply: lasting facts about the author, and preferences for all answers."""
 
-    # First, although it is the verdict: hardly any question states such a thing, and a model that
-    # has to begin with a name is tempted to make one up.
+    # First, although it is the verdict: few questions state a fact, and a model that has to begin
+    # with a name tends to invent one.
     found: bool = Field(description="Whether the question states any such fact or wish")
     critical_facts: FoundFacts = Field(default_factory=FoundFacts)
     preferences: FoundPreferences = Field(default_factory=FoundPreferences)
 
 
 def joined(known: LongTermMemory, found: PersonalFacts, *, tainted: bool) -> LongTermMemory:
-    """Known facts joined with found ones; equal to ``known`` if nothing of that is new.
+    """Merge new findings into known facts; equal to ``known`` if none is new.
 
-    A new value takes the place of another one; projects are added, the last ten are kept. What is
-    known already, in any case, stays as it is. Something new that is ``tainted`` taints the
-    whole, and only the user can say that it is right.
+    A new value replaces the old one; projects are added, and the last ten are kept. Values that
+    differ in letter case only are not changed. A new ``tainted`` finding taints all facts until the
+    user confirms them.
     """
     result = LongTermMemory()
     result.CopyFrom(known)
@@ -75,10 +75,10 @@ def joined(known: LongTermMemory, found: PersonalFacts, *, tainted: bool) -> Lon
 
 
 def checked(memory: LongTermMemory) -> LongTermMemory:
-    """Facts as a user wants them, in the form in which they are kept.
+    """Normalise and validate facts that a user edited.
 
     Raises:
-        InvalidArgument: names the fields that are too long.
+        InvalidArgument: fields are too long; names them.
     """
     violations = []
     for part, names in (("critical", _FACTS), ("preferences", _PREFERENCES)):
@@ -103,7 +103,7 @@ def checked(memory: LongTermMemory) -> LongTermMemory:
 
 
 def as_stored(memory: LongTermMemory) -> tuple[dict[str, object], dict[str, object]]:
-    """Critical facts and preferences as JSON objects, without what is empty."""
+    """Critical facts and preferences as JSON objects, without empty fields."""
     facts: dict[str, object] = _filled(memory.critical, _FACTS)
     if projects := _distinct(memory.critical.recent_projects):
         facts["recent_projects"] = projects
@@ -111,7 +111,7 @@ def as_stored(memory: LongTermMemory) -> tuple[dict[str, object], dict[str, obje
 
 
 def from_stored(facts: dict[str, object], preferences: dict[str, object]) -> LongTermMemory:
-    """The reverse of :func:`as_stored`; keys that are not known are left out."""
+    """The reverse of :func:`as_stored`; unknown keys are ignored."""
     projects = facts.get("recent_projects")
     memory = LongTermMemory()
     if facts:
@@ -134,7 +134,7 @@ def _filled(message: CriticalFacts | UserPreferences, names: Iterable[str]) -> d
 
 
 def _distinct(projects: Iterable[str]) -> list[str]:
-    """Without empty ones and repetitions in any case; the first spelling stays."""
+    """Remove empty texts and case-insensitive duplicates; the first spelling is kept."""
     found: dict[str, str] = {}
     for each in projects:
         line = on_one_line(each, MAX_FACT_CHARS)

@@ -1,4 +1,4 @@
-"""Domain metrics of the memory service."""
+"""Prometheus metrics of the memory service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class MemoryMetrics:
-    """Prometheus metrics of memory. No label names a user or a conversation."""
+    """Metrics of memory; no label names a user or a conversation."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.turns = Counter("bos_memory_turns", "Turns recorded", registry=registry)

@@ -1,4 +1,4 @@
-"""Tokens of pages that go by a place in a conversation; those by time are the chassis's."""
+"""Page tokens by position in a conversation; those by time are in the chassis."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ _MAX_ORDINAL = 2**31 - 1
 
 
 def ordinal_token(ordinal: int) -> str:
-    """The token of the page behind this place."""
+    """The token of the page after this position."""
     return encoded(str(ordinal))
 
 
 def after_ordinal(token: str) -> int:
-    """The position that :func:`ordinal_token` encoded; before everything for an empty token.
+    """Decode a token of :func:`ordinal_token`; an empty token is the position before the first.
 
     Raises:
-        InvalidArgument: the token is not one of ours.
+        InvalidArgument: the token is invalid.
     """
     if not token:
         return -1

@@ -1,4 +1,4 @@
-"""Remembered facts about users, in the store."""
+"""Store of long-term memory: facts about users (PostgreSQL)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FIND = """
 SELECT critical_facts, preferences, tainted, version, corrected_at >= $2 AS corrected
 FROM user_long_term_memory WHERE user_id = $1
 """
-# Only over what was read before: what the user has changed meanwhile is not put back.
+# Compare and swap: a change of the user since the read is not overwritten.
 _REMEMBER = """
 INSERT INTO user_long_term_memory AS m (user_id, critical_facts, preferences, tainted)
 VALUES ($1, $2, $3, $4)
@@ -51,17 +51,17 @@ SET critical_facts = excluded.critical_facts, preferences = excluded.preferences
 class _Stored:
     memory: LongTermMemory
     version: int
-    """0 if there is no row."""
+    """Version of the row; 0 if there is none."""
     corrected: bool
-    """Whether the user changed it since the time in question."""
+    """Whether the user changed it since the given time."""
 
 
 class Profiles:
     """Reads and writes long-term memory.
 
     Args:
-        pool: Connections of the service's own role.
-        readers: Connections of the role that sees the rows of one user.
+        pool: Connections with the service's own role.
+        readers: Connections with the role that sees the rows of one user (row security).
     """
 
     def __init__(self, pool: Pool, readers: Pool) -> None:
@@ -69,30 +69,30 @@ class Profiles:
         self._readers = readers
 
     async def get(self, user_id: str) -> LongTermMemory:
-        """Facts as the user may see them: all; empty if nothing is remembered."""
+        """All facts about a user; empty if there are none."""
         row = await fetchrow(self._readers, _OWN, user_id, user_id)
         return LongTermMemory() if row is None else parsed(row)
 
     async def replace(self, user_id: str, memory: LongTermMemory, by: By) -> None:
-        """Remember exactly this; what is being found out in earlier questions counts no more."""
+        """Replace all facts; findings of earlier questions are no longer added."""
         action = "memory.changed" if memory != LongTermMemory() else "memory.deleted"
         async with acting_for(self._readers, user_id) as connection:
             await connection.execute(_REPLACE, user_id, *_dumped(memory))
             await record(connection, [by.entry(action, user_id)])
 
     async def known(self, user_id: str, ask_time: datetime) -> LongTermMemory | None:
-        """Remembered facts; None if the user has changed them since ``ask_time``."""
+        """Facts about a user; None if the user has changed them since ``ask_time``."""
         stored = await self._find(user_id, ask_time)
         return None if stored.corrected else stored.memory
 
     async def remember(
         self, user_id: str, found: PersonalFacts, ask_time: datetime, *, tainted: bool
     ) -> str:
-        """Add what a question of ``ask_time`` revealed; ``tainted`` if others may have written it.
+        """Merge findings of a question asked at ``ask_time``; ``tainted``: possibly by others.
 
         Returns:
             ``remembered``; ``known`` if none of it is new; ``outdated`` if the user has changed or
-            deleted what is remembered since then, and nothing was added.
+            deleted facts since then, and nothing was added.
         """
         for _ in range(_ATTEMPTS):
             stored = await self._find(user_id, ask_time)
@@ -107,7 +107,7 @@ class Profiles:
                     entry = By("memory", "service").entry("memory.extended", user_id)
                     await record(connection, [entry])
                     return "remembered"
-        return "outdated"  # another change was faster every time
+        return "outdated"  # lost the race on every attempt
 
     async def _find(self, user_id: str, ask_time: datetime) -> _Stored:
         row = await fetchrow(self._pool, _FIND, user_id, ask_time)

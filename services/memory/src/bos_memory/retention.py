@@ -1,11 +1,11 @@
-"""Deleting everything that memory holds of a user.
+"""Erasure of all data of a user in memory, as a command.
 
 ::
 
     python -m bos_memory.retention erase --user U
 
 Erase the user's runs first (``bos runs erase --user U``): a run that
-ends later is told of, and begins anew.
+ends later is recorded as a new conversation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from bos_postgres.connections import Session
 
-# Messages and summaries go with their conversations; counted before that.
+# Messages and summaries are deleted with their conversations, so they are counted first.
 _ERASE = """
 WITH said AS (
     SELECT count(*) AS messages FROM messages WHERE user_id = $1
@@ -48,7 +48,7 @@ FROM said
 
 
 class _StoreSettings(Settings):
-    """Of the memory service's settings, the one that the command needs."""
+    """The one setting of the memory service that the command needs."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_MEMORY_")
 
@@ -61,16 +61,16 @@ class _StoreSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """Numbers of removed rows."""
+    """Numbers of deleted rows."""
 
     conversations: int
     messages: int
     profiles: int
-    """1 if there was long-term memory, or the mark that it was deleted."""
+    """1 if there was long-term memory, or the marker of its deletion."""
 
 
 async def erase(session: Session, user_id: str) -> Erased:
-    """Delete everything of a user.
+    """Delete all data of a user.
 
     Raises:
         NotFound: there is nothing to delete.
@@ -100,7 +100,7 @@ async def _erase(user_id: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status: 0 done, 1 refused."""
+    """Run the command; returns its exit status: 0 done, 1 refused."""
     parser = argparse.ArgumentParser(
         prog="python -m bos_memory.retention",
         description="Deletes a user from the database that BOS_MEMORY_STORE_URL names.",

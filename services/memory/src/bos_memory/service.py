@@ -1,4 +1,4 @@
-"""Builds memory and serves it: the same function for its own process and for standalone."""
+"""Start of the memory server, for its own process and for the standalone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _READERS = 8
 
 
 async def migrate_store(dsn: str) -> None:
-    """Bring memory's schema up to date, with its audit trail.
+    """Migrate memory's schema and its audit trail.
 
     Raises:
         ConfigurationError, Unavailable: as :func:`bos_postgres.migrate`.
@@ -59,12 +59,12 @@ async def serve(
     """Serve memory until the context is left.
 
     Args:
-        settings: How.
-        telemetry: Of this service.
-        models: Shared by the process; None extracts nothing and summarises by rule.
+        settings: Address, store and limits.
+        telemetry: Log, traces and metrics of this service.
+        models: Shared by the process; None extracts no facts and summarises by rule.
 
     Raises:
-        ConfigurationError: a setting is not usable.
+        ConfigurationError: a setting is invalid.
         Unavailable: the store cannot be reached.
     """
     metrics = MemoryMetrics(telemetry.registry)

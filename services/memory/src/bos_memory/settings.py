@@ -10,7 +10,7 @@ from bos_postgres.audit import AuditSettings
 
 
 class MemorySettings(Settings):
-    """``BOS_MEMORY_…``. Which model is asked is set by ``MEMORY_MODEL`` and its like."""
+    """Settings ``BOS_MEMORY_…``; the model is set by ``MEMORY_MODEL`` and related variables."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_MEMORY_")
 

@@ -1,4 +1,4 @@
-"""Rolling summaries of conversations, made in the background."""
+"""Rolling summaries of conversations, written by background workers."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def _not_blank(text: str) -> str:
 
 
 class ConversationSummary(BaseModel):
-    """What the conversation was about so far."""
+    """The model's reply: a summary of the conversation so far."""
 
-    # A validator and no minLength: not every endpoint knows that keyword in a strict schema.
+    # A validator and not minLength, which some endpoints do not support in strict schemas.
     summary: Annotated[str, AfterValidator(_not_blank)] = Field(
         description="The conversation so far, at most 150 words"
     )
 
 
 class Summaries:
-    """Makes summaries one after the other; what is lost at the end is made with the next turn.
+    """Queue and workers for summaries; one lost at shutdown is made with the next turn.
 
     Args:
-        conversations: Where turns come from and summaries go.
-        model: Whom to ask; None for none.
-        settings: Time and bounds.
+        conversations: Store of turns and summaries.
+        model: Access to the model; None summarises by rule.
+        settings: Timeouts and limits.
         metrics: Counts outcomes.
         telemetry: For the log.
     """
@@ -68,7 +68,7 @@ class Summaries:
         self._waiting: asyncio.Queue[tuple[UUID, int]] = asyncio.Queue(settings.max_summaries)
 
     def recorded(self, turn: Recorded) -> None:
-        """A turn was stored; there may be something to summarise."""
+        """Queue a stored turn if a summary is due."""
         up_to = turn.turns - turn.turns % SUMMARY_TURNS
         if not up_to:
             return
@@ -79,7 +79,7 @@ class Summaries:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Work while the block runs."""
+        """Run the workers while the block runs."""
         workers = [asyncio.create_task(self._work(), name="summaries") for _ in range(_WORKERS)]
         try:
             yield
@@ -94,7 +94,7 @@ class Summaries:
             try:
                 await self._summarise(conversation_key, up_to)
             except Exception:
-                # Any error concerns this summary alone.
+                # An error affects this summary only.
                 self._metrics.summaries.labels("failed").inc()
                 self._log.exception("summary failed")
 
@@ -109,7 +109,7 @@ class Summaries:
         self._metrics.summaries.labels(outcome).inc()
 
     async def _by_model(self, wanted: ToSummarise) -> str:
-        """The model's summary; empty if there is none to be had."""
+        """The model's summary; empty without a model or after a failure."""
         try:
             reply = await attempt(
                 self._model,

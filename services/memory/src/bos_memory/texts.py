@@ -1,4 +1,4 @@
-"""Texts within their bounds: titles, messages, and summaries without a model. Pure."""
+"""Bounded texts: titles, messages, and summaries by rule. Pure."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ _MAX_TURN_CHARS = 300
 
 
 def cut(text: str, limit: int) -> str:
-    """``text`` with at most ``limit`` characters, the last one an ellipsis if some are missing."""
+    """Truncate ``text`` to ``limit`` characters, with an ellipsis as the last one."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def on_one_line(text: str, limit: int) -> str:
-    """``text`` without line breaks and control characters, within bounds."""
+    """Truncated ``text`` without line breaks and control characters."""
     shown = "".join(each if each.isprintable() else " " for each in text)
     return cut(" ".join(shown.split()), limit)
 
 
 def storable(text: str) -> str:
-    """``text`` as PostgreSQL can hold it: it knows no U+0000."""
+    """``text`` without U+0000, which PostgreSQL cannot store."""
     return cut(text.replace("\0", ""), MAX_STORED_CHARS)
 
 
 def title_of(question: str) -> str:
-    """The title of a conversation that begins with ``question``: its first words."""
+    """Title of a conversation: the first words of its first question."""
     line = on_one_line(question, MAX_STORED_CHARS)
     if len(line) <= MAX_TITLE_CHARS:
         return line or "…"
@@ -39,10 +39,10 @@ def title_of(question: str) -> str:
 
 
 def summary_by_rule(former: str, turns: Sequence[tuple[str, str]]) -> str:
-    """The summary without a model: what was there, then every turn in a line, the oldest cut.
+    """Summary by rule: the former summary, then one line per turn; the oldest text is cut off.
 
     Args:
-        former: The summary so far; may be empty.
+        former: The former summary; may be empty.
         turns: Questions with their answers.
     """
     lines = former.splitlines()

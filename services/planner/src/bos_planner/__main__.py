@@ -1,4 +1,4 @@
-"""``python -m bos_planner``: the planner as a process of its own."""
+"""Entry point of ``python -m bos_planner``."""
 
 from __future__ import annotations
 

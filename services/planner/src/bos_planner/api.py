@@ -1,4 +1,4 @@
-"""The planner's gRPC face: translation only."""
+"""gRPC servicer of the planner; translates messages and nothing else."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class PlannerServicer(PlannerServiceServicer):
     async def MakePlan(
         self, request: MakePlanRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> MakePlanResponse:
-        """Plan, or revise a plan."""
+        """Make a plan, or a revision of one."""
         return await self._planner.make_plan(request)
 
     async def ClassifyInstructions(
         self, request: ClassifyInstructionsRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> ClassifyInstructionsResponse:
-        """Whether instructions add to a task or take its place."""
+        """Classify the instructions of an approval: they add to the task or replace it."""
         return await self._classifier.classify(request)

@@ -1,4 +1,4 @@
-"""From a reply of the model, a template or the heuristic to a plan that may be run. Pure."""
+"""Validated plan from a reply of the model, a template or the heuristic. Pure."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from bos_plans import Selection
 
 DATABASE_WORD = "database"
-"""Word in a capability of agents that query databases; GENERAL_QA does without them."""
+"""Capability of agents that query databases; the intent GENERAL_QA excludes them."""
 
 _MAX_TEXT_CHARS = 1_000
 _MAX_PROBLEMS = 10
 
 
 class PlanInvalid(Exception):
-    """The plan must not be executed. The message is safe for people."""
+    """A plan failed validation. The message is safe to show to users."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        # The names in it are the model's, of any number and length.
+        # Bounded: the names in it come from the model, in any number and length.
         super().__init__(" ".join(problems)[:_MAX_TEXT_CHARS])
         self.problems = tuple(problem[:_MAX_TEXT_CHARS] for problem in problems[:_MAX_PROBLEMS])
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A plan, who chose it and why."""
+    """A plan with its origin and rationale."""
 
     plan: Plan
     decision: PlannerDecision
@@ -57,7 +57,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a plan must keep to."""
+    """Constraints on a plan: agents, step limit, completed and blocked steps."""
 
     cards: Mapping[str, AgentCard]
     """All agents that exist, by canonical name, in card order."""
@@ -68,7 +68,7 @@ class Bounds:
     completed: Collection[str] = ()
     """Ids of steps that succeeded in earlier attempts; new steps can refer to them."""
     blocked: Collection[str] = ()
-    """Ids of steps that were not allowed, or may have acted: they are not planned again."""
+    """Ids of steps that were denied or may have acted: they are not planned again."""
 
 
 def draft_from_reply(
@@ -76,13 +76,13 @@ def draft_from_reply(
 ) -> Draft:
     """The plan that ``reply`` describes; ``origin`` is "model" or "template".
 
-    Names of agents are normalised, and steps of agents that the user disabled or that the intent
-    rules out are taken out together with the wishes of others to know their outcome.
-    A step that no longer has what it refers to makes the plan invalid, as does a step of an
-    agent that does not exist: leaving it out would leave part of the question out in silence.
+    Names of agents are normalised. Steps of agents that the user disabled or that the intent
+    excludes are removed, also from the ``depends_on`` of other steps. A reference to a removed step
+    makes the plan invalid, as does a step of an unknown agent: leaving it out would silently drop
+    part of the question.
 
     Raises:
-        PlanInvalid: it must not be executed; the caller falls back.
+        PlanInvalid: it failed validation; the caller falls back.
     """
     intent = cast("Intent", Intent.Value(f"INTENT_{reply.intent}"))
     needs_data = intent in (Intent.INTENT_DATA_QA, Intent.INTENT_ANALYTICS_REPORT)
@@ -116,28 +116,28 @@ def draft_from_reply(
 
 
 def heuristic_draft(question: str, selection: Selection, bounds: Bounds, *, why: str) -> Draft:
-    """One independent step per proposed agent, in order: works without a model."""
+    """Fallback plan without a model: one independent step per candidate agent, in order."""
     made = heuristic_plan(question, selection, max_steps=bounds.max_steps, why=why)
     return Draft(made.plan, made.decision, made.intent)
 
 
 def same_work(plan: Plan, other: Plan) -> bool:
-    """Whether two plans ask the same of the same agents, whatever their steps are called."""
+    """Whether two plans hold the same tasks for the same agents; step ids do not count."""
     return _work(plan) == _work(other)
 
 
 def clamp(confidence: float) -> float:
-    """``confidence`` within 0.0 to 1.0; what is no number is no confidence."""
+    """``confidence`` limited to 0.0 to 1.0; 0.0 if it is not a number."""
     return 0.0 if math.isnan(confidence) else min(1.0, max(0.0, confidence))
 
 
 def _steps(
     planned: Sequence[PlannedStep], question: str, cards: Mapping[str, AgentCard]
 ) -> list[Step]:
-    """The steps with ids that may stand in a plan, and in references to them.
+    """The steps with valid ids, in references to them as well.
 
-    Names of agents alone are steps with the whole question; nothing of it is lost when those that
-    nobody answers to are left out.
+    Names of agents alone become steps with the whole question as their task; unknown names are
+    left out, which loses no part of the question.
     """
     if all(step.model_fields_set == {"agent"} for step in planned):
         named, _ = canonical_names((step.agent for step in planned), cards)
@@ -155,7 +155,7 @@ def _steps(
 
 
 def _step_id(written: str, number: int) -> str:
-    """``written``, or what stands for an id that is missing or a bare number."""
+    """``written``, or a generated id if it is missing or a bare number."""
     step_id = written.strip()
     return f"step_{step_id or number}" if not step_id or step_id.isdecimal() else step_id
 
@@ -196,10 +196,10 @@ def _renamed_in(text: str, renamed: Mapping[str, str]) -> str:
 
 
 def _allowed_tools(card: AgentCard | None, tool_name: str) -> list[str]:
-    """What the step may call: a protected tool only if the plan names it.
+    """Tools that the step may call: a protected tool only if the plan names it.
 
-    Empty, which stands for every tool that needs no approval, unless it does. Whoever chooses an
-    agent that has nothing but protected tools names them by that.
+    Empty means every tool that needs no approval. For an agent with protected tools only, choosing
+    the agent counts as naming them.
     """
     tools = card.tools if card is not None else ()
     if tools and not tool_name and all(tool.requires_approval for tool in tools):
@@ -214,7 +214,7 @@ def _values(named: Sequence[NamedValue]) -> dict[str, Any]:
 
 
 def _without_repetitions(steps: Sequence[Step], bounds: Bounds) -> list[Step]:
-    """Leave out completed steps that a revised plan repeats word for word: they stay completed."""
+    """Remove completed steps that a revised plan repeats verbatim: they stay completed."""
 
     def repeated(step: Step) -> bool:
         before = bounds.earlier.get(step.step_id)
@@ -228,7 +228,7 @@ def _without_repetitions(steps: Sequence[Step], bounds: Bounds) -> list[Step]:
 
 
 def _beside_blocked(steps: Sequence[Step], bounds: Bounds) -> list[Step]:
-    """The steps without a wish to run after blocked ones, which have nothing to hand on."""
+    """The steps with blocked ones removed from ``depends_on``, as these have no output."""
     for step in steps:
         wanted = [other for other in step.depends_on if other not in bounds.blocked]
         del step.depends_on[:]
@@ -237,7 +237,7 @@ def _beside_blocked(steps: Sequence[Step], bounds: Bounds) -> list[Step]:
 
 
 def _blocked_problems(plan: Plan, bounds: Bounds) -> Iterator[str]:
-    """What of the plan was not allowed before."""
+    """Problems of a plan that repeats blocked steps."""
     blocked = [bounds.earlier[step_id] for step_id in bounds.blocked if step_id in bounds.earlier]
     for step_id, other in repetitions(plan.steps, blocked).items():
         yield f'Step "{step_id}" repeats the work of "{other}", which must not be done.'
@@ -274,9 +274,9 @@ def _permitted(
 
 
 def _unmark_partial_answers(plan: Plan, bounds: Bounds) -> None:
-    """Leave no final answer that a step has no part in: what that step found would go unsaid.
+    """Unmark final answers that do not depend on every step, whose results would be left out.
 
-    That goes for what earlier attempts found as well.
+    Results of earlier attempts count as well.
     """
     done = [step for step_id, step in bounds.earlier.items() if step_id in bounds.completed]
     needs = {step.step_id: dependencies(step) for step in (*done, *plan.steps)}
@@ -299,7 +299,7 @@ def _queries_databases(card: AgentCard) -> bool:
 def _decision(
     plan: Plan, rationale: str, confidence: float, guardrails: Mapping[str, Any]
 ) -> PlannerDecision:
-    """Who runs: the agents of the plan, in the order of its steps."""
+    """Planner decision: the agents of the plan, in the order of its steps."""
     return PlannerDecision(
         rationale=rationale[:_MAX_TEXT_CHARS],
         chosen_agents=dict.fromkeys(step.agent for step in plan.steps),

@@ -1,7 +1,7 @@
-"""Whether instructions given with an approval add to the task or take its place.
+"""Classification of approval instructions: they add to the task or replace it.
 
-One short call of a cheap model. Without one, and whatever goes wrong with it, they add to the task:
-then nothing that was asked for is left out.
+One short call of a cheap model. Without a model, or if the call fails in any way, they add to the
+task, so that no part of the request is lost.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Classification(BaseModel):
 
 
 class InstructionClassifier:
-    """Classifies instructions; keeps nothing between calls.
+    """Classifies approval instructions; stateless.
 
     Args:
         telemetry: For the log.
-        models: Where the model is; None takes all instructions to add to the task.
+        models: Access to the model; without it all instructions add to the task.
     """
 
     def __init__(self, telemetry: Telemetry, *, models: Models | None) -> None:
@@ -53,7 +53,7 @@ class InstructionClassifier:
         self._model = None if models is None else models.for_agent(AGENT)
 
     async def classify(self, request: ClassifyInstructionsRequest) -> ClassifyInstructionsResponse:
-        """How the instructions relate to the task; failures never reach the caller."""
+        """Classify instructions; failures of the model never reach the caller."""
         started = time.monotonic()
         set_budget(TokenBudget(request.token_budget if request.HasField("token_budget") else None))
         try:

@@ -1,6 +1,6 @@
-"""Planning: heuristic, preferences, then a stored plan or one call of the model.
+"""Planning: candidates by heuristic and preferences, then a stored plan or one model call.
 
-Whatever goes wrong with the model, a plan comes out; the trace says why.
+Any failure of the model leads to the heuristic plan; the trace has the reason.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A request, made ready for planning."""
+    """A planning request with its candidates and constraints."""
 
     request: MakePlanRequest
     selection: Selection
@@ -55,12 +55,12 @@ class _Task:
 
 
 class Planner:
-    """Makes plans; keeps nothing between calls and is safe to share.
+    """Makes plans; stateless and safe to share.
 
     Args:
         settings: Limits.
         telemetry: Where plans are logged.
-        models: Where the model is; None plans by heuristic and stored plans alone.
+        models: Access to the model; None plans by heuristic and stored plans only.
         templates: Stored plans that are tried first.
     """
 
@@ -74,15 +74,14 @@ class Planner:
     ) -> None:
         self._settings = settings
         self._log = telemetry.logger("bos.planner")
-        # Asked for now: wrong settings of the planner's model stop the start, not the first plan.
+        # Resolved here, so that wrong model settings fail the start and not the first plan.
         self._model = None if models is None else models.for_agent("planner")
         self._templates = templates
 
     async def make_plan(self, request: MakePlanRequest) -> MakePlanResponse:
-        """A plan for the question, or a revised one.
+        """Make a plan for the question, or a revision.
 
-        A revision that finds no new plan has no steps. The model's failures never reach
-        the caller.
+        A revision without a new plan has no steps. Failures of the model never reach the caller.
         """
         started = time.monotonic()
         set_budget(TokenBudget(request.token_budget if request.HasField("token_budget") else None))
@@ -148,7 +147,7 @@ class Planner:
             )
             return None
         wanted = task.selection.guardrails.get("preferred_agents", ())
-        # A stored plan knows nothing of this user's wishes; the model does.
+        # A stored plan does not consider this user's preferences; the model does.
         return draft if set(wanted) <= set(draft.decision.chosen_agents) else None
 
     async def _asked(self, task: _Task, trace: list[TraceEvent]) -> tuple[Draft, Usage]:
@@ -199,7 +198,7 @@ def _fallback(task: _Task, failure: NoReply) -> Draft:
         return heuristic_draft(
             task.request.question, task.selection, task.bounds, why=failure.message
         )
-    # The heuristic has no other idea than before: no new plan ends the attempts.
+    # The heuristic would repeat its plan; no new plan ends the attempts.
     decision = PlannerDecision(
         rationale=f"No new plan: {failure.message}", confidence=HEURISTIC_CONFIDENCE
     )
@@ -215,7 +214,7 @@ def _nothing_new(plan: Plan, task: _Task) -> bool:
 
 
 def _explain(failure: NoReply, task: _Task) -> TraceEvent:
-    """Working without a model is a way to run Bos; a model that fails is an error."""
+    """Trace event for a missing reply: a message if no model is configured, else an error."""
     kind = (
         TraceEventType.TRACE_EVENT_TYPE_MESSAGE
         if failure.not_configured

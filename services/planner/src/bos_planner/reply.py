@@ -1,7 +1,7 @@
-"""What the model is asked to return, and templates are written in.
+"""Schema of the planning model's reply and of stored plans, with lenient parsing.
 
-Small models leave out what they hold for obvious and write values in the wrong shape; what such a
-reply can only mean is read as that, so that it costs no second call.
+Small models leave out fields and write values in the wrong shape; an unambiguous reply is accepted,
+which saves a second call.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from bos_chassis.values import to_value
 
 IntentName = Literal["DATA_QA", "ANALYTICS_REPORT", "GENERAL_QA", "OUT_OF_SCOPE"]
 _NO_TOOL = frozenset(("", "none", "null"))
-# Of earlier replies and stored plans: known, and derived from the rest.
+# Fields of earlier replies and stored plans: accepted, and derived from the steps.
 _DERIVED = ("agents", "intent_reason", "intent_confidence")
 
 
 class NamedValue(BaseModel):
     """One named value."""
 
-    # A list of these instead of a map, and text instead of any type: strict schemas have no free
-    # keys, and small models get unions wrong.
+    # A list instead of a map, and text instead of any type: strict schemas have no free keys, and
+    # small models get unions wrong.
     name: str = Field(description="Name of the value")
     value: str = Field(
         description="Text, number, JSON, or a reference such as @{outputs.step_1.table}"
@@ -57,7 +57,7 @@ class PlannedStep(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _of_name(cls, data: Any) -> Any:
-        """A step that is a name alone asks that agent the whole question."""
+        """Read a bare agent name as a step with the whole question."""
         return {"agent": data} if isinstance(data, str) else data
 
     @field_validator("step_id", mode="before")
@@ -100,7 +100,7 @@ class PlannerReply(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_derived(cls, data: Any) -> Any:
-        """Leave out what follows from the steps; agents without steps are one step each."""
+        """Drop derived fields; agents without steps become one step each."""
         if not isinstance(data, dict):
             return data
         kept = {name: value for name, value in data.items() if name not in _DERIVED}
@@ -129,15 +129,15 @@ class PlannerReply(BaseModel):
 
 
 def read_value(text: str) -> Any:
-    """The value that a model writes as text: JSON where no character gets lost, else the text.
+    """Parse a value that a model wrote as text: JSON if it round-trips exactly, else text.
 
-    * A number, ``true``, ``false`` or ``null`` is one if it is written like that again: ``5`` and
+    * Numbers, ``true``, ``false`` and ``null`` are parsed if they round-trip: ``5`` and
       ``2.5`` are numbers; ``00123``, ``1.10``, ``1e5``, ``-0`` and `` 5 `` stay text.
-    * Lists and maps are what they say, with every JSON number in them a number. Maps that name a
-      key twice, and what no message could carry, stay text.
-    * Quotes belong to the text, as in ``"exact phrase"``, unless they are there to keep it from
-      being something else: ``"5"`` and ``"null"`` are the texts within.
-    * All else is text as it stands: dates and references, for instance.
+    * Lists and maps are parsed, with their JSON numbers as numbers. Maps with a duplicate key, and
+      values that no message can carry, stay text.
+    * Quotes belong to the text, as in ``"exact phrase"``, unless the text within would be parsed
+      as a value: ``"5"`` and ``"null"`` are the texts within.
+    * All else is text, unchanged: dates and references, for instance.
     """
     try:
         value = json.loads(
@@ -154,12 +154,12 @@ def read_value(text: str) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value that was read is a number."""
+    """Whether a parsed value is a number."""
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
 def _written(value: bool | float | Decimal | None) -> str:
-    """A value that is no text, list or map as it is usually written."""
+    """Canonical JSON of a number, ``true``, ``false`` or ``null``."""
     return format(value, "f") if isinstance(value, Decimal) else json.dumps(value)
 
 
@@ -171,7 +171,7 @@ def _map(fields: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _number(text: str) -> float | Decimal:
-    """A float if it is exactly what was written, as programs reckon with floats."""
+    """Parse a number as float if that is exact, as programs calculate with floats."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError("not a number that can be told")
@@ -184,7 +184,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _named(values: Any) -> Any:
-    """A map as the list of named values that it is."""
+    """Convert a map to a list of named values."""
     if isinstance(values, dict):
         return [{"name": str(name), "value": value} for name, value in values.items()]
     return [] if values is None else values

@@ -1,4 +1,4 @@
-"""Building and wiring: what a process of its own and the all-in-one both call."""
+"""Start of the planner's gRPC server, for its own process and for the standalone."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ async def serve(
 
     Args:
         settings: Address and limits.
-        telemetry: Of this service.
+        telemetry: Log, traces and metrics of this service.
         models: Shared by the process; None plans without a model.
-        auth: Who may call; None only on loopback.
+        auth: Authentication of callers; None only on loopback.
 
     Raises:
         ConfigurationError: the address cannot be used, or the template file is wrong.

@@ -11,7 +11,7 @@ from bos_chassis.settings import ServerSettings, Settings
 
 
 class PlannerSettings(Settings):
-    """``BOS_PLANNER_…``. Which model plans is set by ``PLANNER_MODEL`` and its like."""
+    """Settings ``BOS_PLANNER_…``; the model is set by ``PLANNER_MODEL`` and related variables."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_PLANNER_")
 

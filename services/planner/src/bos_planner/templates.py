@@ -1,4 +1,4 @@
-"""Stored plans that are tried before the model.
+"""Stored plans (templates), tried before the model.
 
 A template file is a YAML list::
 
@@ -10,10 +10,10 @@ A template file is a YAML list::
           agent: sql
           task: "List the {count} customers with the highest revenue."
 
-A question matches when it reads like one of ``questions``; case, spaces and closing punctuation
-do not matter. A ``{name}`` in it stands for any text and may be used in ``task`` and in the values
-of ``sub_task_input``. Of these it is a number if it is the whole value and reads like one, and text
-otherwise; lists and maps stay what they are. Everything else is written as the model would reply
+A question matches one of ``questions`` regardless of case, spaces and closing punctuation. A
+``{name}`` in it matches any text and may be used in ``task`` and in the values of
+``sub_task_input``: as a number if it is the whole value and reads like one, otherwise as text;
+lists and maps keep their type. All other fields are those of the model's reply
 (:mod:`bos_planner.reply`).
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_FILE_BYTES = 1024 * 1024
-# Matching tries every division of the text among the placeholders: few, short ones keep it quick.
+# Matching backtracks over all divisions of the text among the placeholders, so both are bounded.
 MAX_PLACEHOLDERS = 3
 MAX_PLACEHOLDER_CHARS = 80
 _PLACEHOLDER = re.compile(r"(?<!@)\{([a-z][a-z0-9_]*)\}")
@@ -60,7 +60,7 @@ class _Pattern:
 
 
 class Templates:
-    """Stored plans, asked for the one that fits a question."""
+    """Lookup of the stored plan that matches a question."""
 
     def __init__(self, templates: Sequence[PlanTemplate] = ()) -> None:
         self._patterns = tuple(
@@ -70,7 +70,7 @@ class Templates:
         )
 
     def match(self, question: str) -> PlannerReply | None:
-        """The first stored plan for ``question``, its placeholders filled in, or None."""
+        """The first stored plan that matches ``question``, with placeholders filled in, or None."""
         text = _plain(question)
         for pattern in self._patterns:
             found = pattern.expression.fullmatch(text)
@@ -80,7 +80,7 @@ class Templates:
 
 
 def load_templates(path: Path | None) -> Templates:
-    """The stored plans of a file; none without a file.
+    """Load stored plans from a file; none without a file.
 
     Raises:
         ConfigurationError: the file is unreadable or not a list of templates.
@@ -134,26 +134,26 @@ def _compile(question: str) -> re.Pattern[str]:
 def _filled(template: PlanTemplate, values: Mapping[str, str]) -> PlannerReply:
     def fill(text: str, written: Callable[[str], str] = str) -> str:
         return _PLACEHOLDER.sub(
-            # What a person wrote must not become a reference to another step.
+            # User input must not become a reference to another step.
             lambda found: written(without_references(values.get(found[1], found[0]))),
             text,
         )
 
     def fill_input(item: NamedValue) -> NamedValue:
         if isinstance(read_value(item.value), dict | list):
-            # Placeholders can stand only in its texts.
+            # Only its strings can hold placeholders.
             return item.model_copy(update={"value": fill(item.value, _in_json)})
         value = fill(item.value)
         read = read_value(value)
         if value != item.value and read != value and not is_number(read):
-            # Quoted, since JSON of a person could hold a reference in disguise.
+            # Quoted, as JSON in user input could hold an escaped reference.
             value = json.dumps(value)
         return item.model_copy(update={"value": value})
 
     steps = [
         step.model_copy(
             update={
-                # A task that is left out stays left out: it is the whole question then.
+                # A missing task stays missing: it means the whole question.
                 **({"task": fill(step.task)} if step.task else {}),
                 "sub_task_input": [fill_input(item) for item in step.sub_task_input],
             }
@@ -169,5 +169,5 @@ def _filled(template: PlanTemplate, values: Mapping[str, str]) -> PlannerReply:
 
 
 def _in_json(text: str) -> str:
-    """``text`` as it stands between the quotes of JSON."""
+    """``text`` escaped for a JSON string, without the quotes."""
     return json.dumps(text)[1:-1]

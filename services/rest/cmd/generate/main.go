@@ -22,7 +22,7 @@ import (
 
 const goRoot = "bos/rest/gen/"
 
-// plugins in the order of what they import from one another.
+// plugins in the order of their imports from one another.
 var plugins = []struct{ name, parameter string }{
 	{"protoc-gen-go", "paths=source_relative"},
 	{"protoc-gen-go-grpc", "paths=source_relative"},
@@ -57,7 +57,7 @@ func generate(image, folder string) error {
 		return err
 	}
 	wanted := wantedFiles(files, apidoc.ServiceFiles(registry))
-	// Built beside it and put in place at the end, so that an interrupted build leaves no half.
+	// Built in a folder beside it and renamed at the end, so that an interrupted build changes nothing.
 	partial := folder + ".partial"
 	if err := os.RemoveAll(partial); err != nil {
 		return err
@@ -82,7 +82,7 @@ func generate(image, folder string) error {
 	return os.Rename(partial, folder)
 }
 
-// read reads the image and gives our schemas the Go packages that they do not name themselves.
+// read reads the image and sets the Go packages of our schemas, which have no go_package option.
 func read(image string) (*descriptorpb.FileDescriptorSet, error) {
 	data, err := os.ReadFile(image)
 	if err != nil {
@@ -109,8 +109,8 @@ func read(image string) (*descriptorpb.FileDescriptorSet, error) {
 	return files, nil
 }
 
-// oneName makes the name of the schema the only one in JSON, so that what is read, what is written,
-// the document and the errors all say the same.
+// oneName makes the schema's name the only JSON name of a field, for requests, responses, the
+// document and errors alike.
 func oneName(messages []*descriptorpb.DescriptorProto) {
 	for _, message := range messages {
 		for _, field := range message.Field {
@@ -124,7 +124,7 @@ func generated(name string) bool {
 	return strings.HasPrefix(name, "bos/") || strings.HasPrefix(name, "buf/")
 }
 
-// wantedFiles is what the public services need, themselves included, in the order of the image.
+// wantedFiles lists the public services and their dependencies, in the order of the image.
 func wantedFiles(files *descriptorpb.FileDescriptorSet, roots []string) []string {
 	imports := map[string][]string{}
 	for _, file := range files.File {

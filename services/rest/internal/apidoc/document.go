@@ -1,7 +1,6 @@
-// Package apidoc writes the OpenAPI document from the schemas: paths from google.api.http, bounds
-// from buf.validate, descriptions from comments, and JSON exactly as the service reads and writes
-// it. Generators that know only Swagger 2 say neither which fields are bounded nor what a stream
-// sends, so this one is our own.
+// Package apidoc generates the OpenAPI document from the schemas: paths from google.api.http, bounds
+// from buf.validate, descriptions from comments, and JSON exactly as the service reads and writes it.
+// It is our own, as generators for Swagger 2 support neither bounds of fields nor streams.
 package apidoc
 
 import (
@@ -147,7 +146,7 @@ func (b *builder) binding(
 		"description": comment(method),
 		"summary":     summary(comment(method), name),
 		"responses":   b.responses(method, rule, variables, alias != ""),
-		// The service leaves out operations that it has no target for.
+		// At run time operations without a target are left out.
 		"x-service": string(method.Parent().FullName()),
 	}
 	if b.schemas.rules.isOpen(method) {
@@ -195,7 +194,7 @@ func (b *builder) parameters(
 		schema := b.schemas.parameter(field)
 		switch {
 		case variables[name]:
-			// A slash would be another path, a colon another verb.
+			// A slash would start another path segment, a colon another verb.
 			schema["pattern"] = "^[^/:]+$"
 			if name == "digest" {
 				schema["pattern"] = "^[0-9a-f]{64}$"
@@ -293,7 +292,7 @@ func (b *builder) responses(
 	return responses
 }
 
-// isFile says whether a stream is a file in pieces, which comes as the file itself over HTTP.
+// isFile reports whether a stream is a file in pieces, which is one file over HTTP.
 func isFile(method protoreflect.MethodDescriptor) bool {
 	content := method.Output().Fields().ByName("content")
 	return method.IsStreamingServer() && content != nil && content.Kind() == protoreflect.BytesKind
@@ -304,7 +303,7 @@ func isOfRun(method protoreflect.MethodDescriptor) bool {
 	return method.IsStreamingServer() && method.Output().Fields().ByName("event") != nil
 }
 
-// decision adds the path of an approval's decision, whose body has words of its own.
+// decision adds the path of an approval's decision, whose body has field names of its own.
 func (b *builder) decision() {
 	approval, known := b.schemas.done["Approval"]
 	if !known || approval == nil {
@@ -354,7 +353,7 @@ func (b *builder) decision() {
 	}}
 }
 
-// operations adds what the service offers beside the RPCs.
+// operations adds the paths that are no RPCs.
 func (b *builder) operations() {
 	const tag = "Operation"
 	b.tags[tag] = tagTexts[tag]
@@ -421,8 +420,8 @@ func errorResponses() object {
 	return responses
 }
 
-// namesByID says whether a request names something by its id outside of the path too, itself or in
-// the message that is its body.
+// namesByID reports whether a request refers to a resource by id outside of the path, in itself or in
+// the message of its body.
 func namesByID(request protoreflect.MessageDescriptor) bool {
 	if hasID(request) {
 		return true

@@ -34,7 +34,7 @@ func newRules(files *protoregistry.Files) (*rules, error) {
 	return &rules{dynamicpb.NewTypes(files)}, nil
 }
 
-// isOpen says whether a method is called without a credential. Whatever cannot be read is not.
+// isOpen reports whether a method needs no credential; false if the option cannot be read.
 func (r *rules) isOpen(method protoreflect.MethodDescriptor) bool {
 	data, err := proto.Marshal(method.Options())
 	if err != nil || len(data) == 0 {
@@ -63,8 +63,7 @@ func (r *rules) of(field protoreflect.FieldDescriptor) protoreflect.Message {
 		return nil
 	}
 	var found protoreflect.Message
-	// By name: the resolver's type of an option is another value than one made here, and Has of the
-	// one does not see the other.
+	// By name, as the resolver's type of an option is not identical to ours, so Has would not find it.
 	options.ProtoReflect().Range(func(option protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		if option.FullName() == fieldRules {
 			found = value.Message()
@@ -82,7 +81,7 @@ func (r *rules) required(field protoreflect.FieldDescriptor) bool {
 	if value, set := get(message, "required"); set && value.Bool() {
 		return true
 	}
-	// A field without presence that must have characters cannot be left out either.
+	// A field without presence and with a minimum length is required.
 	least, set := get(message, "string", "min_len")
 	return set && least.Uint() > 0 && !field.HasPresence()
 }

@@ -10,8 +10,8 @@ import (
 
 const durationPattern = `^-?[0-9]{1,12}(\.[0-9]{1,9})?s$`
 
-// schemas are the components of the document. What is read (input) is closed and may be null, as
-// the parser has it; what is written (output) names the fields that are always there.
+// schemas builds the components of the document. Input schemas are closed and nullable, as the parser
+// is; output schemas list the fields that are always present.
 type schemas struct {
 	rules *rules
 	done  object
@@ -46,7 +46,7 @@ func (s *schemas) reference(message protoreflect.MessageDescriptor, input bool) 
 	return object{"$ref": "#/components/schemas/" + name}
 }
 
-// inputObject is the schema of a message that is read, without the fields named by the path.
+// inputObject returns the schema of a request message without the fields in the path.
 func (s *schemas) inputObject(
 	message protoreflect.MessageDescriptor, without map[string]bool,
 ) object {
@@ -134,7 +134,7 @@ func (s *schemas) value(field protoreflect.FieldDescriptor, input bool) object {
 	}
 }
 
-// parameter is the schema of a field in a path or a query, where everything is text.
+// parameter returns the schema of a field in a path or query, where all values are text.
 func (s *schemas) parameter(field protoreflect.FieldDescriptor) object {
 	if field.Message() != nil {
 		return object{}

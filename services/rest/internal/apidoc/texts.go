@@ -106,7 +106,7 @@ const otherStreamText = "Server-sent events. `token` is a piece of the answer, `
 	"`hitl_approved`, `hitl_denied` and `hitl_timeout` are about approvals, `done` has the whole " +
 	"`OrchestratorResponse` and is the last. All others are as with `/v1/runs:askStream`."
 
-// fileResponse is a file as it is; browsers save it.
+// fileResponse is the response with a file, which browsers save.
 func fileResponse() object {
 	header := func(about string) object {
 		return object{"description": about, "schema": object{"type": "string"}}

@@ -1,8 +1,8 @@
-// Package apierror is the one JSON shape of every error:
+// Package apierror writes all errors as JSON of one shape:
 //
 //	{"error": {"code": 404, "status": "NOT_FOUND", "message": "...", "details": [...]}}
 //
-// It is google.rpc.Status as HTTP APIs write it; `code` is the HTTP status.
+// That is google.rpc.Status as in Google's HTTP APIs; `code` is the HTTP status.
 package apierror
 
 import (
@@ -23,10 +23,10 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 )
 
-// Domain marks our own reasons in google.rpc.ErrorInfo.
+// Domain is that of our own reasons in google.rpc.ErrorInfo.
 const Domain = "bos"
 
-// Failure is an error with an HTTP status that its gRPC code alone does not say.
+// Failure is an error with an HTTP status other than that of its gRPC code.
 type Failure struct {
 	HTTP   int
 	Status *status.Status
@@ -37,9 +37,9 @@ func (f *Failure) Error() string { return f.Status.Message() }
 // GRPCStatus lets status.FromError find the status.
 func (f *Failure) GRPCStatus() *status.Status { return f.Status }
 
-// New makes a failure of this service.
+// New returns a failure of this service.
 //
-// reason is the stable identity of the failure, message one sentence for a person.
+// reason identifies the failure and is stable; message is one sentence for users.
 func New(httpStatus int, grpcCode codes.Code, reason, message string, details ...protoadapt.MessageV1) *Failure {
 	made := status.New(grpcCode, message)
 	all := append([]protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason, Domain: Domain}}, details...)
@@ -49,7 +49,7 @@ func New(httpStatus int, grpcCode codes.Code, reason, message string, details ..
 	return &Failure{HTTP: httpStatus, Status: made}
 }
 
-// Field is a failure of one field of a request.
+// Field returns a failure of one field of a request.
 func Field(field, description string) *Failure {
 	return New(http.StatusBadRequest, codes.InvalidArgument, "INVALID_ARGUMENT",
 		field+": "+description, violation(field, description))
@@ -61,10 +61,10 @@ func violation(field, description string) *errdetails.BadRequest {
 	}}
 }
 
-// Of returns what err is to a client: the HTTP status and the status with its details.
+// Of returns the HTTP status and the gRPC status with details that a client gets for err.
 //
-// Errors from services have passed upstream.Translate, so whatever has no ErrorInfo was made by the
-// REST layer while it read the request; the text is about the request and nothing else.
+// Errors from services have passed upstream.Translate, so an error without ErrorInfo was made by the
+// REST layer while it read the request; its text is about the request only.
 func Of(err error) (int, *status.Status) {
 	var failure *Failure
 	if errors.As(err, &failure) {
@@ -81,7 +81,7 @@ func Of(err error) (int, *status.Status) {
 	return runtime.HTTPStatusFromCode(found.Code()), found
 }
 
-// Neutral is said of defects.
+// Neutral is the message for internal errors.
 const Neutral = "Something went wrong inside the service. The failure has been logged."
 
 // Reason is the reason of the status; empty if it does not come from Bos.
@@ -94,7 +94,7 @@ func Reason(s *status.Status) string {
 	return ""
 }
 
-// The JSON reader names the field in its text only.
+// The JSON decoder names the field in its text only.
 var fieldInText = regexp.MustCompile(`field "?([A-Za-z_][\w.]*)"?`)
 
 func unreadable(message string) *Failure {
@@ -105,12 +105,12 @@ func unreadable(message string) *Failure {
 	return New(http.StatusBadRequest, codes.InvalidArgument, "INVALID_ARGUMENT", message)
 }
 
-// JSON is the body for an error.
+// JSON returns the response body of an error.
 func JSON(err error) []byte {
 	httpStatus, found := Of(err)
 	details := []json.RawMessage{}
 	for _, detail := range found.Proto().GetDetails() {
-		// A detail of a type that this build does not know is left out.
+		// Details of unknown types are left out.
 		if text, err := (protojson.MarshalOptions{UseProtoNames: true}).Marshal(detail); err == nil {
 			details = append(details, text)
 		}

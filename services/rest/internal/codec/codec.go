@@ -1,4 +1,4 @@
-// Package codec is how protobuf messages become JSON and back, everywhere in this service.
+// Package codec converts protobuf messages to JSON and back, for all of this service.
 package codec
 
 import (
@@ -13,7 +13,7 @@ import (
 
 var write = protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}
 
-// JSON is a message with the names of its schema; lists, numbers and texts are always there.
+// JSON encodes a message with the field names of its schema; empty lists, numbers and texts included.
 func JSON(message proto.Message) ([]byte, error) { return write.Marshal(message) }
 
 // Marshaler reads and writes bodies: names of the schemas, unknown fields refused.
@@ -24,7 +24,7 @@ func New() *Marshaler {
 	return &Marshaler{runtime.JSONPb{MarshalOptions: write}}
 }
 
-// NewDecoder reads one value; its errors are fit for the client.
+// NewDecoder decodes one value; its errors are safe to show to clients.
 func (m *Marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	decoder := m.JSONPb.NewDecoder(r)
 	return runtime.DecoderFunc(func(value any) error {
@@ -36,7 +36,7 @@ func (m *Marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// plain drops the library's name, and the spaces it varies so that nobody relies on its texts.
+// plain removes the library's prefix and its randomly varied spaces from an error text.
 func plain(text string) string {
 	text = strings.Join(strings.Fields(strings.ReplaceAll(text, "\u00a0", " ")), " ")
 	return strings.TrimSpace(strings.TrimPrefix(text, "proto:"))

@@ -1,5 +1,5 @@
-// Package crowd bounds the connections of a server: when there are too many, the one that was waited
-// for longest makes room. Whoever has sent the headers of a request is not waited for.
+// Package crowd limits the connections of a server: above the limit, the connection that has been idle
+// longest is closed. A connection is idle until it has sent the headers of a request.
 package crowd
 
 import (
@@ -12,7 +12,7 @@ import (
 
 type key struct{}
 
-// Crowd counts connections from their first moment on.
+// Crowd counts connections from accept on.
 type Crowd struct {
 	most    int
 	mutex   sync.Mutex
@@ -20,12 +20,12 @@ type Crowd struct {
 	waiting *list.List                 // of net.Conn, who was waited for longest first
 }
 
-// New returns a crowd of at most so many connections.
+// New returns a crowd with a limit of connections.
 func New(most int) *Crowd {
 	return &Crowd{most: most, all: map[net.Conn]*list.Element{}, waiting: list.New()}
 }
 
-// Join has server count its connections here. Its handler must be one that Serving returned.
+// Join makes server count its connections here. Its handler must be one that Serving returned.
 func (c *Crowd) Join(server *http.Server) {
 	server.ConnState = c.changed
 	server.ConnContext = func(ctx context.Context, connection net.Conn) context.Context {
@@ -33,7 +33,7 @@ func (c *Crowd) Join(server *http.Server) {
 	}
 }
 
-// Serving is next, behind which a connection makes no room for others.
+// Serving wraps next; while it handles a request, the connection is not closed for others.
 func (c *Crowd) Serving(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if connection, given := r.Context().Value(key{}).(net.Conn); given {
@@ -57,7 +57,7 @@ func (c *Crowd) changed(connection net.Conn, state http.ConnState) {
 	}
 }
 
-// came counts a connection, and returns the one that has to go for it.
+// came counts a connection, and returns the one to close for it.
 func (c *Crowd) came(connection net.Conn) net.Conn {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

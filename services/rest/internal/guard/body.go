@@ -21,16 +21,17 @@ import (
 )
 
 const (
-	// What is said to identity is short, and anybody may say it.
+	// Requests to identity are short, and some need no credential.
 	identityServices  = "bos.identity."
 	identityBodyBytes = 64 * 1024
-	// Deeper values have no place in a message: each level of them is up to three levels there, and
-	// what is stored or passed on wraps them in more.
+	// Deeper values exceed the nesting limit of messages: each level is up to three levels there, and
+	// stored or forwarded messages wrap them in more.
 	maxDepth = 30
 )
 
-// Body lets uploads through. Of all else it reads the whole body in the room, and refuses what is not one JSON value. What follows may
-// take as long as it likes: the room's time limit ends with the body.
+// Body reads the whole body in the room, and refuses all but one JSON value. The room's time limit
+// ends with the body and does not apply to the handlers after it. Uploads pass: their handler has
+// bounds of its own.
 func Body(room *waiting.Room, limit int64) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +74,7 @@ func tooLarge(limit int64) error {
 		"The body is larger than "+strconv.FormatInt(limit, 10)+" bytes.")
 }
 
-// unread is why a body did not become whole.
+// unread returns the error for an incomplete body.
 func unread(err error) error {
 	var large *http.MaxBytesError
 	switch {
@@ -119,7 +120,7 @@ func checkBody(contentType string, body []byte) error {
 	return apierror.New(http.StatusBadRequest, codes.InvalidArgument, "BODY_NOT_JSON", message)
 }
 
-// depthOf is how deep the lists and objects of valid JSON are nested.
+// depthOf returns the nesting depth of valid JSON.
 func depthOf(body []byte) int {
 	depth, deepest, inText := 0, 0, false
 	for i := 0; i < len(body); i++ {

@@ -12,44 +12,41 @@ import (
 	"bos/rest/internal/proxytoken"
 )
 
-// Client finds the address that each request comes from, for ClientOf and for the services. What
-// X-Forwarded-For says is believed as far as proxies of ours wrote it, those in trusted: it is read
-// from its end.
+// Client determines the client address of each request, for ClientOf and for the services.
+// X-Forwarded-For is read from its end, as far as its entries were written by trusted proxies.
 func Client(trusted []netip.Prefix) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !slices.ContainsFunc(r.Header.Values("X-Forwarded-For"), isOdd) {
 				address := addressOf(r, trusted)
 				if isPassedOn(r) {
-					// In one line: of several the first alone would go on.
+					// Joined, as only the first of several headers would be passed on.
 					hops := append(r.Header.Values("X-Forwarded-For"), "unknown")
 					r.Header.Set("X-Forwarded-For", strings.Join(hops, ", "))
 				}
 				next.ServeHTTP(w, r.WithContext(proxytoken.WithClient(r.Context(), address)))
 				return
 			}
-			// On the way to the services the whole header would be dropped, and with it the word of a
-			// proxy that the request comes from elsewhere.
+			// gRPC would drop the whole header, and with it the sign that the request was proxied.
 			apierror.Write(w, apierror.New(http.StatusBadRequest, codes.InvalidArgument,
 				"INVALID_ARGUMENT", "X-Forwarded-For must hold visible ASCII characters."))
 		})
 	}
 }
 
-// isOdd says whether a header's value holds anything but visible ASCII characters and spaces.
+// isOdd reports whether a header's value has characters other than visible ASCII and spaces.
 func isOdd(value string) bool {
 	return strings.ContainsFunc(value, func(one rune) bool { return one < ' ' || one > '~' })
 }
 
-// passedOn are headers by which proxies say that a request is somebody else's, beside all that begin
-// with X-Forwarded-.
+// passedOn lists headers that mark proxied requests, beside those that begin with X-Forwarded-.
 var passedOn = []string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip",
 	"X-Original-Forwarded-For", "X-Original-Host", "Cf-Connecting-Ip", "True-Client-Ip",
 	"Fastly-Client-Ip", "X-Envoy-External-Address"}
 
-// isPassedOn says whether a proxy has passed the request on, trusted or not. Then nobody upstream is
-// to take its client for somebody of this machine, whatever is claimed of it; a lie in these headers
-// takes rights away and gives none. The address above, by which guesses are counted, stays as it is.
+// isPassedOn reports whether a proxy, trusted or not, forwarded the request. Services must then not
+// treat the client as local; a forged header only removes rights. The client address, which limits
+// guessing, is not affected.
 func isPassedOn(r *http.Request) bool {
 	for name := range r.Header {
 		if strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(passedOn, name) {
@@ -59,14 +56,14 @@ func isPassedOn(r *http.Request) bool {
 	return false
 }
 
-// ClientOf is the address of the request's client; empty if it is not known.
+// ClientOf returns the address of the request's client; empty if it is not known.
 func ClientOf(r *http.Request) string { return proxytoken.ClientOf(r.Context()) }
 
-// ipv6Site is the length of the network that one IPv6 subscriber has to itself.
+// ipv6Site is the prefix length of the network of one IPv6 subscriber.
 const ipv6Site = 64
 
-// NetworkOf is what is counted as one origin of requests: the address of the client, of an IPv6 one
-// the network that its site has. Empty if it is not known.
+// NetworkOf returns the origin that limits are counted by: the client's address, or for IPv6 the
+// network of its site. Empty if it is not known.
 func NetworkOf(r *http.Request) string { return network(ClientOf(r)) }
 
 func network(address string) string {
@@ -90,15 +87,15 @@ func addressOf(r *http.Request, trusted []netip.Prefix) string {
 		}
 		address = parsed(strings.TrimSpace(hop))
 	}
-	// A proxy of this machine that names nobody: the client may be anybody, and must not pass for
-	// somebody of this machine, who may register.
+	// A local proxy that names no client: the client must not count as local, since local clients may
+	// register.
 	if !address.IsValid() || (address.IsLoopback() && isTrusted()) {
 		return ""
 	}
 	return address.String()
 }
 
-// parsed reads an address with or without a port; what is none is not valid.
+// parsed parses an address with or without a port; the result is invalid if it is none.
 func parsed(text string) netip.Addr {
 	address, err := netip.ParseAddr(strings.Trim(text, "[]"))
 	if err != nil {

@@ -2,7 +2,7 @@ package guard
 
 import "testing"
 
-func TestAnIPv6SiteCountsAsOne(t *testing.T) {
+func TestIPv6SiteCountsAsOneOrigin(t *testing.T) {
 	for address, want := range map[string]string{
 		"2001:db8::1":      "2001:db8::/64",
 		"2001:db8::ffff:1": "2001:db8::/64",

@@ -11,9 +11,9 @@ import (
 
 // Credential refuses requests by their Authorization header, before anything more of them is read.
 //
-// With keys, whoever does not send one of them is refused. Without, whether a credential is good is for
-// the services to say; here it has to be there, once, and in the form of one, on every path but
-// those that the contracts open to anybody. If asked is not set, the services ask nobody either.
+// With static keys, requests without one of them are refused. Without, services check the credential;
+// here exactly one well-formed credential is required, on all paths except the open ones of the
+// contracts. If asked is not set, authentication is off in the services as well.
 func Credential(keys *Keys, asked bool) Middleware {
 	check := func(r *http.Request, given string) error { return formOf(r, given, asked) }
 	if keys.Given() {
@@ -24,7 +24,7 @@ func Credential(keys *Keys, asked bool) Middleware {
 			given := r.Header.Values("Authorization")
 			err := error(nil)
 			if len(given) > 1 {
-				// Which of them counts is a matter of taste, and those who read it have different ones.
+				// Implementations differ in which of several headers counts.
 				err = unauthenticated("CREDENTIAL_AMBIGUOUS", "Send one Authorization header.")
 			} else {
 				err = check(r, strings.Join(given, ""))
@@ -72,13 +72,13 @@ func formOf(r *http.Request, header string, asked bool) error {
 	}
 }
 
-// credentialOf is what the request shows, however it is set; empty if it shows nothing.
+// credentialOf returns the credential of the request; empty if there is none.
 func credentialOf(r *http.Request) string {
 	_, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimSpace(given)
 }
 
-// isToken says whether text could be a key or an access token: visible characters, no space.
+// isToken reports whether text may be a key or an access token: visible characters, no space.
 func isToken(text string) bool {
 	for _, one := range []byte(text) {
 		if one <= ' ' || one > '~' {

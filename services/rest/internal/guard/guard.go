@@ -1,5 +1,5 @@
-// Package guard refuses requests before anything is done for them: by host and origin, size, path,
-// media type and key. Every refusal has the one JSON shape of errors.
+// Package guard checks requests before they are handled: host and origin, size, path, media type and
+// key. Refusals have the JSON shape of all errors.
 package guard
 
 import (
@@ -19,10 +19,10 @@ import (
 	"bos/rest/internal/apierror"
 )
 
-// Middleware is one concern around a handler.
+// Middleware wraps a handler.
 type Middleware func(http.Handler) http.Handler
 
-// Chain puts concerns around a handler, the first outermost.
+// Chain wraps a handler in middleware, the first outermost.
 func Chain(handler http.Handler, concerns ...Middleware) http.Handler {
 	for _, concern := range slices.Backward(concerns) {
 		handler = concern(handler)
@@ -51,9 +51,9 @@ func Headers(limit int) Middleware {
 	}
 }
 
-// Hosts refuses requests for other names, so that a foreign page cannot reach a local service by a
-// name of its own that resolves to this machine (DNS rebinding). Without names, onlyLoopback
-// accepts loopback names and addresses, and otherwise any name is accepted.
+// Hosts refuses requests with other Host names, against DNS rebinding: a foreign page could otherwise
+// reach a local service by a name that resolves to this machine. Without names, onlyLoopback accepts
+// loopback names and addresses; otherwise any name is accepted.
 func Hosts(names []string, onlyLoopback bool) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,8 +96,8 @@ const (
 	corsExposed = "Retry-After, WWW-Authenticate"
 )
 
-// Origins refuses pages of other origins than this one and those allowed, and answers the
-// preflights of those allowed. A request without an Origin header is no page's cross-site call.
+// Origins refuses pages of origins other than this one and the allowed ones, and answers CORS
+// preflights of the latter. A request without an Origin header is no cross-site call of a page.
 func Origins(allowed []string) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -135,13 +135,13 @@ func sameOrigin(origin, host string) bool {
 	return err == nil && parsed.Host != "" && strings.EqualFold(parsed.Host, host)
 }
 
-// TooMany says that there is no place for now.
+// TooMany is the error if all places are taken.
 func TooMany(reason, text string, retry time.Duration) error {
 	return apierror.New(http.StatusTooManyRequests, codes.ResourceExhausted, reason, text,
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(retry)})
 }
 
-// SafeHeaders are for every answer.
+// SafeHeaders sets security headers on every response.
 func SafeHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()

@@ -19,7 +19,7 @@ const (
 
 type digest [sha256.Size]byte
 
-// Keys are the static keys: one of a variable, and those of a file that may be replaced.
+// Keys are the static API keys: one of a variable, and those of a replaceable file.
 type Keys struct {
 	fixed []digest
 	file  *watched.File[[]digest]
@@ -39,7 +39,7 @@ func OpenKeys(key, file string, refresh time.Duration, log *slog.Logger) (*Keys,
 	return keys, err
 }
 
-// Given says whether keys are checked here at all.
+// Given reports whether keys are checked here.
 func (k *Keys) Given() bool { return len(k.fixed) > 0 || k.file != nil }
 
 func (k *Keys) hold(key string) bool {
@@ -47,7 +47,7 @@ func (k *Keys) hold(key string) bool {
 	if k.file != nil {
 		held = append(held[:len(held):len(held)], k.file.Current()...)
 	}
-	// Digests have one length, so the comparison reveals nothing of a key.
+	// Digests have equal length, so the comparison takes constant time.
 	given := sha256.Sum256([]byte(key))
 	same := 0
 	for _, each := range held {

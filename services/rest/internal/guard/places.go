@@ -7,8 +7,8 @@ import (
 	"bos/rest/internal/places"
 )
 
-// Places gives each request one of requests, or of streams. If all are sure, their credentials were
-// checked before or nobody checks any; otherwise the services judge them.
+// Places gives each request a place of requests, or of streams. If sure is set, credentials were
+// checked before or checks are off; otherwise services check them.
 func Places(requests, streams *places.Places, sure bool) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -15,8 +15,8 @@ import (
 
 type routeKey struct{}
 
-// RouteOf is the template of the request's path, such as /v1/runs/{run_id}; "other" if there is
-// none. It is what metrics and spans are named by, so there are only so many.
+// RouteOf returns the template of the request's path, such as /v1/runs/{run_id}; "other" if there is
+// none. Metrics and spans are named by it, which bounds their number.
 func RouteOf(r *http.Request) string {
 	if route, ok := r.Context().Value(routeKey{}).(*openapi.Route); ok && route != nil {
 		return route.Template
@@ -24,7 +24,7 @@ func RouteOf(r *http.Request) string {
 	return "other"
 }
 
-// IsStream says whether the request's answer is a stream.
+// IsStream reports whether the response is a stream.
 func IsStream(r *http.Request) bool {
 	operation := operationOf(r)
 	return operation != nil && operation.Streams
@@ -36,13 +36,13 @@ func IsUpload(r *http.Request) bool {
 	return operation != nil && operation.Uploads
 }
 
-// operationOf is what the request asks for; nil if there is no such thing.
+// operationOf returns the operation of the request; nil if there is none.
 func operationOf(r *http.Request) *openapi.Operation {
 	route, _ := r.Context().Value(routeKey{}).(*openapi.Route)
 	return route.Operation(r.Method)
 }
 
-// Match finds the route of each request, for RouteOf and what follows.
+// Match finds the route of each request, for RouteOf and later middleware.
 func Match(document *openapi.Document) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -68,7 +68,7 @@ func Routes(next http.Handler) http.Handler {
 		}
 		operation := route.Operation(r.Method)
 		if get := route.Operation(http.MethodGet); r.Method == http.MethodHead && get != nil && !get.Streams {
-			// The library leaves the body out, because it looks at the request as it came.
+			// The library sends no body, as it looks at the original request method.
 			operation = get
 			r = r.WithContext(r.Context())
 			r.Method = http.MethodGet
@@ -115,5 +115,5 @@ func checkQuery(raw string, operation *openapi.Operation) error {
 	return nil
 }
 
-// isText says whether messages and stores can hold it.
+// isText reports whether messages and stores can hold the text.
 func isText(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }

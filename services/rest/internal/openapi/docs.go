@@ -13,8 +13,8 @@ import (
 var DocsPaths = []string{"/docs", "/docs/page.js", "/docs/page.css", "/docs/swagger-ui-bundle.js",
 	"/docs/swagger-ui.css"}
 
-// Everything comes from here: a browser that shows the page asks no other host for anything. The
-// interface sets styles on elements, hence unsafe-inline; its icons are data.
+// Content security policy of the pages, which load nothing from other hosts. The user interface sets
+// inline styles, hence unsafe-inline; its icons are data URLs.
 const docsPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
 	"img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'"

@@ -1,4 +1,4 @@
-// Package openapi serves the generated document and its interactive pages, and knows its routes.
+// Package openapi serves the generated document and its interactive pages, and matches its routes.
 package openapi
 
 import (
@@ -14,7 +14,7 @@ import (
 	generated "bos/rest/gen/openapi"
 )
 
-// Document is what this process offers.
+// Document holds the operations that this process offers.
 type Document struct {
 	text   []byte
 	routes []*Route
@@ -32,17 +32,17 @@ type Route struct {
 type Operation struct {
 	// Query holds the query parameters by name.
 	Query map[string]Parameter
-	// Streams says that the answer is a stream of events.
+	// Streams is set if the response is a stream of events.
 	Streams bool
-	// Service answers it; empty for the paths of this gateway itself.
+	// Service that handles it; empty for paths of this gateway itself.
 	Service string
-	// Open says that no credential is asked for.
+	// Open is set if no credential is needed.
 	Open bool
 	// Uploads says that the body is a form with a file, which is read piece by piece.
 	Uploads bool
 }
 
-// Operation is the operation for a method; nil if there is none.
+// Operation returns the operation for a method; nil if there is none.
 func (r *Route) Operation(method string) *Operation {
 	if r == nil {
 		return nil
@@ -60,13 +60,13 @@ func (r *Route) Methods() []string {
 	return methods
 }
 
-// Parameter is what a query parameter may hold; bounds beyond that are the service's to check.
+// Parameter is the type of a query parameter; further bounds are checked by the service.
 type Parameter struct {
 	Type string   `json:"type"`
 	Enum []string `json:"enum"`
 }
 
-// Problem says what is wrong with a value; empty if nothing is.
+// Problem describes why a value is invalid; empty if it is valid.
 func (p Parameter) Problem(value string) string {
 	if len(p.Enum) > 0 && !slices.Contains(p.Enum, value) {
 		return "must be one of " + strings.Join(p.Enum, ", ")
@@ -91,12 +91,12 @@ type operationText struct {
 	Responses map[string]struct {
 		Content map[string]json.RawMessage `json:"content"`
 	} `json:"responses"`
-	// Security is there, and empty, where no credential is asked for.
+	// Security is present and empty if no credential is needed.
 	Security *[]json.RawMessage `json:"security"`
 }
 
-// Load reads the generated document and leaves out operations of services that are not offered.
-// own are paths beside it, with their methods.
+// Load reads the generated document without the operations of services that are not configured.
+// own are additional paths with their methods.
 func Load(offered func(service string) bool, own map[string]string) (*Document, error) {
 	var whole map[string]json.RawMessage
 	if err := json.Unmarshal(generated.Document, &whole); err != nil {
@@ -171,7 +171,7 @@ func newRoute(template string) *Route {
 	}
 }
 
-// Match is the route of a path; nil if there is none.
+// Match returns the route of a path; nil if there is none.
 func (d *Document) Match(path string) *Route {
 	for _, route := range d.routes {
 		if route.pattern.MatchString(path) {

@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// mostKnown is how many credentials are remembered; those used least recently are forgotten first.
+// mostKnown is the maximum number of remembered credentials (LRU).
 const mostKnown = 16384
 
-// Known are the credentials that services took, by digest. It lets nobody in: each request is judged
-// by the service it is for.
+// Known holds digests of credentials that services accepted. It grants no access: each request is
+// checked by its service.
 type Known struct {
 	mutex  sync.Mutex
 	places map[string]*list.Element
 	recent *list.List // of string, used most recently first
-	// tell is who has to know of a new one.
+	// tell holds the callbacks for a new one.
 	tell []func(subject string)
 }
 
-// NewKnown remembers nobody yet. Places come to it before requests do.
+// NewKnown returns an empty set. All Places must share it before the first request.
 func NewKnown() *Known {
 	return &Known{places: map[string]*list.Element{}, recent: list.New()}
 }
@@ -41,7 +41,7 @@ func (k *Known) accept(subject string) {
 	}
 }
 
-// add returns whether it is new.
+// add stores a credential; returns whether it is new.
 func (k *Known) add(subject string) bool {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()

@@ -1,5 +1,5 @@
-// Package places bounds the requests that are answered at once. Where all places are taken, callers
-// whom the services know displace strangers, and strangers who hold few displace those who hold most.
+// Package places limits concurrent requests. If all places are taken, callers known to the services
+// displace unknown ones, and unknown ones with few places displace those with most.
 package places
 
 import (
@@ -8,19 +8,19 @@ import (
 	"sync"
 )
 
-// Visitor is who asks for a place, as far as this gateway can tell.
+// Visitor identifies the caller of a request, as far as this gateway can.
 type Visitor struct {
-	// Network is where it comes from.
+	// Network of its address.
 	Network string
-	// Credential that it shows, and which a service has to judge. Empty: none is wanted.
+	// Credential of the request, to be checked by a service. Empty: none is needed.
 	Credential string
-	// Open names the method that it calls, if that is open to anybody.
+	// Open is the called method, if that needs no credential.
 	Open string
-	// Sure says that there is nothing to judge: its key was checked here, or nobody checks any.
+	// Sure is set if no service checks the credential: it was checked here, or checks are off.
 	Sure bool
 }
 
-// subject is what the strangers of a network are told apart by: their credential, or the open method.
+// subject distinguishes unknown callers of a network: their credential, or the open method.
 func (v Visitor) subject() string {
 	if v.Open != "" {
 		return "method " + v.Open
@@ -31,7 +31,7 @@ func (v Visitor) subject() string {
 
 type key struct{}
 
-// Places are so many.
+// Places is a limited number of places for concurrent requests.
 type Places struct {
 	most    int
 	known   *Known
@@ -48,25 +48,25 @@ type visit struct {
 	network string
 	subject string
 	open    bool
-	// number is higher the later it came.
+	// number increases with the time of arrival.
 	number uint64
-	// stranger is set as long as no service has accepted its credential.
+	// stranger is set until a service accepts its credential.
 	stranger bool
-	// gone is set once it has no place any more.
+	// gone is set once it has lost its place.
 	gone   bool
 	cancel context.CancelCauseFunc
 }
 
-// New returns places whose callers become known together with those of all places that share known.
-// Who finds none, or is displaced, is told refusal.
+// New returns places that share the known credentials with others. Requests without a place, or
+// displaced from theirs, fail with refusal.
 func New(most int, known *Known, refusal error) *Places {
 	p := &Places{most: most, known: known, refusal: refusal, strangers: newStrangers()}
 	known.tell = append(known.tell, p.accept)
 	return p
 }
 
-// Take gives a visitor a place until leave is called. The context is for what is done there: it ends,
-// with the refusal as its cause, if the place goes to somebody else.
+// Take gives a request a place until leave is called. The returned context is for its handling: it is
+// cancelled, with the refusal as its cause, if the request is displaced.
 func (p *Places) Take(ctx context.Context, visitor Visitor) (_ context.Context, leave func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	one := &visit{places: p, network: visitor.Network, open: visitor.Open != "", cancel: cancel}
@@ -84,7 +84,7 @@ func (p *Places) Take(ctx context.Context, visitor Visitor) (_ context.Context, 
 	return context.WithValue(ctx, key{}, one), func() { p.leave(one); cancel(nil) }, nil
 }
 
-// enter gives one a place, and returns whoever has none for that: another visit, or one itself.
+// enter gives a visit a place, and returns the displaced visit, if any, which can be itself.
 func (p *Places) enter(one *visit) *visit {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -109,7 +109,7 @@ func (p *Places) leave(one *visit) {
 	p.release(one)
 }
 
-// release gives a place back, once. Called with the mutex held.
+// release frees a place, once. The mutex must be held.
 func (p *Places) release(one *visit) {
 	if one.gone {
 		return
@@ -121,7 +121,7 @@ func (p *Places) release(one *visit) {
 	}
 }
 
-// accept makes everybody here known who shows the credential.
+// accept marks all visits with the credential as known.
 func (p *Places) accept(subject string) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -131,21 +131,21 @@ func (p *Places) accept(subject string) {
 	}
 }
 
-// Accepted notes that a service took the credential of the request that ctx is of.
+// Accepted records that a service accepted the credential of the request of ctx.
 func Accepted(ctx context.Context) {
 	if one := judged(ctx); one != nil {
 		one.places.known.accept(one.subject)
 	}
 }
 
-// Rejected notes that a service did not take it, or takes it no longer.
+// Rejected records that a service refused the credential.
 func Rejected(ctx context.Context) {
 	if one := judged(ctx); one != nil {
 		one.places.known.forget(one.subject)
 	}
 }
 
-// judged is the visit whose credential the services judge; nil if they judge none.
+// judged returns the visit whose credential services check; nil if they check none.
 func judged(ctx context.Context) *visit {
 	one, _ := ctx.Value(key{}).(*visit)
 	if one == nil || one.open || one.subject == "" {

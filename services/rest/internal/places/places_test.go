@@ -9,7 +9,7 @@ import (
 
 var errFull = errors.New("all places are taken")
 
-// guest is a visitor with a place.
+// guest is a request with a place.
 type guest struct {
 	t     *testing.T
 	ctx   context.Context
@@ -50,7 +50,7 @@ func with(network, credential string) Visitor {
 	return Visitor{Network: network, Credential: credential}
 }
 
-// known is a visitor whose credential was accepted.
+// known returns a visitor whose credential was accepted.
 func known(t *testing.T, p *Places, network, credential string) Visitor {
 	t.Helper()
 	one := enters(t, p, with(network, credential))
@@ -59,7 +59,7 @@ func known(t *testing.T, p *Places, network, credential string) Visitor {
 	return with(network, credential)
 }
 
-func TestKnownCallersTakeThePlacesOfStrangers(t *testing.T) {
+func TestKnownCallersDisplaceUnknownOnes(t *testing.T) {
 	p := New(3, NewKnown(), errFull)
 	ada := known(t, p, "here", "of ada")
 	first := enters(t, p, with("here", "wrong"))
@@ -79,7 +79,7 @@ func TestKnownCallersTakeThePlacesOfStrangers(t *testing.T) {
 	enters(t, p, with("elsewhere", "wrong"))
 }
 
-func TestWhoeverWasDisplacedHasNoPlaceToGiveBack(t *testing.T) {
+func TestDisplacedRequestReleasesNoPlace(t *testing.T) {
 	p := New(1, NewKnown(), errFull)
 	ada := known(t, p, "here", "of ada")
 	stranger := enters(t, p, with("here", "wrong"))
@@ -89,7 +89,7 @@ func TestWhoeverWasDisplacedHasNoPlaceToGiveBack(t *testing.T) {
 	isRefused(t, p, ada)
 }
 
-func TestNetworksWithFewVisitorsTakePlacesOfThoseWithMost(t *testing.T) {
+func TestNetworksWithFewVisitsDisplaceThoseWithMost(t *testing.T) {
 	p := New(5, NewKnown(), errFull)
 	var many []guest
 	for i := range 4 {
@@ -107,7 +107,7 @@ func TestNetworksWithFewVisitorsTakePlacesOfThoseWithMost(t *testing.T) {
 	}
 }
 
-func TestAmongEqualsNobodyIsDisplaced(t *testing.T) {
+func TestNoRequestIsDisplacedAmongEquals(t *testing.T) {
 	p := New(3, NewKnown(), errFull)
 	var guests []guest
 	for i := range 3 {
@@ -119,7 +119,7 @@ func TestAmongEqualsNobodyIsDisplaced(t *testing.T) {
 	}
 }
 
-func TestInANetworkWhateverIsThereMostMakesWay(t *testing.T) {
+func TestMostFrequentSubjectOfANetworkIsDisplaced(t *testing.T) {
 	logIn, register := Visitor{Network: "here", Open: "POST logIn"}, Visitor{Network: "here", Open: "POST users"}
 	for name, one := range map[string]struct{ flood, other Visitor }{
 		"equal credentials, another":    {with("here", "wrong"), with("here", "of ada")},
@@ -143,7 +143,7 @@ func TestInANetworkWhateverIsThereMostMakesWay(t *testing.T) {
 	}
 }
 
-func TestWhoIsAcceptedStaysWhereverItIs(t *testing.T) {
+func TestAcceptedCredentialIsKnownInAllPlaces(t *testing.T) {
 	everybody := NewKnown()
 	requests, streams := New(2, everybody, errFull), New(2, everybody, errFull)
 	watches := []guest{
@@ -159,7 +159,7 @@ func TestWhoIsAcceptedStaysWhereverItIs(t *testing.T) {
 	enters(t, streams, with("here", "of ada"))
 }
 
-func TestACredentialThatIsRejectedIsAStrangersAgain(t *testing.T) {
+func TestRejectedCredentialIsUnknownAgain(t *testing.T) {
 	p := New(1, NewKnown(), errFull)
 	ada := known(t, p, "here", "of ada")
 	one := enters(t, p, ada)
@@ -169,7 +169,7 @@ func TestACredentialThatIsRejectedIsAStrangersAgain(t *testing.T) {
 	isRefused(t, p, ada)
 }
 
-func TestWhatServicesDoNotJudgeMakesNobodyKnown(t *testing.T) {
+func TestOpenMethodsMakeNoCredentialKnown(t *testing.T) {
 	open := Visitor{Network: "here", Open: "POST logIn", Credential: "made up"}
 	for name, visitor := range map[string]Visitor{"open": open, "sure": {Network: "here", Sure: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestWhatServicesDoNotJudgeMakesNobodyKnown(t *testing.T) {
 	Rejected(t.Context())
 }
 
-func TestWhoWasCheckedHereIsNoStranger(t *testing.T) {
+func TestLocallyCheckedCallerIsKnown(t *testing.T) {
 	p := New(1, NewKnown(), errFull)
 	sure := Visitor{Network: "here", Sure: true}
 	stranger := enters(t, p, with("here", "wrong"))
@@ -197,7 +197,7 @@ func TestWhoWasCheckedHereIsNoStranger(t *testing.T) {
 	isRefused(t, p, sure)
 }
 
-func TestSoManyCredentialsAreRemembered(t *testing.T) {
+func TestNumberOfRememberedCredentialsIsLimited(t *testing.T) {
 	everybody := NewKnown()
 	everybody.accept("first")
 	for i := range mostKnown - 1 {
@@ -213,7 +213,7 @@ func TestSoManyCredentialsAreRemembered(t *testing.T) {
 	}
 }
 
-func TestNothingIsKeptOfThoseWhoLeft(t *testing.T) {
+func TestFinishedVisitsAreForgotten(t *testing.T) {
 	p := New(2, NewKnown(), errFull)
 	for i := range 3 {
 		one := enters(t, p, with(strconv.Itoa(i), "a"))

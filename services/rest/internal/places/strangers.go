@@ -2,14 +2,14 @@ package places
 
 import "slices"
 
-// strangers are the visits of callers whom nobody knows, by network and in it by subject.
+// strangers holds the visits of unknown callers, by network and subject.
 type strangers struct {
 	networks map[string]*network
 	numbered uint64
 }
 
 type network struct {
-	// bySubject holds visits in the order in which they came.
+	// bySubject holds visits in order of arrival.
 	bySubject map[string][]*visit
 	count     int
 	latest    uint64
@@ -46,7 +46,7 @@ func (s *strangers) remove(one *visit) {
 	}
 }
 
-// with are the visits of a subject, from whatever network.
+// with returns the visits of a subject from all networks.
 func (s *strangers) with(subject string) []*visit {
 	var found []*visit
 	for _, each := range s.networks {
@@ -55,9 +55,9 @@ func (s *strangers) with(subject string) []*visit {
 	return found
 }
 
-// mostRecentOfTheMost is who came last of the subject with most visits in the network with most. Of
-// equal ones it is whoever came last: where everybody has the same, nobody is displaced by the next,
-// and services answer what they have begun. nil if there are no strangers.
+// mostRecentOfTheMost returns the latest visit of the subject with most visits in the network with
+// most; nil without unknown callers. Ties go to the latest visit, so that among equals a new visit
+// displaces no other and services finish the requests that they have begun.
 func (s *strangers) mostRecentOfTheMost() *visit {
 	var of *network
 	for _, each := range s.networks {

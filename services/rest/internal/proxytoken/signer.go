@@ -1,5 +1,4 @@
-// Package proxytoken proves to the services that a call comes from this gateway, and tells them the
-// address of its client.
+// Package proxytoken signs the client's address for the services, in a token of this gateway.
 package proxytoken
 
 import (
@@ -26,7 +25,7 @@ const (
 	issuer   = "bos-rest"
 	audience = "bos"
 	life     = 60 * time.Second
-	// Within such a step an address has one token: services need not verify it for every call.
+	// An address has one token per step, so that services can cache its verification.
 	step    = 15 * time.Second
 	refresh = 5 * time.Second
 	keyID   = 16
@@ -34,18 +33,18 @@ const (
 
 type clientKey struct{}
 
-// WithClient returns a context whose calls tell of a client; empty if its address is not known.
+// WithClient returns a context whose calls carry the client's address; empty if it is not known.
 func WithClient(ctx context.Context, address string) context.Context {
 	return context.WithValue(ctx, clientKey{}, address)
 }
 
-// ClientOf is the address given to WithClient; empty if there is none.
+// ClientOf returns the address given to WithClient; empty if there is none.
 func ClientOf(ctx context.Context) string {
 	address, _ := ctx.Value(clientKey{}).(string)
 	return address
 }
 
-// Signer makes the tokens. Its key file may be replaced while it is in use.
+// Signer signs tokens. Its key file may be replaced while it is in use.
 type Signer struct {
 	file   string
 	log    *slog.Logger
@@ -71,7 +70,7 @@ func NewSigner(file string, log *slog.Logger) (*Signer, error) {
 	return &Signer{file: file, log: log, now: time.Now, held: read, looked: time.Now()}, nil
 }
 
-// Token is for a call made in ctx; empty if ctx belongs to no client's request.
+// Token returns the token for a call made in ctx; empty if ctx belongs to no client's request.
 func (s *Signer) Token(ctx context.Context) (string, error) {
 	address, given := ctx.Value(clientKey{}).(string)
 	if !given {
@@ -91,7 +90,7 @@ func (s *Signer) Token(ctx context.Context) (string, error) {
 	return signed + "." + base64.RawURLEncoding.EncodeToString(signature), nil
 }
 
-// current is what the file holds, or held before it became unusable.
+// current returns the key in the file, or the last valid one.
 func (s *Signer) current() held {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

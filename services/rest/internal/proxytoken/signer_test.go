@@ -45,7 +45,7 @@ func token(t *testing.T, s *Signer, ctx context.Context) string {
 	return made
 }
 
-func TestAnAddressHasOneTokenForAWhileAndOthersHaveOthers(t *testing.T) {
+func TestTokenIsReusedPerAddressAndDiffersBetweenAddresses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key.pem")
 	write(t, path, newKey(t))
 	s, err := NewSigner(path, slog.New(slog.DiscardHandler))
@@ -72,7 +72,7 @@ func TestAnAddressHasOneTokenForAWhileAndOthersHaveOthers(t *testing.T) {
 	}
 }
 
-func TestAReplacedKeySignsWithoutARestart(t *testing.T) {
+func TestReplacedKeySignsWithoutRestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key.pem")
 	write(t, path, newKey(t))
 	s, err := NewSigner(path, slog.New(slog.DiscardHandler))
@@ -99,7 +99,7 @@ func TestAReplacedKeySignsWithoutARestart(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeUsedAreRefused(t *testing.T) {
+func TestInvalidKeyFilesAreRefused(t *testing.T) {
 	folder := t.TempDir()
 	foreign, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// So long the rest of a body may still come whose request is answered, so that its sender sees the
-// answer and not a broken connection.
+// Time for the rest of a request body after the response, so that the sender receives the response and
+// not a connection reset.
 const lingers = 500 * time.Millisecond
 
-// connection bounds what a request may take of its connection: time to write, from the first byte of
-// the answer on, and time for a body that nobody reads. How long making an answer takes is for the
-// deadlines of calls to say; streams set a time for each of their events.
+// connection sets the deadlines of a connection per request: for writing, from the first byte of the
+// response on, and for a body that no handler reads. The time to produce a response is limited by the
+// deadlines of calls; streams set a deadline for each event.
 func connection(read, write time.Duration) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			answer := &bounded{ResponseWriter: w, controller: http.NewResponseController(w), write: write}
 			answer.now() // for `100 Continue`
 			if r.Body != nil && r.Body != http.NoBody {
-				// The library reads what a handler left. Whoever reads the body sets times of its own.
+				// The library reads the rest of the body. Handlers that read it set deadlines of their own.
 				_ = answer.controller.SetReadDeadline(time.Now().Add(read))
 				answer.body = &watched{ReadCloser: r.Body}
 				r.Body = answer.body
@@ -34,7 +34,7 @@ func connection(read, write time.Duration) func(http.Handler) http.Handler {
 	}
 }
 
-// watched knows whether a body was read to its end.
+// watched records whether a body was read to its end.
 type watched struct {
 	io.ReadCloser
 	ended bool
@@ -64,7 +64,7 @@ func (b *bounded) begin() {
 	b.begun = true
 	b.now()
 	if b.body != nil && !b.body.ended {
-		// An answer to half a request is the last one: the other half may never come.
+		// A response to an incomplete request closes the connection, as the rest may never arrive.
 		b.Header().Set("Connection", "close")
 	}
 }
@@ -79,5 +79,5 @@ func (b *bounded) Write(data []byte) (int, error) {
 	return b.ResponseWriter.Write(data)
 }
 
-// Unwrap lets http.ResponseController see through.
+// Unwrap lets http.ResponseController reach the original writer.
 func (b *bounded) Unwrap() http.ResponseWriter { return b.ResponseWriter }

@@ -12,7 +12,7 @@ import (
 	"bos/rest/internal/settings"
 )
 
-// silent connects and says no more than this.
+// silent connects and sends only this text.
 func silent(t *testing.T, s *Server, said string) net.Conn {
 	t.Helper()
 	connection, err := net.Dial("tcp", s.Address())
@@ -29,7 +29,7 @@ func silent(t *testing.T, s *Server, said string) net.Conn {
 	return connection
 }
 
-// ended waits until the other side closes a connection.
+// ended waits until the server closes a connection.
 func ended(t *testing.T, connection net.Conn) {
 	t.Helper()
 	_, err := io.Copy(io.Discard, connection)
@@ -38,7 +38,7 @@ func ended(t *testing.T, connection net.Conn) {
 	}
 }
 
-func TestConnectionsThatSendNoRequestMakeRoomForThoseThatDo(t *testing.T) {
+func TestIdleConnectionsAreClosedForNewOnes(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) {
 		set.MaxConnections, set.ReadTimeout, set.IdleTimeout = 20, 3600, 3600
@@ -65,7 +65,7 @@ func TestConnectionsThatSendNoRequestMakeRoomForThoseThatDo(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatIsAnsweredMakesNoRoom(t *testing.T) {
+func TestConnectionInUseIsNotClosedForNewOnes(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) {
 		set.MaxConnections, set.ReadTimeout = 3, 3600

@@ -17,7 +17,7 @@ import (
 
 const decisionPath = "/hitl/respond"
 
-// decision is the body of a decision. Its words are not those of the schema, so it is no binding.
+// decision is the body of a decision. Its field names differ from the schema, so it is no HTTP binding.
 type decision struct {
 	RequestID    string `json:"request_id"`
 	Decision     string `json:"decision"`
@@ -29,7 +29,7 @@ var decisions = map[string]gatewayv1.ApprovalDecision{
 	"denied":   gatewayv1.ApprovalDecision_APPROVAL_DECISION_DENY,
 }
 
-// registerDecision offers RespondApproval under the source's path and with its body.
+// registerDecision serves RespondApproval under the path and with the body of the predecessor's API.
 func registerDecision(mux *runtime.ServeMux, client gatewayv1.ApprovalServiceClient) error {
 	return mux.HandlePath(http.MethodPost, decisionPath,
 		func(w http.ResponseWriter, r *http.Request, _ map[string]string) {

@@ -12,7 +12,7 @@ import (
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
 )
 
-// desk takes the first decision about one request.
+// desk is a fake gateway that accepts the first decision about one request.
 type desk struct {
 	gatewayv1.UnimplementedApprovalServiceServer
 	taken *gatewayv1.RespondApprovalRequest
@@ -33,7 +33,7 @@ func (d *desk) RespondApproval(
 	}}, nil
 }
 
-func TestADecisionIsTakenUnderBothPathsAndAnotherConflicts(t *testing.T) {
+func TestDecisionIsAcceptedUnderBothPathsAndASecondConflicts(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	for _, one := range []struct {

@@ -31,7 +31,7 @@ import (
 
 const patience = 60 * time.Second
 
-// slow sends the headers of a request and one byte of its body, and waits until that is read.
+// slow sends headers and one byte of the body, and waits until that byte is read.
 func slow(t *testing.T, s *Server, path, headers string) *bufio.Reader {
 	t.Helper()
 	connection, err := net.Dial("tcp", s.Address())
@@ -74,7 +74,7 @@ func answerOf(t *testing.T, reader *bufio.Reader) (*http.Response, string) {
 
 const goodKey = "Authorization: Bearer " + key + "\r\n"
 
-func TestSlowBodiesTakeNoPlacesOfRequestsAndStreams(t *testing.T) {
+func TestSlowBodiesTakeNoPlacesOfRequestsOrStreams(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) {
 		set.MaxRequests, set.MaxStreams, set.ReadTimeout = 1, 1, 3600
@@ -92,7 +92,7 @@ func TestSlowBodiesTakeNoPlacesOfRequestsAndStreams(t *testing.T) {
 	}
 }
 
-func TestTheBodyThatCameOnLeastRecentlyMakesWay(t *testing.T) {
+func TestBodyWithTheOldestProgressIsRefused(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) {
 		set.MaxBodies, set.ReadTimeout, set.MinBodyRate = 3, 3600, 1e-6
@@ -101,7 +101,7 @@ func TestTheBodyThatCameOnLeastRecentlyMakesWay(t *testing.T) {
 	for range 2 {
 		slow(t, s, "/query", goodKey)
 	}
-	for range 3 { // a body that comes at once makes one of them go, and takes nobody's place then
+	for range 3 { // a complete body displaces one of them, and then takes no place
 		if got := send(t, s, "POST", "/query", question).StatusCode; got != 200 {
 			t.Error(got)
 		}
@@ -113,7 +113,7 @@ func TestTheBodyThatCameOnLeastRecentlyMakesWay(t *testing.T) {
 	}
 }
 
-func TestBodiesOfOneIPv6SiteMakeWayForOthers(t *testing.T) {
+func TestBodiesOfOneIPv6SiteAreRefusedForOthers(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) {
 		set.MaxBodies, set.ReadTimeout, set.MinBodyRate = 3, 3600, 1e-6
@@ -137,7 +137,7 @@ func TestBodiesOfOneIPv6SiteMakeWayForOthers(t *testing.T) {
 	}
 }
 
-func TestABodyThatDripsIsCutBeforeItsTimeIsOver(t *testing.T) {
+func TestBodyBelowTheMinimumRateIsRefusedEarly(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) { set.ReadTimeout = 3600 })
 	response, text := answerOf(t, slow(t, s, "/query", goodKey)) // after two seconds
@@ -146,7 +146,7 @@ func TestABodyThatDripsIsCutBeforeItsTimeIsOver(t *testing.T) {
 	}
 }
 
-func TestWhoHasNoKeyIsRefusedBeforeItsBodyComes(t *testing.T) {
+func TestRequestWithoutKeyIsRefusedBeforeItsBody(t *testing.T) {
 	g := startGateway(t, "")
 	withKey := start(t, g.target, func(set *settings.Settings) { set.ReadTimeout = 3600 })
 	users := start(t, g.target, func(set *settings.Settings) {
@@ -173,7 +173,7 @@ func TestWhoHasNoKeyIsRefusedBeforeItsBodyComes(t *testing.T) {
 	}
 }
 
-func TestAnAnswerWaitsForNoRestOfABodyAndTheConnectionEndsWithIt(t *testing.T) {
+func TestResponseBeforeTheWholeBodyClosesTheConnection(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) { set.ReadTimeout = 3600 })
 	connection, err := net.Dial("tcp", s.Address())
@@ -194,7 +194,7 @@ func TestAnAnswerWaitsForNoRestOfABodyAndTheConnectionEndsWithIt(t *testing.T) {
 	}
 }
 
-func TestWhichRoutesAreOpenComesFromTheContracts(t *testing.T) {
+func TestOpenRoutesAreThoseOfTheContracts(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) {
 		set.StaticKey, set.IdentityTarget, set.MemoryTarget = "", g.target, g.target
@@ -290,7 +290,7 @@ func servicesInTheDocument(t *testing.T) []string {
 	return found
 }
 
-// account is identity as far as it is asked here.
+// account is a fake of identity.
 type account struct {
 	identityv1.UnimplementedIdentityServiceServer
 	seen chan metadata.MD
@@ -360,7 +360,7 @@ func claimsOf(t *testing.T, token string, public ed25519.PublicKey) claims {
 	return found
 }
 
-func TestServicesHearTheClientsAddressUnderASignature(t *testing.T) {
+func TestServicesReceiveTheSignedClientAddress(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key.pem")
 	public := writeKey(t, path)
 	identity, target := startIdentity(t)
@@ -422,7 +422,7 @@ func TestStreamsAreSignedAsWell(t *testing.T) {
 	}
 }
 
-func TestAClientThatReadsNoAnswersIsDropped(t *testing.T) {
+func TestClientThatReadsNoResponsesIsDisconnected(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) { set.WriteTimeout = 0.05 })
 	connection, err := net.Dial("tcp", s.Address())
@@ -444,7 +444,7 @@ func TestAClientThatReadsNoAnswersIsDropped(t *testing.T) {
 	}
 }
 
-func TestWhatAProxyPassesOnIsNotTakenForACallOfThisMachine(t *testing.T) {
+func TestProxiedRequestIsNotTreatedAsLocal(t *testing.T) {
 	identity, target := startIdentity(t)
 	s := start(t, target, func(set *settings.Settings) { set.IdentityTarget = target })
 	for header, value := range map[string]string{

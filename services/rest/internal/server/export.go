@@ -17,8 +17,8 @@ import (
 
 const exportPath = "/v1/users/me:export"
 
-// registerExport offers ExportAccount as one zip file, written while it comes. A client has so much
-// time for all of it, and for taking each piece.
+// registerExport serves ExportAccount as one streamed zip file, with time limits for the whole file and
+// for writing each piece.
 func registerExport(
 	mux *runtime.ServeMux, client identityv1.AccountServiceClient, limit, piece time.Duration,
 ) error {
@@ -64,7 +64,7 @@ func registerExport(
 				}
 			}
 			if !errors.Is(err, io.EOF) || archive.Close() != nil {
-				// The archive lacks its list of files: whoever took it must see that it broke off.
+				// The archive lacks its directory, so clients notice that it is incomplete.
 				panic(http.ErrAbortHandler)
 			}
 		})

@@ -18,8 +18,8 @@ import (
 
 const filePath = "/v1/runs/{run_id}/files/{digest}"
 
-// What browsers do nothing with but show or save. Anything else, pages and drawings with scripts
-// above all, is bytes and no more: a program chose both the content and what it calls it.
+// Media types that browsers only show or save. All others, such as HTML and SVG with scripts, are sent
+// as plain bytes, since a program chose both content and media type.
 var harmlessTypes = map[string]string{
 	"application/json": "application/json",
 	"application/pdf":  "application/pdf",
@@ -31,8 +31,8 @@ var harmlessTypes = map[string]string{
 	"text/plain":       "text/plain; charset=utf-8",
 }
 
-// registerFile offers DownloadFile as a file instead of messages with pieces of it. A client has so
-// much time for all of it, and for taking each piece.
+// registerFile serves DownloadFile as a file instead of a stream of messages, with time limits for the
+// whole file and for writing each piece.
 func registerFile(
 	mux *runtime.ServeMux, client gatewayv1.OrchestratorServiceClient, limit, piece time.Duration,
 ) error {
@@ -66,11 +66,11 @@ func registerFile(
 					part, err = call.Recv()
 				}
 			}
-			// A file that breaks off is shorter than its header says, so clients see that it did.
+			// An interrupted file is shorter than its Content-Length, so clients notice.
 		})
 }
 
-// emptyIsLost is for a stream that ended before it said anything.
+// emptyIsLost is the error for a stream that ended before its first message.
 func emptyIsLost(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -16,7 +16,7 @@ import (
 
 var anyDigest = strings.Repeat("0", 64)
 
-// DownloadFile gives the file whose name and media type the run's id holds, in two parts.
+// DownloadFile sends a file in two parts; its name and media type are in the run's id.
 func (g *gateway) DownloadFile(
 	request *gatewayv1.DownloadFileRequest, call grpc.ServerStreamingServer[gatewayv1.DownloadFileResponse],
 ) error {
@@ -60,7 +60,7 @@ func fetch(t *testing.T, s *Server, method, run string) (*http.Response, string,
 	return response, string(content), err
 }
 
-func TestAFileComesAsItIsAndIsNeverShownInThePage(t *testing.T) {
+func TestFileIsSentUnchangedAsAnAttachment(t *testing.T) {
 	s := start(t, startGateway(t, "").target, nil)
 	for run, kind := range map[string]string{
 		"r1": "image/png", "page": "application/octet-stream", "drawing": "application/octet-stream",
@@ -92,7 +92,7 @@ func TestAFileComesAsItIsAndIsNeverShownInThePage(t *testing.T) {
 	}
 }
 
-func TestAFileThatIsNotThereIsAnError(t *testing.T) {
+func TestMissingFileIsAnError(t *testing.T) {
 	s := start(t, startGateway(t, "").target, nil)
 	response, content, _ := fetch(t, s, http.MethodGet, "missing")
 	if response.StatusCode != http.StatusNotFound || !strings.Contains(content, "FILE_NOT_FOUND") {
@@ -107,14 +107,14 @@ func TestAFileThatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
-func TestAFileThatBreaksOffIsSeenToBeShort(t *testing.T) {
+func TestInterruptedFileIsShorterThanItsContentLength(t *testing.T) {
 	s := start(t, startGateway(t, "").target, nil)
 	if _, content, err := fetch(t, s, http.MethodGet, "broken"); err == nil {
 		t.Errorf("got %q as if it were whole", content)
 	}
 }
 
-func TestTheHeadOfAFileIsItsDescription(t *testing.T) {
+func TestHeadRequestDescribesTheFile(t *testing.T) {
 	s := start(t, startGateway(t, "").target, nil)
 	response, content, err := fetch(t, s, http.MethodHead, "r1")
 	if err != nil || content != "" || response.Header.Get("Content-Type") != "image/png" {

@@ -45,7 +45,7 @@ const (
 	longestWait      = 5 * time.Second
 )
 
-// handler puts everything that answers together: guards, own paths, streams, the generated mux.
+// handler assembles the HTTP handler: guards, own paths, streams, the generated mux.
 func (s *Server) handler() (http.Handler, error) {
 	own := map[string]string{"/openapi.json": http.MethodGet, "/": http.MethodGet}
 	for _, path := range openapi.DocsPaths {
@@ -91,7 +91,7 @@ func (s *Server) handler() (http.Handler, error) {
 			Within: s.settings.ReadTimeout.Duration(),
 			Rate:   s.settings.MinBodyRate, Grace: bodyGrace,
 		}), s.settings.MaxBodyBytes),
-		// A place is for what is there, key and body: nobody holds one by being slow.
+		// A request takes a place once key and body are complete, so slow senders hold none.
 		guard.Places(
 			places.New(s.settings.MaxRequests, known, guard.TooMany("TOO_MANY_REQUESTS",
 				"Too many requests are handled at once; try again later.", time.Second)),
@@ -137,8 +137,8 @@ func (s *Server) offers(service string) bool {
 func (s *Server) services() (http.Handler, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, codec.New()),
-		// Authorization goes along by itself. Nothing else of a client becomes metadata, and
-		// nothing of the services' metadata becomes a header.
+		// Authorization is passed on by default. No other header becomes metadata, and no metadata
+		// of the services becomes a header.
 		runtime.WithIncomingHeaderMatcher(noHeader),
 		runtime.WithOutgoingHeaderMatcher(noHeader),
 		runtime.WithOutgoingTrailerMatcher(noHeader),
@@ -154,13 +154,12 @@ func (s *Server) services() (http.Handler, error) {
 			_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter,
 			_ *http.Request, _ int,
 		) {
-			// The guard knows the routes; what it lets pass and the mux does not know is a path
-			// that is not well formed.
+			// The guard refuses unknown routes; a path that only the mux does not know is malformed.
 			apierror.Write(w, apierror.New(http.StatusNotFound, codes.NotFound, "PATH_NOT_FOUND",
 				"There is no such path; /docs shows those that exist."))
 		}),
 	)
-	// Their context ends the connection's use, not the connection: the server closes it.
+	// Their context ends the use of a connection, not the connection, which the server closes.
 	ctx := context.Background()
 	if err := gatewayv1.RegisterOrchestratorServiceHandler(ctx, mux, s.gateway); err != nil {
 		return nil, err
@@ -243,13 +242,13 @@ func (s *Server) traced(next http.Handler) http.Handler {
 			route := guard.RouteOf(r)
 			return route != "/healthz" && route != "/readyz" && route != "/metrics"
 		}),
-		// Who calls chooses neither the id of a trace of ours nor whether it is recorded.
+		// Callers choose neither the id of our traces nor whether these are recorded.
 		otelhttp.WithPublicEndpointFn(func(*http.Request) bool { return !s.settings.TrustTraces }),
 	)
 	if s.settings.TrustTraces || s.settings.OTLPEndpoint != "" {
 		return handler
 	}
-	// Nothing is recorded here that could hold a link, and what came in would go on as it is.
+	// Without recording there is no span for a link, and the incoming context would be passed on.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, field := range telemetry.Propagator.Fields() {
 			r.Header.Del(field)
@@ -258,7 +257,7 @@ func (s *Server) traced(next http.Handler) http.Handler {
 	})
 }
 
-// ready tells load balancers whether to send requests here.
+// ready is the readiness check for load balancers.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	reason, text := "STOPPING", "The service is stopping."
 	if !s.isStopping() {

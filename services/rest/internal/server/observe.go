@@ -13,7 +13,7 @@ import (
 	"bos/rest/internal/telemetry"
 )
 
-// answer remembers the status of an answer.
+// answer records the status of a response.
 type answer struct {
 	http.ResponseWriter
 	status int
@@ -38,7 +38,7 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 var knownMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
 
-// observed counts requests, and turns a defect into an answer and a line in the log.
+// observed counts requests, and turns a panic into an error response and a log line.
 func observed(log *slog.Logger, metrics *telemetry.Metrics) guard.Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -33,7 +33,7 @@ func read(t *testing.T, response *http.Response) string {
 	return string(body)
 }
 
-func TestEveryErrorHasOneShape(t *testing.T) {
+func TestAllErrorsHaveTheSameShape(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	for name, one := range map[string]struct {
@@ -112,13 +112,13 @@ func TestEveryErrorHasOneShape(t *testing.T) {
 	}
 }
 
-// deep is a question whose lists and objects are nested so deep.
+// deep is a question with lists and objects nested to a depth.
 func deep(levels int) string {
 	return `{"question": "x", "context": {"a": ` + strings.Repeat("[", levels-2) +
 		strings.Repeat("]", levels-2) + "}}"
 }
 
-func TestJSONAsDeepAsAMessageHoldsIsTaken(t *testing.T) {
+func TestJSONIsAcceptedUpToTheNestingLimit(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	response := send(t, s, "POST", "/query", deep(30))
@@ -147,7 +147,7 @@ func TestHeadersOfErrors(t *testing.T) {
 	}
 }
 
-func TestAnAnswerHasTheNamesOfTheSchemaAndItsEmptyFields(t *testing.T) {
+func TestResponsesHaveSchemaNamesAndEmptyFields(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	for _, path := range []string{"/v1/runs:ask", "/query"} {
@@ -165,7 +165,7 @@ func TestAnAnswerHasTheNamesOfTheSchemaAndItsEmptyFields(t *testing.T) {
 	}
 }
 
-func TestNothingOfACallersHeadersGoesOnButItsCredential(t *testing.T) {
+func TestOnlyTheCredentialOfTheHeadersIsPassedOn(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -181,14 +181,14 @@ func TestNothingOfACallersHeadersGoesOnButItsCredential(t *testing.T) {
 	for name, values := range seen {
 		switch name {
 		case "authorization", ":authority", "content-type", "user-agent", "grpc-accept-encoding":
-		case "x-forwarded-for", "x-forwarded-host": // the mux's own, and believed by nobody
+		case "x-forwarded-for", "x-forwarded-host": // the mux's own, which no service believes
 		default:
 			t.Errorf("%s went on: %q", name, values)
 		}
 	}
 }
 
-func TestTracesOfCallersAreContinuedWhereAProxyIsTrustedAlone(t *testing.T) {
+func TestCallersTracesAreContinuedOnlyBehindATrustedProxy(t *testing.T) {
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for name, one := range map[string]struct {
 		trusted   bool
@@ -217,7 +217,7 @@ func TestTracesOfCallersAreContinuedWhereAProxyIsTrustedAlone(t *testing.T) {
 	}
 }
 
-func TestHostsAndOriginsThatAreAllowed(t *testing.T) {
+func TestAllowedHostsAndOrigins(t *testing.T) {
 	g := startGateway(t, "")
 	plain := start(t, g.target, nil)
 	for _, host := range []string{"localhost", "localhost:99", "127.0.0.1", "[::1]:8000", "127.9.9.9"} {
@@ -269,7 +269,7 @@ func TestReadiness(t *testing.T) {
 	_ = s.http.Close()
 }
 
-func TestStoppingCutsOffWhatOutlastsTheGrace(t *testing.T) {
+func TestShutdownCancelsRequestsAfterTheGracePeriod(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	go func() {
@@ -288,7 +288,7 @@ func TestStoppingCutsOffWhatOutlastsTheGrace(t *testing.T) {
 	<-g.left
 }
 
-func TestPagesComeFromHereAlone(t *testing.T) {
+func TestDocsPagesLoadNothingFromOtherHosts(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	page := send(t, s, "GET", "/docs", "", header("Authorization", ""))
@@ -311,7 +311,7 @@ func TestPagesComeFromHereAlone(t *testing.T) {
 	}
 }
 
-func TestTheDocumentHoldsWhatIsOfferedAndNoMore(t *testing.T) {
+func TestDocumentHoldsOnlyOfferedOperations(t *testing.T) {
 	g := startGateway(t, "")
 	paths := func(s *Server) []string {
 		var document struct{ Paths map[string]any }
@@ -337,7 +337,7 @@ func TestTheDocumentHoldsWhatIsOfferedAndNoMore(t *testing.T) {
 	}
 }
 
-func TestMetricsNameRoutesAndNotPaths(t *testing.T) {
+func TestMetricsAreLabelledByRouteAndNotByPath(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	send(t, s, "GET", "/v1/runs/some-run", "")

@@ -1,4 +1,4 @@
-// Package server runs the service: listens, answers, drains, stops.
+// Package server runs the HTTP server: start, readiness, drain, stop.
 package server
 
 import (
@@ -25,10 +25,10 @@ import (
 )
 
 const (
-	// Beyond our own limit the library refuses by itself, in plain text.
+	// Above this limit the library refuses requests itself, in plain text.
 	headerHeadroom = 4
 	flushTimeout   = 3 * time.Second
-	// Time between two looks at whether certificates were replaced.
+	// Interval of checks for replaced certificates.
 	certificateRefresh = 5 * time.Second
 )
 
@@ -44,7 +44,7 @@ type Server struct {
 	memory    *grpc.ClientConn   // nil if there is none
 	documents *grpc.ClientConn   // nil if there is none
 	signer    *proxytoken.Signer // nil if there is no key
-	// How the services and this gateway know each other.
+	// Mutual TLS with the services.
 	credentials credentials.TransportCredentials
 
 	http          *http.Server
@@ -57,7 +57,7 @@ type Server struct {
 	ended         chan error
 }
 
-// Start listens and answers until Stop.
+// Start listens and serves until Stop.
 func Start(ctx context.Context, s settings.Settings, log *slog.Logger) (*Server, error) {
 	server := &Server{
 		settings: s, log: log, metrics: telemetry.NewMetrics(),
@@ -139,7 +139,7 @@ func (s *Server) dial(target string) (*grpc.ClientConn, error) {
 	}, s.credentials, s.signer, otelgrpc.WithTracerProvider(s.tracing), otelgrpc.WithPropagators(telemetry.Propagator))
 }
 
-// newHTTP has no time limit for whole requests or answers: the guards and streams set their own.
+// newHTTP sets no timeout for whole requests or responses: guards and streams set their own.
 func (s *Server) newHTTP(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -156,10 +156,10 @@ func (s *Server) serve(server *http.Server, listener net.Listener) {
 	}
 }
 
-// Address is where clients connect, as host:port.
+// Address returns the listening address, as host:port.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// MetricsAddress is where /metrics is if it has an address of its own.
+// MetricsAddress returns the address of /metrics if it is a separate one.
 func (s *Server) MetricsAddress() string {
 	if s.metricsAt == nil {
 		return ""
@@ -167,11 +167,11 @@ func (s *Server) MetricsAddress() string {
 	return s.metricsAt.Addr().String()
 }
 
-// Ended receives the reason if the service stops by itself.
+// Ended receives the error if the server stops by itself.
 func (s *Server) Ended() <-chan error { return s.ended }
 
-// Stop drains: no longer ready, streams end so that their clients come back elsewhere, requests in
-// flight have the grace to finish; what is left then is cut off.
+// Stop drains and stops the server: not ready any more, streams end so that clients reconnect to
+// another instance, requests in flight have the grace period to finish and are then cancelled.
 func (s *Server) Stop() {
 	s.stopOnce.Do(s.stop)
 }

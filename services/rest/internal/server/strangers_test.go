@@ -19,10 +19,10 @@ import (
 	"bos/rest/internal/settings"
 )
 
-// madeUp are credentials that are all different.
+// madeUp returns credentials that are all different.
 const madeUp = "made-up-"
 
-// crowded are services that take their time with strangers.
+// crowded is a fake of services that answer unknown callers slowly.
 type crowded struct {
 	gatewayv1.UnimplementedOrchestratorServiceServer
 	identityv1.UnimplementedIdentityServiceServer
@@ -49,7 +49,7 @@ func startCrowded(t *testing.T) *crowded {
 	return c
 }
 
-// judge takes the good key at once, unless it is revoked, and is long about all others.
+// judge accepts the good key at once, unless it is revoked, and is slow for all others.
 func (c *crowded) judge(ctx context.Context) error {
 	sent, _ := metadata.FromIncomingContext(ctx)
 	if strings.Join(sent.Get("authorization"), "") == "Bearer "+key && !c.revoked.Load() {
@@ -85,13 +85,13 @@ func (c *crowded) LogIn(
 	return &identityv1.LogInResponse{}, c.judge(ctx)
 }
 
-// told is what a stranger got in the end.
+// told is the final response to an unknown caller.
 type told struct {
 	status int
 	text   string
 }
 
-// strangers send so many requests that the services are long about.
+// strangers sends requests of unknown callers, which the services answer slowly.
 func (c *crowded) strangers(t *testing.T, s *Server, count int, method, path, credential string) <-chan told {
 	t.Helper()
 	answers := make(chan told, count)
@@ -128,7 +128,7 @@ func (c *crowded) strangers(t *testing.T, s *Server, count int, method, path, cr
 	return answers
 }
 
-func TestAKnownCallerLosesNoPlaceToStrangers(t *testing.T) {
+func TestKnownCallersAreNotDisplacedByUnknownOnes(t *testing.T) {
 	const places = 50
 	for name, one := range map[string]struct{ method, path, credential, asked, reason string }{
 		"wrong tokens":            {"GET", "/v1/runs", "wrong", "/v1/runs", "TOO_MANY_REQUESTS"},
@@ -157,7 +157,7 @@ func TestAKnownCallerLosesNoPlaceToStrangers(t *testing.T) {
 				t.Error(got)
 			}
 			displaced := <-answers
-			// A stream whose headers are out tells it as its last event.
+			// A stream that has sent its headers reports it as its last event.
 			if (displaced.status != 429 && displaced.status != 200) ||
 				!strings.Contains(displaced.text, one.reason) {
 				t.Errorf("%+v", displaced)
@@ -174,7 +174,7 @@ func TestAKnownCallerLosesNoPlaceToStrangers(t *testing.T) {
 	}
 }
 
-func TestWhoIsRefusedByAServiceIsAStrangerAgain(t *testing.T) {
+func TestRefusedCredentialIsUnknownAgain(t *testing.T) {
 	c := startCrowded(t)
 	s := start(t, c.target, func(set *settings.Settings) {
 		set.StaticKey, set.IdentityTarget, set.MaxRequests = "", c.target, 2
@@ -203,7 +203,7 @@ func TestWhoIsRefusedByAServiceIsAStrangerAgain(t *testing.T) {
 	}
 }
 
-func TestAStrangerWithACredentialOfItsOwnFindsAPlaceAmongEqualTokens(t *testing.T) {
+func TestUnknownCallerDisplacesOneOfManyWithTheSameToken(t *testing.T) {
 	c := startCrowded(t)
 	s := start(t, c.target, func(set *settings.Settings) {
 		set.StaticKey, set.IdentityTarget, set.MaxRequests = "", c.target, 3

@@ -19,7 +19,7 @@ import (
 
 const question = `{"question": "how much?"}`
 
-func TestAStreamHasIdsKindsAndAnEnd(t *testing.T) {
+func TestStreamHasIdsKindsAndAnEnd(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	go func() {
@@ -57,7 +57,7 @@ func TestAStreamHasIdsKindsAndAnEnd(t *testing.T) {
 	}
 }
 
-func TestTheSourcePathHasTheNamesOfTheSource(t *testing.T) {
+func TestQueryStreamHasItsOwnEventNames(t *testing.T) {
 	approval := &gatewayv1.Approval{
 		ApprovalId: "a1", AgentId: "mail_0", AgentName: "mail", TaskDescription: "Send\u202e it",
 		Display:    &gatewayv1.ApprovalDisplay{Task: []string{`Send\u{202E} it`, "now"}},
@@ -129,7 +129,7 @@ func TestTheSourcePathHasTheNamesOfTheSource(t *testing.T) {
 	}
 }
 
-func TestALostGatewayIsInvisible(t *testing.T) {
+func TestStreamContinuesAfterALostGateway(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	go func() {
@@ -164,7 +164,7 @@ func TestALostGatewayIsInvisible(t *testing.T) {
 	}
 }
 
-func TestAGatewayThatStaysAwayEndsTheStreamWithoutAnEndOfTheRun(t *testing.T) {
+func TestStreamEndsWithoutRunEndIfTheGatewayStaysAway(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) { set.ReconnectAttempts = 1 })
 	go func() { g.events <- accepted(1) }()
@@ -182,7 +182,7 @@ func TestAGatewayThatStaysAwayEndsTheStreamWithoutAnEndOfTheRun(t *testing.T) {
 	}
 }
 
-func TestAnErrorInTheMiddleIsAnEventInTheShapeOfErrors(t *testing.T) {
+func TestErrorAfterTheFirstEventIsAnErrorEvent(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	go func() {
@@ -226,7 +226,7 @@ func TestResuming(t *testing.T) {
 	}
 }
 
-func TestAFinishedRunResumedAtItsEndHasNoContent(t *testing.T) {
+func TestResumingAFinishedRunAtItsEndIsNoContent(t *testing.T) {
 	g := startGateway(t, "")
 	g.ended = true
 	s := start(t, g.target, nil)
@@ -281,7 +281,7 @@ func TestASilentStreamHasHeartbeats(t *testing.T) {
 	}
 }
 
-func TestAClientThatLeavesEndsTheCall(t *testing.T) {
+func TestDisconnectedClientCancelsTheCall(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, nil)
 	go func() { g.events <- accepted(1) }()
@@ -291,10 +291,10 @@ func TestAClientThatLeavesEndsTheCall(t *testing.T) {
 	<-g.left
 }
 
-func TestAClientThatTakesNothingIsDropped(t *testing.T) {
+func TestClientThatReadsNothingIsDisconnected(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) { set.WriteTimeout = 0.05 })
-	send(t, s, "GET", "/v1/runs/r1:watch", "") // nobody reads its body
+	send(t, s, "GET", "/v1/runs/r1:watch", "") // its body is not read
 	large := strings.Repeat("x", 1<<18)
 	for sequence := int64(1); ; sequence++ {
 		select {
@@ -315,7 +315,7 @@ func TestStreamsAboveTheLimitAreRefused(t *testing.T) {
 	}
 }
 
-func TestDrainEndsStreamsAndWaitsForRequests(t *testing.T) {
+func TestDrainEndsStreamsAndFinishesRequests(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) { set.Heartbeat = 0.01 })
 	response := send(t, s, "GET", "/v1/runs/r1:watch", "")

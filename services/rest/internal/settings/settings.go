@@ -1,4 +1,4 @@
-// Package settings is the only place where the environment is read.
+// Package settings reads the environment; no other package does.
 package settings
 
 import (
@@ -16,10 +16,10 @@ import (
 // Seconds is a duration, written in seconds as in all of Bos.
 type Seconds float64
 
-// Duration returns it as Go has it.
+// Duration converts it to Go's type.
 func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
 
-// Secret is text that prints as stars.
+// Secret is text that is redacted in output.
 type Secret string
 
 // String hides the text from logs and messages.
@@ -33,8 +33,8 @@ func (s Secret) String() string {
 // GoString hides it from %#v as well.
 func (s Secret) GoString() string { return s.String() }
 
-// Settings of the process. The tag `about` is its line in the README; a test compares the two.
-// What a number must be at least, or above, is a tag as well.
+// Settings of the process. The tag `about` is the description in the README; a test compares the two.
+// Lower bounds of numbers are tags as well.
 type Settings struct {
 	Host            string   `env:"BOS_REST_HOST" envDefault:"127.0.0.1" about:"Address to bind; another than loopback wants a key"`
 	Port            uint16   `env:"BOS_REST_PORT" envDefault:"8000" about:"Port to bind; 0 takes a free one"`
@@ -102,7 +102,7 @@ func Load(environment map[string]string) (Settings, error) {
 	return s, nil
 }
 
-// Loopback says whether only this machine can reach the service.
+// Loopback reports whether only this machine can reach the service.
 func (s Settings) Loopback() bool {
 	if s.Host == "localhost" {
 		return true
@@ -111,7 +111,7 @@ func (s Settings) Loopback() bool {
 	return err == nil && address.IsLoopback()
 }
 
-// Proxies are the networks whose X-Forwarded-For is believed.
+// Proxies returns the networks whose X-Forwarded-For is trusted.
 func (s Settings) Proxies() ([]netip.Prefix, error) {
 	var found []netip.Prefix
 	for _, text := range s.TrustedProxies {
@@ -182,7 +182,7 @@ func number(value reflect.Value) float64 {
 	return value.Float()
 }
 
-// asNumber reads a bound; a tag that is no number is a defect of this file.
+// asNumber parses a bound; a tag that is no number is a bug in this file.
 func asNumber(bound string) float64 {
 	read, err := strconv.ParseFloat(bound, 64)
 	if err != nil {
@@ -191,7 +191,7 @@ func asNumber(bound string) float64 {
 	return read
 }
 
-// hideValues keeps the names of wrong variables and drops what they held.
+// hideValues keeps the names of invalid variables and removes their values.
 func hideValues(err error) error {
 	aggregate, ok := err.(env.AggregateError)
 	if !ok {

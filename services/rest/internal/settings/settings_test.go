@@ -57,7 +57,7 @@ func TestNumbersAtTheirBounds(t *testing.T) {
 	}
 }
 
-func TestOpenWithAKeyAndEmptyMeansUnset(t *testing.T) {
+func TestNetworkAddressNeedsAKeyAndEmptyMeansUnset(t *testing.T) {
 	read, err := Load(map[string]string{
 		"BOS_REST_GATEWAY_TARGET": "dns:///gateway:80", "BOS_REST_HOST": "0.0.0.0",
 		"BOS_AUTH_STATIC_KEY": "sixteen-characters", "BOS_REST_PORT": "",

@@ -8,8 +8,8 @@ import (
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
 )
 
-// cursor is how far a run was seen: the last event, and the characters of the text behind the last
-// answer_started up to it. Written "SEQUENCE", or "SEQUENCE.OFFSET" where there was text.
+// cursor is a position in a run: the last event, and the number of characters of the answer since the
+// last answer_started. Written "SEQUENCE", or "SEQUENCE.OFFSET" with text.
 type cursor struct{ sequence, offset int64 }
 
 func (c cursor) String() string {
@@ -20,7 +20,7 @@ func (c cursor) String() string {
 	return text
 }
 
-// parseCursor reads what String wrote.
+// parseCursor is the reverse of String.
 func parseCursor(text string) (c cursor, ok bool) {
 	sequence, offset, behind := strings.Cut(text, ".")
 	if c.sequence, ok = parseCount(sequence); ok && behind {
@@ -29,7 +29,7 @@ func parseCursor(text string) (c cursor, ok bool) {
 	return c, ok
 }
 
-// parseCount reads a whole number without a sign.
+// parseCount parses an unsigned integer.
 func parseCount(text string) (int64, bool) {
 	number, err := strconv.ParseUint(text, 10, 63)
 	return int64(number), err == nil
@@ -40,8 +40,8 @@ func (c cursor) before(other cursor) bool {
 		c.sequence == other.sequence && c.offset < other.offset
 }
 
-// take moves the cursor behind an event; false if it was seen before. Of text that was seen in part
-// it cuts off that part.
+// take advances the cursor past an event; false if it was seen before. Text that was seen in part is
+// reduced to the rest.
 func (c *cursor) take(event *gatewayv1.RunEvent) bool {
 	piece := event.GetAnswerDelta()
 	if piece == nil {

@@ -7,7 +7,7 @@ import (
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
 )
 
-func TestIdsAreReadAsTheyAreWritten(t *testing.T) {
+func TestCursorsRoundTrip(t *testing.T) {
 	for text, want := range map[string]cursor{
 		"0": {}, "7": {7, 0}, "7.120": {7, 120}, "9223372036854775807.1": {1<<63 - 1, 1},
 	} {
@@ -44,7 +44,7 @@ func finishedWith(answer string) *gatewayv1.RunEvent {
 	}}
 }
 
-func TestACursorTakesEverythingOnce(t *testing.T) {
+func TestCursorTakesEachEventOnce(t *testing.T) {
 	at := cursor{3, 0}
 	for _, one := range []struct {
 		event *gatewayv1.RunEvent
@@ -70,7 +70,7 @@ func TestACursorTakesEverythingOnce(t *testing.T) {
 	}
 }
 
-func TestTheSourceNamesSendTheRestOfAnAnswer(t *testing.T) {
+func TestSourceNamesSendTheRestOfAnAnswer(t *testing.T) {
 	for name, one := range map[string]struct {
 		events []*gatewayv1.RunEvent
 		answer string

@@ -18,36 +18,36 @@ import (
 	"bos/rest/internal/upstream"
 )
 
-// A leg that lived this long was no failed attempt.
+// A call that lasted this long does not count as a failed attempt.
 const goodLeg = 30 * time.Second
 
-// item is what the follower found: an event, the end of the run, or why it stops.
+// item is an event, the end of the run, or the error that stops the follower.
 type item struct {
 	event *gatewayv1.RunEvent
-	// at is how far the run is seen with the event.
+	// at is the cursor after the event.
 	at cursor
-	// ended is set when the run is over and every event was seen before.
+	// ended is set when the run has ended and all events were seen before.
 	ended *gatewayv1.Run
 	err   error
-	// interrupted says that the run goes on and only the way to it is lost.
+	// interrupted is set if the run continues and only the connection is lost.
 	interrupted bool
 }
 
-// follower reads the events of a run and the text of its answer, across connections to the gateway
-// that are lost on the way: nothing is missing and nothing comes twice.
+// follower reads the events of a run and the text of its answer exactly once, across reconnects to the
+// gateway.
 type follower struct {
 	client   gatewayv1.OrchestratorServiceClient
 	settings Settings
 	onRetry  func()
 	log      *slog.Logger
-	// shown is set once the client has its headers. Before that an error is best told by status.
+	// shown is set once the headers are sent; before that, errors are reported by HTTP status.
 	shown atomic.Bool
 
 	runID string
 	seen  cursor
 }
 
-// receive is one connection's way to the next event.
+// receive returns the next event of one connection.
 type receive func() (*gatewayv1.RunEvent, error)
 
 func eventsOf[M interface{ GetEvent() *gatewayv1.RunEvent }](next func() (M, error)) receive {
@@ -77,8 +77,8 @@ func (f *follower) watch(ctx context.Context) (receive, error) {
 	return eventsOf(stream.Recv), nil
 }
 
-// follow sends items until the run has ended, something is wrong, or ctx is done; then it closes
-// items. The last item but for a done ctx is a run_finished event, ended, or err.
+// follow sends items until the run has ended, an error occurs, or ctx is done; then it closes items.
+// Unless ctx is done, the last item is a run_finished event, ended, or err.
 func (f *follower) follow(
 	ctx context.Context, open func(context.Context) (receive, error), items chan<- item,
 ) {
@@ -92,7 +92,7 @@ func (f *follower) follow(
 		}
 	}
 	defer func() {
-		// Nobody above this goroutine would: a defect here would end the process.
+		// An unrecovered panic in this goroutine would end the process.
 		if defect := recover(); defect != nil {
 			f.log.Error("stream failed", "defect", defect, "stack", string(debug.Stack()))
 			send(item{err: apierror.New(http.StatusInternalServerError, codes.Internal, "INTERNAL",
@@ -104,7 +104,7 @@ func (f *follower) follow(
 		begun := time.Now()
 		events, err := f.leg(ctx, open, send)
 		if err == nil || ctx.Err() != nil {
-			return // the run ended, or nobody listens any more
+			return // the run ended, or the client disconnected
 		}
 		if events > 0 || time.Since(begun) > goodLeg {
 			failures = 0
@@ -136,8 +136,8 @@ func (f *follower) follow(
 	}
 }
 
-// leg sends the events of one connection. It returns how many were new, and nil after the last
-// event of the run or the reason why the connection ended before.
+// leg sends the events of one connection. It returns the number of new ones, and nil after the last
+// event of the run, or the error that ended the connection before.
 func (f *follower) leg(
 	ctx context.Context, open func(context.Context) (receive, error), send func(item) bool,
 ) (int, error) {
@@ -166,7 +166,7 @@ func (f *follower) leg(
 	}
 }
 
-// endedRun is the run if it has ended. A failure of this look means not known, so nil.
+// endedRun returns the run if it has ended; nil if not, or if that cannot be found out.
 func (f *follower) endedRun(ctx context.Context) *gatewayv1.Run {
 	answer, err := f.client.GetRun(ctx, &gatewayv1.GetRunRequest{RunId: f.runID})
 	if err != nil || answer.GetRun().GetResponse() == nil {
@@ -175,8 +175,8 @@ func (f *follower) endedRun(ctx context.Context) *gatewayv1.Run {
 	return answer.GetRun()
 }
 
-// lost says whether the run may well go on although the call ended. A bare CANCELLED is a server
-// that went away; DEADLINE_EXCEEDED is the end of a leg.
+// lost reports whether the run may continue although the call ended. A bare CANCELLED means that the
+// server shut down; DEADLINE_EXCEEDED is the end of a leg.
 func lost(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:

@@ -26,13 +26,13 @@ import (
 type Settings struct {
 	// Heartbeat is the time between comments on a silent stream.
 	Heartbeat time.Duration
-	// OpenWithin is how long headers wait for the first event, so that errors get their status.
+	// OpenWithin is the time that headers wait for the first event, so that errors have their status.
 	OpenWithin time.Duration
 	// Write is the time a client has to take one event.
 	Write time.Duration
-	// Leg is the deadline of one call to the gateway; a stream that takes longer makes another.
+	// Leg is the deadline of one call to the gateway; longer streams make further calls.
 	Leg time.Duration
-	// Attempts in a row to go on with an interrupted stream, First and Cap the waits between.
+	// Attempts in a row to resume an interrupted stream, First and Cap of the back-off between.
 	Attempts   int
 	First, Cap time.Duration
 }
@@ -45,7 +45,7 @@ func (s Settings) wait(failures int) time.Duration {
 	return wait
 }
 
-// Observer is told what happens, for metrics.
+// Observer receives stream events for metrics.
 type Observer interface {
 	StreamOpened()
 	StreamClosed()
@@ -70,7 +70,7 @@ func New(
 	return &Streams{client, settings, observer, stopping, log}
 }
 
-// Register puts the handlers in front of the generated ones of the same paths.
+// Register installs the handlers before the generated ones of the same paths.
 func (s *Streams) Register(mux *runtime.ServeMux) error {
 	for _, route := range []struct {
 		verb, path string
@@ -106,7 +106,7 @@ func (s *Streams) ask(w http.ResponseWriter, r *http.Request, _ map[string]strin
 		return
 	}
 	if request.Request.GetRequestId() == "" {
-		// Should the connection break before the first event, asking again finds the same run.
+		// With a request id, repeating the question after a lost connection finds the same run.
 		request.Request.RequestId = "rest-" + rand.Text()
 	}
 	f := s.follower()
@@ -153,7 +153,7 @@ func (s *Streams) follower() *follower {
 	}
 }
 
-// stream follows a run and writes what comes until the run has ended or the client is gone.
+// stream writes the events of a run until the run has ended or the client has disconnected.
 func (s *Streams) stream(
 	w http.ResponseWriter, r *http.Request, f *follower,
 	open func(context.Context) (receive, error), names naming,
@@ -187,22 +187,22 @@ type stream struct {
 	follower *follower
 	names    naming
 	streams  *Streams
-	// asks is set if the client began a run, and not if it came to watch one.
+	// asks is set if the client starts a run, and not if it watches one.
 	asks bool
 }
 
-// stop ends the stream of a service that is about to end.
+// stop ends the stream at shutdown.
 func (s *stream) stop(w http.ResponseWriter) {
 	if s.asks && !s.out.opened {
 		apierror.Write(w, apierror.New(http.StatusServiceUnavailable, codes.Unavailable, "STOPPING",
 			"The service is stopping.", &errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)}))
 		return
 	}
-	// An event source comes back by itself after a stream, but not after an error.
+	// An EventSource reconnects after the end of a stream, but not after an error status.
 	_ = s.out.comment("stopping; come back")
 }
 
-// leave ends the stream of a client that is gone, that set a time which is over, or that makes way.
+// leave ends the stream of a client that disconnected, whose deadline passed, or that was displaced.
 func (s *stream) leave(ctx context.Context, w http.ResponseWriter) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) && upstream.Displaced(ctx) == nil {
 		return
@@ -210,7 +210,7 @@ func (s *stream) leave(ctx context.Context, w http.ResponseWriter) {
 	s.fail(w, upstream.Translate(ctx, status.FromContextError(ctx.Err()).Err()))
 }
 
-// fail tells of an error by status as long as that is possible.
+// fail reports an error, by HTTP status if the headers are not sent yet.
 func (s *stream) fail(w http.ResponseWriter, err error) {
 	if !s.out.opened {
 		apierror.Write(w, err)
@@ -300,7 +300,7 @@ func (s *stream) event(event *gatewayv1.RunEvent, at cursor) error {
 	return nil
 }
 
-// done is the last event of every stream that saw the end of its run.
+// done is the last event of a stream whose run has ended.
 func (s *stream) done(runID string, outcome gatewayv1.RunStatus) error {
 	data, err := json.Marshal(map[string]string{"run_id": runID, "status": outcome.String()})
 	if err != nil {

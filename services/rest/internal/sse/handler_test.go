@@ -18,7 +18,7 @@ import (
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
 )
 
-// sent receives something for each event that was sent.
+// sent receives a value for each sent event.
 type sent chan struct{}
 
 func (sent) StreamOpened()  {}
@@ -27,24 +27,24 @@ func (sent) StreamRetried() {}
 
 func (s sent) EventSent() { s <- struct{}{} }
 
-// house serves streams whose connections to the gateway are what a test makes them; headers wait
-// for the first event however long it takes.
-type house struct {
+// harness serves streams with connections to the gateway that the test provides; headers wait for the
+// first event without a limit.
+type harness struct {
 	streams  *Streams
 	stopping chan struct{}
 	sent     sent
 	log      bytes.Buffer
 }
 
-func newHouse() *house {
-	h := &house{stopping: make(chan struct{}), sent: make(sent, 1)}
+func newHarness() *harness {
+	h := &harness{stopping: make(chan struct{}), sent: make(sent, 1)}
 	h.streams = New(nil, Settings{
 		Heartbeat: time.Hour, OpenWithin: time.Hour, Write: time.Hour, Leg: time.Hour,
 	}, h.sent, h.stopping, slog.New(slog.NewTextHandler(&h.log, nil)))
 	return h
 }
 
-func (h *house) serve(
+func (h *harness) serve(
 	ctx context.Context, method string, open func(context.Context) (receive, error),
 ) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
@@ -53,7 +53,7 @@ func (h *house) serve(
 	return recorder
 }
 
-// afterOneEvent is a connection that has one event, and then does what it is told.
+// afterOneEvent is a connection with one event, after which it calls a function of the test.
 func afterOneEvent(then func(context.Context) error) func(context.Context) (receive, error) {
 	return func(ctx context.Context) (receive, error) {
 		first := true
@@ -85,8 +85,8 @@ func check(t *testing.T, got *httptest.ResponseRecorder, code int, status, reaso
 	}
 }
 
-func TestStoppingBeforeTheHeadersIsAnErrorToThoseWhoAsk(t *testing.T) {
-	h := newHouse()
+func TestShutdownBeforeTheHeadersIsAnErrorForQuestions(t *testing.T) {
+	h := newHarness()
 	got := h.serve(t.Context(), http.MethodPost, func(ctx context.Context) (receive, error) {
 		close(h.stopping)
 		<-ctx.Done()
@@ -96,15 +96,15 @@ func TestStoppingBeforeTheHeadersIsAnErrorToThoseWhoAsk(t *testing.T) {
 	if got.Header().Get("Retry-After") == "" {
 		t.Error(got.Header())
 	}
-	// Who watches comes back by itself, as long as it gets a stream.
+	// Clients that watch reconnect by themselves, as long as they get a stream.
 	watched := h.serve(t.Context(), http.MethodGet, nil)
 	if watched.Code != http.StatusOK || !strings.Contains(watched.Body.String(), ": stopping") {
 		t.Errorf("%d %s", watched.Code, watched.Body)
 	}
 }
 
-func TestNoRunBeginsOnceItIsStopping(t *testing.T) {
-	h := newHouse()
+func TestNoRunIsStartedDuringShutdown(t *testing.T) {
+	h := newHarness()
 	close(h.stopping)
 	got := h.serve(t.Context(), http.MethodPost, func(context.Context) (receive, error) {
 		t.Error("the gateway was asked")
@@ -113,17 +113,17 @@ func TestNoRunBeginsOnceItIsStopping(t *testing.T) {
 	check(t, got, http.StatusServiceUnavailable, "UNAVAILABLE", "STOPPING")
 }
 
-func TestTimeThatRunsOutBeforeTheHeadersIsAnError(t *testing.T) {
+func TestDeadlineBeforeTheHeadersIsAnErrorStatus(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
 	defer cancel()
-	got := newHouse().serve(ctx, http.MethodPost, func(ctx context.Context) (receive, error) {
+	got := newHarness().serve(ctx, http.MethodPost, func(ctx context.Context) (receive, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
 	check(t, got, http.StatusGatewayTimeout, "DEADLINE_EXCEEDED", "DEADLINE_EXCEEDED")
 }
 
-// ended is a context whose time runs out when a test says so.
+// ended is a context whose deadline passes when the test says so.
 type ended struct {
 	context.Context
 	done chan struct{}
@@ -140,8 +140,8 @@ func (e ended) Err() error {
 	}
 }
 
-func TestTimeThatRunsOutInTheMiddleIsAnErrorEvent(t *testing.T) {
-	h := newHouse()
+func TestDeadlineAfterTheHeadersIsAnErrorEvent(t *testing.T) {
+	h := newHarness()
 	clock := ended{t.Context(), make(chan struct{})}
 	got := h.serve(clock, http.MethodPost, afterOneEvent(func(ctx context.Context) error {
 		<-h.sent
@@ -155,8 +155,8 @@ func TestTimeThatRunsOutInTheMiddleIsAnErrorEvent(t *testing.T) {
 	}
 }
 
-func TestADefectOfTheFollowerIsAnErrorAndALineInTheLog(t *testing.T) {
-	h := newHouse()
+func TestPanicOfTheFollowerIsAnErrorAndLogged(t *testing.T) {
+	h := newHarness()
 	got := h.serve(t.Context(), http.MethodPost, func(context.Context) (receive, error) {
 		panic("password=hunter2")
 	})
@@ -166,8 +166,8 @@ func TestADefectOfTheFollowerIsAnErrorAndALineInTheLog(t *testing.T) {
 	}
 }
 
-func TestADefectInTheMiddleIsAnErrorEvent(t *testing.T) {
-	got := newHouse().serve(t.Context(), http.MethodPost, afterOneEvent(func(context.Context) error {
+func TestPanicAfterTheHeadersIsAnErrorEvent(t *testing.T) {
+	got := newHarness().serve(t.Context(), http.MethodPost, afterOneEvent(func(context.Context) error {
 		panic("password=hunter2")
 	})).Body.String()
 	if !strings.Contains(got, "event: run_accepted\n") || !strings.Contains(got, "event: error\n") ||
@@ -176,7 +176,7 @@ func TestADefectInTheMiddleIsAnErrorEvent(t *testing.T) {
 	}
 }
 
-// unsayable is an event that JSON has no words for.
+// unsayable is an event that cannot be encoded as JSON.
 func unsayable(sequence int64) *gatewayv1.RunEvent {
 	action := &agentv1.ProposedAction{ApprovalTimeout: &durationpb.Duration{Seconds: 1 << 62}}
 	return &gatewayv1.RunEvent{RunId: "r1", Sequence: sequence, Event: &gatewayv1.RunEvent_ApprovalRequested{
@@ -206,8 +206,8 @@ func accepted() *gatewayv1.RunEvent {
 	}}
 }
 
-func TestAnEventThatIsNoJSONEndsTheStreamWithAnErrorEvent(t *testing.T) {
-	h := newHouse()
+func TestUnencodableEventEndsTheStreamWithAnErrorEvent(t *testing.T) {
+	h := newHarness()
 	got := h.serve(t.Context(), http.MethodGet, inTurn(accepted(), unsayable(2))).Body.String()
 	if !strings.Contains(got, "event: run_accepted\n") || !strings.Contains(got, "event: error\n") ||
 		!strings.Contains(got, `"status":"INTERNAL"`) || strings.Contains(got, "approval_requested") {
@@ -218,18 +218,18 @@ func TestAnEventThatIsNoJSONEndsTheStreamWithAnErrorEvent(t *testing.T) {
 	}
 }
 
-func TestAFirstEventThatIsNoJSONIsAnErrorAfterWhichNobodyComesBack(t *testing.T) {
-	got := newHouse().serve(t.Context(), http.MethodGet, inTurn(unsayable(2)))
+func TestUnencodableFirstEventIsAnErrorWithoutReconnect(t *testing.T) {
+	got := newHarness().serve(t.Context(), http.MethodGet, inTurn(unsayable(2)))
 	check(t, got, http.StatusInternalServerError, "INTERNAL", "INTERNAL")
 }
 
-// gone is a client that takes nothing.
+// gone is a client that reads nothing.
 type gone struct{ *httptest.ResponseRecorder }
 
 func (gone) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-func TestAClientThatIsGoneIsNoErrorOfOurs(t *testing.T) {
-	h := newHouse()
+func TestDisconnectedClientIsNotLoggedAsAnError(t *testing.T) {
+	h := newHarness()
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/runs/r1:watch", nil)
 	w := gone{httptest.NewRecorder()}
 	h.streams.stream(w, request, h.streams.follower(), inTurn(accepted(), unsayable(2)), kindNames())

@@ -12,19 +12,18 @@ import (
 	"bos/rest/internal/codec"
 )
 
-// message is one server-sent event; only the last of an event's messages bears its id.
+// message is one server-sent event; only the last message of a run event has its id.
 type message struct {
 	name string
 	data []byte
 }
 
-// naming says how an event is called and what of it is sent; nothing leaves it out. One naming
-// serves one stream.
+// naming maps an event to its messages; none leaves it out. Each stream has a naming of its own.
 type naming func(event *gatewayv1.RunEvent) ([]message, error)
 
 const doneName = "done"
 
-// kindNames calls events by the field that is set, and sends them whole.
+// kindNames names events by the field that is set, and sends them whole.
 func kindNames() naming { return ofKind }
 
 func ofKind(event *gatewayv1.RunEvent) ([]message, error) {
@@ -37,8 +36,7 @@ func ofKind(event *gatewayv1.RunEvent) ([]message, error) {
 
 var eventField = (&gatewayv1.RunEvent{}).ProtoReflect().Descriptor().Oneofs().ByName("event")
 
-// sourceNames are the names of server-sent events; events that these do not name are called by their
-// kind.
+// sourceNames maps kinds to event names of /query/stream; other events are named by their kind.
 func sourceNames() naming {
 	var text told
 	return func(event *gatewayv1.RunEvent) ([]message, error) {
@@ -68,7 +66,7 @@ func sourceNames() naming {
 	}
 }
 
-// told is what was sent of the text of an answer, without keeping it.
+// told is a digest of the answer's text that was sent.
 type told struct {
 	attempt    int32
 	bytes      int
@@ -82,7 +80,7 @@ func (t *told) add(piece *gatewayv1.AnswerDeltaEvent) {
 	_, _ = t.hash.WriteString(piece.GetText())
 }
 
-// rest is what of an answer was not sent, if it begins with what was.
+// rest returns the unsent part of an answer, if it begins with the sent part.
 func (t *told) rest(answer string) string {
 	if len(answer) < t.bytes || maphash.String(t.hash.Seed(), answer[:t.bytes]) != t.hash.Sum64() {
 		return ""
@@ -90,7 +88,7 @@ func (t *told) rest(answer string) string {
 	return answer[t.bytes:]
 }
 
-// finished is what was not sent of the answer before, and the whole response.
+// finished returns the unsent part of the answer, and the whole response.
 func finished(response *gatewayv1.OrchestratorResponse, text *told) ([]message, error) {
 	done, err := named(doneName, response)
 	rest := text.rest(response.GetAnswer())
@@ -130,7 +128,7 @@ func approvalRequested(approval *gatewayv1.Approval) map[string]any {
 		"agent_id":   approval.GetAgentId(),
 		"agent_name": approval.GetAgentName(),
 		"tool_names": tools,
-		// For people: nothing in it is invisible.
+		// Shown to users, so without invisible characters.
 		"task_description": strings.Join(approval.GetDisplay().GetTask(), "\n"),
 		"timeout_seconds":  waits.Seconds(),
 	}

@@ -1,5 +1,5 @@
-// Package sse sends the events of runs to HTTP clients as server-sent events. It stands beside the
-// generated mux, whose streams neither start before the first message nor send heartbeats nor know
+// Package sse sends the events of runs to HTTP clients as server-sent events. It replaces the streams
+// of the generated mux, which do not start before the first message, and have neither heartbeats nor
 // Last-Event-ID.
 package sse
 
@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// How long browsers wait before they come back.
+// Reconnection time of browsers.
 const retryMillis = 2000
 
-// writer writes events, each flushed at once. A client that takes longer than the limit to take
-// one is given up: write returns an error, and so does every later one.
+// writer writes events and flushes each. If a client takes longer than the limit for one, this and all
+// later writes return an error.
 type writer struct {
 	response   http.ResponseWriter
 	controller *http.ResponseController
@@ -30,7 +30,7 @@ func newWriter(response http.ResponseWriter, limit time.Duration) *writer {
 	}
 }
 
-// open sends the headers and a first comment, so that clients and proxies see that it works.
+// open sends the headers and a first comment, so that clients and proxies see the open stream.
 func (w *writer) open() error {
 	if w.opened {
 		return w.failed

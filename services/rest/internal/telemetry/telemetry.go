@@ -1,4 +1,4 @@
-// Package telemetry is logs, metrics and traces of the process. Nothing here is a global.
+// Package telemetry sets up logs, metrics and traces of the process, without globals.
 package telemetry
 
 import (
@@ -23,10 +23,10 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 )
 
-// Propagator carries the W3C trace context in and out.
+// Propagator extracts and injects the W3C trace context.
 var Propagator = propagation.TraceContext{}
 
-// Logger writes JSON lines with the names that all of Bos uses.
+// Logger writes JSON lines with the field names of all Bos services.
 func Logger(out io.Writer, level string) *slog.Logger {
 	levels := map[string]slog.Level{
 		"debug": slog.LevelDebug, "info": slog.LevelInfo,
@@ -56,8 +56,8 @@ func Logger(out io.Writer, level string) *slog.Logger {
 	})).With("service", "rest")
 }
 
-// Tracing returns the tracer provider and what flushes it at the end. Without an endpoint nothing
-// is recorded, and a trace context that came in still goes out.
+// Tracing returns the tracer provider and its shutdown function. Without an endpoint nothing is
+// recorded, but an incoming trace context is propagated.
 func Tracing(
 	ctx context.Context, endpoint string, ratio float64,
 ) (trace.TracerProvider, func(context.Context) error, error) {
@@ -130,7 +130,7 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }
 
-// Begun counts a request in; call the result at its end.
+// Begun counts the start of a request; call the result at its end.
 func (m *Metrics) Begun(route, method string, stream bool) func(status int) {
 	begun := time.Now()
 	m.inFlight.Inc()
@@ -143,14 +143,14 @@ func (m *Metrics) Begun(route, method string, stream bool) func(status int) {
 	}
 }
 
-// StreamOpened counts a client in.
+// StreamOpened counts a new stream client.
 func (m *Metrics) StreamOpened() { m.streams.Inc() }
 
-// StreamClosed counts it out.
+// StreamClosed counts the end of a stream client.
 func (m *Metrics) StreamClosed() { m.streams.Dec() }
 
 // EventSent counts an event.
 func (m *Metrics) EventSent() { m.events.Inc() }
 
-// StreamRetried counts a stream that went on elsewhere.
+// StreamRetried counts a stream that was resumed over another connection.
 func (m *Metrics) StreamRetried() { m.retries.Inc() }

@@ -14,18 +14,18 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Certificates names the files by which REST and the services know each other. They may be
-// replaced at any time: connections made afterwards use what the files hold by then.
+// Certificates names the files for mutual TLS with the services. They may be replaced at any time:
+// new connections use the present content.
 type Certificates struct {
-	// Certificate is what REST shows, with its chain, and Key its private key; both PEM.
+	// Certificate of REST with its chain, and Key, its private key; both PEM.
 	Certificate, Key string
-	// Authorities are those that the services' certificates come from, as PEM.
+	// Authorities that issue the services' certificates, as PEM.
 	Authorities string
-	// Refresh is the time between two looks at whether the files were replaced.
+	// Refresh is the interval of checks for replaced files.
 	Refresh time.Duration
 }
 
-// Credentials returns what channels are made with: plain text if no files are named.
+// Credentials returns the transport credentials of channels: plain text if no files are named.
 func (c Certificates) Credentials(log *slog.Logger) (credentials.TransportCredentials, error) {
 	if c.Certificate == "" {
 		return insecure.NewCredentials(), nil
@@ -40,14 +40,14 @@ func (c Certificates) Credentials(log *slog.Logger) (credentials.TransportCreden
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &files.current().own, nil
 		},
-		// The library's own check knows only the authorities of the start; ours, which follows the
-		// files, makes the same one.
+		// The library's check uses the authorities of the start; VerifyConnection does the same check
+		// with the present ones.
 		InsecureSkipVerify: true,
 		VerifyConnection:   files.verify,
 	}), nil
 }
 
-// content is what the files held at one time.
+// content is a snapshot of the files.
 type content struct {
 	own         tls.Certificate
 	authorities *x509.CertPool
@@ -67,7 +67,7 @@ type files struct {
 	looked time.Time
 }
 
-// current returns what the files hold, or what they held before they became unusable.
+// current returns the content of the files, or the last valid one.
 func (f *files) current() *content {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -121,7 +121,7 @@ func (c Certificates) read() (content, error) {
 	return read, nil
 }
 
-// stamps tell whether a file was replaced; a missing one has the zero stamp.
+// stamps change when a file is replaced; zero for a missing file.
 func (c Certificates) stamps() [3]stamp {
 	var found [3]stamp
 	for i, name := range []string{c.Certificate, c.Key, c.Authorities} {

@@ -53,7 +53,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue writes a certificate for a host; it returns its files and what a server makes of them.
+// issue writes a certificate for a host; returns its files and the parsed certificate.
 func (a *authority) issue(name, host string) (Certificates, tls.Certificate) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -85,13 +85,13 @@ func (a *authority) write(name, kind string, der []byte) string {
 	return path
 }
 
-type house struct {
+type harness struct {
 	healthpb.UnimplementedHealthServer
 	inner  *health.Server
 	serial atomic.Int64
 }
 
-func (h *house) Check(
+func (h *harness) Check(
 	ctx context.Context, request *healthpb.HealthCheckRequest,
 ) (*healthpb.HealthCheckResponse, error) {
 	caller, _ := peer.FromContext(ctx)
@@ -100,8 +100,8 @@ func (h *house) Check(
 	return h.inner.Check(ctx, request)
 }
 
-// serve starts a server that demands certificates of `believed`; returns it and its address.
-func serve(t *testing.T, own tls.Certificate, believed *authority) (*house, string) {
+// serve starts a server that requires certificates of `believed`; returns it and its address.
+func serve(t *testing.T, own tls.Certificate, believed *authority) (*harness, string) {
 	t.Helper()
 	pool := x509.NewCertPool()
 	pool.AddCert(believed.certificate)
@@ -109,7 +109,7 @@ func serve(t *testing.T, own tls.Certificate, believed *authority) (*house, stri
 		Certificates: []tls.Certificate{own}, ClientCAs: pool,
 		ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
 	})))
-	h := &house{inner: health.NewServer()}
+	h := &harness{inner: health.NewServer()}
 	healthpb.RegisterHealthServer(server, h)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
@@ -132,7 +132,7 @@ func check(t *testing.T, target string, creds credentials.TransportCredentials) 
 	return err
 }
 
-func TestServicesAndRestKnowEachOtherByCertificates(t *testing.T) {
+func TestMutualTLSWithServices(t *testing.T) {
 	ours := newAuthority(t)
 	_, serving := ours.issue("gateway", "localhost")
 	_, target := serve(t, serving, ours)
@@ -148,7 +148,7 @@ func TestServicesAndRestKnowEachOtherByCertificates(t *testing.T) {
 	}
 }
 
-func TestAServiceOfAForeignAuthorityOrOfAnotherNameIsNotBelieved(t *testing.T) {
+func TestServiceWithUnknownAuthorityOrOtherNameIsRefused(t *testing.T) {
 	ours, foreign := newAuthority(t), newAuthority(t)
 	rest, _ := ours.issue("rest", "rest")
 	creds, err := rest.Credentials(slog.Default())
@@ -162,7 +162,7 @@ func TestAServiceOfAForeignAuthorityOrOfAnotherNameIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestAReplacedCertificateIsShownWithoutARestart(t *testing.T) {
+func TestReplacedCertificateIsUsedWithoutRestart(t *testing.T) {
 	ours := newAuthority(t)
 	_, serving := ours.issue("gateway", "localhost")
 	h, target := serve(t, serving, ours)
@@ -184,7 +184,7 @@ func TestAReplacedCertificateIsShownWithoutARestart(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBeUsedAreRefusedAtTheStart(t *testing.T) {
+func TestInvalidCertificateFilesFailTheStart(t *testing.T) {
 	ours := newAuthority(t)
 	good, _ := ours.issue("rest", "rest")
 	empty := filepath.Join(t.TempDir(), "empty")

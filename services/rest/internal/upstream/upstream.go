@@ -1,5 +1,5 @@
-// Package upstream is the way to the services: load-balanced channels, a deadline on every call,
-// and errors that are fit to be shown.
+// Package upstream calls the services: load-balanced gRPC channels, a deadline on every call, and
+// errors that are safe to show to clients.
 package upstream
 
 import (
@@ -23,7 +23,7 @@ import (
 
 const (
 	maxMessageBytes = 16 * 1024 * 1024
-	// Reads are repeated; whatever asks or changes is not, its caller knows the request id.
+	// Reads are retried. Questions and changes are not: clients repeat them with their request id.
 	serviceConfig = `{
 		"loadBalancingConfig": [{"round_robin": {}}],
 		"methodConfig": [{
@@ -45,16 +45,16 @@ const (
 	askMethod = "/bos.gateway.v1.OrchestratorService/Ask"
 )
 
-// Timeouts of calls whose caller set none, or a longer one.
+// Timeouts are the default and maximum deadlines of calls.
 type Timeouts struct {
-	// Call is for calls that answer at once.
+	// Call is for calls that do not wait for a run.
 	Call time.Duration
 	// Run is for calls that wait for a run.
 	Run time.Duration
 }
 
-// Dial returns a channel to a target; it connects on first use. What is called over it carries a token
-// of signer, if there is one.
+// Dial returns a channel to a target; it connects on first use. Its calls carry a token of signer, if
+// there is one.
 func Dial(
 	target string, timeouts Timeouts, creds credentials.TransportCredentials,
 	signer *proxytoken.Signer, options ...otelgrpc.Option,
@@ -66,7 +66,7 @@ func Dial(
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(options...)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			// A gateway that restarts is found again within two seconds.
+			// Reconnects to a restarted gateway within two seconds.
 			Backoff: backoff.Config{
 				BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 				MaxDelay: 2 * time.Second,
@@ -111,7 +111,7 @@ func Dial(
 	)
 }
 
-// judge notes what a service thinks of the caller's credential: whoever gets an answer is known to it.
+// judge records whether a service accepted the caller's credential, by the outcome of a call.
 func judge(ctx context.Context, err error) {
 	switch status.Code(err) {
 	case codes.OK:
@@ -121,7 +121,7 @@ func judge(ctx context.Context, err error) {
 	}
 }
 
-// judged is a stream whose first message, or its end, says what the service thinks of the credential.
+// judged is a stream whose first message or end shows whether the service accepted the credential.
 type judged struct {
 	grpc.ClientStream
 	ctx  context.Context
@@ -137,8 +137,8 @@ func (j *judged) RecvMsg(message any) error {
 	return err
 }
 
-// signed is ctx with the token for a call. What the mux itself says of the client, x-forwarded-for,
-// goes on as well: services believe it where it makes a call foreign, and never where it names one.
+// signed adds the token to the metadata of a call. The mux's own x-forwarded-for is passed on as well:
+// services use it only as a sign that a call is not local, never as the client's address.
 func signed(ctx context.Context, signer *proxytoken.Signer) (context.Context, error) {
 	if signer == nil {
 		return ctx, nil

@@ -1,6 +1,6 @@
-// Package waiting is the room in which the bodies of requests wait until they are whole: bounded in
-// number, bytes and time. Where it is full, whoever fills it most makes way, so that slow senders
-// refuse nobody but themselves.
+// Package waiting buffers request bodies until they are complete, within limits of number, bytes and
+// time. At a limit the address that holds most loses a body, so that slow senders only harm
+// themselves.
 package waiting
 
 import (
@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	// ErrCut says that a body made way for others.
+	// ErrCut means that a body was cut in favour of others.
 	ErrCut = errors.New("the body made way for others")
-	// ErrSlow says that a body did not arrive in time, or not at the least rate.
+	// ErrSlow means that a body exceeded its time, or fell below the minimum rate.
 	ErrSlow = errors.New("the body came too slowly")
 )
 
@@ -27,33 +27,33 @@ const (
 
 // Limits of a room.
 type Limits struct {
-	// Bodies that wait at once, and the bytes that are held for them.
+	// Bodies at a time, and bytes buffered for them.
 	Bodies int
 	Bytes  int64
-	// Within is the time that one has to arrive.
+	// Within is the time for one body.
 	Within time.Duration
-	// Rate is the bytes a second that it has to make on the average, once Grace is over.
+	// Rate is the minimum average rate in bytes per second, after Grace.
 	Rate  float64
 	Grace time.Duration
 }
 
-// Room holds the bodies that are under way.
+// Room holds incomplete bodies.
 type Room struct {
 	limits Limits
 	mutex  sync.Mutex
 	bodies int
 	bytes  int64
-	// shares by address. Only addresses with a body here have one.
+	// shares by address, of addresses with a body here.
 	shares map[string]*share
 }
 
-// share is what one address has here; its bodies in the order of their last progress.
+// share holds the bodies of one address in the order of their last progress.
 type share struct {
 	bodies *list.List
 	bytes  int64
 }
 
-// body is one body under way.
+// body is one incomplete body.
 type body struct {
 	room    *Room
 	address string
@@ -64,7 +64,7 @@ type body struct {
 	content []byte
 	whole   bool
 	cut     bool
-	// limit sets the time until which the next bytes have to come.
+	// limit sets the deadline for the next bytes.
 	limit func(time.Time)
 }
 
@@ -73,11 +73,11 @@ func New(limits Limits) *Room {
 	return &Room{limits: limits, shares: map[string]*share{}}
 }
 
-// Read returns the whole body of a request, of most bytes at most. The error is ErrCut, ErrSlow, an
-// *http.MaxBytesError, or what the connection says.
+// Read returns the whole body of a request of at most `most` bytes. The error is ErrCut, ErrSlow, an
+// *http.MaxBytesError, or one of the connection.
 //
-// Everybody is let in. Beyond the limits, of the address that holds most here the body that came on
-// least recently is cut: an address that has less than an equal share loses nothing to the others.
+// All bodies are admitted. Above a limit, the body with the oldest progress of the address that holds
+// most is cut, so an address with less than an equal share loses nothing to others.
 func (r *Room) Read(w http.ResponseWriter, request *http.Request, address string, most int64) ([]byte, error) {
 	controller := http.NewResponseController(w)
 	one := r.enter(address, func(until time.Time) { _ = controller.SetReadDeadline(until) })
@@ -120,15 +120,15 @@ func (r *Room) enter(address string, limit func(time.Time)) *body {
 	return one
 }
 
-// cut ends the body that came on least recently, of the share that measures most. There is one.
-// Called with the mutex held.
+// cut ends the body with the oldest progress of the largest share. There must be one, and the mutex
+// must be held.
 func (r *Room) cut(measure func(*share) int64) {
 	var one *body
 	most := int64(-1)
 	for _, each := range r.shares {
 		stillest, _ := each.bodies.Front().Value.(*body)
 		size := measure(each)
-		// Of equal shares, that which came on least recently: never the one that is new.
+		// Among equal shares the one with the oldest progress, and so never the new one.
 		if size > most || (size == most && stillest.moved.Before(one.moved)) {
 			one, most = stillest, size
 		}
@@ -138,7 +138,7 @@ func (r *Room) cut(measure func(*share) int64) {
 	one.limit(time.Unix(1, 0)) // ends the read that it is in
 }
 
-// remove takes a body out, once. Called with the mutex held.
+// remove removes a body, once. The mutex must be held.
 func (r *Room) remove(one *body) {
 	own := r.shares[one.address]
 	if one.place == nil || own == nil {
@@ -154,7 +154,7 @@ func (r *Room) remove(one *body) {
 	}
 }
 
-// grow makes room for more bytes; others, or itself, may have to make way for them.
+// grow reserves more bytes for a body; other bodies, or itself, may be cut for them.
 func (b *body) grow() {
 	more := min(max(firstBytes, cap(b.content)), mostAtOnce)
 	grown := make([]byte, len(b.content), cap(b.content)+more)
@@ -174,7 +174,7 @@ func (b *body) grow() {
 	}
 }
 
-// await notes that the body came on and sets the time for its next bytes; false if it was cut.
+// await records progress of the body and sets the deadline for its next bytes; false if it was cut.
 func (b *body) await() bool {
 	b.room.mutex.Lock()
 	defer b.room.mutex.Unlock()
@@ -188,7 +188,7 @@ func (b *body) await() bool {
 	return true
 }
 
-// reason says why reading failed.
+// reason returns why reading failed.
 func (b *body) reason(err error) error {
 	b.room.mutex.Lock()
 	defer b.room.mutex.Unlock()
@@ -203,8 +203,8 @@ func (b *body) reason(err error) error {
 	}
 }
 
-// leave gives the place back. The time limit ends with a whole body; what is left of another one must
-// not hold the connection.
+// leave frees the place. A complete body clears the deadline; the rest of an incomplete one must not
+// hold the connection.
 func (b *body) leave() {
 	b.room.mutex.Lock()
 	defer b.room.mutex.Unlock()

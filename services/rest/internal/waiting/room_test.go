@@ -14,7 +14,7 @@ import (
 
 const patience = 60 * time.Second
 
-// sender is a body whose bytes come when the test sends them; it ends at a deadline that is over.
+// sender is a body whose bytes the test sends; a past deadline ends it.
 type sender struct {
 	bytes chan []byte
 	reads chan struct{}
@@ -28,7 +28,7 @@ func newSender() *sender {
 	}
 }
 
-// awaited returns when so many more reads have begun: the room has noted what came before.
+// awaited returns after a number of further reads, when the room has processed the bytes before.
 func (s *sender) awaited(t *testing.T, reads int) {
 	t.Helper()
 	for range reads {
@@ -48,7 +48,7 @@ func (late) Temporary() bool { return true }
 func (s *sender) Read(into []byte) (int, error) {
 	select {
 	case s.reads <- struct{}{}:
-	default: // of some, nobody counts them
+	default: // of some they are not counted
 	}
 	select {
 	case more, open := <-s.bytes:
@@ -63,7 +63,7 @@ func (s *sender) Read(into []byte) (int, error) {
 
 func (s *sender) Close() error { return nil }
 
-// deadlines lets the room end the sender's reads.
+// deadlines lets the room set read deadlines of the sender.
 type deadlines struct {
 	http.ResponseWriter
 	sender *sender
@@ -81,7 +81,7 @@ type outcome struct {
 	err     error
 }
 
-// begin has the room read a sender's body.
+// begin makes the room read a sender's body.
 func begin(r *Room, address string, s *sender, most int64) <-chan outcome {
 	ended := make(chan outcome, 1)
 	go func() {
@@ -125,7 +125,7 @@ func room(bodies int, bytes int64) *Room {
 	return New(Limits{Bodies: bodies, Bytes: bytes, Within: time.Hour, Rate: 1, Grace: time.Hour})
 }
 
-func TestAnAddressThatFillsTheRoomCutsItsOwnBodiesAlone(t *testing.T) {
+func TestAddressThatFillsTheRoomLosesOnlyItsOwnBodies(t *testing.T) {
 	r := room(4, 1<<30)
 	honest := newSender()
 	kept := begin(r, "10.0.0.1", honest, 1000)
@@ -161,7 +161,7 @@ func TestAnAddressThatFillsTheRoomCutsItsOwnBodiesAlone(t *testing.T) {
 	}
 }
 
-func TestOfOneAddressTheBodyThatCameOnLeastRecentlyGoes(t *testing.T) {
+func TestBodyOfAnAddressWithTheOldestProgressIsCut(t *testing.T) {
 	r := room(2, 1<<30)
 	moving, still, third := newSender(), newSender(), newSender()
 	first := begin(r, "", moving, 1000)
@@ -178,7 +178,7 @@ func TestOfOneAddressTheBodyThatCameOnLeastRecentlyGoes(t *testing.T) {
 	waits(t, first)
 }
 
-func TestOfManyAddressesTheStillestGoesAndNeverTheNewest(t *testing.T) {
+func TestAmongAddressesTheOldestProgressIsCutAndNeverTheNewest(t *testing.T) {
 	const places = 20
 	r := room(places, 1<<30)
 	var waiting []<-chan outcome
@@ -197,7 +197,7 @@ func TestOfManyAddressesTheStillestGoesAndNeverTheNewest(t *testing.T) {
 	}
 }
 
-func TestManyBytesMakeWayAndFewDoNot(t *testing.T) {
+func TestLargestShareOfBytesIsCut(t *testing.T) {
 	r := room(1000, 256*1024)
 	small := newSender()
 	kept := begin(r, "10.0.0.1", small, 1<<20)
@@ -221,7 +221,7 @@ func TestManyBytesMakeWayAndFewDoNot(t *testing.T) {
 	waits(t, kept)
 }
 
-func TestWhatIsHeldIsGivenBack(t *testing.T) {
+func TestBytesAndPlacesAreReleased(t *testing.T) {
 	r := room(3, 1<<20)
 	for range 100 {
 		one := newSender()
@@ -239,7 +239,7 @@ func TestWhatIsHeldIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestTheLeastRate(t *testing.T) {
+func TestMinimumRate(t *testing.T) {
 	for name, one := range map[string]struct {
 		limits Limits
 		want   error
@@ -267,7 +267,7 @@ func TestTheLeastRate(t *testing.T) {
 	}
 }
 
-func TestABodyOfTheMostBytesIsTakenAndALargerOneIsNot(t *testing.T) {
+func TestBodyIsAcceptedUpToTheMaximumSize(t *testing.T) {
 	for size, fits := range map[int]bool{70_000: true, 70_001: false} {
 		request := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(make([]byte, size)))
 		content, err := room(1, 1<<20).Read(httptest.NewRecorder(), request, "", 70_000)

@@ -1,4 +1,4 @@
-// Package watched reads files that may be replaced while the process runs.
+// Package watched reloads files (keys, certificates) that are replaced while the process runs.
 package watched
 
 import (
@@ -12,8 +12,8 @@ import (
 
 const mostBytes = 64 * 1024
 
-// File is what a file holds now. One that is missing, empty, too large or of no use changes nothing:
-// what was read before stays, and the log says so. What it holds is never logged.
+// File holds the parsed content of a file. If the file is missing, empty, too large or invalid, the
+// former content stays in use and a warning is logged. Content is never logged.
 type File[T any] struct {
 	path, variable string
 	parse          func(text []byte) (T, error)
@@ -31,8 +31,8 @@ type stamp struct {
 	size    int64
 }
 
-// Open reads the file that variable names. parse makes its value, and an error that says what it must
-// hold and never what it holds.
+// Open reads the file that variable names. parse returns its value, or an error with the expected
+// format and without content.
 func Open[T any](
 	path, variable string, parse func([]byte) (T, error), refresh time.Duration, log *slog.Logger,
 ) (*File[T], error) {
@@ -45,7 +45,7 @@ func Open[T any](
 	return file, nil
 }
 
-// Current is the value as it is now.
+// Current returns the present value.
 func (f *File[T]) Current() T {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -85,7 +85,7 @@ func (f *File[T]) read() (T, error) {
 	return f.parse(text)
 }
 
-// stampOf tells whether a file was replaced; a missing one has the zero stamp.
+// stampOf returns a stamp that changes when the file is replaced; zero for a missing file.
 func stampOf(path string) stamp {
 	found, err := os.Stat(path)
 	if err != nil {

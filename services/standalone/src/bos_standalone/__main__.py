@@ -1,4 +1,4 @@
-"""``python -m bos_standalone``: the same as ``bos serve all``."""
+"""Entry point of ``python -m bos_standalone``, the same as ``bos serve all``."""
 
 from bos_standalone.cli import ALL, serve
 

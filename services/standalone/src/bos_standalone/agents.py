@@ -1,4 +1,4 @@
-"""Agents of this composition, found by the entry point group ``bos.agents``."""
+"""Agent discovery by the entry point group ``bos.agents``, and agent factories."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def by_name(offered: Iterable[EntryPoint]) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AgentFactory:
-    """How to start one agent."""
+    """Factory of one agent: its package, settings class and ``serve``."""
 
     package: str
     settings: type[AgentServiceSettings]
     serve: Callable[..., AbstractAsyncContextManager[GrpcServer]]
 
     def settings_with(self, **offered: Any) -> AgentServiceSettings:
-        """The agent's settings, with those of the offered values that it has a field for.
+        """Load the agent's settings; offered values without a field in them are ignored.
 
         Raises:
             ConfigurationError: a setting is missing or wrong.
@@ -86,7 +86,7 @@ class AgentFactory:
     def start(
         self, settings: AgentServiceSettings, **offered: Any
     ) -> AbstractAsyncContextManager[GrpcServer]:
-        """Call its ``serve`` with those of the offered dependencies that it asks for."""
+        """Call the agent's ``serve``; offered dependencies without a parameter are ignored."""
         parameters = inspect.signature(self.serve).parameters
         wanted = {k: v for k, v in offered.items() if k in parameters}
         return self.serve(settings=settings, **wanted)
@@ -99,9 +99,9 @@ def agent_factory(name: str, target: str) -> AgentFactory:
     in ``settings.py`` beside it.
 
     Raises:
-        ConfigurationError: the entry point is wrong, or what it names cannot be imported. A house
-            that starts without an agent that is installed would plan as if there was none, so this
-            ends the start.
+        ConfigurationError: the entry point is wrong, or its target cannot be imported. A standalone
+            that started without an installed agent would plan as if it did not exist, so the
+            start fails.
     """
     module_name, _, attribute = target.partition(":")
     package = module_name.rpartition(".")[0]

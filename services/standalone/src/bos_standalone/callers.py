@@ -1,4 +1,4 @@
-"""Who may call what: keys made at this start, and how each service checks its callers."""
+"""Authentication between the services of a standalone: keys of this start, settings of each."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class Callers:
-    """Keys of one start, and the authentication settings that follow.
+    """Keys generated at this start, and the authentication settings of each service.
 
     Args:
-        host: Address of what people call.
+        host: Address of the public services.
         folder: Holds the key of the local user.
     """
 
     def __init__(self, host: str, folder: DataFolder) -> None:
         self._host = host
         self.given = AuthSettings.load()
-        """What the environment says of those who call what people call."""
+        """Authentication settings of the public services, as the environment sets them."""
         self.run_token_key, self._run_token_public_key = generate_keypair()
-        # REST's own: what it says of its callers' addresses is believed, and nobody else's word.
+        # REST alone signs client addresses; the services trust this key and no other.
         self.rest_key, self._rest_public_key = generate_keypair()
         self.api_key = self._api_key(folder)
-        """Signs in the local user: on loopback there always is one."""
+        """API key of the local user; on loopback there always is one."""
 
     def internal(self) -> AuthSettings:
-        """Inside, run tokens of this house's gateway are all that counts."""
+        """Authentication of internal services: run tokens of this standalone's gateway only."""
         return AuthSettings.load(
             static_key=None,
             static_keys_file=None,
@@ -51,11 +51,11 @@ class Callers:
         *,
         run_tokens: bool = False,
     ) -> AuthSettings:
-        """Who may call what people call: the local user by the key, and whoever signed in.
+        """Authentication of public services: the local user's API key, and users who signed in.
 
         Args:
             identity_target: Where identity is; empty where there is none.
-            identity: Its settings, which name what its tokens say.
+            identity: Its settings, with the issuer and audience of its access tokens.
             run_tokens: Whether the gateway calls too, with its run tokens.
         """
         update: dict[str, Any] = {
@@ -69,7 +69,7 @@ class Callers:
         if "static_key_user" not in self.given.model_fields_set:
             update["static_key_user"] = str(LOCAL_USER_ID)
         if "static_key_roles" not in self.given.model_fields_set and is_loopback(self._host):
-            update["static_key_roles"] = ROLES  # whoever holds it owns the machine
+            update["static_key_roles"] = ROLES  # the holder of this key owns the machine
         if identity_target and identity is not None:
             update |= {
                 "issuer": identity.issuer,

@@ -1,4 +1,4 @@
-"""``bos serve …`` and ``bos demo``. What they need is imported when they run: help is instant."""
+"""Commands ``bos serve`` and ``bos demo``; imports are lazy, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN_QUESTIONS = 6
 
 
 class _ServiceName(click.ParamType[str]):
-    """One of the services; which agents there are is looked up only for a name that is none."""
+    """Name of a service or an installed agent; agents are looked up only for other names."""
 
     name = "service"
 

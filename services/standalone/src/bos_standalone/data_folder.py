@@ -1,4 +1,4 @@
-"""The folder of a standalone: who owns it, its API key, and the file that clients find it by."""
+"""Data folder of a standalone: lock, API key, key files, and ``standalone.json`` for clients."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _LOCK_PAUSE_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """An owned folder, until the block of :func:`own_folder` is left."""
+    """A data folder locked by this process, while the block of :func:`own_folder` runs."""
 
     path: Path
     api_key: str
-    """The key of the last start, or a new one."""
+    """API key of the local user: that of the last start, or a new one."""
     last_port: int
     """Port of the gateway at the last start; 0 if there was none."""
     last_rest_port: int = 0
@@ -48,13 +48,13 @@ class DataFolder:
 
     @property
     def connection_file(self) -> Path:
-        """How clients on this machine find the gateway and its key."""
+        """File that clients on this machine read the gateway's address and API key from."""
         return self.path / _CONNECTION_FILE
 
     def gateway_port(self, wanted: int) -> int:
-        """``wanted`` unless that is 0; else the port of the last start if it is free, else 0.
+        """Port for the gateway: ``wanted`` unless 0, else the last one if it is free, else 0.
 
-        Clients that lost their connection find the gateway again where it was.
+        Reusing the port lets disconnected clients reconnect after a restart.
         """
         if wanted:
             return wanted
@@ -67,7 +67,7 @@ class DataFolder:
         return self.last_port
 
     def secrets_keys(self) -> str:
-        """What encrypts the credentials of runs; made at the first start and kept.
+        """Encryption keys for the credentials of runs; generated at the first start and kept.
 
         Raises:
             ConfigurationError: it cannot be read or written.
@@ -79,7 +79,7 @@ class DataFolder:
         return self._kept(_SECRETS_FILE, make, "credentials of runs under way are then lost")
 
     def identity_keys(self) -> str:
-        """What encrypts the keys that sign access tokens; made at the first start and kept.
+        """Key encryption keys for identity's signing keys; generated at the first start and kept.
 
         Raises:
             ConfigurationError: it cannot be read or written.
@@ -91,7 +91,7 @@ class DataFolder:
         )
 
     def bootstrap_token(self) -> str:
-        """What the first account is registered with where strangers could; made once and kept.
+        """Bootstrap token that registers the first account on a network; generated once and kept.
 
         Raises:
             ConfigurationError: it cannot be read or written.
@@ -99,7 +99,7 @@ class DataFolder:
         return self._kept(BOOTSTRAP_FILE, lambda: secrets.token_urlsafe(32), "another one is made")
 
     def rest_key(self, private_key: str) -> Path:
-        """The file with the key that the REST gateway of this start signs with.
+        """Write the signing key of this start's REST gateway; returns its file.
 
         Raises:
             ConfigurationError: it cannot be written.
@@ -135,12 +135,13 @@ class DataFolder:
         identity_target: str = "",
         memory_target: str = "",
     ) -> str:
-        """Write the file that clients find the gateway by, and register it for this user.
+        """Write ``standalone.json`` for clients, and register it for this user.
 
-        Returns why it could not be registered, for people: clients pass the file over then.
+        Returns why it could not be registered, as a message for the user, or "": clients ignore an
+        unregistered file.
 
-        ``operator`` is what `bos doctor` and its like need beyond that; ``rest_url`` is empty
-        without REST, ``identity_target`` where another issuer takes its place.
+        ``operator`` holds what operator commands such as `bos doctor` need; ``rest_url`` is empty
+        without REST, ``identity_target`` if another issuer is configured.
         """
         registration, missing = _registration(self.path)
         content = {
@@ -159,7 +160,7 @@ class DataFolder:
 
 @contextmanager
 def own_folder(path: Path) -> Iterator[DataFolder]:
-    """Own ``path`` while the block runs; the folder is created if need be.
+    """Lock the data folder ``path`` while the block runs; the folder is created if need be.
 
     Raises:
         ConfigurationError: it cannot be written, or another process owns it.
@@ -188,7 +189,7 @@ def own_folder(path: Path) -> Iterator[DataFolder]:
 
 
 def open_log(folder: Path) -> TextIO:
-    """Open the log for appending; a large one is put aside first, replacing the one before.
+    """Open the log file for appending; a large one is rotated first (one old file is kept).
 
     Raises:
         ConfigurationError: it cannot be written.
@@ -206,7 +207,7 @@ def open_log(folder: Path) -> TextIO:
 
 
 def _locked(lock: int) -> bool:
-    """Whether the lock is ours now; clients hold it for a moment to see whether anybody has it."""
+    """Take the lock, with retries: clients hold it for a moment to probe for an owner."""
     for _ in range(_LOCK_ATTEMPTS):
         with contextlib.suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -216,7 +217,7 @@ def _locked(lock: int) -> bool:
 
 
 def _registration(folder: Path) -> tuple[dict[str, str], str]:
-    """What makes this user's clients believe the folder's file, or why there is nothing."""
+    """Register the folder for this user's clients; returns the entry, or why there is none."""
     try:
         return register(folder), ""
     except (OSError, RuntimeError) as error:
@@ -241,11 +242,11 @@ def _unusable(folder: Path, error: OSError) -> ConfigurationError:
 
 
 def _read_connection(path: Path) -> _Last:
-    """What the last start announced; nothing if it is missing or spoilt."""
+    """API key and ports of the last start; empty if the file is missing or damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         return _Last(
-            # Whoever planted the folder knows the key in it.
+            # A folder from another source may hold a key that its author knows.
             str(content["api_key"]) if is_registered(path.parent, content) else "",
             _port(str(content["target"])),
             _port(str(content.get("rest_url") or ":0")),

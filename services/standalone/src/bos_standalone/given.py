@@ -1,4 +1,4 @@
-"""What is given before any service starts: secrets that must be set, and what the house decides."""
+"""Checks and defaults before any service starts: required secrets, model choice, no TLS."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SCRIPTED = "scripted"
 
 
 def require_secrets(host: str, auth: AuthSettings) -> None:
-    """Refuse to be open to a network with nothing but what was made up at the first start.
+    """Refuse to listen on a network with generated secrets only.
 
     Raises:
         ConfigurationError: no issuer and no keys are configured.
     """
     if is_loopback(host) or auth.names_issuer:
         return
-    # What else identity needs is known later; whether its keys are set is known now.
+    # Other settings of identity are checked later; its keys are checked before anything starts.
     own = IdentitySettings.load(store_url="unknown")
     if own.key_encryption_keys is None and not own.signing_key_files:
         raise ConfigurationError(
@@ -35,18 +35,18 @@ def require_secrets(host: str, auth: AuthSettings) -> None:
 
 
 def today(company: Demo) -> dict[str, str]:
-    """The sample company's day under both keys, so that no model sees two different ones."""
+    """Today's date of the sample company under both context keys, so that they never differ."""
     day = company.today.isoformat()
     return {"current_date": day, "current_datetime_utc": f"{day}T12:00:00+00:00"}
 
 
 def plain() -> TlsSettings:
-    """No certificates, whatever the environment has for services in processes of their own."""
+    """TLS settings without certificates: those in the environment are for separate processes."""
     return TlsSettings.load(cert_file=None, key_file=None, ca_file=None)
 
 
 class ModelChoice:
-    """Which model answers.
+    """Choice of the model: the configured one, else the scripted one, else none.
 
     Args:
         own_database: Whether there is another database than the sample company.
@@ -65,20 +65,20 @@ class ModelChoice:
                 f"A model is configured, but not completely: set {' and '.join(self._missing)}."
             )
         self.scripted = bool(self._missing) and not own_database
-        """Whether the scripted model answers: there is no other, and it knows the database."""
+        """Whether the scripted model is used: no other is configured, and it knows the database."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name of the model, for display."""
         if self.scripted:
             return "the scripted demo model"
         none = "none: plans and answers follow fixed rules"
         return none if self._missing else self._config.model
 
     def settings(self, company: Demo | None) -> ModelSettings:
-        """How services reach it; ``company`` serves the scripted one."""
+        """Model settings of all services; ``company`` serves the scripted model."""
         if not self.scripted or company is None:
             return self._settings
-        # It costs nothing, and says so: a model without a price is worth a warning.
+        # A price of 0 is stated, as a model without a price logs a warning.
         prices = {_SCRIPTED: ModelPrice(input=0, output=0)}
         return ModelSettings.load(base_url=company.model_base_url, model=_SCRIPTED, prices=prices)

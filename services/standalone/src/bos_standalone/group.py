@@ -1,4 +1,4 @@
-"""Services that share a process: each in a task of its own, started together, ended in order."""
+"""Lifecycle of services in one process: concurrent start, shutdown in reverse order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ServiceNotStarted(FailedPrecondition):
-    """A service could not be started; the message names it and says why."""
+    """A service failed to start; the message has its name and the reason."""
 
     default_reason = "SERVICE_NOT_STARTED"
 
@@ -31,13 +31,13 @@ class _Member:
 
 
 class ServiceGroup:
-    """Owns running services; leaving the block ends them, the last one started first.
+    """Running services; leaving the block stops them in the reverse order of their start.
 
-    A service lives in one task from its begin to its end, because what it opens may not be closed
-    by another task.
+    Each service starts and stops in one task, as its context managers must not be closed by
+    another one.
 
     Args:
-        log: For services that end badly.
+        log: For services that fail.
     """
 
     def __init__(self, log: FilteringBoundLogger) -> None:

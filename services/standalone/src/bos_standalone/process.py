@@ -1,4 +1,4 @@
-"""The all-in-one as a process: its log, its signals, its exit code."""
+"""Process of a standalone: log file, signals, exit code."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def run_standalone(
     code_on_signal: int = 0,
     agents: Mapping[str, str] | None = None,
 ) -> int:
-    """Start everything, do ``work``, end everything; returns the exit code.
+    """Start all services, run ``work``, stop them; returns the exit code.
 
-    The first SIGTERM or SIGINT cancels the work and ends everything in order, the second ends the
-    process at once. Services write to the log file in the data folder.
+    The first SIGTERM or SIGINT cancels the work and shuts down in order, the second exits at once.
+    Services write to the log file in the data folder.
 
     Args:
-        work: What to do while everything is up; its result is the exit code.
-        log_level: Least severe level that is logged, unless BOS_LOG_LEVEL is set.
+        work: Runs while all services are up; its result is the exit code.
+        log_level: Minimum log level, unless BOS_LOG_LEVEL is set.
         code_on_signal: Exit code when a signal ended the work.
         agents: ``module:serve`` of each agent by its name; None: those that are installed.
     """
@@ -74,7 +74,7 @@ async def _until_signal(
     def on_signal(number: int) -> None:
         nonlocal stopped
         if stopped:
-            # Not sys.exit: whatever hangs in the orderly end could hang in that as well.
+            # Not sys.exit: it runs exit handlers, which can hang like the shutdown before it.
             os._exit(128 + number)
         stopped = True
         assert main is not None
@@ -97,7 +97,7 @@ async def _logged(
     settings: StandaloneSettings, telemetry: TelemetrySettings, agents: Mapping[str, str] | None
 ) -> AsyncIterator[Standalone]:
     with open_log(settings.data_dir) as file, ExitStack() as stack:
-        # Telemetry writes to what is stderr when it is set up.
+        # Telemetry keeps writing to the stderr of its set-up.
         with redirect_stderr(file):
             shared = stack.enter_context(setup_telemetry("standalone", telemetry))
         async with serve_all(settings, shared, agents=agents) as standalone:

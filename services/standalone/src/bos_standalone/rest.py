@@ -1,4 +1,4 @@
-"""The REST gateway as a child process: found, started, listened to, ended."""
+"""REST gateway as a child process: find the program, start it, forward its log, stop it."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """A running REST gateway."""
+    """Address of a running REST gateway."""
 
     address: str
     """Where it listens, as ``host:port``."""
 
     @property
     def url(self) -> str:
-        """Where browsers and curl find it."""
+        """Base URL for HTTP clients."""
         return f"http://{self.address}"
 
 
 def behind_proxies() -> bool:
-    """Whether the environment, which REST is given, names proxies in front of it."""
+    """Whether BOS_REST_TRUSTED_PROXIES names proxies in front of REST."""
     return bool(os.environ.get("BOS_REST_TRUSTED_PROXIES"))
 
 
 def find_binary(wanted: Path | None) -> Path | None:
-    """The program to start: the one that is wanted, the one built here, or one on the PATH.
+    """Path of the REST program: the configured one, the one built here, or one on the PATH.
 
     Raises:
-        ConfigurationError: what is wanted is not a program.
+        ConfigurationError: the configured path is not an executable.
     """
     if wanted is not None:
         if not os.access(wanted, os.X_OK) or wanted.is_dir():
@@ -86,25 +86,25 @@ async def serve_rest(
     grace_s: float,
     log: FilteringBoundLogger,
 ) -> AsyncIterator[Rest]:
-    """Run ``binary`` until the context is left; its end before that ends the context.
+    """Run ``binary`` until the context is left; an earlier exit raises in the context.
 
     Args:
         binary: The program.
-        gateway_target: What it stands in front of.
-        identity_target: Where identity is; empty leaves its paths out.
-        memory_target: Where memory is; empty leaves its paths out.
-        documents_target: Where documents is; empty leaves its paths out.
-        api_key: The only key that it lets pass; empty leaves that to gateway and identity, which
+        gateway_target: Address of the gateway.
+        identity_target: Address of identity; empty leaves its paths out.
+        memory_target: Address of memory; empty leaves its paths out.
+        documents_target: Address of documents; empty leaves its paths out.
+        api_key: The only accepted API key; empty leaves the check to gateway and identity, which
             accept access tokens as well.
-        signing_key: File with the key by which services know its calls; None: they do not.
+        signing_key: File with the key that signs client addresses for the services; None: none.
         host: Address to bind.
         ports: Ports to try, in this order; 0 takes any.
-        grace_s: Time that requests in flight have at the end, in seconds.
-        log: Gets what it says.
+        grace_s: Time for requests in flight at shutdown, in seconds.
+        log: Receives its log lines.
 
     Raises:
-        ConfigurationError: it refused its settings, or none of the ports is free.
-        Unavailable: it did not start, or, later, ended by itself.
+        ConfigurationError: the program refused its settings, or none of the ports is free.
+        Unavailable: the program did not start, or exited later.
     """
     targets = {
         "GATEWAY": gateway_target,
@@ -117,7 +117,7 @@ async def serve_rest(
     )
     assert process.stderr is not None
     try:
-        # The group cancels this task, and with it whoever waits inside, if the process ends.
+        # An exit of the process cancels this task, and with it the body of the context.
         async with asyncio.TaskGroup() as tasks:
             said = tasks.create_task(_forward(process.stderr, log))
             watch = tasks.create_task(_fail_when_ended(process))
@@ -136,7 +136,7 @@ async def _start_on_one_of(
         try:
             return await _start(binary, {**environment, "BOS_REST_PORT": str(port)})
         except ConfigurationError:
-            continue  # most likely taken; if not, the last attempt says so again
+            continue  # most likely in use; any other reason comes up again on the last attempt
     return await _start(binary, {**environment, "BOS_REST_PORT": str(ports[-1])})
 
 
@@ -148,7 +148,7 @@ async def _start(binary: Path, environment: Mapping[str, str]) -> tuple[Process,
         stdout=PIPE,
         stderr=PIPE,
         limit=_LINE_BYTES,
-        # Ctrl-C in a terminal is for us; we end it in its turn.
+        # Ctrl-C in a terminal must reach this process alone, which stops the child in order.
         start_new_session=True,
     )
     assert process.stdout is not None
@@ -172,7 +172,7 @@ async def _start(binary: Path, environment: Mapping[str, str]) -> tuple[Process,
 def _environment(
     targets: Mapping[str, str], api_key: str, signing_key: Path | None, host: str, grace_s: float
 ) -> dict[str, str]:
-    """Its own variables and no other: keys of models and databases are none of its business."""
+    """Environment of the child: its own variables only, without keys of models and databases."""
     passed_on = {k: v for k, v in os.environ.items() if k.startswith(_PASSED_ON)}
     return {
         "BOS_REST_GRACE_S": str(grace_s),
@@ -180,9 +180,9 @@ def _environment(
         "BOS_REST_HOST": host,
         **{f"BOS_REST_{name}_TARGET": target for name, target in targets.items()},
         "BOS_AUTH_STATIC_KEY": api_key,
-        # The process may work in another folder than this one.
+        # The child may have another working directory.
         **({"BOS_REST_SIGNING_KEY_FILE": str(signing_key.absolute())} if signing_key else {}),
-        # Should this process be killed, the pipe closes and the child goes as well.
+        # If this process is killed, the pipe closes and the child exits.
         "BOS_REST_STOP_WITH_STDIN": "true",
     }
 
@@ -193,7 +193,7 @@ async def _fail_when_ended(process: Process) -> None:
 
 
 async def _stop(process: Process, grace_s: float) -> None:
-    """End it: orderly within its grace, then at once."""
+    """Stop the child: SIGTERM, and SIGKILL after its grace period."""
     if process.returncode is not None:
         return
     with contextlib.suppress(ProcessLookupError):
@@ -208,12 +208,12 @@ async def _stop(process: Process, grace_s: float) -> None:
 
 
 async def _forward(stream: StreamReader, log: FilteringBoundLogger) -> None:
-    """Each line that the process writes becomes an event of our log."""
+    """Forward the child's log lines to our log."""
     while True:
         try:
             line = await stream.readline()
         except ValueError:
-            continue  # longer than any line of ours; the reader has dropped it
+            continue  # longer than the reader's limit, which has dropped it
         if not line:
             return
         level, event, fields = _parsed(line)

@@ -1,6 +1,6 @@
-"""Every Python service in one process: built by its own ``serve``, each on its own loopback port.
+"""All Python services in one process, each built by its own ``serve`` on a port of its own.
 
-Targets, keys and URLs that deployment config would hold are made here; nothing else differs.
+Targets, keys and URLs that a deployment would configure are made here; nothing else differs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bos_standalone.agents import agent_factory, installed_agents
 from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, own_folder
 from bos_standalone.given import today
 from bos_standalone.group import ServiceGroup
-from bos_standalone.table import House
+from bos_standalone.table import Composition
 from bos_standalone.wiring import start_all
 
 if TYPE_CHECKING:
@@ -30,36 +30,36 @@ _REST_MISSING = "REST is not offered: its program is not built; `make rest` buil
 
 @dataclass(frozen=True, slots=True)
 class Standalone:
-    """A running house, and what its users need to know."""
+    """A running standalone: addresses, API key, model, log file."""
 
     target: str
     """Address of the gateway."""
     api_key: str = field(repr=False)
-    """Its key, for the local user; kept over restarts. Empty where everybody has to sign in."""
+    """API key of the local user; kept over restarts. Empty where all users have to sign in."""
     context: Mapping[str, str]
-    """What questions should carry: the sample company's fixed today."""
+    """Context for questions: the sample company's fixed today."""
     questions: tuple[str, ...]
-    """Questions that the sample company and the scripted model can answer; may be empty."""
+    """Demo questions that the scripted model can answer; empty with another model."""
     addresses: Mapping[str, str]
-    """Where each service listens, by name."""
+    """Address of each service by name."""
     model: str
-    """Which model answers, for people."""
+    """Name of the model, for display."""
     log_file: Path
-    """What the services say, if this is a process of its own."""
+    """Log of all services, if this is a process of its own."""
     group: ServiceGroup = field(repr=False)
     rest_url: str = ""
-    """Where REST is; empty if it is not offered."""
+    """Base URL of REST; empty without REST."""
     rest_missing: str = ""
-    """Why REST is not offered, for people; empty if it is, or is not wanted."""
+    """Message for the user that REST is not built; empty if it runs or is switched off."""
     bootstrap_file: Path | None = None
-    """What holds the token of the first account, unless anybody here may make it."""
+    """File with the bootstrap token of the first account; None where none is needed."""
 
 
 @asynccontextmanager
 async def serve_all(
     settings: StandaloneSettings, telemetry: Telemetry, *, agents: Mapping[str, str] | None = None
 ) -> AsyncIterator[Standalone]:
-    """Start every service, and end them in order when the context is left.
+    """Start every service, and stop them in order when the context is left.
 
     Args:
         settings: Of the composition; each service reads its own.
@@ -68,59 +68,62 @@ async def serve_all(
 
     Raises:
         ConfigurationError: the data folder is in use, or settings contradict one another.
-        ServiceNotStarted: a service could not be started; names it.
+        ServiceNotStarted: a service failed to start; names it.
     """
     with own_folder(settings.data_dir) as folder:
         log = telemetry.logger("bos.standalone")
         async with ServiceGroup(log) as group:
             found = installed_agents() if agents is None else agents
             factories = {name: agent_factory(name, target) for name, target in found.items()}
-            house = House(settings, telemetry, folder, factories)
-            await start_all(house.rows, group, house.running)
-            standalone = _standalone(house, settings, folder, group)
-            if missing := _announce(standalone, house, folder, list(factories)):
+            composition = Composition(settings, telemetry, folder, factories)
+            await start_all(composition.rows, group, composition.running)
+            standalone = _standalone(composition, settings, folder, group)
+            if missing := _announce(standalone, composition, folder, list(factories)):
                 log.warning("not registered", reason=missing)
             yield standalone
 
 
 def _standalone(
-    house: House, settings: StandaloneSettings, folder: DataFolder, group: ServiceGroup
+    composition: Composition, settings: StandaloneSettings, folder: DataFolder, group: ServiceGroup
 ) -> Standalone:
-    running = house.running
+    running = composition.running
     rest = running.get("rest")
-    missing = settings.rest and house.rest_binary is None
+    missing = settings.rest and composition.rest_binary is None
     bootstrap = folder.path / BOOTSTRAP_FILE
     return Standalone(
-        target=house.address("gateway"),
-        api_key=house.api_key,
+        target=composition.address("gateway"),
+        api_key=composition.api_key,
         context=today(running["demo"]) if "demo" in running else {},
-        questions=tuple(q.question for q in load_questions()) if house.model.scripted else (),
+        questions=tuple(q.question for q in load_questions()) if composition.model.scripted else (),
         addresses={
             row.name: getattr(running[row.name], row.shown)
-            for row in house.rows
+            for row in composition.rows
             if row.shown and row.name in running
         },
-        model=house.model.name,
+        model=composition.model.name,
         log_file=folder.path / LOG_FILE,
         group=group,
         rest_url=rest.url if rest else "",
         rest_missing=_REST_MISSING if missing else "",
-        bootstrap_file=bootstrap if house.first_is_made_by_token and bootstrap.exists() else None,
+        bootstrap_file=bootstrap
+        if composition.first_is_made_by_token and bootstrap.exists()
+        else None,
     )
 
 
 def _announce(
-    standalone: Standalone, house: House, folder: DataFolder, agents: Sequence[str]
+    standalone: Standalone, composition: Composition, folder: DataFolder, agents: Sequence[str]
 ) -> str:
-    """Write the file that clients find this by; why it is not registered, if it is not."""
-    settings = house.gateway_settings
+    """Write ``standalone.json``; returns why it is not registered for this user, or ""."""
+    settings = composition.gateway_settings
     assert settings is not None
     ring = settings.secrets_key_ring()
     operator = {
-        "store_url": house.running["store"].url,
-        "planner_target": house.address("planner"),
-        "composer_target": house.address("composer"),
-        "agent_targets": {name: house.address(name) for name in agents},
+        "store_url": composition.running["store"].url,
+        "artefacts_url": settings.artefacts_url,
+        "planner_target": composition.address("planner"),
+        "composer_target": composition.address("composer"),
+        "agent_targets": {name: composition.address(name) for name in agents},
         "agent_audiences": settings.agent_audiences,
         "model": standalone.model,
         "secrets_key_ids": sorted(ring.ids) if ring else [],
@@ -131,6 +134,6 @@ def _announce(
         standalone.context,
         operator,
         standalone.rest_url,
-        house.address("identity"),
-        house.address("memory"),
+        composition.address("identity"),
+        composition.address("memory"),
     )

@@ -1,4 +1,4 @@
-"""Settings of the all-in-one. Those of each service hold here as well, except for addresses."""
+"""Settings of a standalone; settings of each service apply as well, except addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The databases of an embedded server: the run log's, and the sample company's with its reader."""
+"""Databases of the embedded PostgreSQL: the stores, and the sample company with its reader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ABOUT = (
 
 
 async def ensure_database(server_dsn: str, name: str) -> str:
-    """The URL of a database beside the one of ``server_dsn``, created if need be."""
+    """URL of a database on the server of ``server_dsn``; created if it does not exist."""
     with contextlib.suppress(AlreadyExists):
         await create_database(server_dsn, name)
         async with connect(with_database(server_dsn, name)) as connection:
@@ -35,9 +35,9 @@ async def ensure_database(server_dsn: str, name: str) -> str:
 
 
 async def company_database(demo: Demo) -> DatabaseSettings:
-    """The sample company as mcp_db is to see it: by a role that reads its tables and nothing else.
+    """Configuration of the sample company for mcp_db, with a role that only reads its tables.
 
-    The role's password is new with every start and known to mcp_db alone.
+    The role's password is generated at each start and handed to mcp_db alone.
     """
     password = secrets.token_hex(24)
     script = provision_sql(_READER, demo.allowed_tables, default_schema=demo.database_schema)

@@ -1,7 +1,6 @@
-"""Services of the all-in-one, one row each, and how each of them is made.
+"""Table of a standalone's services: how each is configured, what it needs, how it starts.
 
-Rows are in the order in which people are shown their addresses; the order of the start follows from
-their needs.
+Rows are in the order in which their addresses are displayed; the start order follows from needs.
 """
 
 from __future__ import annotations
@@ -68,26 +67,26 @@ OFFERS: Mapping[str, tuple[str, str]] = {
     "mcp_url": ("mcp_db", "url"),
     "metadata_path": ("demo", "metadata_path"),
 }
-"""Settings of services that follow from what runs: the row, and the attribute that is the value.
+"""Settings filled in from running services: the row, and the attribute with the value.
 
-A service or an agent that has such a setting is given it, and so starts after that row.
+A service or an agent that has such a setting starts after that row.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The database of run log, identity and memory."""
+    """Database of run log, identity and memory."""
 
     url: str
 
 
-class House:
-    """Makes the rows of one start; reads what settings it can before anything runs.
+class Composition:
+    """The services of one start as rows; settings that need no running service are read first.
 
     Args:
-        settings: Of the composition.
+        settings: Of the standalone.
         telemetry: Shared by all services.
-        folder: What is kept between starts.
+        folder: Data that is kept between starts.
         agents: How each agent is started, by name.
 
     Raises:
@@ -114,7 +113,7 @@ class House:
         self.model = ModelChoice(own_database=self._own_database)
         self.rest_binary = find_binary(settings.rest_binary)
         self.running: dict[str, Any] = {}
-        """What runs so far, by row."""
+        """Running services by row."""
         self.gateway_settings: GatewaySettings | None = None
         """Set when the gateway starts."""
         self._identity_settings: IdentitySettings | None = None
@@ -122,16 +121,19 @@ class House:
 
     @property
     def api_key(self) -> str:
-        """Signs in the local user; empty where everybody has to sign in."""
+        """API key of the local user; empty where all users have to sign in."""
         return self._callers.api_key
 
     @property
     def first_is_made_by_token(self) -> bool:
-        """Whether strangers could come first: whoever registers first administers."""
+        """Whether the first account, which is the administrator's, needs the bootstrap token.
+
+        It does where others than the user of this machine can reach identity.
+        """
         return not (is_loopback(self._settings.host) or self._callers.given.names_issuer)
 
     def address(self, name: str) -> str:
-        """Where a row listens; empty if it does not run."""
+        """Address of a row; empty if it does not run."""
         return self.running[name].address if name in self.running else ""
 
     def _rows(self) -> Sequence[Row]:
@@ -183,7 +185,7 @@ class House:
         return start
 
     def _demo(self, running: Running) -> Start:
-        """The sample company with the scripted model, unless there is another database."""
+        """The sample company and the scripted model, unless another database is configured."""
 
         @asynccontextmanager
         async def start() -> AsyncIterator[demo.Demo]:
@@ -248,12 +250,13 @@ class House:
         )
 
     def _account_data(self) -> Mapping[str, str]:
-        """What holds data of accounts; these start after identity."""
+        """Services that hold data of accounts; they start after identity."""
         found = {name: self.address(name) for name in ("gateway", "memory")}
-        return found if all(found.values()) else {}  # never a part: it would pass for all
+        # Never some of them: identity would take these for all.
+        return found if all(found.values()) else {}
 
     def _memory(self, running: Running) -> Start:
-        """People call it, and so does the gateway, with its run tokens."""
+        """Memory, called by users and by the gateway with its run tokens."""
         settings = MemorySettings.load(
             server=self._server(self._settings.host),
             auth=self._public_auth(run_tokens=True),
@@ -265,7 +268,7 @@ class House:
     def _gateway(self, running: Running) -> Start:
         port = self._folder.gateway_port(self._settings.port)
         settings = GatewaySettings.load(
-            # The metrics of all services are in one registry, so one of them offers it.
+            # All services share one metrics registry, so the gateway alone exposes it.
             server=ServerSettings.load(
                 tls=plain(),
                 host=self._settings.host,
@@ -298,7 +301,7 @@ class House:
             identity_target=identity_target,
             memory_target=self.address("memory"),
             signing_key=self._folder.rest_key(self._callers.rest_key),
-            # Without identity it knows of nobody who could ask for tokens: loopback only.
+            # Without identity REST cannot sign users in, so it stays on loopback.
             host=self._settings.host if identity_target else _HOST,
             ports=ports,
             grace_s=self._settings.grace_s,
@@ -308,7 +311,7 @@ class House:
     def _for_gateway(
         self, name: str, serve: Callable[..., Any], settings: type[Settings]
     ) -> Callable[[Running], Start]:
-        """How to start a service that this house's gateway alone calls, and that asks a model."""
+        """How to start a service that calls a model and that only the gateway calls."""
 
         def make(running: Running) -> Start:
             loaded = settings.load(server=self._server(), **offered(running, settings.model_fields))
@@ -319,7 +322,7 @@ class House:
         return make
 
     def _for_steps(self, name: str, serve: Callable[..., Any], settings: Settings) -> Start:
-        """How to start a service that agents call, for as long as their steps are under way."""
+        """How to start a service that agents call with run tokens of running steps."""
         telemetry = self._telemetry.named(name)
 
         @asynccontextmanager
@@ -333,7 +336,7 @@ class House:
         return start
 
     def _gateway_target(self) -> str:
-        """Where the gateway is, which starts after those who ask it."""
+        """Address of the gateway, looked up per call: it starts after the services that call it."""
         address = self.address("gateway")
         if not address:
             raise Unavailable("The gateway has not started yet.")
@@ -357,13 +360,13 @@ def _row(
     *needs: str,
     wanted: bool = True,
 ) -> Row:
-    """The row of a service, which needs what its settings are made of, and ``needs``."""
+    """The row of a service; its needs are the rows that its settings refer to, and ``needs``."""
     named = (row for setting, (row, _) in OFFERS.items() if setting in settings.model_fields)
     return Row(name, start, tuple(dict.fromkeys((*named, *needs))), "address", wanted)
 
 
 def offered(running: Running, fields: Collection[str]) -> dict[str, Any]:
-    """Values of those of the settings ``fields`` that follow from what runs."""
+    """Values for those of the settings ``fields`` that ``OFFERS`` takes from running services."""
     return {
         setting: getattr(running[row], attribute)
         for setting, (row, attribute) in OFFERS.items()

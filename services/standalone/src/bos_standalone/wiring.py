@@ -1,4 +1,4 @@
-"""A table of services: what each of them needs decides when it starts."""
+"""Start order of services by their dependencies (topological sort)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 Start = Callable[[], AbstractAsyncContextManager[Any]]
 Running = Mapping[str, Any]
-"""What runs, by the names of its rows; a row that is not wanted is missing."""
+"""Running services by the names of their rows; rows that are not wanted are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One service, or what else others need before they can start."""
+    """One service, or another resource that services depend on."""
 
     name: str
     start: Callable[[Running], Start]
-    """How to start it, once its needs run; reads its settings, which may refuse them."""
+    """Loads the settings and returns how to start it; called once its needs run."""
     needs: Collection[str] = ()
     """Rows that run before it starts and until it has ended; those not wanted are left out."""
     shown: str = ""
-    """Attribute of what runs that people are shown as its address; empty: it has none."""
+    """Attribute of the running service that is displayed as its address; empty: none."""
     wanted: bool = True
-    """Whether this start has it at all."""
+    """Whether this start includes it."""
 
 
 def start_order(rows: Sequence[Row]) -> list[list[Row]]:
-    """The wanted rows in groups, each of which starts side by side once those before it run.
+    """Start order of the wanted rows: groups that start concurrently, one after another.
 
     Raises:
         ConfigurationError: two rows have one name, a need is not in the table, or needs make a
@@ -73,13 +73,13 @@ def start_order(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 async def start_all(rows: Sequence[Row], group: ServiceGroup, running: dict[str, Any]) -> None:
-    """Start the wanted rows in the order of their needs; ``running`` holds what runs so far.
+    """Start the wanted rows in the order of their needs, and add each to ``running``.
 
-    The group ends them in reverse.
+    The group stops them in reverse order.
 
     Raises:
         ConfigurationError: see :func:`start_order`, or settings are wrong.
-        ServiceNotStarted: one could not be started; names it.
+        ServiceNotStarted: a service failed to start; names it.
     """
     for side_by_side in start_order(rows):
         made = {row.name: row.start(running) for row in side_by_side}

@@ -192,8 +192,8 @@ async def open_authenticator(
 
     Args:
         settings: Who may call.
-        audience: Name of the service, as run tokens have it; None takes no run token, whatever
-            keys are configured.
+        audience: Name of the service in run tokens; None accepts no run token, even with
+            configured keys.
         telemetry: Of the service.
         accepts: Which run tokens it takes.
         tls: Its certificates, for the way to identity; None for plain text.

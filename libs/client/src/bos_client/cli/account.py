@@ -64,7 +64,7 @@ def remove(target: Target, yes: bool, password_stdin: bool) -> None:
 
 
 async def _close(identity: AccountClient, password: str, *, ask: bool) -> None:
-    """Close the account; whoever signs in by an OpenID provider alone has no password to give."""
+    """Close the account; users who sign in by an OpenID provider alone have no password."""
     try:
         await identity.close_account(password)
     except BosError as error:

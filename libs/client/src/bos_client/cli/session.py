@@ -1,7 +1,7 @@
 """Shared parts of all commands: the connection, error messages, exit codes.
 
 ====  ==================================================================
-0     answered, possibly in part; or whatever was wanted, done
+0     answered, possibly in part; or the command succeeded
 1     failed
 2     wrong usage: options, request, API key, or an unknown run
 3     the gateway cannot be reached

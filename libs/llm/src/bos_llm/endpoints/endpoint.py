@@ -14,10 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import email.utils
 import json
-import math
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -34,8 +31,9 @@ from bos_llm.endpoints.keys import KeyPool
 from bos_llm.endpoints.refusals import judge_refusal, key_trouble
 from bos_llm.endpoints.retry import Verdict
 from bos_llm.endpoints.sse import EventReader
-from bos_llm.endpoints.transport import ModelHttpClient
+from bos_llm.endpoints.transport import ModelHttpClient, retry_after_s
 from bos_llm.errors import MODEL_TIMEOUT, ModelRateLimited, ModelUnavailable
+from bos_llm.replies.vectors import VectorReply, read_vectors
 from bos_llm.replies.wire import Reply, ReportedError, read_chunk, read_completion
 
 if TYPE_CHECKING:
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _PATH = "/chat/completions"
+_EMBEDDINGS_PATH = "/embeddings"
 _CONNECT_TIMEOUT_S = 5.0
 _NO_KEY = "none"  # the client insists on a key where a local server needs none
 _MAX_EVENT_BYTES = 1024 * 1024
@@ -63,7 +62,6 @@ _NO_CONNECTION = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
 )
-_LONGEST_WAIT_S = 86_400.0
 # Of errors that an endpoint reports without a status.
 _BROKEN_STATUS = 502
 _REFUSED_STATUS = 400
@@ -144,15 +142,26 @@ class Endpoint:
         Raises:
             Exception: see :meth:`judge`.
         """
+        return read_completion(await self._post(_PATH, body, timeout_s))
+
+    async def embed(self, body: dict[str, Any], timeout_s: float) -> VectorReply:
+        """One attempt of an embeddings call.
+
+        Raises:
+            Exception: see :meth:`judge`.
+        """
+        reply = await self._post(_EMBEDDINGS_PATH, body, timeout_s)
+        return read_vectors(reply, len(body["input"]))
+
+    async def _post(self, path: str, body: dict[str, Any], timeout_s: float) -> object:
         ends_at = asyncio.get_running_loop().time() + timeout_s
         async with asyncio.timeout_at(ends_at):
-            reply = await self._when_loaded(
+            return await self._when_loaded(
                 lambda client: client.post(
-                    _PATH, cast_to=object, body=body, options={"timeout": _timeout(timeout_s)}
+                    path, cast_to=object, body=body, options={"timeout": _timeout(timeout_s)}
                 ),
                 ends_at,
             )
-        return read_completion(reply)
 
     async def stream(
         self,
@@ -450,7 +459,7 @@ def refusal_of(error: openai.APIStatusError) -> Refusal:
         body: object = error.response.json()
     except (ValueError, RecursionError, httpx2.StreamError):
         body = None
-    return read_refusal(error.status_code, body, _retry_after_s(error))
+    return read_refusal(error.status_code, body, retry_after_s(error.response.headers))
 
 
 def _reported(error: ReportedError) -> Refusal:
@@ -476,20 +485,3 @@ def _never_connected(error: BaseException | None) -> bool:
 
 def _timeout(read_s: float) -> openai.Timeout:
     return openai.Timeout(read_s, connect=min(read_s, _CONNECT_TIMEOUT_S))
-
-
-def _retry_after_s(error: openai.APIStatusError) -> float | None:
-    """Seconds that the endpoint asks to wait: plain, in milliseconds, or until a date."""
-    headers = error.response.headers
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
-            seconds = float(headers.get(name, "")) * unit
-        except ValueError:
-            continue
-        if math.isfinite(seconds):
-            return min(max(0.0, seconds), _LONGEST_WAIT_S)
-    try:
-        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return min(max(0.0, date.timestamp() - time.time()), _LONGEST_WAIT_S)

@@ -151,9 +151,9 @@ class Observer:
         self._config = config
 
     @contextmanager
-    def call(self, output_type: str) -> Iterator[ObservedCall]:
+    def call(self, output_type: str, operation: str = "chat") -> Iterator[ObservedCall]:
         """A span and the metrics of one call; an exception becomes its outcome."""
-        observed = ObservedCall(self, self._start(output_type))
+        observed = ObservedCall(self, self._start(output_type, operation))
         started = time.monotonic()
         try:
             yield observed
@@ -166,9 +166,9 @@ class Observer:
             self._metrics.calls.labels(*labels, observed.outcome).inc()
             observed.span.end()
 
-    def _start(self, output_type: str) -> trace.Span:
+    def _start(self, output_type: str, operation: str) -> trace.Span:
         attributes: dict[str, AttributeValue] = {
-            "gen_ai.operation.name": "chat",
+            "gen_ai.operation.name": operation,
             "gen_ai.provider.name": _PROVIDERS.get(self._config.provider, self._config.provider),
             "gen_ai.request.model": self._config.model,
             "gen_ai.output.type": output_type,
@@ -178,7 +178,7 @@ class Observer:
             attributes["gen_ai.request.temperature"] = self._config.temperature
         # Not made current: a stream's generator would leave it in the context of its consumer.
         return self._tracer.start_span(
-            f"chat {self._config.model}", kind=trace.SpanKind.CLIENT, attributes=attributes
+            f"{operation} {self._config.model}", kind=trace.SpanKind.CLIENT, attributes=attributes
         )
 
 
@@ -199,6 +199,15 @@ class ObservedCall:
     def replied(self, request: Request, reply: Reply, usage: Usage) -> None:
         """Record a reply and what it consumed."""
         self._warn_if_cut(request, usage)
+        self._consumed(reply.model, usage)
+        if reply.finish_reason is not None:
+            self.span.set_attribute("gen_ai.response.finish_reasons", [reply.finish_reason])
+
+    def embedded(self, model: str, usage: Usage) -> None:
+        """Record vectors of a model, as the endpoint names it, and what they consumed."""
+        self._consumed(model, usage)
+
+    def _consumed(self, model: str, usage: Usage) -> None:
         metrics, labels = self._observer._metrics, (self._observer._agent, usage.model)
         metrics.tokens.labels(*labels, "input").inc(usage.input_tokens)
         metrics.tokens.labels(*labels, "output").inc(usage.output_tokens)
@@ -214,13 +223,11 @@ class ObservedCall:
                 )
         self.span.set_attributes(
             {
-                "gen_ai.response.model": reply.model,
+                "gen_ai.response.model": model,
                 "gen_ai.usage.input_tokens": usage.input_tokens,
                 "gen_ai.usage.output_tokens": usage.output_tokens,
             }
         )
-        if reply.finish_reason is not None:
-            self.span.set_attribute("gen_ai.response.finish_reasons", [reply.finish_reason])
 
     def _warn_if_cut(self, request: Request, usage: Usage) -> None:
         """A server with a small context drops the beginning of a prompt and says nothing of it."""

@@ -1,4 +1,4 @@
-"""Model calls with a fallback: a reply in time, or :class:`NoReply`, whatever went wrong.
+"""Model calls with a fallback: a reply in time, or :class:`NoReply` for any failure.
 
 ::
 

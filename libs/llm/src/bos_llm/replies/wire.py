@@ -28,6 +28,7 @@ __all__ = [
     "ReplyBuilder",
     "ReportedError",
     "TokenCount",
+    "checked",
     "read_chunk",
     "read_completion",
 ]
@@ -180,7 +181,7 @@ def read_completion(body: object) -> Reply:
         ReportedError: the endpoint reports a failure in it.
         ForeignReply: it is something else.
     """
-    body = _checked(body)
+    body = checked(body)
     choices = body.get("choices", ...)
     if choices is not None and not isinstance(choices, list):
         raise ForeignReply("no list of choices")
@@ -198,14 +199,20 @@ def read_chunk(body: object) -> Reply:
     """
     if body is None:
         return Reply()
-    body = _checked(body)
+    body = checked(body)
     choices = body.get("choices")
     if choices is not None and not isinstance(choices, list):
         raise ForeignReply("no list of choices")
     return _read(body, choices or [], whole=False)
 
 
-def _checked(body: object) -> Mapping[str, Any]:
+def checked(body: object) -> Mapping[str, Any]:
+    """The JSON object of a reply.
+
+    Raises:
+        ReportedError: the endpoint reports a failure in it.
+        ForeignReply: it is something else.
+    """
     if isinstance(body, list) and body and isinstance(body[0], dict) and body[0].get("error"):
         body = body[0]
     if not isinstance(body, dict):

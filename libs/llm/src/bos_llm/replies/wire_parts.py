@@ -111,16 +111,16 @@ def read_usage(usage: Any) -> TokenCount | None:
     """The tokens of a reply; None if the endpoint does not count, or counts nonsense."""
     if not isinstance(usage, dict):
         return None
-    sent = _first_count(usage, "prompt_tokens", "input_tokens")
-    received = _first_count(usage, "completion_tokens", "output_tokens")
+    sent = read_count(usage, "prompt_tokens", "input_tokens")
+    received = read_count(usage, "completion_tokens", "output_tokens")
     if sent is None or received is None:
         return None
     prompt = _details(usage, "prompt_tokens_details", "input_tokens_details")
     reply = _details(usage, "completion_tokens_details", "output_tokens_details")
-    cached = _first_count(prompt, "cached_tokens") or _first_count(
+    cached = read_count(prompt, "cached_tokens") or read_count(
         usage, "prompt_cache_hit_tokens", "cache_read_input_tokens"
     )
-    thought = _first_count(reply, "reasoning_tokens")
+    thought = read_count(reply, "reasoning_tokens")
     return TokenCount(sent, received, min(cached or 0, sent), min(thought or 0, received))
 
 
@@ -150,7 +150,8 @@ def _details(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
     return next((found for name in names if isinstance(found := usage.get(name), dict)), {})
 
 
-def _first_count(counts: Mapping[str, Any], *names: str) -> int | None:
+def read_count(counts: Mapping[str, Any], *names: str) -> int | None:
+    """The first count that the reply holds under one of the names."""
     return next((found for name in names if (found := _count(counts.get(name))) is not None), None)
 
 

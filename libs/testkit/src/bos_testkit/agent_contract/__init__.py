@@ -1,4 +1,4 @@
-"""The agent contract as tests: what every agent keeps, whoever wrote it and in which language.
+"""The agent contract as tests, for agents of any author and language.
 
 A test module makes a :class:`Subject` of its agent and runs all rules::
 

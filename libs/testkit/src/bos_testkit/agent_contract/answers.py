@@ -97,7 +97,7 @@ async def example_has_a_valid_result(subject: Subject) -> None:
 
 
 def check_result(subject: Subject, result: AgentResult, *, agent_id: str = "step_1") -> None:
-    """Raise unless ``result`` is well-formed, whatever its status.
+    """Raise unless ``result`` is well-formed, for any status.
 
     Raises:
         ContractBroken: names what is wrong.
@@ -202,7 +202,7 @@ async def taint_is_carried_on(subject: Subject) -> None:
 
 
 async def metadata_and_trace_are_taken_over(subject: Subject) -> None:
-    """The spans of a step belong to its caller's trace; headers nobody knows are no error."""
+    """The spans of a step belong to its caller's trace; unknown headers are no error."""
     metadata = step_metadata(attempt=3, conversation_id="talk-1")
     headers = [
         ("traceparent", f"00-{_TRACE_ID}-00f067aa0ba902b7-01"),
@@ -217,7 +217,7 @@ async def metadata_and_trace_are_taken_over(subject: Subject) -> None:
         return any(span.context.trace_id == wanted for span in subject.telemetry.spans)
 
     try:
-        await eventually(belongs, within_s=10)
+        await eventually(belongs, within_s=subject.patience_s)
     except TimeoutError:
         require(False, "the spans of a step belong to the trace of its caller")
 

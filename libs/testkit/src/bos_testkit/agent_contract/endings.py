@@ -1,4 +1,4 @@
-"""Rules about how steps end: in time, when nobody waits, when there are too many, at shutdown."""
+"""Rules about ends of steps: deadlines, cancellation, too many steps, shutdown."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def _called_off(subject: Subject, abandoned: int) -> None:
     try:
         await eventually(
             lambda: subject.model.abandoned > abandoned and not subject.model.in_flight,
-            within_s=20,
+            within_s=subject.patience_s,
         )
     except TimeoutError:
         require(False, "what a step waits for is called off with it")
@@ -112,7 +112,7 @@ async def too_many_steps_are_refused(subject: Subject) -> None:
                 await subject.is_asked()
                 more = agent.start(subject.step(agent_id="step_2"))
                 waiting = asyncio.ensure_future(ended(more))
-                done, _ = await asyncio.wait({waiting}, timeout=20)
+                done, _ = await asyncio.wait({waiting}, timeout=subject.patience_s)
                 more.cancel()
                 require(done, "a step that has no place is refused at once")
                 refusal = waiting.exception()

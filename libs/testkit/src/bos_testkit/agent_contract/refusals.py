@@ -1,4 +1,4 @@
-"""Rules about what an agent refuses: bad input, strangers, and what nobody approved."""
+"""Rules about what an agent refuses: bad input, strangers, and unapproved actions."""
 
 from __future__ import annotations
 

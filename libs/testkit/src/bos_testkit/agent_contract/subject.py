@@ -82,6 +82,8 @@ class Subject:
     """A step that needs an approval; must be given if the card has a protected tool."""
     performed: Callable[[], int] | None = None
     """How many effects of protected tools there were so far; must be given with ``proposing``."""
+    patience_s: float = 20.0
+    """How long to wait for what an agent that keeps the contract does at once."""
 
     def step(self, example: AgentInput | None = None, /, **changes: Any) -> AgentInput:
         """The example, or another input, as a step of its own with these fields changed."""

@@ -1,9 +1,9 @@
-"""What the composer tells its model and shows it.
+"""Prompts of the composer: system message with rules, user message with data.
 
-The system message is the role and the rules of one of the files beside this one (``results``,
+The system message is the role and the rules of one of the files beside this module (``results``,
 ``general``, ``out_of_scope``), then ``### User preferences`` and ``### Instructions for this
-request`` where there are any. The user message holds the sections named in :func:`_sections`: what
-changes least first, the question last. Sections without content are left out.
+request`` if there are any. The user message holds the sections named in :func:`_sections`, ordered
+from rarely to often changing with the question last. Empty sections are left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RESULTS = prompt_file(__name__, "results")
 _GENERAL = prompt_file(__name__, "general")
 _OUT_OF_SCOPE = prompt_file(__name__, "out_of_scope")
 
-# Word for word from the requirements.
+# Verbatim from the requirements.
 OVERRIDE_NOTICE = (
     "The user changed the task during approval. Present the data the agent actually returned, even "
     "if it differs from the Original User Query."
@@ -54,8 +54,8 @@ _STATE_ASSUMPTIONS = (
 _NAME_FILES = (
     'Name everything under "Files made" in the answer: the user finds it beside the answer.'
 )
-# The wishes themselves are data like all that is remembered: a rule that held their words would let
-# whoever wrote them give orders.
+# The preferences are data like all of memory: a rule that quoted them would let their author give
+# the model instructions.
 _PREFERENCES = (
     "### User preferences\n"
     'The preferred tone, level of detail and language under "About the user" come before the rules '
@@ -63,7 +63,7 @@ _PREFERENCES = (
 )
 _NOTHING_SUCCEEDED = "Nothing succeeded. Explain what was tried and why it failed; do not guess."
 _NOTHING_RUN = "No step was run, so there is no data."
-# Also tells where the question ends: one question may be the beginning of another.
+# Also marks the end of the question, as one question may be the beginning of another.
 _CLOSING = "Write the answer to this question now."
 
 HEADINGS = (
@@ -82,11 +82,11 @@ HEADINGS = (
     SETTLED,
     "Question",
 )
-"""Of the user message, in their order."""
+"""Headings of the user message, in their order."""
 ORDINARY_HEADINGS = frozenset({"Question", "Notices"})
-"""Those of them that an answer may have by chance, one or the other."""
+"""Headings that an answer may contain by chance, at most one of them."""
 STATED_HEADINGS = frozenset({"Files made", "What did not succeed", "Assumptions made"})
-"""Those of them that an answer may have because a notice asks to state what is under them."""
+"""Headings that an answer may contain, as a notice asks to state their content."""
 
 _WITHOUT_DATA = (Intent.INTENT_GENERAL_QA, Intent.INTENT_OUT_OF_SCOPE)
 _SOURCE_KINDS = {
@@ -94,7 +94,7 @@ _SOURCE_KINDS = {
     SourceType.SOURCE_TYPE_WEB: "web",
     SourceType.SOURCE_TYPE_MAIL: "mail",
 }
-# Returned beside the answer, but nothing that the model is to cite.
+# Returned beside the answer, but not to be cited by the model.
 _NOT_CITED = (SourceType.SOURCE_TYPE_DATABASE, SourceType.SOURCE_TYPE_API)
 _MAX_ANSWER_CHARS = 4_000
 _MAX_TEXT_CHARS = 500
@@ -116,7 +116,7 @@ def compose_messages(
     """The messages of the one composing call.
 
     Args:
-        request: The question and everything the answer may rest on.
+        request: The question, the results and their context.
         citations: Sources and answers of its results.
         numbers: How numbers are written.
         history_messages: Most recent messages to show.
@@ -134,7 +134,7 @@ def compose_messages(
 
 
 def own_words(numbers: NumberFormat) -> tuple[str, ...]:
-    """What every prompt says by itself, whatever the question; no answer repeats it at length."""
+    """The fixed text of all prompts, which no answer may repeat at length."""
     rules = numbers.money_rule
     return (
         _RESULTS.fill(money_rule=rules),
@@ -160,7 +160,7 @@ def agent_summary(result: AgentResult, answer: str) -> str:
 
 
 def _rules(request: ComposeRequest, numbers: NumberFormat) -> str:
-    """Role and rules: results are stated as they are; without any, the intent decides."""
+    """Role and rules: those for results if there are any, else those of the intent."""
     intent = request.intent.intent
     if not request.results and intent == Intent.INTENT_OUT_OF_SCOPE:
         return _OUT_OF_SCOPE.fill()
@@ -175,7 +175,7 @@ def _sections(
     history_messages: int,
     preview_rows: int,
 ) -> Iterator[str]:
-    """The bodies of :data:`HEADINGS`, in their order."""
+    """The contents of the sections :data:`HEADINGS`, in their order."""
     results = request.results
     recent = request.conversation_history[-history_messages:] if history_messages else ()
     yield _unless_nothing(format_user_profile(request.long_term_memory))
@@ -195,7 +195,7 @@ def _sections(
 
 
 def _notices(request: ComposeRequest) -> Iterator[str]:
-    """What the answer must heed or mention."""
+    """Notices that the answer must follow or mention."""
     results = request.results
     if not results and request.intent.intent not in _WITHOUT_DATA:
         yield _NOTHING_RUN
@@ -213,7 +213,7 @@ def _notices(request: ComposeRequest) -> Iterator[str]:
 
 
 def _summary(result: AgentResult, answer: str) -> str:
-    # Values are written better under the data than in a plain statement of them.
+    # The values are listed under the data, so an answer that only restates them is left out.
     return agent_summary(result, "see the data." if restated(result) else answer)
 
 
@@ -241,7 +241,7 @@ def _data(result: AgentResult, numbers: NumberFormat, preview_rows: int) -> Iter
     if result.HasField("table"):
         yield f"Table of {name}, {result.table.row_count} rows:"
         yield markdown(result.table, numbers, max_rows=preview_rows)
-    # Whatever the answer says: the same digits or words in it may mean something else.
+    # Shown even if the answer has the same digits or words, which may mean something else.
     lines = [_value(field, value, numbers) for field, value in values(result)]
     if lines:
         yield f"Values of {name}:"
@@ -249,7 +249,7 @@ def _data(result: AgentResult, numbers: NumberFormat, preview_rows: int) -> Iter
 
 
 def _value(field: str, value: Value, numbers: NumberFormat) -> str:
-    """One value as people write it, and exactly where that loses digits."""
+    """A value formatted for users, and its exact form if formatting loses digits."""
     exact = _cut(plain(value))
     written = numbers.cell(field, value) if is_number(value) else exact
     return (
@@ -260,7 +260,7 @@ def _value(field: str, value: Value, numbers: NumberFormat) -> str:
 
 
 def _digits(number: str) -> str:
-    """What two ways of writing one number share, if they say the same."""
+    """Significant digits of a written number, for comparing two spellings."""
     return "".join(filter(str.isdigit, number)).strip("0")
 
 
@@ -283,7 +283,7 @@ def _source(number: int, source: Source) -> str:
 
 
 def _prefers(preferences: UserPreferences) -> bool:
-    """Whether something overrides the default brevity and the language of the question."""
+    """Whether the user prefers a tone, a level of detail or a language."""
     wishes = (preferences.tone, preferences.detail_level, preferences.language)
     return any(wish.strip() for wish in wishes)
 
@@ -297,11 +297,11 @@ def _said(message: ConversationMessage) -> str:
 
 
 def _untrusted(lines: Sequence[str]) -> str:
-    """What agents returned may hold text of web pages, mails, documents and database cells."""
+    """Fence text of agents, which may quote web pages, mails, documents and database cells."""
     return mark_untrusted("\n".join(lines)[:_MAX_SECTION_CHARS]) if lines else ""
 
 
 def _cut(text: str, limit: int = _MAX_TEXT_CHARS) -> str:
-    """``text`` on one line and within bounds."""
+    """``text`` on one line, truncated to the limit."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"

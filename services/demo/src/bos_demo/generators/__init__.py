@@ -1,1 +1,1 @@
-"""Makers of the sample company's rows, one module per part of the business."""
+"""Generators of the sample company's rows, one module per part of the business."""

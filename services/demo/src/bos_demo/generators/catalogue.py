@@ -79,7 +79,7 @@ def _add_products(rows: CompanyRows, world: World, chance: random.Random) -> Non
     first_category = len(rows.product_categories) - len(CATEGORIES) + 1
     suppliers = [s.supplier_id for s in rows.suppliers if s.status == "active"]
     for category_id, plan in enumerate(CATEGORIES, first_category):
-        # A few suppliers per category, so that buyers have somebody to compare.
+        # A few suppliers per category, for comparisons.
         sources = chance.sample(suppliers, 5)
         for series in PRODUCT_SERIES:
             for material in plan.materials:
@@ -128,7 +128,7 @@ def _product(
 
 
 def _age_products(rows: CompanyRows, world: World, chance: random.Random) -> None:
-    """Take a few products off sale and let a few others appear during the recorded time."""
+    """Discontinue a few products and introduce others during the recorded time."""
     span = (world.today - world.start).days
     chosen = chance.sample(range(len(rows.products)), DISCONTINUED + NEW_PRODUCTS)
     for index in chosen[:DISCONTINUED]:

@@ -1,4 +1,4 @@
-"""Makes every row of the sample company from a date and a seed; the same two give the same rows."""
+"""Generation of all rows of the sample company, deterministic by date and seed."""
 
 from __future__ import annotations
 

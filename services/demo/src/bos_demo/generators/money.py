@@ -1,4 +1,4 @@
-"""Money while it is generated: whole paise, so that sums are exact; rupees when it is stored."""
+"""Money in generators: whole paise for exact sums; stored as rupees."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ WAREHOUSES: tuple[tuple[str, str, str, int], ...] = (
 
 
 class DepartmentPlan(NamedTuple):
-    """How many people a department has, what they do and what they earn."""
+    """Headcount, job titles and salaries of a department."""
 
     name: str
     cost_centre: str
@@ -200,7 +200,7 @@ SUPPLIER_SUFFIXES: tuple[str, ...] = ("Pvt Ltd", "Industries", "Co")
 
 
 class CategoryPlan(NamedTuple):
-    """What the products of a category look like."""
+    """Names, sizes and prices of the products of a category."""
 
     group: str
     name: str

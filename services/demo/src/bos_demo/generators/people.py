@@ -24,7 +24,7 @@ SHARE_LEFT = 0.08
 
 
 def add_people(rows: CompanyRows, world: World) -> None:
-    """Add regions, departments and their people; the first person of a department heads it."""
+    """Add regions, departments and employees; the first employee of a department heads it."""
     chance = world.chance("people")
     rows.regions += [Region(n, name, market) for n, (name, market) in enumerate(REGIONS, 1)]
     names = _full_names(chance)
@@ -76,7 +76,7 @@ def _employee(
 
 def _hiring_day(world: World, chance: random.Random, *, is_head: bool) -> date:
     days = (world.today - FOUNDED).days
-    # Heads came early; the others cluster in recent years.
+    # Heads were hired early; hiring dates of the others cluster in recent years.
     back = chance.uniform(0.4, 1.0) if is_head else chance.betavariate(1.2, 2.4)
     return working_day(world.today - timedelta(days=max(20, int(days * back))))
 

@@ -1,4 +1,4 @@
-"""Customers, their invoices, what they paid and what they sent back."""
+"""Customers, invoices, payments and returns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LAPSED_RANKS = (6, 23, 71, 140)  # two of them used to matter
 
 
 class Buyer(NamedTuple):
-    """How a customer behaves; what the invoices are drawn from."""
+    """Behaviour of a customer, from which invoices are drawn."""
 
     customer: Customer
     size: float  # share of orders, the largest customer is 1.0
@@ -99,7 +99,7 @@ def _add_customers(rows: CompanyRows, world: World) -> list[Buyer]:
 
 
 class _CustomerNames:
-    """Makes unique names."""
+    """Generates unique names."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -253,7 +253,7 @@ def _add_returns(rows: CompanyRows, world: World) -> None:
 
 
 def _add_targets(rows: CompanyRows, world: World) -> None:
-    """Set targets near what was sold, missed about as often as met; the running quarter has one."""
+    """Set sales targets near actual sales, missed about as often as met; also for this quarter."""
     chance = world.chance("targets")
     sold: dict[tuple[int, date], int] = {}
     regions = {c.customer_id: c.region_id for c in rows.customers}

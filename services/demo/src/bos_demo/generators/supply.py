@@ -1,4 +1,4 @@
-"""Purchase orders and stock: goods arrive ahead of the demand of the invoices, roughly."""
+"""Purchase orders and stock; goods arrive roughly ahead of the invoices' demand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Place = tuple[int, int]  # warehouse and product
 
 
 class Move(NamedTuple):
-    """A stock movement before it has a number."""
+    """A stock movement without a number yet."""
 
     day: date
     kind: str
@@ -60,7 +60,7 @@ def _add_issues(
     hubs: dict[int, tuple[int, int]],
     moves: dict[Place, list[Move]],
 ) -> dict[tuple[Place, date], int]:
-    """Take sold goods out and returned ones in; return the demand per place and month."""
+    """Book sold goods out and returned goods in; return the demand per place and month."""
     demand: dict[tuple[Place, date], int] = defaultdict(int)
     issued_from: dict[int, Place] = {}
     for line in rows.invoice_lines:
@@ -141,7 +141,7 @@ def _wanted(
     month: date,
     demand: dict[tuple[Place, date], int],
 ) -> list[tuple[Product, int]]:
-    """Return what to order for the months from `month`: last year's demand where none is known."""
+    """Return quantities to order from `month` on; last year's demand where none is known."""
     this_month = add_months(world.today, 0)
     wanted = []
     for product in products:
@@ -222,11 +222,11 @@ def _add_adjustments(world: World, chance: random.Random, moves: dict[Place, lis
 def _number_movements(
     rows: CompanyRows, world: World, chance: random.Random, moves: dict[Place, list[Move]]
 ) -> None:
-    """Open every place with enough stock never to run below zero, then number all by day."""
+    """Add opening stock so that no place runs below zero, then number all movements by day."""
     everything: list[tuple[date, Place, Move]] = []
     for place, changes in sorted(moves.items()):
         product = rows.products[place[1] - 1]
-        # On a day goods come in before they go out.
+        # Within a day receipts come before issues.
         changes.sort(key=lambda move: (move.day, -move.quantity))
         level = lowest = 0
         for move in changes:

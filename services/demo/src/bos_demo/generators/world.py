@@ -1,4 +1,4 @@
-"""Shared by all generators: the calendar of the company and reproducible chance."""
+"""Shared by all generators: the company's calendar and seeded random numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HISTORY_MONTHS = 38
 
 
 class World(NamedTuple):
-    """The company's first day of records, its fixed today, and the seed of everything."""
+    """The company's first day of records, its fixed today, and the seed."""
 
     start: date
     today: date
@@ -27,11 +27,11 @@ class World(NamedTuple):
         return cls(add_months(today, -HISTORY_MONTHS), today, seed)
 
     def chance(self, part: str) -> random.Random:
-        """Return the random numbers of one part, so that a change there leaves the others alone."""
+        """Return the random generator of one part; a change there does not affect the others."""
         return random.Random(f"{self.seed}/{part}")  # noqa: S311 - sample data, not secrets
 
     def days(self) -> list[date]:
-        """Return every day from the first of records to today."""
+        """Return every day from the first day of records to today."""
         return [self.start + timedelta(days=n) for n in range((self.today - self.start).days + 1)]
 
 

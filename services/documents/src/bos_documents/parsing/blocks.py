@@ -51,6 +51,8 @@ class Page:
     text: PageText = PageText.EXTRACTED
     title: str = ""
     """Name of a sheet or slide; empty otherwise."""
+    notes: tuple[str, ...] = ()
+    """What is left out of this page, or stands in it unseen, for the owner."""
 
 
 @dataclass(frozen=True, slots=True)

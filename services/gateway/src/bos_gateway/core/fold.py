@@ -7,6 +7,7 @@ state holds is in ``run_state``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,106 @@ def apply(state: RunState, event: runlog.LogEvent) -> None:
     state.update_time = event.create_time.ToDatetime(tzinfo=UTC)
     state.status = status_after(state.status, event)
     _APPLY[kind](state, getattr(event, kind))
+
+
+def admissible(
+    state: RunState, events: Iterable[runlog.LogEvent]
+) -> tuple[list[runlog.LogEvent], list[str]]:
+    """The events that may follow the log of ``state``, in order, up to the first end.
+
+    After a request to cancel no event counts: of cancel and end the first one wins. What the table
+    ``_ADMISSIBLE`` refuses is left out: decisions that were made already, plans that came too late,
+    and results of steps that have ended or of a plan that was revised.
+
+    Returns:
+        The events, and the ids of approvals whose decision was left out.
+
+    Raises:
+        UnknownEvent: one of them, an input from a newer replica, means nothing to this version.
+    """
+    unsettled = _Unsettled.of(state)
+    found: list[runlog.LogEvent] = []
+    dropped: list[str] = []
+    for event in events:
+        kind = event.WhichOneof("event")
+        if kind is None:
+            raise UnknownEvent(f"run {state.run_id}, an input")
+        body = getattr(event, kind)
+        if kind == "cancel_requested":
+            return [*found, event] if state.cancel_reason is None else found, dropped
+        if kind == "run_finished":
+            return [*found, event], dropped
+        if kind not in _ADMISSIBLE or _ADMISSIBLE[kind](unsettled, body):
+            found.append(event)
+        elif kind == "approval_resolved":
+            dropped.append(body.approval.approval_id)
+    return found, dropped
+
+
+@dataclass(slots=True)
+class _Unsettled:
+    """What a run still waits for, given its state and the events of a batch so far."""
+
+    state: RunState
+    ended_steps: set[str]
+    undecided: set[str]
+    """Ids of approvals that a person has yet to decide."""
+    planning: int | None
+
+    @classmethod
+    def of(cls, state: RunState) -> _Unsettled:
+        ended = {step_id for step_id, step in state.steps.items() if step.settled}
+        approvals = (step.approval for step in state.steps.values() if step.awaits)
+        undecided = {approval.approval_id for approval in approvals if approval is not None}
+        return cls(state, ended, undecided, state.planning)
+
+    def takes_plan(self, body: runlog.Planned | runlog.PlanFailed) -> bool:
+        """The first outcome of the revision that is being planned."""
+        counts = body.revision == self.planning
+        self.planning = None if counts else self.planning
+        return counts
+
+    def takes_decision(self, body: runlog.ApprovalResolved) -> bool:
+        """The first decision about a pending approval."""
+        counts = body.approval.approval_id in self.undecided
+        self.undecided.discard(body.approval.approval_id)
+        return counts
+
+    def takes_class(self, body: runlog.InstructionsClassified) -> bool:
+        """The class of instructions that are not classified yet."""
+        step = self.state.steps.get(body.step_id)
+        return step is not None and step.unclassified
+
+    def takes_request(self, body: runlog.ApprovalRequested) -> bool:
+        """A proposal of a step of the plan in force that has not ended."""
+        return self._is_open(body.approval.step_id, body.revision)
+
+    def takes_progress(self, body: runlog.StepDispatched | runlog.StepProgressed) -> bool:
+        """News of a step of the plan in force that has not ended."""
+        return self._is_open(body.step_id, body.revision)
+
+    def takes_result(self, body: runlog.StepFinished) -> bool:
+        """The first result of a step of the plan in force."""
+        counts = self._is_open(body.step_id, body.revision)
+        if counts:
+            self.ended_steps.add(body.step_id)
+        return counts
+
+    def _is_open(self, step_id: str, revision: int) -> bool:
+        return step_id not in self.ended_steps and revision == self.state.revision
+
+
+# Which events of a kind may follow; those of all other kinds are the owner's own, and always may.
+_ADMISSIBLE: dict[str, Callable[[_Unsettled, Any], bool]] = {
+    "planned": _Unsettled.takes_plan,
+    "plan_failed": _Unsettled.takes_plan,
+    "step_dispatched": _Unsettled.takes_progress,
+    "step_progressed": _Unsettled.takes_progress,
+    "step_finished": _Unsettled.takes_result,
+    "approval_requested": _Unsettled.takes_request,
+    "approval_resolved": _Unsettled.takes_decision,
+    "instructions_classified": _Unsettled.takes_class,
+}
 
 
 def status_after(status: gateway.RunStatus, event: runlog.LogEvent) -> gateway.RunStatus:

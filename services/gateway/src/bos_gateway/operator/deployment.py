@@ -81,6 +81,8 @@ class Deployment:
     """The gateway of a standalone, which alone holds the key of its run tokens."""
     tls: TlsSettings = field(default_factory=lambda: _PLAIN)
     """How the gateway calls services."""
+    artefacts_url: str | None = None
+    """The artefact store of a standalone's runs; elsewhere the environment alone names it."""
     model: str = ""
     """Which model a standalone uses; empty where each service has settings of its own."""
     settings_of: Source = "environment"
@@ -98,20 +100,33 @@ def find_store(start: Path) -> str:
     Raises:
         ConfigurationError: nothing says where it is.
     """
+    return _configured_store() or _standalone(start).store_url
+
+
+def _configured_store() -> str | None:
+    """The URL of the run log by settings of the gateway; None without any."""
     for source in _SOURCES:
         with settings_from(source):
             if url := _StoreSettings.load().store_url:
                 return url if source == "environment" else _alone(url)
-    return _standalone(start).store_url
+    return None
 
 
-def find_artefacts() -> str | None:
-    """The URL of the artefact store, of the environment alone.
+def find_run_stores(start: Path) -> tuple[str, str | None]:
+    """The URLs of the run log and of the artefact store that holds the files of its runs.
 
-    A folder's own ``.env`` must not say where files are deleted.
+    Both are of one deployment: a standalone names its own artefact store, for all others the
+    environment does. A folder's ``.env`` must not say where files are deleted.
+
+    Raises:
+        ConfigurationError: nothing says where the run log is.
     """
     with settings_from("environment"):
-        return _StoreSettings.load().artefacts_url
+        of_environment = _StoreSettings.load().artefacts_url
+    if url := _configured_store():
+        return url, of_environment
+    local = _standalone(start)
+    return local.store_url, local.artefacts_url or of_environment
 
 
 def find_audit_stores(start: Path) -> list[str]:
@@ -199,6 +214,7 @@ def _standalone(start: Path) -> Deployment:
             agent_audiences=dict(local.operator.get("agent_audiences", DEFAULT)),
             secrets_key_ids=frozenset(local.operator.get("secrets_key_ids", ())),
             local=local,
+            artefacts_url=local.operator.get("artefacts_url"),
             model=local.operator["model"],
         )
     except (NoConnection, KeyError, TypeError, ValueError):

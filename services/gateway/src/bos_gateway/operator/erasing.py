@@ -10,7 +10,7 @@ import click
 from bos_artefacts import open_artefacts
 from bos_chassis.errors import BosError
 from bos_gateway.operator.bounded import run_bounded
-from bos_gateway.operator.deployment import find_artefacts, find_store
+from bos_gateway.operator.deployment import find_run_stores
 from bos_gateway.run_log.retention import Scope, cancel
 from bos_gateway.run_log.retention import erase as erase_runs
 from bos_gateway.run_log.run_files import RunFiles
@@ -31,8 +31,9 @@ def erase(user: str | None, run_id: UUID | None, *, cancel_first: bool) -> None:
     """Delete runs of a user, or one run, with everything that is stored about them.
 
     Works on the gateway's database itself, as an operator, and leaves an entry in its audit trail.
-    Files in an artefact store are deleted where BOS_GATEWAY_ARTEFACTS_URL names it. An account that
-    the identity service keeps is erased as a whole by `bos account delete`.
+    Files in an artefact store are deleted too: that of a running `bos serve all`, or the one that
+    BOS_GATEWAY_ARTEFACTS_URL names. An account that the identity service keeps is erased as a whole
+    by `bos account delete`.
     """
     if (user is None) == (run_id is None):
         raise click.UsageError("Name either --user or --run.")
@@ -43,11 +44,9 @@ def erase(user: str | None, run_id: UUID | None, *, cancel_first: bool) -> None:
 
 
 async def _erase(scope: Scope, *, cancel_first: bool) -> None:
-    url = find_artefacts()
-    files = RunFiles(open_artefacts(url) if url else None)
-    async with connect(
-        find_store(Path.cwd()), application_name="bos-operator-erase", schema=SCHEMA
-    ) as session:
+    store_url, artefacts_url = find_run_stores(Path.cwd())
+    files = RunFiles(open_artefacts(artefacts_url) if artefacts_url else None)
+    async with connect(store_url, application_name="bos-operator-erase", schema=SCHEMA) as session:
         with statement_errors(session):
             if cancel_first:
                 await cancel(session, scope, timeout_s=_CANCEL_TIMEOUT_S)

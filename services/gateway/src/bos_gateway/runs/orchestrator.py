@@ -24,9 +24,8 @@ from bos.gateway.v1 import RUN_STATUS_FAILED, RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
 from bos_gateway.core import decide
 from bos_gateway.core.failures import NEUTRAL, failed_result, may_repeat
-from bos_gateway.core.fold import apply, status_after, waits
+from bos_gateway.core.fold import admissible, apply, status_after, waits
 from bos_gateway.core.response import broken_response
-from bos_gateway.core.run_state import RunState, UnknownEvent
 from bos_gateway.core.taint import is_tainted
 from bos_gateway.effects.classify import classify, taken_to_add
 from bos_gateway.effects.compose import compose
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from bos_gateway.core.run_state import RunState
     from bos_gateway.ownership.owners import Adopted
     from bos_gateway.run_log.writer import LogWriter
     from bos_gateway.runs.feed import RunFeed
@@ -277,7 +277,9 @@ class Orchestrator:
 
     async def _store(self, events: list[LogEvent]) -> None:
         """Apply, and have it written and then shown. What is no longer true is left out."""
-        accepted = self._admissible(events)
+        accepted, dropped = admissible(self.state, events)
+        # Left where they are, they would wake the run again as soon as it waits.
+        self._dropped.update(dropped)
         await self._unflushed.room()
         if accepted:
             await self._until_lease_held()
@@ -327,58 +329,6 @@ class Orchestrator:
             await self._unflushed.committed()
         finally:
             self._awaited.pop(id(event), None)
-
-    def _admissible(self, events: list[LogEvent]) -> list[LogEvent]:
-        """The events that are still true of the state, up to the first end.
-
-        After a request to cancel nothing else counts: what comes first of cancel and end wins.
-        Results of steps that have ended, or of a plan that was revised, are dropped, and so is a
-        plan that came too late.
-
-        Raises:
-            UnknownEvent: one of them, an input from a newer replica, means nothing to this version.
-        """
-        state, found = self.state, list[LogEvent]()
-        settled = {step_id for step_id, step in state.steps.items() if step.settled}
-        undecided = {
-            step.approval.approval_id
-            for step in state.steps.values()
-            if step.awaits and step.approval is not None
-        }
-        planning = state.planning
-        for event in events:
-            kind = event.WhichOneof("event")
-            if kind is None:
-                raise UnknownEvent(f"run {state.run_id}, an input")
-            body, counts = getattr(event, kind), True
-            match kind:
-                case "cancel_requested":
-                    return [*found, event] if state.cancel_reason is None else found
-                case "run_finished":
-                    return [*found, event]
-                case "approval_resolved":
-                    approval_id = body.approval.approval_id
-                    counts = approval_id in undecided
-                    undecided.discard(approval_id)
-                    if not counts:
-                        # Left where it is, it would wake the run again as soon as it waits.
-                        self._dropped.add(approval_id)
-                case "planned" | "plan_failed":
-                    counts = body.revision == planning
-                    planning = None if counts else planning
-                case "instructions_classified":
-                    step = state.steps.get(body.step_id)
-                    counts = step is not None and step.unclassified
-                case "approval_requested":
-                    step_id = body.approval.step_id
-                    counts = step_id not in settled and body.revision == state.revision
-                case "step_dispatched" | "step_progressed" | "step_finished":
-                    counts = body.step_id not in settled and body.revision == state.revision
-                    if kind == "step_finished" and counts:
-                        settled.add(body.step_id)
-            if counts:
-                found.append(event)
-        return found
 
     def _observe(self, event: LogEvent) -> None:
         metrics = self._deps.metrics

@@ -1,8 +1,8 @@
 """Approvers in the random crash test: they decide, or do not, at any gateway and any moment.
 
-What they were told is compared with what is stored, and both with the effects, counted where they
-land: exactly one per approval, and none without one. Whoever is asked about an outcome that nobody
-knows may allow one more.
+The answers they got are compared with what is stored, and both with the effects, counted where they
+land: exactly one per approval, and none without one. An approver who is asked about an unknown
+outcome may allow one more.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Approvers:
     where: Callable[[], Sequence[Client]]
     random: random.Random
     acknowledged: dict[str, set[int]] = field(default_factory=dict)
-    """Statuses that somebody was told a request has by their decision, by request."""
+    """Statuses that approvers got in reply to their decisions, by request."""
 
     async def ask(self, question: str, seen: Seen, *, cancel: bool) -> None:
         """Ask for something that needs approval, decide about it, and follow to the end."""
@@ -84,7 +84,7 @@ class Approvers:
                 each.cancel()
 
     async def _decide(self, approval: Approval, seen: Seen, *, cancel: bool) -> None:
-        """One or two people, of one mind or not, or nobody; or somebody cancels meanwhile."""
+        """One or two approvers, agreeing or not, or none; or the run is cancelled meanwhile."""
         (mind,) = self.random.choices(("approve", "deny", "both", "instruct", "nobody"),
                                       (50, 15, 15, 10, 10))  # fmt: skip
         await asyncio.sleep(self.random.uniform(0, _THINKS_S))
@@ -144,20 +144,20 @@ class Decided:
     statuses: Counter[str] = field(default_factory=Counter)
     effects: int = 0
     asked_again: int = 0
-    """Requests about an outcome that nobody knew."""
+    """Requests about an unknown outcome."""
     unknown: int = 0
     lost: list[str] = field(default_factory=list)
     """Decisions that were acknowledged and had no consequence, or another one."""
     doubled: list[str] = field(default_factory=list)
-    """Effects that nobody allowed, or that came twice."""
+    """Effects that were not allowed, or happened twice."""
 
 
 async def check_decisions(crash: CrashHarness, people: Approvers) -> Decided:
-    """Compare what people were told, what is stored, and what happened."""
+    """Compare replies to approvers, stored decisions, and effects."""
     decided = Decided()
     async with connect(crash.harness.dsn, schema=SCHEMA) as connection:
         rows = await connection.fetch("SELECT approval_id, status FROM approvals")
-        # What crossed with the end of its run is in nobody's way, and removed a minute later.
+        # A decision that crossed with the end of its run is harmless, and removed a minute later.
         left = await connection.fetch(
             "SELECT run_id FROM run_inputs JOIN approvals USING (run_id) "
             "WHERE kind = 'approval' AND input_key = approval_id::text AND status <> $1",

@@ -37,7 +37,7 @@ async def gateways(crash: CrashHarness, *failpoints: str) -> AsyncIterator[list[
 
 
 class Clients:
-    """Clients that go on wherever they can, and what they were told."""
+    """Clients that reconnect to any gateway, and the events they got."""
 
     def __init__(self, crash: CrashHarness) -> None:
         self._crash = crash

@@ -1,7 +1,7 @@
-"""Where a gateway commits, seen from below: what asyncpg is told to send, by its kind.
+"""Commit points of a gateway, seen in the statements that asyncpg sends, by kind.
 
 The product knows nothing of this. What a gateway commits for its runs is one statement each: one of
-:data:`_STATEMENTS`, or one that writes events, which is told by their kinds.
+:data:`_STATEMENTS`, or one that writes events, which is identified by their kinds.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ _KINDS_OF_EVENTS: Final = 11  # $12 of both statements that append
 
 
 class Observer(Protocol):
-    """Told about every commit, in the thread that makes it."""
+    """Called for every commit, in the thread that makes it."""
 
     def before(self, kinds: frozenset[str]) -> None:
         """A statement that commits these kinds is about to be sent."""
 
     def after(self, kinds: frozenset[str]) -> None:
-        """Its commit was acknowledged, and nobody has been told yet."""
+        """Its commit was acknowledged, and no client has been notified yet."""
 
 
 def observe(observer: Observer) -> None:
-    """From now on ``observer`` is told about every commit of this process."""
+    """Call ``observer`` for every later commit of this process."""
     for method in ("fetch", "fetchval"):  # with these the gateway sends what commits
         _observe(method, observer)
 

@@ -1,7 +1,7 @@
 """``python crashing_gateway.py``: a gateway that ends or freezes itself where it commits.
 
 The gateway itself is that of the product; only this program looks at what it sends to PostgreSQL.
-It is told where to fail by its first argument or, later, by lines on stdin::
+Its first argument or, later, lines on stdin say where to fail::
 
     kill step_finished:before 3    # at the third commit with such an event, before it is sent
     stop run_accepted:after        # freezes; SIGCONT lets it go on
@@ -115,7 +115,9 @@ def main() -> None:
     async def serve(settings: GatewaySettings) -> AsyncIterator[GrpcServer]:
         with setup_telemetry("gateway", settings.telemetry) as telemetry:
             async with service.serve(settings, telemetry) as server:
-                if options.dies:  # with its lease and its connections, and nobody knows its address
+                if (
+                    options.dies
+                ):  # with its lease and its connections; its address is not known to clients
                     os.kill(os.getpid(), signal.SIGKILL)
                 yield server
 

@@ -187,7 +187,7 @@ def _asking(step_id: str, agent: str) -> Step:
 
 @dataclass
 class CrashHarness:
-    """A harness with its agents, and everything that clients of it were told."""
+    """A harness with its agents, and all events that its clients got."""
 
     harness: Harness
     quick: WitnessAgent
@@ -238,7 +238,7 @@ async def open_crash_harness(dsn: str, *, takes_s: float = 0.0) -> AsyncIterator
 
 @dataclass
 class Gateway:
-    """A gateway process that can be told where to fail."""
+    """A gateway process with injectable failures."""
 
     process: ForkedProcess
     client: Client
@@ -307,7 +307,7 @@ async def follow_anywhere(where: Callable[[], Sequence[Client]], question: str, 
     Args:
         where: Clients of the gateways that there are at the moment, the preferred one first.
         question: What is asked.
-        seen: Takes what the client is told.
+        seen: Receives the client's events.
     """
     for turn in range(_MOST_RECONNECTS):
         clients = where()

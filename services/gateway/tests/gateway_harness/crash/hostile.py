@@ -1,7 +1,7 @@
 """Mischief in the random crash test: agents that return anything, and steps that kill their owner.
 
 What is innocent must not notice: its runs end, and do not fail, however often somebody else's run
-takes its gateway down and whatever lies in the same log table.
+takes its gateway down and whichever rows are in the same log table.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class HostileAgent(AgentServiceServicer):
     def __init__(self) -> None:
         self.card = agent_card("hostile", "Returns anything.", capabilities=["hostile"])
         self.kills: Callable[[str], Awaitable[None]] | None = None
-        """Told the run whose step is here to kill its owner."""
+        """Called with the run whose step is to kill its owner."""
 
     async def Describe(self, request: Any, context: Any) -> DescribeResponse:
         return DescribeResponse(card=self.card)

@@ -6,7 +6,7 @@
 
 Every round has a database server of its own, three gateways and clients that ask, follow, cancel
 and reconnect. Some of their runs meet hostile agents and plans (``crash/hostile.py``), and one of
-each round kills whoever drives it. Meanwhile gateways are killed at random moments and at random
+each round kills its owner. Meanwhile gateways are killed at random moments and at random
 commits, frozen, drained and cut off from PostgreSQL, and PostgreSQL itself crashes, alone or with
 every gateway. What died is started again. At the end of a round every client waits for its end, and
 the whole contract is checked (``run_contract.py``).

@@ -131,7 +131,7 @@ class Power:
 
 
 def known(seen: Seen) -> bool:
-    """Whether the client was told of its run at all."""
+    """Whether the client got the id of its run."""
     return bool(seen.events) or seen.response is not None
 
 

@@ -170,7 +170,7 @@ class Round:
     # The gateways
 
     async def _keep(self, slot: Slot, stack: AsyncExitStack) -> None:
-        """Have a gateway in the slot, whatever happens to it."""
+        """Keep a gateway running in the slot, restarting it after every end."""
         dies = slot is self._slots[-1]  # so that every round has one
         while True:
             options = ("--deaf",) if self._random.random() < 0.1 else ()
@@ -403,7 +403,7 @@ class Round:
             )
 
     async def _crash_postgres(self) -> None:
-        """With whatever befalls gateways at the time; half the time all of them die with it."""
+        """Concurrent with faults of gateways; half the time all of them die with it."""
         together = self._random.random() < 0.5
         crashing = asyncio.create_task(self._postgres.crash())
         for slot in self._slots:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def check_contract(world: World) -> RunState:
-    """The contract, as far as it can be told from what is stored now."""
+    """The contract, as far as the stored rows show it."""
     rows = await world.reader.fetch(
         "SELECT sequence, event_id, epoch, payload FROM run_events WHERE run_id = $1 "
         "ORDER BY sequence",
@@ -52,11 +52,11 @@ async def check_contract(world: World) -> RunState:
 
 
 def check_effects(world: World, state: RunState) -> None:
-    """Of a run that has ended: what an agent that may not be asked twice did, its user was told."""
+    """Of an ended run: the user was informed of all effects of an agent that may run only once."""
     for done in state.result_steps:
         if done.step.agent == ONCE and world.executions[done.step.step_id]:
             told = done.result.error.type if done.result is not None else None
-            # Its own result counts also when nobody was told before it was sent again.
+            # Its own result counts also if it was not shown before the step was sent again.
             finished = done.result is not None and not done.result.HasField("error")
             cut_off = state.status == RUN_STATUS_CANCELLED
             assert finished or cut_off or told in {OUTCOME_UNKNOWN, DEADLINE_EXCEEDED}

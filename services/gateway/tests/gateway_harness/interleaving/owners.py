@@ -38,7 +38,7 @@ from bos.runlog.v1 import (
     StepFinished,
 )
 from bos_gateway.core.decide import MakePlan, Record, RunStep, decide
-from bos_gateway.core.fold import apply, fold, status_after
+from bos_gateway.core.fold import admissible, apply, fold, status_after
 from bos_gateway.core.response import composed_response
 from bos_gateway.ownership.owners import Ownership
 from bos_gateway.ownership.poison import LEASE_EXPIRED
@@ -55,7 +55,6 @@ from gateway_harness.interleaving.parts import (
     Held,
     Late,
     Owner,
-    admissible,
     event,
     key_of,
 )
@@ -117,7 +116,7 @@ class World:
         return ours
 
     def show(self, first: int, events: list[LogEvent]) -> None:
-        """A client is told, and what it was told is complete counts as that."""
+        """A client gets the events; those marked as complete count as complete."""
         for sequence, each in enumerate(events, first):
             self.seen[sequence] = each.SerializeToString(deterministic=True)
             if each.HasField("step_finished"):
@@ -198,13 +197,13 @@ class World:
         if held.state.finished:
             return
         if held.inbox:
-            events, held.inbox = admissible(held.state, held.inbox), []
+            (events, _), held.inbox = admissible(held.state, held.inbox), []
         else:
             commands = decide(held.state, self.now)
             if not (commands and isinstance(commands[0], Record)):
                 self.perform(owner, held, commands)
                 return
-            events = admissible(held.state, list(commands[0].events))
+            events, _ = admissible(held.state, commands[0].events)
         if events:
             self.store(held, events)
 
@@ -357,7 +356,7 @@ class World:
             self.show(page[0][0], [each for _, each in page])
 
     async def check(self) -> RunState:
-        """The contract, as far as it can be told from what is stored now."""
+        """The contract, as far as the stored rows show it."""
         return await check_contract(self)
 
     async def end(self) -> None:

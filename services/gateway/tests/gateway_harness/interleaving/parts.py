@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from bos.runlog.v1 import LogEvent
 from bos_gateway.core.decide import Compose, RunStep
-from bos_gateway.runs.orchestrator import Orchestrator
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,13 +28,6 @@ def event(now: datetime, **kind: Any) -> LogEvent:
     made = LogEvent(**kind)
     made.create_time.FromDatetime(now)
     return made
-
-
-def admissible(state: RunState, events: list[LogEvent]) -> list[LogEvent]:
-    """The product's own filter of what is no longer true."""
-    return Orchestrator._admissible(
-        cast("Any", SimpleNamespace(state=state, _dropped=set())), events
-    )
 
 
 @dataclass

@@ -74,8 +74,8 @@ class Registration:
         code = digest(request.invitation)
         right = await self._right(request, code, is_local=is_local)
         if right is None or right is Right.OPEN:
-            # Successes count as well: what is slowed down here is the making of accounts. Whoever
-            # was invited has no part in it, and strangers who guess do.
+            # Successes count as well, to throttle the creation of accounts. Invited users are
+            # exempt; strangers who guess codes are not.
             await self.throttle.count(self.throttle.registration(origin.network))
         if right is None:
             refused = stranger(origin.network).entry("account.refused", outcome="refused")

@@ -2,11 +2,11 @@
 
 The driver would bring TLS of its own that cannot check names of certificates any more. TDS hides
 the TLS handshake in packets of type PRELOGIN, so this socket asks for encryption in the driver's
-stead, shakes hands, and tells the driver that there is none: what the driver then writes in clear
+stead, shakes hands, and reports no encryption to the driver: what the driver then writes in clear
 goes out encrypted.
 
-One thread uses it. Whoever wants a query to end stops its clock; the driver, which is waiting here,
-then tells the server (an attention signal) from that same thread.
+One thread uses it. To cancel a query, its clock is stopped; the driver, which is waiting here, then
+sends an attention signal to the server from that same thread.
 """
 
 from __future__ import annotations

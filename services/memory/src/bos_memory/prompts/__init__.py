@@ -1,4 +1,4 @@
-"""Prompts of memory's model calls; the system messages are the files beside this one."""
+"""Prompts of memory's model calls; the system messages are the files beside this module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_MESSAGE_CHARS = 2_000
 
 
 def extraction_messages(question: str, known: LongTermMemory) -> list[Message]:
-    """The messages of the call that looks for facts."""
+    """The messages of the call that extracts facts."""
     facts, preferences = as_stored(known)
     lines = [f"{name}: {value}" for name, value in {**facts, **preferences}.items()]
     before = f"### Known\n{mark_untrusted(chr(10).join(lines))}\n\n" if lines else ""
@@ -33,7 +33,7 @@ def extraction_messages(question: str, known: LongTermMemory) -> list[Message]:
 
 
 def summary_messages(former: str, turns: Sequence[tuple[str, str]]) -> list[Message]:
-    """The messages of the call that goes on with a summary."""
+    """The messages of the call that extends a summary."""
     said = "\n\n".join(
         f"Question: {cut(question, _MAX_MESSAGE_CHARS)}\nAnswer: {cut(answer, _MAX_MESSAGE_CHARS)}"
         for question, answer in turns

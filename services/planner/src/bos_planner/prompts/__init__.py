@@ -1,8 +1,8 @@
-"""What the planner tells its model and shows it; the texts stand in the ``*.md`` files beside this.
+"""Prompts of the planner, made from the ``*.md`` files beside this module.
 
-What is the same for every question of a deployment comes first, so that endpoints can keep it: the
-system message with rules, example and agents. The user message goes from what changes seldom to
-the question, which comes last; facts that are missing have no section.
+The system message (rules, example, agents) is the same for every question of a deployment, for the
+prompt cache of endpoints. The user message is ordered from rarely changing parts to the question,
+which comes last; missing facts have no section.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         Step,
     )
 
-# Demanded word for word.
+# Required verbatim.
 REFINEMENT = (
     "Use proposed agent list, optionally drop agents that add no value, keep order unless "
     "compelling reason"
@@ -60,7 +60,7 @@ _ROLES = {
     MessageRole.MESSAGE_ROLE_ASSISTANT: "assistant",
     MessageRole.MESSAGE_ROLE_SUMMARY: "summary",
 }
-# Told as a date, not as keys.
+# Shown as a date, not as keys.
 _TEMPORAL_KEYS = frozenset(
     (
         "current_datetime_utc",
@@ -69,7 +69,7 @@ _TEMPORAL_KEYS = frozenset(
         "current_date_end_hour",
     )
 )
-# Outputs that the rules explain once for all agents.
+# Outputs that the rules describe once for all agents.
 _COMMON_OUTPUTS = frozenset(("answer", "table", "rows", "columns", "row_count"))
 
 
@@ -87,8 +87,8 @@ def plan_messages(
     Args:
         request: What to plan for; its revision context makes it a revision.
         selection: Candidates after preferences.
-        cards: Agents that may be used.
-        disabled: Canonical names of those that may not.
+        cards: Agents that the plan may use.
+        disabled: Canonical names of agents that the user disabled.
         max_steps: Most steps of a plan.
         history_messages: Most recent messages to show.
     """
@@ -100,7 +100,7 @@ def plan_messages(
         ("Instructions", f"Plan at most {max_steps} steps."),
     ]
     shown = "\n\n".join(f"### {heading}\n{body}" for heading, body in sections if body)
-    # What only some prompts need stands behind what all share.
+    # Optional parts come after the shared beginning, for prompt caching.
     rules = [_SYSTEM.fill(refinement=REFINEMENT, agents="\n".join(map(_card, cards)) or NOTHING)]
     if request.HasField("revision"):
         rules.append(_REVISION.text)
@@ -110,10 +110,10 @@ def plan_messages(
 
 
 def instruction_messages(request: ClassifyInstructionsRequest) -> list[Message]:
-    """The messages of the call that says how an approval's instructions relate to the task."""
+    """The messages of the call that classifies an approval's instructions."""
     sections = (
         ("Task", request.task),
-        # Made by an agent, of whatever it has read.
+        # Written by an agent, possibly from untrusted content.
         ("What was proposed", mark_untrusted(request.proposal) if request.proposal else NOTHING),
         ("Instructions", request.instructions),
     )
@@ -128,7 +128,7 @@ def _circumstances(
     disabled: Sequence[str],
     history_messages: int,
 ) -> Iterator[tuple[str, str]]:
-    """What the question is asked in, from what changes seldom to what changes with each one."""
+    """Context sections of the question, ordered from rarely to often changing."""
     fields = request.context.fields
     keys = sorted(key for key in fields if key not in _TEMPORAL_KEYS)
     profile = format_user_profile(request.long_term_memory)
@@ -139,7 +139,7 @@ def _circumstances(
     yield "Preferred agents", _names(selection.guardrails.get("preferred_agents", ()))
     yield "Context keys", _names(keys[:_MAX_CONTEXT_KEYS])
     yield "Missing context", "\n".join(_missing(cards, fields))
-    # Earlier answers quote cells, pages and documents.
+    # Earlier answers may quote untrusted cells, pages and documents.
     yield "Conversation so far", _untrusted(_said(message) for message in recent)
     yield "Candidate agents", _names(selection.agents) or NOTHING
 
@@ -152,7 +152,7 @@ def _revision_sections(revision: RevisionContext) -> Iterator[tuple[str, str]]:
     learnt = revision.working_context
     yield "Plan that failed", "\n".join(_step(step) for step in revision.failed_plan.steps)
     yield "Steps that were run", "\n".join(_entry(entry) for entry in revision.execution_context)
-    # Errors and findings repeat what databases, pages and documents said.
+    # Errors and findings may quote untrusted databases, pages and documents.
     yield "Failed steps", _untrusted(_failure(step) for step in revision.failed_steps)
     yield "Blocked steps", _untrusted(_failure(step) for step in revision.blocked_steps)
     yield "Findings so far", _untrusted(f"- {_cut(text)}" for text in learnt.key_findings)
@@ -169,7 +169,7 @@ def _card(card: AgentCard) -> str:
         ("needs context", ", ".join(card.required_context_keys)),
         ("usual seconds", f"{card.latency_budget.ToMilliseconds() / 1000:g}"),
     )
-    # A budget that nobody declared would read as an agent that takes no time.
+    # An undeclared budget of 0 would read as an agent that takes no time.
     lines = [f"  {name}: {fact}" for name, fact in facts if fact not in ("", "0")]
     return "\n".join([f"{card.name}: {_cut(card.description)}", *lines])
 
@@ -179,7 +179,7 @@ def _output(field: OutputField) -> str:
 
 
 def _tool(tool: Tool) -> str:
-    """Name and first clause: enough to choose it; how it is called is its agent's business."""
+    """Name and first clause of a tool, enough to choose it; only its agent needs its arguments."""
     clause = _CLAUSE_END.split(tool.description.strip(), maxsplit=1)[0]
     description = shorten(clause, _MAX_TOOL_CHARS, placeholder="…")
     approval = "needs approval" if tool.requires_approval else ""
@@ -235,6 +235,6 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _cut(text: str, limit: int = _MAX_DETAIL_CHARS) -> str:
-    """``text`` on one line and within bounds."""
+    """``text`` on one line, truncated to the limit."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"

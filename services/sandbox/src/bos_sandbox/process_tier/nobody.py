@@ -3,8 +3,8 @@
     python nobody.py '{"uid": 65534, "closed": ["/root"], "shown": ["/root/…/python3"]}' program …
 
 Folders that only their owner may enter (``closed``) are replaced by ones that everybody may enter,
-and in which nothing is but ``shown``. This happens in a mount namespace of this process: nobody
-else sees it, permissions on disk stay as they are, and it is gone with the last process.
+and in which nothing is but ``shown``. This happens in a mount namespace of this process: other
+processes do not see it, permissions on disk are not changed, and it ends with the last process.
 
 There is no process in between that would have to pass on the death of the service: the program that
 this one becomes is the service's own child.

@@ -26,7 +26,7 @@ import (
 
 const key = "a-key-of-sixteen-characters"
 
-// gateway is a real gRPC server that says what a test told it to.
+// gateway is a real gRPC server with answers set by the test.
 type gateway struct {
 	gatewayv1.UnimplementedOrchestratorServiceServer
 	server *grpc.Server

@@ -1,0 +1,265 @@
+"""The document agent: search, rerank, answer with citations that hold.
+
+::
+
+    entities -> search (20) -> rerank (8) -> answer -> citations checked -> result
+                  |               |             '- no model, or nothing it says holds: quotations
+                  |               '- no model: by rule
+                  '- nothing relevant: says so, and what was searched
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bos.agent.v1 import SideEffectClass
+from bos.documents.v1 import SearchDocumentsResponse, SearchFilter
+from bos_agentkit import Agent, ToolContext, optional_reply, succeeded, tool
+from bos_agentkit.programs.number_check import ungrounded_numbers
+from bos_llm import NoReply
+from bos_llm.prompts import current_day
+from bos_rag import prompts
+from bos_rag.card import rag_card
+from bos_rag.citations import checked_markers, found_quotes, quoted_answer
+from bos_rag.entities import find_entities
+from bos_rag.passages import (
+    as_data,
+    as_source,
+    by_ranking,
+    by_rule,
+    confidence,
+    merged,
+    relevant,
+    sources_data,
+)
+from bos_rag.replies import DocumentAnswer, Ranking
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos.agent.v1 import AgentResult
+    from bos.common.v1 import Source
+    from bos.documents.v1 import Passage
+    from bos_agentkit import AgentTask
+    from bos_llm import Model
+    from bos_rag.documents import Documents
+    from bos_rag.settings import RagSettings
+
+_NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
+_FEW = 3
+"""A filter that leaves fewer passages than this may have kept out the right one."""
+
+
+class RagAgent(Agent):
+    """Answers from the user's documents.
+
+    Args:
+        settings: Limits.
+        documents: Where it searches.
+        model: Reranks and words the answer; None does both by rule.
+    """
+
+    def __init__(self, settings: RagSettings, documents: Documents, model: Model | None) -> None:
+        self._settings = settings
+        self._documents = documents
+        self._model = model
+        self.card = rag_card(self.all_tools())
+
+    @tool(
+        description="Search the user's documents for passages about something. Kinds are such as "
+        "contract, policy, minutes; dates are YYYY-MM-DD and those that documents bear.",
+        side_effect=_NONE,
+    )
+    async def search_documents(
+        self,
+        query: str,
+        context: ToolContext,
+        document_types: list[str] | None = None,
+        topics: list[str] | None = None,
+        section: str = "",
+        date_from: str = "",
+        date_to: str = "",
+    ) -> SearchDocumentsResponse:
+        """Passages, best first."""
+        task = context.task
+        task.usage.api_call()
+        filter = SearchFilter(
+            document_types=document_types or [],
+            topics=topics or [],
+            section=section,
+            date_from=date_from,
+            date_to=date_to,
+        )
+        found = await self._documents.search(
+            query, filter, limit=self._settings.candidates, remaining_s=task.remaining_s()
+        )
+        if found.passages:
+            task.taint()
+        return found
+
+    async def execute(self, task: AgentTask) -> AgentResult:
+        """Do one step."""
+        query = _query(task)
+        found, searched = await self._search(task, query)
+        if not relevant(found, query, self._settings.min_relevance):
+            task.trace.decision("Nothing relevant in the documents", documents=searched)
+            return _nothing(task, query, searched)
+        kept = (await self._reranked(task, found))[: self._settings.passages]
+        task.partial(chunks=as_data(kept), query=query)
+        return await self._answered(task, query, kept, searched)
+
+    async def _search(self, task: AgentTask, query: str) -> tuple[list[Passage], int]:
+        """Passages under the filters of the plan or the question; more without them if few."""
+        filters = _filters(task, query)
+        reply = await task.tools.call("search_documents", query=query, **filters)
+        found = list(reply.passages)
+        if filters and len(found) < _FEW:
+            task.trace.message("Few passages under the filters; searching without", **filters)
+            wider = await task.tools.call("search_documents", query=query)
+            found = merged(found, list(wider.passages), self._settings.candidates)
+        return found, reply.documents_searched
+
+    async def _reranked(self, task: AgentTask, found: Sequence[Passage]) -> list[Passage]:
+        """Passages that help, best first; by rule where the model gives no order."""
+        if len(found) > 1:
+            seconds = min(self._settings.rerank_timeout_s, task.remaining_s() * 0.3)
+            try:
+                ranking = await optional_reply(
+                    task,
+                    self._model,
+                    lambda: prompts.rank_messages(task, found),
+                    Ranking,
+                    within_s=seconds,
+                )
+            except NoReply as failure:
+                task.trace.message("Passages ordered by rule", error=failure.error_type)
+            else:
+                if ranked := by_ranking(found, ranking.ranked_indices):
+                    task.trace.decision("Passages ordered by the model", kept=len(ranked))
+                    return ranked
+        return by_rule(found, _query(task))
+
+    async def _answered(
+        self, task: AgentTask, query: str, kept: Sequence[Passage], searched: int
+    ) -> AgentResult:
+        seconds = min(self._settings.answer_timeout_s, task.remaining_s() * 0.8)
+        try:
+            reply = await optional_reply(
+                task,
+                self._model,
+                lambda: prompts.answer_messages(task, kept),
+                DocumentAnswer,
+                within_s=seconds,
+            )
+        except NoReply as failure:
+            task.trace.message("Quoting the best passages", error=failure.error_type)
+            return _quoted(task, query, kept)
+        if not reply.found or not reply.answer.strip():
+            task.trace.decision("The passages do not answer the question", documents=searched)
+            return _nothing(task, query, searched, kept)
+        worded = _checked(task, reply, kept)
+        return _quoted(task, query, kept) if worded is None else _result(task, query, kept, *worded)
+
+
+def _query(task: AgentTask) -> str:
+    given = task.arguments.get("query")
+    return given if isinstance(given, str) and given.strip() else task.effective_task
+
+
+def _filters(task: AgentTask, query: str) -> dict[str, Any]:
+    """What narrows the search: the plan's input where it says so, else what the question names."""
+    arguments = task.arguments
+    filters: dict[str, Any] = {}
+    for name in ("document_types", "topics"):
+        given = arguments.get(name)
+        if isinstance(given, list) and given and all(isinstance(each, str) for each in given):
+            filters[name] = given
+    for name in ("section", "date_from", "date_to"):
+        given = arguments.get(name)
+        if isinstance(given, str) and given:
+            filters[name] = given
+    if not filters:
+        named = find_entities(query, current_day(task.input.context.fields))
+        if named.period is not None:
+            filters["date_from"] = named.period.first.isoformat()
+            filters["date_to"] = named.period.last.isoformat()
+    return filters
+
+
+def _checked(
+    task: AgentTask, reply: DocumentAnswer, kept: Sequence[Passage]
+) -> tuple[str, list[Source]] | None:
+    """The model's answer and its sources; None if it cites nothing, or made up numbers."""
+    texts = {number: passage.chunk.text for number, passage in enumerate(kept, 1)}
+    cited = checked_markers(reply.answer, len(kept))
+    quotes, missing = found_quotes(reply.quotations, texts)
+    if cited.unknown or missing:
+        task.trace.message(
+            "Citations dropped", unknown_numbers=cited.unknown, quotations_not_found=missing
+        )
+    if not cited.numbers:
+        task.trace.message("The answer cites no passage; not used")
+        return None
+    names = [f"{passage.chunk.document_name} {passage.chunk.document_date}" for passage in kept]
+    strange = ungrounded_numbers(
+        reply.answer,
+        [*texts.values(), *names, task.effective_task, task.input.question, task.arguments],
+    )
+    if strange:
+        task.trace.message("The answer holds numbers of no passage; not used", numbers=strange)
+        return None
+    sources = [as_source(kept[number - 1], quotes.get(number, "")) for number in cited.numbers]
+    return cited.text, sources
+
+
+def _quoted(task: AgentTask, query: str, kept: Sequence[Passage]) -> AgentResult:
+    """The best passages in their own words."""
+    quotes = quoted_answer(query, [passage.chunk.text for passage in kept])
+    lines = [
+        f"- “{' '.join(quote.split())}” [{place}]" for place, (_, quote) in enumerate(quotes, 1)
+    ]
+    sources = [as_source(kept[number - 1], quote) for number, quote in quotes]
+    return _result(task, query, kept, "The documents say:\n" + "\n".join(lines), sources)
+
+
+def _result(
+    task: AgentTask, query: str, kept: Sequence[Passage], answer: str, sources: Sequence[Source]
+) -> AgentResult:
+    task.trace.result("Answered from documents", passages=len(kept), cited=len(sources))
+    return succeeded(
+        task,
+        answer=answer,
+        data={
+            "found": True,
+            "chunks": as_data(kept),
+            "sources": sources_data(kept),
+            "query": query,
+        },
+        confidence=confidence(kept),
+        sources=sources,
+    )
+
+
+def _nothing(
+    task: AgentTask, query: str, searched: int, read: Sequence[Passage] = ()
+) -> AgentResult:
+    """Says that the documents hold no answer, and what was searched."""
+    if not searched:
+        answer = "There are no documents that can be searched yet."
+    else:
+        documents = "one document" if searched == 1 else f"{searched} documents"
+        answer = (
+            f"I do not know: nothing about this was found in your documents. "
+            f"Searched in {documents} for: {query[:300]}"
+        )
+    return succeeded(
+        task,
+        answer=answer,
+        data={
+            "found": False,
+            "chunks": as_data(read),
+            "sources": sources_data(read),
+            "query": query,
+        },
+        confidence=0.0,
+    )

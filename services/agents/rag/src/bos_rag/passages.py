@@ -1,0 +1,115 @@
+"""Passages that a search brought: which are relevant, in which order, how sure. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bos.common.v1 import Source, SourceType
+from bos_rag.entities import exact_terms
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos.documents.v1 import Passage
+
+PREVIEW_CHARS = 600
+_MAX_EXCERPT_CHARS = 500
+
+
+def relevant(passages: Sequence[Passage], question: str, min_relevance: float) -> bool:
+    """Whether a search found anything about the question.
+
+    The best cosine similarity reaches ``min_relevance``, or a passage holds an exact term of the
+    question, such as the number of an invoice.
+    """
+    terms = exact_terms(question)
+    return any(
+        (found.HasField("dense_score") and found.dense_score >= min_relevance)
+        or _terms_in(found, terms)
+        for found in passages
+    )
+
+
+def by_rule(passages: Sequence[Passage], question: str) -> list[Passage]:
+    """The order without a model: most exact terms of the question first, then as found."""
+    terms = exact_terms(question)
+    return sorted(passages, key=lambda found: -_terms_in(found, terms))
+
+
+def by_ranking(passages: Sequence[Passage], ranked: Sequence[int]) -> list[Passage]:
+    """Passages in the order of a model's ranking, numbers from 1; what it leaves out is left out.
+
+    Numbers that name no passage are ignored, repeated ones count once.
+    """
+    valid = dict.fromkeys(number for number in ranked if 1 <= number <= len(passages))
+    return [passages[number - 1] for number in valid]
+
+
+def merged(first: Sequence[Passage], second: Sequence[Passage], limit: int) -> list[Passage]:
+    """Both lists one after the other, each chunk once, at most ``limit``."""
+    found = {passage.chunk.chunk_id: passage for passage in reversed([*first, *second])}
+    order = dict.fromkeys(passage.chunk.chunk_id for passage in [*first, *second])
+    return [found[chunk_id] for chunk_id in order][:limit]
+
+
+def confidence(passages: Sequence[Passage]) -> float:
+    """Average cosine similarity of the passages, 0 to 1; 0 where none has one."""
+    scores = [found.dense_score for found in passages if found.HasField("dense_score")]
+    return min(1.0, max(0.0, sum(scores) / len(scores))) if scores else 0.0
+
+
+def as_source(passage: Passage, quote: str) -> Source:
+    """The passage as a source of an answer, with the words that carry a statement."""
+    chunk = passage.chunk
+    return Source(
+        type=SourceType.SOURCE_TYPE_DOCUMENT,
+        title=chunk.document_name,
+        page=chunk.first_page,
+        section=" > ".join(chunk.section_path),
+        excerpt=quote or _shortened(chunk.text),
+        relevance=confidence([passage]),
+        reference=chunk.chunk_id,
+    )
+
+
+def as_data(passages: Sequence[Passage]) -> list[dict[str, Any]]:
+    """Passages as the agent's data: ``chunk_id, score, text, metadata``."""
+    return [
+        {
+            "chunk_id": found.chunk.chunk_id,
+            "score": found.score,
+            "text": found.chunk.text,
+            "metadata": {
+                "filename": found.chunk.document_name,
+                "page": found.chunk.first_page,
+                "section_title": " > ".join(found.chunk.section_path),
+                "doc_type": found.chunk.document_type,
+                "date": found.chunk.document_date,
+                "topic": list(found.chunk.topics),
+                "document_id": found.chunk.document_id,
+            },
+        }
+        for found in passages
+    ]
+
+
+def sources_data(passages: Sequence[Passage]) -> list[dict[str, Any]]:
+    """Unique places of the passages: ``type, source, page, section``."""
+    places = dict.fromkeys(
+        (found.chunk.document_name, found.chunk.first_page, " > ".join(found.chunk.section_path))
+        for found in passages
+    )
+    return [
+        {"type": "document", "source": name, "page": page, "section": section}
+        for name, page, section in places
+    ]
+
+
+def _terms_in(passage: Passage, terms: Sequence[str]) -> int:
+    text = passage.chunk.text.lower()
+    return sum(term in text for term in terms)
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_EXCERPT_CHARS else line[: _MAX_EXCERPT_CHARS - 1] + "…"

@@ -1,0 +1,38 @@
+"""Settings of the document agent."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from bos_agentkit import AgentServiceSettings
+
+
+class RagSettings(AgentServiceSettings):
+    """``BOS_RAG_…``. Durations are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_RAG_")
+
+    documents_target: str = Field(
+        min_length=1, description="Where the documents service listens: dns:///documents:8080"
+    )
+    search_timeout_s: float = Field(default=10.0, gt=0, description="Time of one search")
+    candidates: int = Field(
+        default=20, ge=1, le=100, description="Passages that a search brings before reranking"
+    )
+    passages: int = Field(
+        default=8, ge=1, le=20, description="Passages that are kept to answer from"
+    )
+    min_relevance: float = Field(
+        default=0.25,
+        ge=-1,
+        le=1,
+        description="Cosine similarity of the best passage below which nothing relevant was found, "
+        "unless a passage holds a rare term of the question",
+    )
+    rerank_timeout_s: float = Field(
+        default=10.0, gt=0, description="Then passages keep the order of the search"
+    )
+    answer_timeout_s: float = Field(
+        default=30.0, gt=0, description="Then the best passages are quoted as they stand"
+    )

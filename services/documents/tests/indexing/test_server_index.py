@@ -1,0 +1,237 @@
+"""Failures of a Qdrant server, shown by a server that answers as it is scripted to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from index_cases import DOCUMENT, MODEL, chunk, chunk_id
+from pydantic import SecretStr
+
+from bos_chassis.errors import BosError, FailedPrecondition, Unavailable
+from bos_documents.index import encoding
+from bos_documents.index.port import IndexFilter, Legs
+from bos_documents.index.server import Layout, ServerIndex, connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@dataclass
+class Server:
+    """Knows collections by name; the next answers may be scripted by method and path ending."""
+
+    url: str = ""
+    collections: set[str] = field(default_factory=set)
+    seen: list[tuple[str, str, Any]] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
+    statuses: dict[str, list[int]] = field(default_factory=dict)
+    create_and_hang: bool = False
+    hang: bool = False
+
+    async def answer(self, request: web.Request) -> web.Response:
+        text = await request.text()
+        self.seen.append((request.method, request.path, json.loads(text) if text else None))
+        self.keys.add(request.headers.get("api-key", ""))
+        if self.hang:
+            await asyncio.Event().wait()
+        for ending, statuses in self.statuses.items():
+            if statuses and f"{request.method} {request.path}".endswith(ending):
+                status = statuses.pop(0)
+                return web.json_response({"status": {"error": "scripted"}}, status=status)
+        return await self.serve(request)
+
+    async def serve(self, request: web.Request) -> web.Response:
+        parts = request.path.strip("/").split("/")
+        if parts == ["collections"]:
+            named = [{"name": name} for name in sorted(self.collections)]
+            return self.says({"collections": named})
+        name, rest = parts[1], parts[2:]
+        if rest == ["exists"]:
+            return self.says({"exists": name in self.collections})
+        if not rest and request.method == "PUT":
+            self.collections.add(name)
+            if self.create_and_hang:
+                return web.json_response({"status": {"error": "timeout"}}, status=500)
+            return self.says(True)
+        if name not in self.collections:
+            return web.json_response({"status": {"error": "Not found"}}, status=404)
+        if not rest:
+            self.collections.discard(name)
+            return self.says(True)
+        if rest[-1] == "query":
+            return self.says({"points": []})
+        if rest[-1] == "count":
+            return self.says({"count": 3})
+        return self.says({"operation_id": 1, "status": "completed"})
+
+    def says(self, result: Any) -> web.Response:
+        return web.json_response({"result": result, "status": "ok", "time": 0.0})
+
+    def index(
+        self, *, layout: Layout = "collection_per_user", timeout_s: float = 30
+    ) -> ServerIndex:
+        client = connect(self.url, SecretStr("key-1"), timeout_s=timeout_s)
+        return ServerIndex(client, layout=layout, timeout_s=timeout_s)
+
+    def requests(self, ending: str) -> list[Any]:
+        return [body for method, path, body in self.seen if f"{method} {path}".endswith(ending)]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", made.answer)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    await runner.cleanup()
+
+
+async def search(index: ServerIndex) -> Legs:
+    return await index.search(
+        "ann", MODEL, dense=(1.0, 0.0, 0.0, 0.0), text="word", filter=IndexFilter(), limit=3
+    )
+
+
+@pytest.mark.requirement("G-08")
+async def test_collection_is_named_after_the_user_and_made_once(server: Server) -> None:
+    index = server.index()
+    await index.upsert("ann-1", MODEL, [chunk(1)])
+    await index.upsert("ann-1", MODEL, [chunk(2)])
+
+    (name,) = server.collections
+    assert name.startswith("user_ann-1_documents_")
+    (made,) = server.requests(f"PUT /collections/{name}")
+    assert made["vectors"] == {"dense": {"size": 4, "distance": "Cosine"}}
+    assert made["sparse_vectors"] == {"sparse": {"modifier": "idf"}}
+    fields = [body["field_name"] for body in server.requests("/index")]
+    assert fields == ["document", "type", "topics", "section", "date"]
+    assert server.keys == {"key-1"}
+    await index.close()
+
+
+async def test_tenant_layout_has_a_key_in_every_request(server: Server) -> None:
+    index = server.index(layout="tenant_key")
+    owner = {"key": "user", "match": {"value": encoding.safe_name("ann")}}
+    await index.upsert("ann", MODEL, [chunk(1)])
+    await search(index)
+    await index.count("ann", MODEL)
+    await index.delete_chunks("ann", MODEL, [chunk_id(1)])
+    await index.delete_document("ann", DOCUMENT)
+    await index.delete_model("ann", MODEL)
+    await index.delete_user("ann")
+
+    assert server.requests("/points")[0]["points"][0]["payload"]["user"] == owner["match"]["value"]
+    filtered = [
+        *server.requests("/points/query"),
+        *server.requests("/points/count"),
+        *server.requests("/points/delete"),
+    ]
+    assert len(filtered) == 7
+    assert all(body["filter"]["must"][0] == owner for body in filtered)
+    assert server.collections
+    await index.close()
+
+
+async def test_no_word_of_a_document_is_sent(server: Server) -> None:
+    index = server.index()
+    planted = chunk(
+        1, "zyxplanted", document_type="zyxplanted", topics=("zyxplanted",), section="zyxplanted"
+    )
+    await index.upsert("ann", MODEL, [planted])
+
+    assert "zyxplanted" not in json.dumps(server.seen)
+    await index.close()
+
+
+async def test_creation_that_failed_and_happened_is_taken_as_done(server: Server) -> None:
+    index = server.index()
+    server.create_and_hang = True
+    await index.upsert("ann", MODEL, [chunk(1)])
+
+    assert len(server.requests("/points")) == 1
+    await index.close()
+
+
+async def test_creation_that_failed_is_an_error_and_may_be_repeated(server: Server) -> None:
+    index = server.index()
+    server.statuses = {encoding.model_suffix(MODEL): [500]}
+    with pytest.raises(Unavailable):
+        await index.upsert("ann", MODEL, [chunk(1)])
+
+    await index.upsert("ann", MODEL, [chunk(1)])
+    assert len(server.requests("/points")) == 1
+    await index.close()
+
+
+async def test_collection_that_went_away_is_made_again(server: Server) -> None:
+    index = server.index()
+    await index.upsert("ann", MODEL, [chunk(1)])
+    server.collections.clear()
+
+    await index.upsert("ann", MODEL, [chunk(1)])
+
+    assert len(server.collections) == 1
+    await index.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "reason"),
+    [
+        (401, FailedPrecondition, "INDEX_REFUSED"),
+        (403, FailedPrecondition, "INDEX_REFUSED"),
+        (400, FailedPrecondition, "INDEX_REJECTED"),
+        (422, FailedPrecondition, "INDEX_REJECTED"),
+        (408, Unavailable, "INDEX_FAILED"),
+        (409, Unavailable, "INDEX_FAILED"),
+        (429, Unavailable, "INDEX_FAILED"),
+        (500, Unavailable, "INDEX_FAILED"),
+        (503, Unavailable, "INDEX_FAILED"),
+    ],
+)
+async def test_error_replies(
+    server: Server, status: int, kind: type[BosError], reason: str
+) -> None:
+    index = server.index()
+    await index.upsert("ann", MODEL, [chunk(1)])
+    server.statuses = {"/query": [status, status], "/count": [status], "/delete": [status]}
+
+    for call in (
+        search(index),
+        index.count("ann", MODEL),
+        index.delete_document("ann", DOCUMENT),
+    ):
+        with pytest.raises(kind) as caught:
+            await call
+        assert type(caught.value) is kind
+        assert caught.value.reason == reason
+        assert "scripted" not in caught.value.message
+    await index.close()
+
+
+async def test_server_that_hangs_is_given_up(server: Server) -> None:
+    index = server.index(timeout_s=0.2)
+    server.hang = True
+
+    with pytest.raises(Unavailable) as caught:
+        await index.count("ann", MODEL)
+    assert caught.value.reason == "INDEX_TIMEOUT"
+    await index.close()
+
+
+async def test_server_that_is_not_there_is_unavailable(unused_tcp_port: int) -> None:
+    client = connect(f"http://127.0.0.1:{unused_tcp_port}", None)
+    index = ServerIndex(client)
+
+    with pytest.raises(Unavailable) as caught:
+        await index.count("ann", MODEL)
+    assert caught.value.reason == "INDEX_UNREACHABLE"
+    await index.close()

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bos_documents.index.port import Legs, Scored
+from bos_documents.search.fusion import Fused, FusionRule, Method, fuse
+from bos_documents.search.identifiers import holds, identifiers
+
+if TYPE_CHECKING:
+    import random
+
+RRF = FusionRule(Method.RRF, identifier_boost=0)
+BLEND = FusionRule(Method.BLEND, identifier_boost=0)
+
+
+def leg(**scores: float) -> tuple[Scored, ...]:
+    return tuple(Scored(name, score) for name, score in scores.items())
+
+
+def order(fused: list[Fused]) -> list[str]:
+    return [each.chunk_id for each in fused]
+
+
+@pytest.mark.requirement("G-15")
+def test_rrf_adds_reciprocal_ranks() -> None:
+    fused = fuse(Legs(leg(a=0.9, b=0.8), leg(b=7, c=3)), RRF)
+
+    assert order(fused) == ["b", "a", "c"]
+    best = 2 / 61
+    assert [each.score for each in fused] == pytest.approx(
+        [(1 / 62 + 1 / 61) / best, 1 / 61 / best, 1 / 62 / best]
+    )
+
+
+def test_rrf_does_not_see_scores_where_the_blend_does() -> None:
+    legs = Legs(leg(a=0.90, b=0.89, c=0.1), leg(c=3.0, b=2.9, a=0.1))
+
+    assert order(fuse(legs, RRF))[0] != "b"
+    assert order(fuse(legs, BLEND))[0] == "b"
+
+
+def test_weight_of_the_blend_decides_between_legs() -> None:
+    legs = Legs(leg(a=0.9), leg(b=9.0))
+
+    dense = FusionRule(Method.BLEND, dense_weight=0.6, identifier_boost=0)
+    sparse = FusionRule(Method.BLEND, dense_weight=0.4, identifier_boost=0)
+    assert order(fuse(legs, dense)) == ["a", "b"]
+    assert order(fuse(legs, sparse)) == ["b", "a"]
+
+
+def test_scale_of_a_leg_does_not_matter_to_the_blend() -> None:
+    small = fuse(Legs(leg(a=0.9, b=0.5), leg(b=2, a=1)), BLEND)
+    large = fuse(Legs(leg(a=0.9, b=0.5), leg(b=2000, a=1000)), BLEND)
+
+    assert [each.score for each in small] == pytest.approx([each.score for each in large])
+
+
+def test_negative_similarities_stay_in_order() -> None:
+    fused = fuse(Legs(leg(a=-0.1, b=-0.5)), FusionRule(Method.DENSE))
+
+    assert order(fused) == ["a", "b"]
+    assert all(0 <= each.score <= 1 for each in fused)
+
+
+@pytest.mark.parametrize(("method", "expected"), [("dense", ["a"]), ("sparse", ["b"])])
+def test_single_leg(method: str, expected: list[str]) -> None:
+    assert order(fuse(Legs(leg(a=1), leg(b=1)), FusionRule(Method(method)))) == expected
+
+
+@pytest.mark.parametrize("rule", [RRF, BLEND])
+def test_ties_are_in_the_order_of_ids(rule: FusionRule) -> None:
+    legs = Legs(leg(d=0.5, b=0.5), leg(a=3, c=3))
+
+    assert order(fuse(legs, rule)) == sorted(order(fuse(legs, rule))[:2]) + sorted(
+        order(fuse(legs, rule))[2:]
+    )
+    shuffled = Legs(legs.dense[::-1], legs.sparse[::-1])
+    assert fuse(shuffled, rule) == fuse(legs, rule)
+
+
+@pytest.mark.requirement("G-15")
+def test_chunk_is_there_once_with_its_better_score() -> None:
+    twice = (Scored("a", 0.2), Scored("a", 0.9), Scored("b", 0.5))
+
+    fused = fuse(Legs(dense=twice), RRF)
+
+    assert order(fused) == ["a", "b"]
+    assert fused[0].dense == 0.9
+
+
+def test_scores_of_the_legs_are_shown() -> None:
+    (both, only) = fuse(Legs(leg(a=0.9), leg(a=7, b=3)), RRF)
+
+    assert (both.dense, both.sparse) == (0.9, 7)
+    assert (only.dense, only.sparse) == (None, 3)
+
+
+def test_limit_cuts_the_end() -> None:
+    legs = Legs(leg(a=3, b=2, c=1))
+    assert order(fuse(legs, RRF, limit=2)) == ["a", "b"]
+    assert order(fuse(legs, RRF)) == ["a", "b", "c"]
+
+
+def test_nothing_found() -> None:
+    assert fuse(Legs(), question="INV-2024-0117", texts={}) == []
+
+
+TEXTS = {"a": "about invoices", "b": "about payment", "c": "see INV-2024-0117, paid"}
+LEGS = Legs(leg(a=0.9, b=0.8, c=0.1), leg(a=3, b=2, c=1))
+
+
+@pytest.mark.parametrize("method", [Method.RRF, Method.BLEND, Method.DENSE])
+def test_chunk_with_the_identifier_of_the_question_is_first(method: Method) -> None:
+    rule = FusionRule(method)
+    fused = fuse(LEGS, rule, question="Was inv-2024-0117 paid?", texts=TEXTS)
+
+    assert order(fused) == ["c", "a", "b"]
+    assert fused[0].matched == ("inv-2024-0117",)
+    assert all(0 <= each.score <= 1 for each in fused)
+
+
+@pytest.mark.parametrize(
+    ("question", "boost", "texts"),
+    [
+        ("Was the invoice paid?", 1.0, TEXTS),
+        ("Was INV-2024-0117 paid?", 0.0, TEXTS),
+        ("Was INV-2024-0117 paid?", 1.0, None),
+        ("Was INV-2024-011 paid?", 1.0, TEXTS),
+        ("Was INV-2024-01178 paid?", 1.0, TEXTS),
+    ],
+)
+def test_without_a_match_nothing_is_boosted(
+    question: str, boost: float, texts: dict[str, str] | None
+) -> None:
+    fused = fuse(LEGS, FusionRule(identifier_boost=boost), question=question, texts=texts)
+
+    assert fused == fuse(LEGS, RRF)
+
+
+def test_chunk_with_more_identifiers_is_before_one_with_fewer() -> None:
+    texts = {"a": "nothing", "b": "A4711", "c": "A4711 and B0815"}
+
+    assert order(fuse(LEGS, question="A4711 B0815", texts=texts)) == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize(("holders", "first"), [(5, "c19"), (6, "c00")])
+def test_identifier_in_more_than_a_quarter_of_the_candidates_is_not_rare(
+    holders: int, first: str
+) -> None:
+    names = [f"c{number:02}" for number in range(20)]
+    found = tuple(Scored(name, 1 - n / 100) for n, name in enumerate(names))
+    texts = dict.fromkeys(names, "none") | dict.fromkeys(names[-holders:], "contract C-100")
+    texts["c19"] = "contract C-100"
+    fused = fuse(Legs(found), question="C-100", texts=texts)
+
+    assert (fused[0].chunk_id == "c00") == (first == "c00")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["INV-2024-0117", "A4711", "4711234", "ISO-9001", "SLA/GOLD", "v2.3.1", "2024-0117", "X#12"],
+)
+def test_identifiers(text: str) -> None:
+    assert identifiers(f"What about ({text}), please?") == (text.casefold(),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["invoice", "2024", "1999", "12", "99.50", "late-delivery", "NATO", "Mr.", "e.g.", "5", "A1"],
+)
+def test_plain_words_numbers_and_years_are_no_identifiers(text: str) -> None:
+    assert identifiers(f"What about {text} please?") == ()
+
+
+def test_identifiers_are_bounded() -> None:
+    assert len(identifiers(" ".join(f"A{n:04}" for n in range(1000)))) == 16
+    assert identifiers("A1" * 500) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("INV-1 x", True),
+        ("(inv-1).", True),
+        ("INV-12, INV-1", True),
+        ("INV-12", False),
+        ("XINV-1", False),
+        ("", False),
+    ],
+)
+def test_identifier_is_matched_as_a_whole(text: str, found: bool) -> None:
+    assert holds(text, "inv-1") is found
+
+
+@pytest.mark.parametrize(
+    "numbers", [{"k": 0}, {"dense_weight": -0.1}, {"dense_weight": 1.1}, {"identifier_boost": -1}]
+)
+def test_numbers_out_of_range_are_refused(numbers: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="from"):
+        FusionRule(**numbers)  # type: ignore[arg-type]
+
+
+scored = st.lists(
+    st.builds(Scored, st.sampled_from("abcdefgh"), st.floats(-1, 50, allow_nan=False)), max_size=12
+)
+
+
+@given(scored, scored, st.sampled_from(list(Method)), st.randoms())
+def test_ranking_does_not_depend_on_the_order_of_the_legs(
+    dense: list[Scored], sparse: list[Scored], method: Method, rand: random.Random
+) -> None:
+    rule = FusionRule(method)
+    fused = fuse(Legs(tuple(dense), tuple(sparse)), rule)
+    rand.shuffle(dense)
+    rand.shuffle(sparse)
+
+    assert fuse(Legs(tuple(dense), tuple(sparse)), rule) == fused
+    assert len({each.chunk_id for each in fused}) == len(fused)
+    assert all(0 <= each.score <= 1 + 1e-9 for each in fused)
+    assert fused == sorted(fused, key=lambda each: (-each.score, each.chunk_id))
