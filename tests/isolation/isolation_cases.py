@@ -24,6 +24,8 @@ OF_ADA = {
     "owner_id": ("account",),
     "key_id": ("API key",),
     "invitation_id": ("invitation",),
+    "document_id": ("document",),
+    "chunk_id": ("chunk",),
 }
 """Fields that name something of a user's, and which of ada's things to name there."""
 OF_ADA_IN_MEMORY = {"conversation_id": (CONVERSATION,)}
@@ -34,6 +36,7 @@ CHOSEN_BY_CALLER = {
     "request__request_id": "request-1",
     "request__conversation_id": "the-conversation",
     "conversation_id": "the-conversation",
+    "filter__document_ids": [],
 }
 """Fields that callers fill with ids of their own; here with those that ada chose."""
 QUESTION = {"request__question": "What is new?"}
@@ -63,6 +66,8 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "AccountService.DeleteAccount": {"current_password": "a wrong password"},
     "ApiKeyService.CreateApiKey": {"name": "mine", "scopes": ["account"]},
     "AdministrationService.CreateServiceAccount": {"username": "a-robot"},
+    "DocumentsService.UploadDocument": {"upload__name": "everybody.txt"},
+    "DocumentsService.SearchDocuments": {"query": "What of the submarine?"},
     "MemoryService.UpdateConversation": {"title": "Mine"},
     "MemoryService.UpdateLongTermMemory": {"memory__preferences__tone": "casual"},
 }
@@ -80,6 +85,8 @@ OPEN = {
     "OpenIdService.FinishOpenIdLogIn",
 }
 """What needs no access token."""
+BY_HAND = {"DocumentsService.UploadDocument"}
+"""What REST offers by handlers of its own and not by a binding; ``cells`` calls them there."""
 
 
 def references_of_ada(rpc: PublicRpc) -> list[str]:
@@ -111,6 +118,10 @@ def whats_of_ada(harness: IsolationHarness, field: str) -> list[str]:
         return [harness.approval_id]
     if field in ("user_id", "owner_id"):
         return [harness.people["ada"].user_id]
+    if field == "document_id":
+        return [harness.document_id]
+    if field == "chunk_id":
+        return [harness.chunk_id]
     if field == "key_id":
         return [harness.key_id]
     if field == "invitation_id":
@@ -143,4 +154,5 @@ def traces_of_ada(harness: IsolationHarness, content: str, said: str = "") -> li
     ada = harness.people["ada"]
     known = [ada.user_id, ada.session_id, "ada@example.com", SECRET, *harness.runs.values()]
     known += [harness.approval_id, harness.key_id, harness.invitation_id]
+    known += [harness.document_id, harness.chunk_id]
     return [each for each in known if each in content and each not in said]

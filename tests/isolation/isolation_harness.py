@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from gateway_harness.harness import ComposerDouble, PlannerDouble
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
+from isolation_documents import documents_for, give_secret
 
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
 from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
@@ -162,6 +163,9 @@ class IsolationHarness:
     """What a third run of hers waits for."""
     key_id: str = ""
     """An API key of hers."""
+    document_id: str = ""
+    chunk_id: str = ""
+    """A document of hers, and a passage of it."""
     invitation_id: str = ""
     """An invitation that she has made: she was the first, and so administers."""
 
@@ -174,12 +178,15 @@ class IsolationHarness:
         response_type = GetMessageClass(rpc.method.output_type)
         channel = self.channels[rpc.service.rpartition(".")[0]]
         make = channel.unary_stream if rpc.streams else channel.unary_unary
+        given: Any = message
+        if rpc.method.client_streaming:
+            make, given = channel.stream_unary, iter(rpc.messages(message))
         call: Any = make(
             rpc.path,
             request_serializer=type(message).SerializeToString,
             response_deserializer=response_type.FromString,
         )(
-            message,
+            given,
             timeout=_TIMEOUT_S,
             metadata=tuple(metadata),
         )
@@ -290,15 +297,16 @@ async def open_isolation_harness(
                 account_data=lambda: data_services,
             )
         )
+        people: dict[str, Any] = {
+            "issuer": "bos-identity",
+            "identity_target": identity.address,
+            "run_token_public_keys": public_run_key,
+        }
         gateway = await enter(
             serve_gateway(
                 GatewaySettings.load(
                     server=server,
-                    auth=AuthSettings.load(
-                        issuer="bos-identity",
-                        identity_target=identity.address,
-                        run_token_public_keys=public_run_key,
-                    ),
+                    auth=AuthSettings.load(**people),
                     run_token_private_key=run_key,
                     telemetry=TelemetrySettings.load(),
                     store_url=dsn,
@@ -331,11 +339,7 @@ async def open_isolation_harness(
             serve_memory(
                 MemorySettings.load(
                     server=server,
-                    auth=AuthSettings.load(
-                        issuer="bos-identity",
-                        identity_target=identity.address,
-                        run_token_public_keys=public_run_key,
-                    ),
+                    auth=AuthSettings.load(**people),
                     telemetry=TelemetrySettings.load(),
                     store_url=dsn,
                 ),
@@ -343,7 +347,16 @@ async def open_isolation_harness(
                 models=None,
             )
         )
-        data_services |= {"gateway": gateway.address, "memory": memory.address}
+        documents = await enter(
+            documents_for(
+                dsn,
+                folder,
+                server,
+                AuthSettings.load(run_token_check_target=gateway.address, **people),
+                telemetry,
+            )
+        )
+        data_services |= {each.service: each.address for each in (gateway, memory, documents)}
         binary = find_binary(None)
         assert binary is not None, "build it first: make rest"
         rest = await enter(
@@ -352,6 +365,7 @@ async def open_isolation_harness(
                 gateway_target=gateway.address,
                 identity_target=identity.address,
                 memory_target=memory.address,
+                documents_target=documents.address,
                 ports=(0,),
                 grace_s=0.2,
                 log=telemetry.named("rest").logger("bos.rest"),
@@ -360,11 +374,14 @@ async def open_isolation_harness(
         at_gateway = await enter(grpc.aio.insecure_channel(gateway.address))
         at_identity = await enter(grpc.aio.insecure_channel(identity.address))
         at_memory = await enter(grpc.aio.insecure_channel(memory.address))
+        at_documents = await enter(grpc.aio.insecure_channel(documents.address))
+        served = (gateway, identity, memory, documents)
         harness = IsolationHarness(
             channels={
                 "bos.gateway.v1": at_gateway,
                 "bos.identity.v1": at_identity,
                 "bos.memory.v1": at_memory,
+                "bos.documents.v1": at_documents,
             },
             dsn=dsn,
             rest_url=rest.url,
@@ -372,8 +389,8 @@ async def open_isolation_harness(
             private_key=load_pem_private_key(private_pem.encode(), None),
             run_tokens=RunTokenSigner(run_key),
             public_run_key=public_run_key,
-            addresses={each.service: each.address for each in (gateway, identity, memory)},
-            metrics={each.service: each.metrics_port for each in (gateway, identity, memory)},
+            addresses={each.service: each.address for each in served},
+            metrics={each.service: each.metrics_port for each in served},
         )
         for name in ("ada", "eve"):
             harness.people[name] = await sign_in(IdentityServiceStub(at_identity), name)
@@ -381,6 +398,8 @@ async def open_isolation_harness(
         await _give_ada_credentials(harness)
         await _give_ada_runs(harness, stack)
         await _give_ada_memory(harness)
+        ada = harness.people["ada"]
+        harness.document_id, harness.chunk_id = await give_secret(at_documents, ada, SECRET)
         yield harness
 
 

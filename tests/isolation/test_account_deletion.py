@@ -32,10 +32,12 @@ pytestmark = pytest.mark.isolation
 _TABLES = """
 SELECT format('%I.%I', n.nspname, c.relname) AS name
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE n.nspname IN ('gateway', 'identity', 'memory') AND c.relkind IN ('r', 'p')
+WHERE n.nspname IN ('gateway', 'identity', 'memory', 'documents') AND c.relkind IN ('r', 'p')
       AND c.relname NOT LIKE 'audit\\_%'
 """
 _HOLD_HER = {
+    "documents.chunks",
+    "documents.documents",
     "gateway.approvals",
     "gateway.run_events",
     "gateway.runs",
@@ -63,6 +65,11 @@ async def holding(dsn: str, *texts: str) -> dict[str, list[str]]:
             if holds := [row[0] for row in rows if any(text in row[0] for text in wanted)]:
                 found[table["name"]] = sorted(holds)
     return found
+
+
+def files_holding(folder: Path, text: bytes) -> list[Path]:
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return [file for file in files if text in file.read_bytes()]
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -108,6 +115,7 @@ async def test_an_account_goes_with_everything_of_it_and_with_what_comes_late(
         ada, eve = harness.people["ada"], harness.people["eve"]
         of_ada = (ada.user_id, "ada@example.com", SECRET)
         assert set(await holding(dsn, *of_ada)) >= _HOLD_HER
+        assert len(files_holding(tmp_path, SECRET.encode())) >= 2  # of a run, and a document
         hers = await holding(dsn, eve.user_id)
         assert set(hers) >= {"gateway.runs", "memory.user_long_term_memory", "identity.users"}
         accounts = AccountServiceStub(harness.channels["bos.identity.v1"])
@@ -133,8 +141,7 @@ async def test_an_account_goes_with_everything_of_it_and_with_what_comes_late(
 
         await until(gone)
         assert await holding(dsn, *of_ada) == {}
-        files = [file for file in (tmp_path / "artefacts").rglob("*") if file.is_file()]
-        assert [file for file in files if SECRET.encode() in file.read_bytes()] == []
+        assert files_holding(tmp_path, SECRET.encode()) == []
         after = await holding(dsn, eve.user_id)
         for table in ("gateway.runs", "gateway.run_events", "memory.user_long_term_memory"):
             assert after.get(table) == hers.get(table)
@@ -159,10 +166,13 @@ async def test_an_export_holds_what_is_ones_own_and_nothing_of_others(
             "identity",
             "gateway",
             "memory",
+            "documents",
         }
         for run_id in harness.runs.values():
             assert SECRET.encode() in exported["ada"][f"gateway/runs/{run_id}.json"]
         assert f"The plans of the {SECRET}".encode() in exported["ada"].values()
+        document = exported["ada"][f"documents/documents/{harness.document_id}.bin"]
+        assert document == f"The {SECRET} of the documents.".encode()
         assert b"ada@example.com" in ada
         assert b"green" in eve
         assert SECRET.encode() not in eve

@@ -136,9 +136,9 @@ async def test_lists_hold_ones_own_and_nothing_else(harness: IsolationHarness) -
         rpc
         for rpc in OTHERS
         if rpc.method.name
-        in ("ListRuns", "ListApprovals", "ListSessions", "ListApiKeys", "GetUser")
+        in ("ListDocuments", "ListRuns", "ListApprovals", "ListSessions", "ListApiKeys", "GetUser")
     ]
-    assert len(lists) == 5
+    assert len(lists) == 6
     for rpc in lists:
         for name, person in harness.people.items():
             for way, answer in (

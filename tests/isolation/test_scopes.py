@@ -23,6 +23,7 @@ QUIET = (
     "OrchestratorService.ListRuns",
     "OrchestratorService.ListAgents",
     "ApprovalService.ListApprovals",
+    "DocumentsService.ListDocuments",
     "MemoryService.ListConversations",
     "IdentityService.GetUser",
 )

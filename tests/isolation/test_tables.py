@@ -19,7 +19,7 @@ SELECT DISTINCT n.nspname || '.' || c.relname AS name, c.relrowsecurity AS is_se
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 JOIN pg_attribute AS a ON a.attrelid = c.oid
-WHERE n.nspname IN ('gateway', 'identity', 'memory') AND c.relkind IN ('r', 'p')
+WHERE n.nspname IN ('gateway', 'identity', 'memory', 'documents') AND c.relkind IN ('r', 'p')
       AND a.attname IN ('user_id', 'run_id', 'session_id')
 """
 _READERS = """
@@ -33,9 +33,13 @@ async def test_every_table_with_an_owner_is_under_row_level_security(
 ) -> None:
     async with connect(harness.dsn) as connection:
         tables = {row["name"]: row["is_secured"] for row in await connection.fetch(_OWNED)}
-    assert {"gateway.runs", "gateway.run_events", "identity.users", "identity.sessions"} <= {
-        *tables
-    }
+    assert {
+        "gateway.runs",
+        "gateway.run_events",
+        "identity.users",
+        "identity.sessions",
+        "documents.chunks",
+    } <= {*tables}
     assert [name for name, is_secured in tables.items() if not is_secured] == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+import io
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ import pytest
 from aiohttp import web
 
 from bos_artefacts import (
+    Artefact,
     ArtefactDamaged,
     ArtefactMissing,
     ArtefactTooLarge,
@@ -265,3 +267,43 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigurationError, match="cannot be used"):
         open_artefacts((tmp_path / "file" / "folder").as_uri())
+
+
+async def test_files_are_copied_from_their_start_and_fetched_whole(
+    artefacts: ObjectArtefacts, owner: Owner
+) -> None:
+    source, into = io.BytesIO(CONTENT), io.BytesIO()
+    source.read(100)
+    for _ in range(2):
+        await artefacts.put_file(owner, source, Artefact(DIGEST, len(CONTENT)))
+    assert await artefacts.get(owner, DIGEST) == CONTENT
+    assert await artefacts.fetch(owner, DIGEST, into) == len(CONTENT)
+    assert into.getvalue() == CONTENT
+    with pytest.raises(ArtefactMissing):
+        await artefacts.fetch(Owner("another", owner.run_id), DIGEST, io.BytesIO())
+    with pytest.raises(ArtefactTooLarge, match="10001"):
+        await artefacts.put_file(owner, source, Artefact(DIGEST, 10_001))
+    with pytest.raises(InvalidArgument, match="digest"):
+        await artefacts.put_file(owner, source, Artefact("../x", 1))
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1], bytes(20_000)])
+async def test_damaged_file_is_not_fetched(tmp_path: Path, owner: Owner, content: bytes) -> None:
+    artefacts = open_artefacts(tmp_path.as_uri(), max_blob_bytes=10_000)
+    await artefacts.put(owner, CONTENT)
+    (tmp_path / owner.key(DIGEST)).write_bytes(content)
+    with pytest.raises(ArtefactDamaged):
+        await artefacts.fetch(owner, DIGEST, io.BytesIO())
+
+
+async def test_file_that_does_not_fit_on_the_disk_leaves_nothing(
+    tmp_path: Path, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    artefacts = open_artefacts(tmp_path.as_uri())
+    with pytest.raises(Unavailable):
+        await artefacts.put_file(owner, io.BytesIO(CONTENT), Artefact(DIGEST, len(CONTENT)))
+    assert [name for _, _, names in os.walk(tmp_path) for name in names] == []

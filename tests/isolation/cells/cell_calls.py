@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import grpc
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
@@ -13,7 +14,6 @@ from google.rpc import error_details_pb2, status_pb2
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    import aiohttp
     from google.protobuf.message import Message
     from public_rpcs import PublicRpc
 
@@ -61,15 +61,16 @@ async def call_grpc(
         request_serializer=type(message).SerializeToString,
         response_deserializer=response_type.FromString,
     )(
-        _alone(message) if rpc.method.client_streaming else message,
+        _each(rpc.messages(message)) if rpc.method.client_streaming else message,
         timeout=TIMEOUT_S,
         metadata=metadata,
     )
     return await _heard(call)
 
 
-async def _alone(message: Message) -> AsyncIterator[Message]:
-    yield message
+async def _each(messages: list[Message]) -> AsyncIterator[Message]:
+    for message in messages:
+        yield message
 
 
 async def call_silently(channel: grpc.aio.Channel, path: str, metadata: Metadata) -> Heard:
@@ -109,11 +110,11 @@ async def call_http(
     body: Any = None,
     accept: str | None = None,
 ) -> Heard:
-    """Call it over HTTP; of a stream of events, up to the first one."""
+    """Call it over HTTP; of a stream of events, up to the first one. A form is sent as one."""
+    form = isinstance(body, aiohttp.FormData)
+    sent = {"data": body} if form else {"json": body}
     headers = {**dict(metadata), **({"Accept": accept} if accept else {})}
-    async with http.request(
-        verb, url, json=body, headers=headers, allow_redirects=False
-    ) as response:
+    async with http.request(verb, url, **sent, headers=headers, allow_redirects=False) as response:
         beside = "\n".join(f"{key}: {value}" for key, value in response.headers.items())
         if "event-stream" in response.headers.get("Content-Type", ""):
             content = (await _first_event(response)).decode()

@@ -35,6 +35,7 @@ from cell_kinds import (
     STEP_FOR_ANOTHER,
 )
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from isolation_documents import give_document
 from isolation_harness import (
     CONVERSATION,
     HELD,
@@ -282,7 +283,7 @@ async def open_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
         )
         targets = {
             name: Target(name, harness.channels[f"bos.{name}.v1"])
-            for name in ("gateway", "identity", "memory")
+            for name in ("gateway", "identity", "memory", "documents")
         }
         started = await _inside(stack, harness, folder)
         for name, (address, _) in started.items():
@@ -416,6 +417,12 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     )
     things["invitation"] = invited.invitation.invitation_id
     estate.secrets["invitation"] = invited.code
+    things["document"], things["passage"] = harness.document_id, harness.chunk_id
+    for which in ("delete", "read anew"):
+        text = f"The {SECRET} to {which}."
+        things[f"document to {which}"] = await give_document(
+            harness.channels["bos.documents.v1"], ada.access_token, text, "a.txt"
+        )
     things["conversation"] = CONVERSATION
     things["conversation to delete"] = f"{CONVERSATION}-to-delete"
     turn = RecordTurnRequest(

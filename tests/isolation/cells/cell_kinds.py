@@ -144,6 +144,31 @@ READS_OWN_MEMORY = _of_people(
 )
 CHANGES_OWN_MEMORY = _of_people("changes the caller's own memory", OK, step=BAD_RUN_TOKEN)
 
+
+def _of_documents(
+    name: str, others: Outcome, own_step: Outcome, *, ended_session: Outcome | None = None
+) -> Kind:
+    """What people call, and some of it steps whose run token names documents."""
+    people = _of_people(name, others, ended_session=ended_session, step=BAD_RUN_TOKEN)
+    return Kind(
+        name,
+        "ada",
+        {
+            **people.cells,
+            **{caller: {SESSION: others, OWN_STEP: own_step} for caller in OTHERS},
+            "expired": {**people.cells["expired"], EXPIRED_STEP: RUN_TOKEN_OVER},
+            "revoked": {**people.cells["revoked"], ENDED_STEP: STEP_OVER},
+        },
+    )
+
+
+READS_DOCUMENT = _of_documents("reads an owner's document", NOT_FOUND, DENIED, ended_session=STAYS)
+CHANGES_DOCUMENT = _of_documents("changes an owner's document", NOT_FOUND, DENIED)
+LISTS_DOCUMENTS = _of_documents("lists the caller's documents", OK, DENIED, ended_session=STAYS)
+ADDS_DOCUMENT = _of_documents("adds to the caller's documents", OK, DENIED)
+SEARCHES = _of_documents("searches the caller's documents", OK, OK, ended_session=STAYS)
+READS_PASSAGE = _of_documents("reads an owner's passage", NOT_FOUND, NOT_FOUND, ended_session=STAYS)
+
 # Of identity, where a session that has ended is no use at all.
 OF_ACCOUNT = _of_people(
     "names something of an owner's account", NOT_FOUND, ended_session=SESSION_OVER
@@ -276,6 +301,7 @@ def open_to_all(outcome: Outcome) -> Kind:
 KINDS = (
     *(READS_RUN, CHANGES_RUN, LISTS_OWN, DECIDES, OPERATES),
     *(READS_MEMORY, CHANGES_MEMORY, READS_OWN_MEMORY, CHANGES_OWN_MEMORY),
+    *(READS_DOCUMENT, CHANGES_DOCUMENT, LISTS_DOCUMENTS, ADDS_DOCUMENT, SEARCHES, READS_PASSAGE),
     *(OF_ACCOUNT, OWN_ACCOUNT, OTHERS_KEYS, MAKES_KEYS, NEEDS_PASSWORD, ADMINISTRATION),
     *(EXPORTS_OWN, IDENTITY_ONLY),
     *(ABOUT_SESSION, SERVES_STEPS, WORKS_FOR_STEP, GATEWAY_ONLY, GATEWAY_FOR_ITS_RUN),

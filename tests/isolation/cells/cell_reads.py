@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from cell_calls import TIMEOUT_S
 from cell_estate import bearer
-from isolation_harness import ASKS, HELD, KEEPS
+from isolation_harness import ASKS, HELD, KEEPS, SECRET
 
+from bos.documents.v1 import (
+    DocumentsServiceStub,
+    DocumentState,
+    ListDocumentsRequest,
+    SearchDocumentsRequest,
+)
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
     RUN_STATUS_CLARIFICATION_NEEDED,
@@ -53,6 +59,7 @@ _OVER = (
     RUN_STATUS_CANCELLED,
     RUN_STATUS_CLARIFICATION_NEEDED,
 )
+_READ = (DocumentState.DOCUMENT_STATE_READY, DocumentState.DOCUMENT_STATE_FAILED)
 _STAYS = {
     RUN_STATUS_EXECUTING: KEEPS,
     RUN_STATUS_COMPOSING: HELD,
@@ -62,7 +69,7 @@ _STAYS = {
 
 
 async def what_ada_reads(estate: Estate) -> dict[str, str]:
-    """Everything, once the runs that she had begun have come to rest."""
+    """Everything, once her runs, and the reading of her documents, have come to rest."""
     async with asyncio.timeout(TIMEOUT_S):
         while not await _at_rest(estate):  # noqa: ASYNC110  it happens in the gateway
             await asyncio.sleep(0.01)
@@ -74,6 +81,7 @@ async def what_ada_reads(estate: Estate) -> dict[str, str]:
     runs, identity = OrchestratorServiceStub(at_gateway), IdentityServiceStub(at_identity)
     administration = AdministrationServiceStub(at_identity)
     memory = MemoryServiceStub(harness.channels["bos.memory.v1"])
+    documents = DocumentsServiceStub(harness.channels["bos.documents.v1"])
     of_ada = ListApiKeysRequest(user_id=estate.people["ada"].user_id)
     calls = {
         "runs": runs.ListRuns(ListRunsRequest(), **how),
@@ -84,6 +92,8 @@ async def what_ada_reads(estate: Estate) -> dict[str, str]:
         "users": administration.ListUsers(ListUsersRequest(page_size=200), **how),
         "invitations": administration.ListInvitations(ListInvitationsRequest(), **how),
         "conversations": memory.ListConversations(ListConversationsRequest(), **how),
+        "documents": documents.ListDocuments(ListDocumentsRequest(), **how),
+        "passages": documents.SearchDocuments(SearchDocumentsRequest(query=SECRET), **how),
         "remembered": memory.GetLongTermMemory(GetLongTermMemoryRequest(), **how),
     }
     for run_id in estate.harness.runs.values():
@@ -97,7 +107,11 @@ async def what_ada_reads(estate: Estate) -> dict[str, str]:
 async def _at_rest(estate: Estate) -> bool:
     runs = OrchestratorServiceStub(estate.harness.channels["bos.gateway.v1"])
     listed = await runs.ListRuns(ListRunsRequest(page_size=100), **_how(estate))
-    return all(_rests(run, estate.ended) for run in listed.runs)
+    documents = DocumentsServiceStub(estate.harness.channels["bos.documents.v1"])
+    stored = await documents.ListDocuments(ListDocumentsRequest(), **_how(estate))
+    return all(_rests(run, estate.ended) for run in listed.runs) and all(
+        each.state in _READ for each in stored.documents
+    )
 
 
 def _rests(run: Run, ended: set[str]) -> bool:

@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
+
 if TYPE_CHECKING:
     from cell_estate import Estate
 
@@ -29,17 +31,26 @@ OPEN_AT_REST = (
 )
 """Open to everybody; the last one on loopback only."""
 
-RPC_OF_PATH = {"POST /hitl/respond": "bos.gateway.v1.ApprovalService/RespondApproval"}
+_UPLOAD = "bos.documents.v1.DocumentsService/UploadDocument"
+RPC_OF_PATH = {
+    "POST /hitl/respond": "bos.gateway.v1.ApprovalService/RespondApproval",
+    "POST /v1/documents": _UPLOAD,
+    "POST /upload": _UPLOAD,
+}
 """Written by hand: what they call, in words of their own."""
 
 
 def body_of_path(path: str, estate: Estate) -> Any:
     """What a path of :data:`RPC_OF_PATH` is sent."""
+    form = aiohttp.FormData()
+    form.add_field("file", b"What everybody has.", filename="everybody.txt")
     bodies = {
+        "POST /v1/documents": form,
+        "POST /upload": form,
         "POST /hitl/respond": {
             "request_id": estate.things["approval"],
             "decision": "approved",
-        }
+        },
     }
     return bodies[path]
 

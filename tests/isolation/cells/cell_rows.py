@@ -137,6 +137,7 @@ _KEYS = "bos.identity.v1.ApiKeyService"
 _ADMINISTRATION = "bos.identity.v1.AdministrationService"
 _MEMORY = "bos.memory.v1.MemoryService"
 _TURNS = "bos.memory.v1.MemoryTurnService"
+_DOCUMENTS = "bos.documents.v1.DocumentsService"
 _ACCOUNTS = "bos.identity.v1.AccountService"
 _OPENID = "bos.identity.v1.OpenIdService"
 _DATA = "bos.account.v1.AccountDataService"
@@ -144,6 +145,7 @@ _NO_PROVIDER = Outcome("FAILED_PRECONDITION", "OPENID_NOT_CONFIGURED")
 _EVERY_SERVER = ("*",)
 _ACCOUNT = things(user_id="account")
 _TALK = things(conversation_id="conversation")
+_DOCUMENT = things(document_id="document")
 _FAILS = Outcome("UNAUTHENTICATED", "LOGIN_FAILED")
 
 ROWS: dict[str, Row] = {
@@ -196,6 +198,19 @@ ROWS: dict[str, Row] = {
         kinds.CHANGES_OWN_MEMORY, given(memory__preferences__tone="casual")
     ),
     f"{_MEMORY}/DeleteLongTermMemory": Row(kinds.CHANGES_OWN_MEMORY),
+    # -- documents
+    f"{_DOCUMENTS}/GetDocument": Row(kinds.READS_DOCUMENT, _DOCUMENT, shows=True),
+    f"{_DOCUMENTS}/WatchDocument": Row(kinds.READS_DOCUMENT, _DOCUMENT, shows=True),
+    f"{_DOCUMENTS}/ListDocuments": Row(kinds.LISTS_DOCUMENTS, shows=True),
+    f"{_DOCUMENTS}/SearchDocuments": Row(kinds.SEARCHES, given(query="submarine"), shows=True),
+    f"{_DOCUMENTS}/GetChunk": Row(kinds.READS_PASSAGE, things(chunk_id="passage"), shows=True),
+    f"{_DOCUMENTS}/UploadDocument": Row(kinds.ADDS_DOCUMENT, given(upload__name="everybody.txt")),
+    f"{_DOCUMENTS}/DeleteDocument": Row(
+        kinds.CHANGES_DOCUMENT, things(document_id="document to delete")
+    ),
+    f"{_DOCUMENTS}/ReindexDocument": Row(
+        kinds.CHANGES_DOCUMENT, things(document_id="document to read anew")
+    ),
     # -- identity: what is open to everybody, if they know a secret
     f"{_IDENTITY}/GetJsonWebKeySet": Row(open_to_all(kinds.OK)),
     f"{_IDENTITY}/GetOpenIdConfiguration": Row(open_to_all(kinds.OK)),

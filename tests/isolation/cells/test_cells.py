@@ -267,7 +267,17 @@ async def test_own_paths_of_rest_answer_everybody_and_tell_nothing(
 
 @pytest.mark.parametrize(
     "service",
-    ["gateway", "identity", "memory", "planner", "composer", "sandbox", "mcp_db", *AGENTS],
+    [
+        "gateway",
+        "identity",
+        "memory",
+        "documents",
+        "planner",
+        "composer",
+        "sandbox",
+        "mcp_db",
+        *AGENTS,
+    ],
 )
 async def test_metrics_tell_nothing_of_anybody(service: str, estate: Estate) -> None:
     """They have no authentication, so they are on loopback by default."""

@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+    from typing import BinaryIO
+
+_COPY_BYTES: Final = 1024 * 1024
 
 
 def write_durably(path: Path, content: bytes) -> None:
@@ -20,12 +25,25 @@ def write_durably(path: Path, content: bytes) -> None:
     Raises:
         OSError: The disk is full, or the folder cannot be written.
     """
+    _write(path, lambda file: file.write(content))
+
+
+def copy_durably(path: Path, source: BinaryIO) -> None:
+    """Write what ``source`` holds from its present place on, as :func:`write_durably` does.
+
+    Raises:
+        OSError: As there.
+    """
+    _write(path, lambda file: shutil.copyfileobj(source, file, _COPY_BYTES))
+
+
+def _write(path: Path, fill: Callable[[BinaryIO], object]) -> None:
     _make_folders(path.parent)
     partial = path.with_name(f"{path.name}#{secrets.randbits(63)}")
     try:
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
+            fill(file)
             file.flush()
             # Before the name: a rename may reach the disk ahead of what was written.
             os.fsync(file.fileno())

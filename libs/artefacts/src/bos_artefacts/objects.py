@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import LocalStore, S3Store
 
-from bos_artefacts.durable import write_durably
+from bos_artefacts.durable import copy_durably, write_durably
 from bos_artefacts.store import (
     Artefact,
     ArtefactDamaged,
@@ -24,6 +24,7 @@ from bos_chassis.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+    from typing import BinaryIO
 
     from bos_artefacts.owner import Owner
 
@@ -32,6 +33,9 @@ T = TypeVar("T")
 MAX_BLOB_BYTES: Final = 32 * 1024 * 1024
 _DEADLINE_S: Final = 15.0
 _DELETE_DEADLINE_S: Final = 60.0
+_FILE_DEADLINE_S: Final = 120.0
+"""Of files that are copied piece by piece, which may be larger than blobs in memory."""
+_PIECE_BYTES: Final = 1024 * 1024
 _CONNECT_S: Final = 3.0
 
 
@@ -72,6 +76,21 @@ class ObjectArtefacts:
         """See :class:`ArtefactStore`."""
         return await self._within(self._deadline_s, self._read(owner.key(digest), digest))
 
+    async def put_file(self, owner: Owner, source: BinaryIO, artefact: Artefact) -> None:
+        """See :class:`ArtefactStore`. What a folder returned is on its disk, whole."""
+        if artefact.size_bytes > self._max_blob_bytes:
+            raise ArtefactTooLarge(
+                f"A file of {artefact.size_bytes} bytes is too large; "
+                f"at most {self._max_blob_bytes}."
+            )
+        key = owner.key(artefact.digest)
+        await self._within(_FILE_DEADLINE_S, self._copy(key, source))
+
+    async def fetch(self, owner: Owner, digest: str, into: BinaryIO) -> int:
+        """See :class:`ArtefactStore`."""
+        key = owner.key(digest)
+        return await self._within(_FILE_DEADLINE_S, self._fetch(key, digest, into))
+
     async def delete(self, owner: Owner) -> int:
         """See :class:`ArtefactStore`."""
         return await self._within(_DELETE_DEADLINE_S, self._delete(owner.prefix))
@@ -81,6 +100,30 @@ class ObjectArtefacts:
             await self._objects.put_async(key, content)
         else:  # by hand, because the library does not sync what it writes
             await asyncio.to_thread(write_durably, self._folder / key, content)
+
+    async def _copy(self, key: str, source: BinaryIO) -> None:
+        source.seek(0)
+        if self._folder is None:
+            await self._objects.put_async(key, source)
+        else:
+            await asyncio.to_thread(copy_durably, self._folder / key, source)
+
+    async def _fetch(self, key: str, digest: str, into: BinaryIO) -> int:
+        seen, size = hashlib.sha256(), 0
+        try:
+            found = await self._objects.get_async(key)
+            async for piece in found.stream(min_chunk_size=_PIECE_BYTES):
+                size += len(piece)
+                if size > self._max_blob_bytes:
+                    raise ArtefactDamaged("A stored value is larger than any that was stored.")
+                await asyncio.to_thread(into.write, piece)
+                seen.update(piece)
+        except (NotFoundError, FileNotFoundError):
+            raise ArtefactMissing("A stored value is gone.", metadata={"digest": digest}) from None
+        if seen.hexdigest() != digest:
+            raise ArtefactDamaged("A stored value is damaged.", metadata={"digest": digest})
+        into.flush()
+        return size
 
     async def _read(self, key: str, digest: str) -> bytes:
         try:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 from bos_chassis.errors import BosError, InvalidArgument, NotFound
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from bos_artefacts.owner import Owner
 
 
@@ -58,6 +60,30 @@ class ArtefactStore(Protocol):
             ArtefactDamaged: something else is stored there.
             InvalidArgument: ``digest`` is no digest.
             Unavailable: the store is away.
+        """
+        ...
+
+    async def put_file(self, owner: Owner, source: BinaryIO, artefact: Artefact) -> None:
+        """Store an open file from its start, piece by piece; storing it again changes nothing.
+
+        Args:
+            owner: Whose it is.
+            source: The file; not used otherwise meanwhile.
+            artefact: Its digest and size, which the caller has counted.
+
+        Raises:
+            ArtefactTooLarge: it is larger than the store takes.
+            InvalidArgument: the digest is no digest.
+            Unavailable: the store is away or refuses it.
+        """
+        ...
+
+    async def fetch(self, owner: Owner, digest: str, into: BinaryIO) -> int:
+        """Copy a blob into an open file, piece by piece, checked; returns its size.
+
+        Raises:
+            ArtefactMissing, ArtefactDamaged, InvalidArgument, Unavailable: as :meth:`get`; what
+                ``into`` holds by then is of no use.
         """
         ...
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 AUDITED: Final[Mapping[str, str]] = {
+    "bos.documents.v1.DocumentsService/DeleteDocument": "document.deleted",
+    "bos.documents.v1.DocumentsService/ReindexDocument": "document.reindexed",
+    "bos.documents.v1.DocumentsService/UploadDocument": "document.uploaded",
     "bos.gateway.v1.ApprovalService/RespondApproval": "approval.answered",
     "bos.gateway.v1.OperatorService/CancelUserRun": "run.cancelled",
     "bos.gateway.v1.OperatorService/GetUserRun": "run.inspected",

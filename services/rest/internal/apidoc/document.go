@@ -23,6 +23,7 @@ type object = map[string]any
 const (
 	jsonType   = "application/json"
 	eventsType = "text/event-stream"
+	formType   = "multipart/form-data"
 )
 
 var pathVariable = regexp.MustCompile(`\{([^}=]+)(=[^}]*)?\}`)
@@ -43,6 +44,7 @@ func Build(files *protoregistry.Files) ([]byte, error) {
 	})
 	b.schemas.done["Error"] = errorSchema()
 	b.decision()
+	b.uploads(files)
 	b.operations()
 	return json.MarshalIndent(object{
 		"openapi": "3.1.0",
@@ -202,7 +204,7 @@ func (b *builder) parameters(
 			parameters = append(parameters, parameter(field, "query", schema))
 		}
 	}
-	if method.IsStreamingServer() && rule.Body == "" && !isFile(method) {
+	if method.IsStreamingServer() && rule.Body == "" && isOfRun(method) {
 		parameters = append(parameters, object{
 			"name": "Last-Event-ID", "in": "header",
 			"description": "The `id` of the last event seen; browsers send it by themselves. " +
@@ -266,6 +268,11 @@ func (b *builder) responses(
 		responses["200"] = fileResponse()
 		return responses
 	}
+	if method.IsStreamingServer() && !isOfRun(method) {
+		document := method.Output().Fields().ByName("document")
+		responses["200"] = documentStreamResponse(b.schemas.output(document.Message()))
+		return responses
+	}
 	if method.IsStreamingServer() {
 		b.schemas.output(method.Output())
 		responses["200"] = streamResponse(alias)
@@ -289,6 +296,11 @@ func (b *builder) responses(
 func isFile(method protoreflect.MethodDescriptor) bool {
 	content := method.Output().Fields().ByName("content")
 	return method.IsStreamingServer() && content != nil && content.Kind() == protoreflect.BytesKind
+}
+
+// isOfRun says whether a stream is the events of a run.
+func isOfRun(method protoreflect.MethodDescriptor) bool {
+	return method.IsStreamingServer() && method.Output().Fields().ByName("event") != nil
 }
 
 // decision adds the path of an approval's decision, whose body has field names of its own.

@@ -19,13 +19,14 @@ const (
 	tagOther = "Other paths"
 )
 
-var tagOrder = []string{tagRuns, "Approvals", "Plans", "Agents", "Operator", tagOther, "Operation"}
+var tagOrder = []string{tagRuns, "Approvals", "Plans", "Agents", "Documents", "Operator", tagOther, "Operation"}
 
 var tagTexts = map[string]string{
 	tagRuns:     "Ask, follow, look up and cancel.",
 	"Approvals": "What waits for a person, and the decision.",
 	"Plans":     "What would be done.",
 	"Agents":    "Who does it.",
+	"Documents": "Upload, follow, search and delete.",
 	"Operator":  "Runs of all users, for operators: how they stand, not what is in them.",
 	tagOther:    "The same operations under shorter paths; streams there use their own event names.",
 	"Operation": "For load balancers and operators.",
@@ -49,7 +50,7 @@ var errorTexts = map[int]string{
 	408: "The body did not arrive in time.",
 	409: "The request id belongs to another request, or somebody has decided otherwise.",
 	413: "The body is too large.",
-	415: "The body is not JSON.",
+	415: "The body is not JSON, or not a form where a file is uploaded.",
 	429: "A limit is reached.",
 	431: "The headers are too large.",
 	499: "The call was cancelled.",
@@ -150,6 +151,23 @@ func streamResponse(alias bool) object {
 			"example":       streamSample,
 		}},
 	}
+}
+
+const documentStreamText = "Server-sent events: `document`, whose `data` is the `Document` as it is " +
+	"now, at each change; `done`, without data of note, once it is ready or failed. A stream that ends " +
+	"otherwise was interrupted, or has lasted as long as it may: begin another one."
+
+const documentSample = "retry: 2000\n\nevent: document\n" +
+	`data: {"document_id":"0c5f7f3e-3f0e-4a70-9d53-8d6c0a3f7a10","state":"DOCUMENT_STATE_PARSING"}` +
+	"\n\n"
+
+// documentStreamResponse is the changes of a document.
+func documentStreamResponse(item object) object {
+	response := streamResponse(false)
+	response["description"] = documentStreamText
+	content := response["content"].(object)[eventsType].(object)
+	content["x-item-schema"], content["example"] = item, documentSample
+	return response
 }
 
 func errorSchema() object {

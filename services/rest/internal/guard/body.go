@@ -30,12 +30,13 @@ const (
 )
 
 // Body reads the whole body in the room, and refuses all but one JSON value. The room's time limit
-// ends with the body and does not apply to the handlers after it.
+// ends with the body and does not apply to the handlers after it. Uploads pass: their handler has
+// bounds of its own.
 func Body(room *waiting.Room, limit int64) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Body == nil || r.Body == http.NoBody {
-				next.ServeHTTP(w, r)
+			if r.Body == nil || r.Body == http.NoBody || IsUpload(r) {
+				next.ServeHTTP(w, r) // a handler of uploads sets bounds of its own
 				return
 			}
 			most := mostBytes(r, limit)

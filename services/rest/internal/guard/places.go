@@ -19,7 +19,7 @@ func Places(requests, streams *places.Places, sure bool) Middleware {
 				visitor.Open = r.Method + " " + RouteOf(r)
 			}
 			of := requests
-			if IsStream(r) {
+			if IsStream(r) || IsUpload(r) { // both may take minutes
 				of = streams
 			}
 			ctx, leave, err := of.Take(r.Context(), visitor)

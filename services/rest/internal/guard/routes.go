@@ -30,6 +30,12 @@ func IsStream(r *http.Request) bool {
 	return operation != nil && operation.Streams
 }
 
+// IsUpload says whether the request's body is a form with a file.
+func IsUpload(r *http.Request) bool {
+	operation := operationOf(r)
+	return operation != nil && operation.Uploads
+}
+
 // operationOf returns the operation of the request; nil if there is none.
 func operationOf(r *http.Request) *openapi.Operation {
 	route, _ := r.Context().Value(routeKey{}).(*openapi.Route)

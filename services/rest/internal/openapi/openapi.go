@@ -38,6 +38,8 @@ type Operation struct {
 	Service string
 	// Open is set if no credential is needed.
 	Open bool
+	// Uploads says that the body is a form with a file, which is read piece by piece.
+	Uploads bool
 }
 
 // Operation returns the operation for a method; nil if there is none.
@@ -83,6 +85,9 @@ type operationText struct {
 		Name, In string
 		Schema   Parameter
 	} `json:"parameters"`
+	RequestBody struct {
+		Content map[string]json.RawMessage `json:"content"`
+	} `json:"requestBody"`
 	Responses map[string]struct {
 		Content map[string]json.RawMessage `json:"content"`
 	} `json:"responses"`
@@ -152,6 +157,7 @@ func (o operationText) operation() *Operation {
 	made.Service = o.Service
 	made.Open = o.Security != nil && len(*o.Security) == 0
 	_, made.Streams = o.Responses["200"].Content["text/event-stream"]
+	_, made.Uploads = o.RequestBody.Content["multipart/form-data"]
 	return made
 }
 

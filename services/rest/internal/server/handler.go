@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	documentsv1 "bos/rest/gen/bos/documents/v1"
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
 	identityv1 "bos/rest/gen/bos/identity/v1"
 	memoryv1 "bos/rest/gen/bos/memory/v1"
@@ -27,20 +28,21 @@ import (
 )
 
 const (
-	gatewayService  = "bos.gateway.v1.OrchestratorService"
-	approvalService = "bos.gateway.v1.ApprovalService"
-	operatorService = "bos.gateway.v1.OperatorService"
-	identityService = "bos.identity.v1.IdentityService"
-	adminService    = "bos.identity.v1.AdministrationService"
-	accountService  = "bos.identity.v1.AccountService"
-	keyService      = "bos.identity.v1.ApiKeyService"
-	openIDService   = "bos.identity.v1.OpenIdService"
-	memoryService   = "bos.memory.v1.MemoryService"
-	healthTimeout   = 2 * time.Second
-	bodyGrace       = 2 * time.Second
-	openWithin      = time.Second
-	firstWait       = 100 * time.Millisecond
-	longestWait     = 5 * time.Second
+	gatewayService   = "bos.gateway.v1.OrchestratorService"
+	approvalService  = "bos.gateway.v1.ApprovalService"
+	operatorService  = "bos.gateway.v1.OperatorService"
+	identityService  = "bos.identity.v1.IdentityService"
+	adminService     = "bos.identity.v1.AdministrationService"
+	accountService   = "bos.identity.v1.AccountService"
+	keyService       = "bos.identity.v1.ApiKeyService"
+	openIDService    = "bos.identity.v1.OpenIdService"
+	memoryService    = "bos.memory.v1.MemoryService"
+	documentsService = "bos.documents.v1.DocumentsService"
+	healthTimeout    = 2 * time.Second
+	bodyGrace        = 2 * time.Second
+	openWithin       = time.Second
+	firstWait        = 100 * time.Millisecond
+	longestWait      = 5 * time.Second
 )
 
 // handler assembles the HTTP handler: guards, own paths, streams, the generated mux.
@@ -124,6 +126,8 @@ func (s *Server) offers(service string) bool {
 		return s.identity != nil
 	case memoryService:
 		return s.memory != nil
+	case documentsService:
+		return s.documents != nil
 	default:
 		return false
 	}
@@ -204,6 +208,19 @@ func (s *Server) services() (http.Handler, error) {
 		First:      firstWait,
 		Cap:        longestWait,
 	}, s.metrics, s.ending, s.log)
+	if s.documents != nil {
+		client := documentsv1.NewDocumentsServiceClient(s.documents)
+		if err := errors.Join(
+			documentsv1.RegisterDocumentsServiceHandler(ctx, mux, s.documents),
+			streams.RegisterDocument(mux, client),
+			registerUpload(mux, client, uploadLimits{
+				bytes: s.settings.MaxUploadBytes, within: s.settings.UploadTimeout.Duration(),
+				rate: s.settings.MinBodyRate, grace: bodyGrace,
+			}),
+		); err != nil {
+			return nil, err
+		}
+	}
 	return mux, streams.Register(mux)
 }
 

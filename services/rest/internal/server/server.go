@@ -34,15 +34,16 @@ const (
 
 // Server is a running service.
 type Server struct {
-	settings settings.Settings
-	log      *slog.Logger
-	metrics  *telemetry.Metrics
-	tracing  trace.TracerProvider
-	flush    func(context.Context) error
-	gateway  *grpc.ClientConn
-	identity *grpc.ClientConn   // nil if there is none
-	memory   *grpc.ClientConn   // nil if there is none
-	signer   *proxytoken.Signer // nil if there is no key
+	settings  settings.Settings
+	log       *slog.Logger
+	metrics   *telemetry.Metrics
+	tracing   trace.TracerProvider
+	flush     func(context.Context) error
+	gateway   *grpc.ClientConn
+	identity  *grpc.ClientConn   // nil if there is none
+	memory    *grpc.ClientConn   // nil if there is none
+	documents *grpc.ClientConn   // nil if there is none
+	signer    *proxytoken.Signer // nil if there is no key
 	// Mutual TLS with the services.
 	credentials credentials.TransportCredentials
 
@@ -101,6 +102,11 @@ func (s *Server) start(ctx context.Context) error {
 	if s.settings.MemoryTarget != "" {
 		if s.memory, err = s.dial(s.settings.MemoryTarget); err != nil {
 			return fmt.Errorf("BOS_REST_MEMORY_TARGET: %w", err)
+		}
+	}
+	if s.settings.DocumentsTarget != "" {
+		if s.documents, err = s.dial(s.settings.DocumentsTarget); err != nil {
+			return fmt.Errorf("BOS_REST_DOCUMENTS_TARGET: %w", err)
 		}
 	}
 	handler, err := s.handler()
@@ -194,7 +200,7 @@ func (s *Server) release() {
 			_ = listener.Close()
 		}
 	}
-	for _, channel := range []*grpc.ClientConn{s.gateway, s.identity, s.memory} {
+	for _, channel := range []*grpc.ClientConn{s.gateway, s.identity, s.memory, s.documents} {
 		if channel != nil {
 			_ = channel.Close()
 		}

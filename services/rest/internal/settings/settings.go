@@ -36,22 +36,23 @@ func (s Secret) GoString() string { return s.String() }
 // Settings of the process. The tag `about` is the description in the README; a test compares the two.
 // Lower bounds of numbers are tags as well.
 type Settings struct {
-	Host           string   `env:"BOS_REST_HOST" envDefault:"127.0.0.1" about:"Address to bind; another than loopback wants a key"`
-	Port           uint16   `env:"BOS_REST_PORT" envDefault:"8000" about:"Port to bind; 0 takes a free one"`
-	GatewayTarget  string   `env:"BOS_REST_GATEWAY_TARGET" about:"Where the gateway is: host:port, dns:///name:port or unix:path; required"`
-	IdentityTarget string   `env:"BOS_REST_IDENTITY_TARGET" about:"Where identity is; unset leaves its paths out"`
-	MemoryTarget   string   `env:"BOS_REST_MEMORY_TARGET" about:"Where memory is; unset leaves its paths out"`
-	StaticKey      Secret   `env:"BOS_AUTH_STATIC_KEY" about:"Key that callers send as a bearer token; unset leaves the check to the gateway"`
-	StaticKeysFile string   `env:"BOS_AUTH_STATIC_KEYS_FILE" about:"File of further such keys, one a line, of at least 16 characters each. It may be replaced while it runs: keys that it no longer holds are refused"`
-	FilesRefresh   Seconds  `env:"BOS_AUTH_FILES_REFRESH_S" envDefault:"5" above:"0" about:"Time between two looks at whether a file of keys changed"`
-	SigningKeyFile string   `env:"BOS_REST_SIGNING_KEY_FILE" about:"Ed25519 key (PEM) by which the services know calls of this gateway and believe it the address of a client; their BOS_AUTH_PROXY_PUBLIC_KEYS holds the public one. May be replaced while it runs; needed with identity beyond loopback"`
-	CertFile       string   `env:"BOS_TLS_CERT_FILE" about:"Certificate (PEM, with its chain) that this gateway shows to the services; unset speaks plain text with them. It and the next two may be replaced while it runs"`
-	KeyFile        string   `env:"BOS_TLS_KEY_FILE" about:"Its private key (PEM)"`
-	CAFile         string   `env:"BOS_TLS_CA_FILE" about:"Authorities (PEM) that the certificates of services come from"`
-	TrustedProxies []string `env:"BOS_REST_TRUSTED_PROXIES" about:"Networks of proxies in front, such as 10.0.0.0/8, comma-separated: what they say in X-Forwarded-For is believed. Name a proxy on this machine (127.0.0.0/8, ::1/128): the clients of one that is not named count as people of this machine, who may register"`
-	TrustTraces    bool     `env:"BOS_REST_TRUST_TRACES" envDefault:"false" about:"Continue the traces that callers name, for a proxy in front that sets traceparent itself; otherwise they are linked to and no more"`
-	AllowedHosts   []string `env:"BOS_REST_ALLOWED_HOSTS" about:"Names that the Host header may hold, comma-separated; unset means loopback names on a loopback address, any name elsewhere"`
-	AllowedOrigins []string `env:"BOS_REST_ALLOWED_ORIGINS" about:"Other web origins whose pages may call, such as https://bos.example.org"`
+	Host            string   `env:"BOS_REST_HOST" envDefault:"127.0.0.1" about:"Address to bind; another than loopback wants a key"`
+	Port            uint16   `env:"BOS_REST_PORT" envDefault:"8000" about:"Port to bind; 0 takes a free one"`
+	GatewayTarget   string   `env:"BOS_REST_GATEWAY_TARGET" about:"Where the gateway is: host:port, dns:///name:port or unix:path; required"`
+	IdentityTarget  string   `env:"BOS_REST_IDENTITY_TARGET" about:"Where identity is; unset leaves its paths out"`
+	MemoryTarget    string   `env:"BOS_REST_MEMORY_TARGET" about:"Where memory is; unset leaves its paths out"`
+	DocumentsTarget string   `env:"BOS_REST_DOCUMENTS_TARGET" about:"Where documents is; unset leaves its paths out"`
+	StaticKey       Secret   `env:"BOS_AUTH_STATIC_KEY" about:"Key that callers send as a bearer token; unset leaves the check to the gateway"`
+	StaticKeysFile  string   `env:"BOS_AUTH_STATIC_KEYS_FILE" about:"File of further such keys, one a line, of at least 16 characters each. It may be replaced while it runs: keys that it no longer holds are refused"`
+	FilesRefresh    Seconds  `env:"BOS_AUTH_FILES_REFRESH_S" envDefault:"5" above:"0" about:"Time between two looks at whether a file of keys changed"`
+	SigningKeyFile  string   `env:"BOS_REST_SIGNING_KEY_FILE" about:"Ed25519 key (PEM) by which the services know calls of this gateway and believe it the address of a client; their BOS_AUTH_PROXY_PUBLIC_KEYS holds the public one. May be replaced while it runs; needed with identity beyond loopback"`
+	CertFile        string   `env:"BOS_TLS_CERT_FILE" about:"Certificate (PEM, with its chain) that this gateway shows to the services; unset speaks plain text with them. It and the next two may be replaced while it runs"`
+	KeyFile         string   `env:"BOS_TLS_KEY_FILE" about:"Its private key (PEM)"`
+	CAFile          string   `env:"BOS_TLS_CA_FILE" about:"Authorities (PEM) that the certificates of services come from"`
+	TrustedProxies  []string `env:"BOS_REST_TRUSTED_PROXIES" about:"Networks of proxies in front, such as 10.0.0.0/8, comma-separated: what they say in X-Forwarded-For is believed. Name a proxy on this machine (127.0.0.0/8, ::1/128): the clients of one that is not named count as people of this machine, who may register"`
+	TrustTraces     bool     `env:"BOS_REST_TRUST_TRACES" envDefault:"false" about:"Continue the traces that callers name, for a proxy in front that sets traceparent itself; otherwise they are linked to and no more"`
+	AllowedHosts    []string `env:"BOS_REST_ALLOWED_HOSTS" about:"Names that the Host header may hold, comma-separated; unset means loopback names on a loopback address, any name elsewhere"`
+	AllowedOrigins  []string `env:"BOS_REST_ALLOWED_ORIGINS" about:"Other web origins whose pages may call, such as https://bos.example.org"`
 
 	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" least:"1024" about:"Largest request body"`
 	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" least:"1024" about:"Largest request line and headers together"`
@@ -61,10 +62,12 @@ type Settings struct {
 
 	MaxBodies      int     `env:"BOS_REST_MAX_BODIES" envDefault:"1000" least:"1" about:"Bodies under way at once. Beyond that, and beyond the bytes, of the address (of IPv6: the /64) with most of them the one that came on least recently is refused with 429"`
 	MaxBodiesBytes int64   `env:"BOS_REST_MAX_BODIES_BYTES" envDefault:"67108864" least:"65536" about:"Memory for bodies under way"`
+	MaxUploadBytes int64   `env:"BOS_REST_MAX_UPLOAD_BYTES" envDefault:"34603008" least:"65536" about:"Largest upload of a document, which passes through piece by piece; a little more than BOS_DOCUMENTS_MAX_DOCUMENT_BYTES"`
 	MinBodyRate    float64 `env:"BOS_REST_MIN_BODY_RATE" envDefault:"1024" above:"0" about:"Bytes a second that a body must make on the average, after two seconds"`
 
 	CallTimeout       Seconds `env:"BOS_REST_CALL_TIMEOUT_S" envDefault:"90" above:"0" about:"Time for a call, except asking and watching"`
 	RunTimeout        Seconds `env:"BOS_REST_RUN_TIMEOUT_S" envDefault:"3600" above:"0" about:"Time to wait for a run; a stream that takes longer goes on by itself"`
+	UploadTimeout     Seconds `env:"BOS_REST_UPLOAD_TIMEOUT_S" envDefault:"300" above:"0" about:"Time for an upload of a document to arrive, at BOS_REST_MIN_BODY_RATE at least"`
 	ReadTimeout       Seconds `env:"BOS_REST_READ_TIMEOUT_S" envDefault:"10" above:"0" about:"Time for the headers, and again for the whole body, to arrive"`
 	WriteTimeout      Seconds `env:"BOS_REST_WRITE_TIMEOUT_S" envDefault:"10" above:"0" about:"Time for a client to take an event or an answer before it is dropped"`
 	IdleTimeout       Seconds `env:"BOS_REST_IDLE_TIMEOUT_S" envDefault:"120" above:"0" about:"How long a connection without a request is kept"`

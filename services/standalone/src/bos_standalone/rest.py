@@ -78,6 +78,7 @@ async def serve_rest(
     gateway_target: str,
     identity_target: str = "",
     memory_target: str = "",
+    documents_target: str = "",
     api_key: str = "",
     signing_key: Path | None = None,
     host: str = _HOST,
@@ -92,6 +93,7 @@ async def serve_rest(
         gateway_target: Address of the gateway.
         identity_target: Address of identity; empty leaves its paths out.
         memory_target: Address of memory; empty leaves its paths out.
+        documents_target: Address of documents; empty leaves its paths out.
         api_key: The only accepted API key; empty leaves the check to gateway and identity, which
             accept access tokens as well.
         signing_key: File with the key that signs client addresses for the services; None: none.
@@ -104,7 +106,12 @@ async def serve_rest(
         ConfigurationError: the program refused its settings, or none of the ports is free.
         Unavailable: the program did not start, or exited later.
     """
-    targets = {"GATEWAY": gateway_target, "IDENTITY": identity_target, "MEMORY": memory_target}
+    targets = {
+        "GATEWAY": gateway_target,
+        "IDENTITY": identity_target,
+        "MEMORY": memory_target,
+        "DOCUMENTS": documents_target,
+    }
     process, address = await _start_on_one_of(
         ports, binary, _environment(targets, api_key, signing_key, host, grace_s)
     )

@@ -24,11 +24,12 @@ SCOPES: Final = (
     "files.read",
     "approvals.respond",
     "memory",
+    "documents",
     "account",
 )
 """All scopes: ask and cancel; read runs; see and end those of others, for operators; download files
 of runs; see and answer approval requests; read and change conversations and what is remembered;
-read one's account, sessions and keys, and end these."""
+upload, read, search and delete documents; read one's account, sessions and keys, and end these."""
 ANY_SCOPE: Final = "any"
 """Of methods that every key may call."""
 PEOPLE_ONLY: Final = "people"
@@ -38,6 +39,7 @@ _ORCHESTRATOR: Final = "bos.gateway.v1.OrchestratorService"
 _APPROVALS: Final = "bos.gateway.v1.ApprovalService"
 _OPERATOR: Final = "bos.gateway.v1.OperatorService"
 _MEMORY: Final = "bos.memory.v1.MemoryService"
+_DOCUMENTS: Final = "bos.documents.v1.DocumentsService"
 _IDENTITY: Final = "bos.identity.v1.IdentityService"
 _KEYS: Final = "bos.identity.v1.ApiKeyService"
 _CREDENTIALS: Final = "bos.identity.v1.CredentialService"
@@ -58,6 +60,10 @@ _BY_SCOPE: Final[dict[tuple[str, str], str]] = {
     (_MEMORY, "memory"): (
         "ListConversations GetConversation ListMessages UpdateConversation DeleteConversation "
         "GetLongTermMemory UpdateLongTermMemory DeleteLongTermMemory"
+    ),
+    (_DOCUMENTS, "documents"): (
+        "UploadDocument GetDocument ListDocuments DeleteDocument ReindexDocument WatchDocument "
+        "SearchDocuments GetChunk"
     ),
     (_IDENTITY, "account"): "GetUser ListSessions RevokeSession",
     (_CREDENTIALS, ANY_SCOPE): "CheckSession",

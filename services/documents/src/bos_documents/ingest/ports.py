@@ -1,0 +1,129 @@
+"""Interfaces that the service stands on: parser, chunker, embedding model, index, ranker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+    from uuid import UUID
+
+    from bos_documents.chunking.chunks import TextChunk
+    from bos_documents.index.port import ChunkIndex
+    from bos_documents.parsing.blocks import DocumentInfo, Page
+    from bos_documents.search.ports import Ranker
+
+Vector = tuple[float, ...]
+"""An embedding, of length 1."""
+
+
+class DocumentRejected(Exception):
+    """A document cannot be read, and trying again does not help.
+
+    Args:
+        reason: Stable UPPER_SNAKE name.
+        message: What is wrong and what helps, for the document's owner.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.message = message
+
+
+class ParserFailed(Exception):
+    """A parser failed; the document may be tried again.
+
+    Args:
+        reason: Stable UPPER_SNAKE name.
+        by_document: Whether the document may be the cause, so that the attempt counts; a parser
+            that could not even start says nothing about the document.
+    """
+
+    def __init__(self, reason: str, *, by_document: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.by_document = by_document
+
+
+class ParsedDocument(Protocol):
+    """A document that is being read."""
+
+    @property
+    def info(self) -> DocumentInfo:
+        """What is known before its pages are read."""
+        ...
+
+    def pages(self, from_page: int) -> AsyncIterator[Page]:
+        """Pages from this one on, which counts from 1.
+
+        Raises:
+            DocumentRejected: it cannot be read.
+            ParserFailed: its parser failed.
+        """
+        ...
+
+
+class Parser(Protocol):
+    """Reads documents, apart from this process."""
+
+    def open(self, content: bytes | Path, name: str) -> AbstractAsyncContextManager[ParsedDocument]:
+        """A document for the length of the block.
+
+        Raises:
+            DocumentRejected: it cannot be read.
+            ParserFailed: its parser failed.
+        """
+        ...
+
+
+class Chunker(Protocol):
+    """Cuts documents into passages; pure, and called in a thread."""
+
+    def __call__(self, document_id: UUID, pages: Sequence[Page]) -> list[TextChunk]:
+        """Passages of all pages, in the order of the document."""
+        ...
+
+
+class Embedder(Protocol):
+    """An embedding model; safe to share between tasks."""
+
+    @property
+    def model(self) -> str:
+        """Name with its revision: equal names mean comparable vectors."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a vector."""
+        ...
+
+    async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
+        """Embeddings of what is searched, in the order of ``texts``.
+
+        Raises:
+            BosError: the model cannot be used; ``Unavailable`` if later it may be.
+        """
+        ...
+
+    async def embed_query(self, text: str) -> Vector:
+        """Embedding of a question.
+
+        Raises:
+            BosError: as for :meth:`embed_passages`.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """What documents are read, cut, embedded, indexed and ranked by."""
+
+    parser: Parser
+    chunker: Chunker
+    embedder: Embedder
+    index: ChunkIndex
+    ranker: Ranker

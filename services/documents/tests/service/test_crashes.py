@@ -1,0 +1,162 @@
+"""kill -9 of the service at every stage: another replica goes on, without doubles."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+from documents_harness import READY, Caller, parts_of
+
+from bos.documents.v1 import DocumentsServiceStub
+from bos_chassis.errors import BosError
+from bos_chassis.telemetry import Telemetry
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from documents_harness import Starter
+
+pytestmark = pytest.mark.process
+
+CHILD = Path(__file__).parents[1] / "documents_child.py"
+TEXT = "\f".join(f"# Part {n}\nFirst line of {n}.\nSecond line of {n}." for n in range(1, 5))
+PLACES = (
+    *("before parse", "page 1", "page 3", "after parse", "before chunk", "after chunk"),
+    *("before describe", "after describe", "before index", "embed 0", "embed 4", "upsert 2"),
+    *("upsert 8", "after index", "before publish", "after publish", "before clean", "after clean"),
+)
+
+
+@asynccontextmanager
+async def child(
+    starter: Starter, place: str
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(CHILD), starter.dsn, str(starter.folder), place),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    address = (await process.stdout.readline()).decode().strip()
+    try:
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub, telemetry = DocumentsServiceStub(channel), Telemetry.for_tests("child")
+            yield process, Caller(stub, None, telemetry, starter.dsn, starter.folder)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def sent(dying: Caller) -> str:
+    """The id of an upload whose answer may be lost with the service."""
+    with suppress(BosError):
+        await dying.upload(TEXT)
+    return str(await dying.value("SELECT document_id FROM documents"))
+
+
+async def assert_whole(documents: Caller, document_id: str) -> None:
+    found = await documents.until_ended(document_id)
+    assert found.state == READY, found
+    assert (found.chunk_count, found.page_count) == (8, 4)
+    rows = await documents.rows("SELECT chunk_id FROM chunks ORDER BY chunk_id")
+    points = documents.engines.index.points()
+    assert [str(row[0]) for row in rows] == [point[2] for point in points]
+    assert len(points) == 8
+    texts = await documents.texts("line", limit=50)
+    assert len(texts) == len(set(texts)) == 8
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_document_survives_a_killed_service(start: Starter, place: str) -> None:
+    async with child(start, place) as (process, dying):
+        document_id = await sent(dying)
+        async with asyncio.timeout(60):
+            assert await process.wait() == -9
+    documents = await start(lease_s=1.0)
+    if place not in ("after publish", "before clean", "after clean"):
+        # Nothing is half visible.
+        assert await documents.texts("line") == [] or (
+            len(await documents.texts("line", limit=50)) == 8
+        )
+    await assert_whole(documents, document_id)
+    read = documents.engines.parser.read
+    assert read == ([3, 4] if place == "page 3" else read)
+
+
+async def test_rereading_that_is_killed_serves_the_old_chunks(start: Starter) -> None:
+    async with AsyncExitStack() as stack:
+        first = await start(stack=stack)
+        document_id = (await first.ready(TEXT)).document_id
+    async with child(start, "upsert 4") as (process, dying):
+        await dying.reindex(document_id)
+        async with asyncio.timeout(60):
+            assert await process.wait() == -9
+    documents = await start(lease_s=1.0)
+    assert len(await documents.texts("line", limit=50)) == 8
+    await assert_whole(documents, document_id)
+
+
+async def test_deletion_that_is_killed_is_finished_by_another(start: Starter) -> None:
+    async with child(start, "before delete") as (process, dying):
+        document_id = (await dying.ready(TEXT)).document_id
+        with pytest.raises((BosError, grpc.aio.AioRpcError)):
+            await dying.delete(document_id)
+        assert await process.wait() == -9
+    documents = await start(lease_s=1.0)
+    assert await documents.documents() == []
+    async with asyncio.timeout(60):
+        while await documents.value("SELECT count(*) FROM documents"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert documents.engines.index.points() == []
+    assert documents.files() == []
+
+
+async def test_upload_that_is_killed_leaves_nothing_to_see(start: Starter) -> None:
+    async with child(start, "put") as (process, dying):
+        with pytest.raises((BosError, grpc.aio.AioRpcError)):
+            await dying.upload_parts(parts_of(TEXT.encode()))
+        assert await process.wait() == -9
+    documents = await start(lease_s=1.0)
+    assert await documents.documents() == []
+    assert await documents.value("SELECT count(*) FROM documents") == 1
+    again = await documents.upload(TEXT)
+    assert again.existed  # its row was there, and is taken over
+    await assert_whole(documents, again.document.document_id)
+
+
+async def test_abandoned_upload_is_removed_in_time(start: Starter) -> None:
+    async with child(start, "put") as (process, dying):
+        with pytest.raises((BosError, grpc.aio.AioRpcError)):
+            await dying.upload(TEXT)
+        assert await process.wait() == -9
+    spools = list((start.folder / "spool").iterdir())
+    assert len(spools) == 1
+    documents = await start(lease_s=1.0)
+    assert [each for each in (start.folder / "spool").iterdir() if each in spools] == []
+    await documents.rows("UPDATE documents SET touched_at = now() - interval '1 hour'")
+    async with asyncio.timeout(60):
+        while await documents.value("SELECT state FROM documents") != "deleting":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await documents.rows("UPDATE jobs SET not_before = now()")
+    async with asyncio.timeout(60):
+        while await documents.value("SELECT count(*) FROM documents"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_document_that_kills_the_service_each_time_is_given_up(start: Starter) -> None:
+    for _ in range(4):
+        async with child(start, "before chunk") as (process, dying):
+            document_id = await sent(dying)
+            async with asyncio.timeout(60):
+                assert await process.wait() == -9
+    documents = await start(lease_s=1.0)
+    found = await documents.until_ended(document_id)
+    assert found.failure.reason == "DOCUMENT_UNREADABLE"
+    await eventually(lambda: documents.engines.index.points() == [])
+    assert (await documents.ready("Another one")).state == READY

@@ -1,0 +1,74 @@
+"""What documents tell the audit trail: uploads, deletions, re-reading, and no content."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from documents_harness import FAILED, READY
+
+from bos_chassis.errors import BosError
+from bos_documents.service import SCHEMA
+from bos_postgres import connect
+from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
+
+if TYPE_CHECKING:
+    from documents_harness import Caller
+
+PLANTED = "planted"
+
+
+async def do(documents: Caller, method: str) -> str:
+    found = (await documents.documents())[0]
+    match method:
+        case "UploadDocument":
+            uploaded = await documents.upload(f"{PLANTED} other", name=f"{PLANTED} other.txt")
+            return str(uploaded.document.document_id)
+        case "DeleteDocument":
+            await documents.delete(found.document_id)
+        case "ReindexDocument":
+            await documents.reindex(found.document_id)
+    return found.document_id
+
+
+@pytest.mark.parametrize("rpc", sorted(audited("documents")))
+async def test_each_deed_leaves_its_entry_and_no_content(guarded: Caller, rpc: str) -> None:
+    await guarded.ready(f"{PLANTED} text", name=f"{PLANTED}.txt")
+    target = await do(guarded, rpc.rpartition("/")[2])
+    entry = (await audit_entries(guarded.dsn, SCHEMA, AUDITED[rpc]))[-1]
+    assert (entry["actor"], entry["actor_kind"], entry["target"]) == ("ada", "user", target)
+    assert PLANTED not in json.dumps(await audit_entries(guarded.dsn, SCHEMA))
+    await sealed_trail(guarded.dsn, SCHEMA)
+
+
+@pytest.mark.parametrize("rpc", sorted(audited("documents")))
+async def test_change_whose_entry_fails_is_not_made(guarded: Caller, rpc: str) -> None:
+    await guarded.ready(f"{PLANTED} text")
+    async with connect(guarded.dsn, schema=SCHEMA) as session:
+        await session.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'not now'; END $$; "
+            "CREATE TRIGGER refused BEFORE INSERT ON audit_pending FOR EACH ROW "
+            f"WHEN (NEW.action = '{AUDITED[rpc]}') EXECUTE FUNCTION refuse()"
+        )
+    with pytest.raises(BosError):
+        await do(guarded, rpc.rpartition("/")[2])
+    (found,) = await guarded.documents()
+    assert found.state == READY
+    assert len(await guarded.texts(PLANTED)) == 1
+    uploads = 1 if rpc.endswith("/UploadDocument") else 0  # that of the first document
+    assert len(await audit_entries(guarded.dsn, SCHEMA, AUDITED[rpc])) == uploads
+
+
+async def test_same_content_again_leaves_no_second_entry(guarded: Caller) -> None:
+    await guarded.upload()
+    await guarded.upload()
+    assert len(await audit_entries(guarded.dsn, SCHEMA, "document.uploaded")) == 1
+
+
+async def test_failure_of_a_document_is_no_deed(guarded: Caller) -> None:
+    uploaded = (await guarded.upload("!encrypted")).document
+    assert (await guarded.until_ended(uploaded.document_id)).state == FAILED
+    actions = [each["action"] for each in await audit_entries(guarded.dsn, SCHEMA)]
+    assert [each for each in actions if each.startswith("document.")] == ["document.uploaded"]

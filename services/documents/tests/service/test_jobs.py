@@ -1,0 +1,347 @@
+"""Jobs: attempts, back-off, quarantine, leases, deletion of what is being read, repair."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+from documents_doubles import WordEmbedder, engines
+from documents_harness import FAILED, READY, TEXT
+
+from bos.documents.v1 import DocumentState
+from bos_chassis.errors import NotFound
+from bos_documents.index.port import IndexedChunk
+from bos_documents.ingest.ports import ParserFailed
+from bos_documents.service import SCHEMA
+from bos_documents.store.jobs import Job, JobLost, Jobs, Stage
+from bos_postgres import open_database
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from documents_harness import Caller, Starter
+
+
+async def until(documents: Caller, sql: str, wanted: Any) -> None:
+    async with asyncio.timeout(60):
+        while await documents.value(sql) != wanted:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_poison_file_is_given_up_after_its_attempts(documents: Caller) -> None:
+    found = (await documents.upload("Fine\f!dies")).document
+    failed = await documents.until_ended(found.document_id)
+    assert failed.state == FAILED
+    assert failed.failure.reason == "DOCUMENT_UNREADABLE"
+    assert "3 times" in failed.failure.message
+    assert failed.progress.attempts == 3
+    assert documents.engines.parser.read.count(1) == 1, "read pages are not read again"
+    assert documents.engines.parser.read.count(2) == 3
+
+
+async def test_parser_that_cannot_start_does_not_count_against_the_document(
+    documents: Caller,
+) -> None:
+    parser = documents.engines.parser
+    parser.absent = True
+    found = (await documents.upload("!absent for now")).document
+    await eventually(lambda: len(parser.read) > 5)
+    assert (await documents.get(found.document_id)).state not in (READY, FAILED)
+    parser.absent = False
+    assert (await documents.until_ended(found.document_id)).state == READY
+    assert (await documents.get(found.document_id)).progress.attempts == 0
+
+
+@pytest.mark.parametrize("what", ["index", "embedder"])
+async def test_services_that_are_away_delay_a_document_and_nothing_more(
+    documents: Caller, what: str
+) -> None:
+    away = getattr(documents.engines, what)
+    away.away = True
+    found = (await documents.upload()).document
+    await eventually(
+        lambda: documents.metric("bos_documents_stages_total", stage="index", outcome="failed") > 4
+    )
+    shown = await documents.get(found.document_id)
+    assert shown.state == DocumentState.DOCUMENT_STATE_INDEXING
+    away.away = False
+    assert (await documents.until_ended(found.document_id)).chunk_count == 3
+
+
+async def test_memory_that_runs_out_does_not_count_against_the_document(documents: Caller) -> None:
+    failures = iter(range(5))
+
+    async def before_page(number: int) -> None:
+        if next(failures, None) is not None:
+            raise MemoryError
+
+    documents.engines.parser.before_page = before_page
+    assert (await documents.ready()).progress.attempts == 0
+
+
+async def test_defect_of_ours_ends_the_document_and_not_the_worker(documents: Caller) -> None:
+    async def before_page(number: int) -> None:
+        raise ZeroDivisionError
+
+    documents.engines.parser.before_page = before_page
+    found = (await documents.upload()).document
+    failed = await documents.until_ended(found.document_id)
+    assert failed.failure.reason == "DOCUMENT_UNREADABLE"
+
+
+async def test_deletion_beats_the_reading_under_way(documents: Caller) -> None:
+    parser = documents.engines.parser
+    parser.held = asyncio.Event()
+    found = (await documents.upload()).document
+    await eventually(lambda: 1 in parser.read)
+    await documents.delete(found.document_id)
+    parser.held.set()
+    assert await documents.value("SELECT count(*) FROM documents") == 0
+    assert documents.files() == []
+    assert documents.engines.index.points() == []
+    with pytest.raises(NotFound):
+        await documents.get(found.document_id)
+
+
+async def test_deletion_beats_the_indexing_under_way(documents: Caller) -> None:
+    embedder = documents.engines.embedder
+    embedder.held = asyncio.Event()
+    found = (await documents.upload()).document
+    await until(documents, "SELECT state FROM documents", "indexing")
+    await documents.delete(found.document_id)
+    embedder.held.set()
+    await documents.ready("Another")
+    assert {point[3] for point in documents.engines.index.points()}.isdisjoint({found.document_id})
+
+
+async def test_deletion_waits_for_the_lease_of_another_replica(start: Starter) -> None:
+    async with AsyncExitStack() as stack:
+        used = engines(start.folder)
+        used.embedder.held = asyncio.Event()  # type: ignore[attr-defined]
+        first = await start(stack=stack, engines_=used, lease_s=2.0)
+        found = (await first.upload()).document
+        await until(first, "SELECT state FROM documents", "indexing")
+        second = await start(lease_s=2.0)
+        await second.delete(found.document_id)
+        assert await second.documents() == []
+        assert await second.value("SELECT count(*) FROM chunks") == 0
+        await until(second, "SELECT count(*) FROM documents", 0)
+        assert second.engines.index.points() == []
+        assert second.files() == []
+
+
+async def test_deletion_goes_on_once_the_index_is_back(documents: Caller) -> None:
+    found = await documents.ready()
+    documents.engines.index.away = True
+    await documents.delete(found.document_id)
+    assert await documents.documents() == []
+    with pytest.raises(NotFound):
+        await documents.delete(found.document_id)
+    documents.engines.index.away = False
+    await until(documents, "SELECT count(*) FROM documents", 0)
+    assert documents.engines.index.points() == []
+
+
+async def test_index_that_lost_chunks_is_repaired_from_the_store(start: Starter) -> None:
+    documents = await start(check_interval_s=0.1)
+    found = await documents.ready()
+    index = documents.engines.index
+    await until(documents, "SELECT count(*) FROM jobs", 0)
+    await index.delete_document("local", found.document_id)
+    assert index.points() == []
+    await eventually(lambda: len(index.points()) == 3)
+    await until(documents, "SELECT count(*) FROM jobs", 0)
+    assert (await documents.get(found.document_id)).state == READY
+    assert len(await documents.texts("a")) == 3
+    assert documents.metric("bos_documents_repairs_total", what="document") >= 1
+
+
+async def test_index_that_forgets_while_it_is_filled_is_filled_again(documents: Caller) -> None:
+    index, upsert, lost = documents.engines.index, documents.engines.index.upsert, []
+
+    async def forgetful(user_id: str, model: str, chunks: Any) -> None:
+        await upsert(user_id, model, chunks)
+        if not lost:
+            lost.append(chunks[0].chunk_id)
+            await index.delete_chunks(user_id, model, lost)
+
+    index.upsert = forgetful
+    assert (await documents.ready()).chunk_count == 3
+    assert len(index.points()) == 3
+
+
+async def test_orphaned_vectors_are_not_shown_and_removed(documents: Caller) -> None:
+    await documents.ready()
+    orphan = IndexedChunk(
+        str(uuid4()), str(uuid4()), (1.0,) + (0.0,) * 63, "penalty percent apples"
+    )
+    index = documents.engines.index
+    await index.upsert("local", "words-1", [orphan])
+    assert len(await documents.texts("penalty percent apples")) == 3
+    await eventually(lambda: len(index.points()) == 3)
+    assert documents.metric("bos_documents_repairs_total", what="orphans") == 1
+
+
+async def test_chunks_of_a_reading_under_way_are_no_orphans(documents: Caller) -> None:
+    await documents.ready("Old text of words")
+    publish = asyncio.Event()
+    count = documents.engines.index.count
+
+    async def held(*given: Any) -> int:
+        await publish.wait()
+        return int(await count(*given))
+
+    documents.engines.index.count = held
+    new = (await documents.upload("New text of words")).document
+    await eventually(lambda: len(documents.engines.index.points()) == 2)
+    assert await documents.texts("words") == ["Old text of words"]
+    publish.set()
+    await documents.until_ended(new.document_id)
+    assert len(await documents.texts("words")) == 2
+
+
+async def test_other_model_reindexes_beside_the_index_that_serves(start: Starter) -> None:
+    async with AsyncExitStack() as stack:
+        old = await start(stack=stack)
+        found = await old.ready()
+        ids = {each.chunk.chunk_id for each in (await old.search("a")).passages}
+    used = engines(start.folder, "words-2")
+    embedder = used.embedder
+    assert isinstance(embedder, WordEmbedder)
+    embedder.held = asyncio.Event()
+    new = await start(engines_=used)
+    await until(new, "SELECT count(*) FROM jobs WHERE stage = 'index'", 1)
+    assert (await new.get(found.document_id)).state == READY
+    assert await new.texts("penalty percent") == ["Penalty is two percent."], "by words"
+    embedder.held.set()
+    await until(new, "SELECT count(*) FROM jobs", 0)
+    await until(new, "SELECT model FROM documents", "words-2")
+    await eventually(lambda: {point[1] for point in new.engines.index.points()} == {"words-2"})
+    assert {each.chunk.chunk_id for each in (await new.search("a")).passages} == ids
+    assert (await new.search("penalty")).passages[0].HasField("dense_score")
+
+
+async def test_one_user_with_many_documents_holds_up_no_other(start: Starter) -> None:
+    from documents_harness import ADA_KEY, ada_auth
+
+    documents = await start(auth=ada_auth(), workers=1)
+    documents.key = ADA_KEY
+    async with open_database(start.dsn, schema=SCHEMA) as pool:
+        jobs = Jobs(pool, uuid4(), 60.0)
+        parser = documents.engines.parser
+        parser.held = asyncio.Event()
+        first = (await documents.upload("One\fTwo")).document
+        await eventually(lambda: 1 in parser.read)
+        for number in range(3):
+            await documents.upload(f"More {number}")
+        await pool.execute(
+            "INSERT INTO documents (document_id, user_id, digest, size_bytes, name, state) "
+            "VALUES ($1, 'eve', $2, 1, 'e', 'queued')",
+            (other := uuid4()),
+            bytes(32),
+        )
+        await pool.execute(
+            "INSERT INTO jobs (document_id, user_id, generation, stage) "
+            "VALUES ($1, 'eve', 1, 'parse')",
+            other,
+        )
+        claimed = await jobs.claim()
+        assert claimed is not None
+        assert claimed.user_id == "eve"
+        await pool.execute("DELETE FROM documents WHERE user_id = 'eve'")
+    parser.held.set()
+    assert (await documents.until_ended(first.document_id)).state == READY
+
+
+class TestFence:
+    """What an owner that lost its lease writes is refused."""
+
+    async def added(self, pool: Any) -> Any:
+        document_id = uuid4()
+        await pool.execute(
+            "INSERT INTO documents (document_id, user_id, digest, size_bytes, name, state) "
+            "VALUES ($1, 'ada', $2, 1, 'a', 'queued')",
+            document_id,
+            bytes(32),
+        )
+        await pool.execute(
+            "INSERT INTO jobs (document_id, user_id, generation, stage) "
+            "VALUES ($1, 'ada', 1, 'parse')",
+            document_id,
+        )
+        return document_id
+
+    async def test_one_of_many_replicas_gets_a_job(self, postgres_dsn: str) -> None:
+        async with open_database(postgres_dsn, schema=SCHEMA, max_size=20) as pool:
+            ids = {await self.added(pool) for _ in range(1)}
+            owners = [Jobs(pool, uuid4(), 60.0) for _ in range(20)]
+            claimed = await asyncio.gather(*(each.claim() for each in owners))
+            assert [job.document_id for job in claimed if job] == [*ids]
+
+    async def test_former_owner_writes_nothing_more(self, postgres_dsn: str) -> None:
+        async with open_database(postgres_dsn, schema=SCHEMA) as pool:
+            document_id = await self.added(pool)
+            old, new = Jobs(pool, uuid4(), 60.0), Jobs(pool, uuid4(), 60.0)
+            first = await old.claim()
+            assert first is not None
+            assert await new.claim() is None
+            await pool.execute("UPDATE jobs SET lease_until = now() - interval '1 minute'")
+            second = await new.claim()
+            assert second is not None
+            assert (second.fence, second.deaths) == (first.fence + 1, 1)
+            with pytest.raises(JobLost):
+                async with old.step(first):
+                    pytest.fail("the former owner was let in")
+            assert await old.renew([first]) == set()
+            await old.release(first, 0.0)
+            async with new.step(second):
+                assert await new.renew([second]) == {document_id}
+            await new.release(replace(second, attempts=1), 60.0)
+            assert await new.claim() is None, "not before its time"
+            assert await new.claim(leaving_out=[document_id]) is None
+
+    async def test_released_job_counts_no_death(self, postgres_dsn: str) -> None:
+        async with open_database(postgres_dsn, schema=SCHEMA) as pool:
+            document_id = await self.added(pool)
+            jobs = Jobs(pool, uuid4(), 60.0)
+            first = await jobs.claim()
+            assert first is not None
+            await jobs.release(first)
+            assert await jobs.claim(leaving_out=[document_id]) is None
+            again = await jobs.claim()
+            assert again is not None
+            assert (again.deaths, again.stage) == (0, Stage.PARSE)
+            assert isinstance(again, Job)
+
+
+async def test_stopped_service_leaves_its_jobs_to_others(start: Starter) -> None:
+    async with AsyncExitStack() as stack:
+        used = engines(start.folder)
+        used.parser.held = asyncio.Event()  # type: ignore[attr-defined]
+        first = await start(stack=stack, engines_=used)
+        found = (await first.upload()).document
+        await until(first, "SELECT count(*) FROM pages", 1)
+    second = await start()
+    assert (await second.until_ended(found.document_id)).state == READY
+    assert second.engines.parser.read == [2], "the first page was stored"
+    assert await second.value("SELECT count(*) FROM jobs WHERE deaths > 0") == 0
+
+
+async def test_lost_file_is_said_and_mended_by_uploading_anew(documents: Caller) -> None:
+    found = await documents.ready()
+    for path in documents.files():
+        path.write_bytes(b"damaged")
+    await documents.rows("UPDATE documents SET serving = 0, state = 'failed'")
+    await documents.reindex(found.document_id)
+    failed = await documents.until_ended(found.document_id)
+    assert failed.failure.reason == "DOCUMENT_FILE_LOST"
+    again = await documents.upload(TEXT)
+    assert again.document.document_id == found.document_id
+    assert (await documents.until_ended(found.document_id)).state == READY
+
+
+async def test_parser_failure_names_its_reason() -> None:
+    assert str(ParserFailed("WORKER_DIED", by_document=True)) == "WORKER_DIED"

@@ -1,0 +1,273 @@
+"""A document from its upload to its deletion."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from documents_harness import FAILED, READY, TEXT, parts_of
+
+from bos.documents.v1 import DocumentState, SearchFilter, SearchMode, UploadDocumentRequest
+from bos_chassis.errors import InvalidArgument, NotFound
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from documents_harness import Caller, Starter
+
+
+async def test_document_is_read_found_cited_and_deleted(documents: Caller) -> None:
+    found = await documents.ready(name="terms.txt")
+    assert found.digest.startswith("sha256:")
+    assert (found.page_count, found.chunk_count, found.media_type) == (2, 3, "text/plain")
+    assert found.progress.pages_parsed == found.progress.pages_total == 2
+    assert found.progress.chunks_indexed == found.progress.chunks_total == 3
+    assert "Terms" in found.description
+
+    response = await documents.search("penalty percent")
+    best = response.passages[0]
+    assert best.chunk.text == "Penalty is two percent."
+    assert (best.chunk.first_page, list(best.chunk.section_path)) == (1, ["Terms"])
+    assert best.chunk.document_name == "terms.txt"
+    assert response.documents_searched == 1
+    assert response.mode == SearchMode.SEARCH_MODE_RRF
+
+    around = await documents.chunk(best.chunk.chunk_id, before=5, after=5)
+    assert around.chunk == best.chunk
+    assert [each.text for each in around.before] == ["Delivery within five days."]
+    assert [each.text for each in around.after] == ["Apples cost INV-7."]
+
+    await documents.delete(found.document_id)
+    assert await documents.documents() == []
+    assert await documents.texts("penalty") == []
+    with pytest.raises(NotFound):
+        await documents.get(found.document_id)
+    with pytest.raises(NotFound):
+        await documents.chunk(best.chunk.chunk_id)
+    for table in ("documents", "pages", "chunks", "jobs"):
+        assert await documents.value(f"SELECT count(*) FROM {table}") == 0
+    assert documents.engines.index.points() == []
+    assert documents.files() == []
+
+
+async def test_planted_string_is_in_no_file_after_deletion(documents: Caller) -> None:
+    found = await documents.ready("# Head\nThe planted-4711 string.")
+    assert b"planted-4711" in b"".join(path.read_bytes() for path in documents.files())
+    await documents.delete(found.document_id)
+    left = [path for path in documents.folder.rglob("*") if path.is_file()]
+    assert [path for path in left if b"planted-4711" in path.read_bytes()] == []
+
+
+async def test_same_content_is_one_document_of_one_user(documents: Caller) -> None:
+    first = await documents.upload(name="one.txt")
+    again = await documents.upload(name="other name.txt")
+    assert (first.existed, again.existed) == (False, True)
+    assert first.document.document_id == again.document.document_id
+    assert again.document.name == "one.txt"
+    other = await documents.upload("Something else")
+    assert other.document.document_id != first.document.document_id
+    assert len(await documents.documents()) == 2
+
+
+async def test_deleted_document_may_be_uploaded_anew_under_another_id(documents: Caller) -> None:
+    first = await documents.ready()
+    await documents.delete(first.document_id)
+    second = await documents.upload()
+    assert not second.existed
+    assert second.document.document_id != first.document_id
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\Users\\a\\b.pdf", "b.pdf"),
+        ("a\u202efdp.exe", "a fdp.exe"),
+        ("..", "document"),
+        ("/", "document"),
+        ("x\x00\n.txt", "x .txt"),
+        ("n" * 400 + ".txt", "n" * 222 + "…" + "n" * 28 + ".txt"),
+    ],
+)
+async def test_names_lose_folders_and_what_cannot_be_seen(
+    documents: Caller, given: str, shown: str
+) -> None:
+    assert (await documents.upload(name=given)).document.name == shown
+
+
+async def test_what_the_owner_says_of_a_document_counts(documents: Caller) -> None:
+    await documents.ready(document_type="Contract", document_date="2026-02-28")
+    await documents.ready("Other text about delivery", name="b.txt")
+    kinds = SearchFilter(document_types=["contract"], date_from="2026-02-01", date_to="2026-03-01")
+    assert len(await documents.texts("delivery")) == 4
+    assert "Other text about delivery" not in await documents.texts("delivery", filter=kinds)
+    assert await documents.texts("delivery", filter=SearchFilter(date_from="2026-03-01")) == []
+    with pytest.raises(InvalidArgument, match="date_from"):
+        await documents.search("delivery", filter=SearchFilter(date_from="2026-02-30"))
+    with pytest.raises(InvalidArgument, match="document_date"):
+        await documents.upload("x", document_date="2026-02-30")
+
+
+async def test_filters_narrow_by_document_and_section(documents: Caller) -> None:
+    first = await documents.ready()
+    second = await documents.ready("# Terms\nDelivery is free.")
+    by_id = SearchFilter(document_ids=[second.document_id])
+    assert await documents.texts("delivery", filter=by_id) == ["Delivery is free."]
+    by_section = SearchFilter(document_ids=[first.document_id], section="prices")
+    assert await documents.texts("apples", filter=by_section) == ["Apples cost INV-7."]
+
+
+@pytest.mark.parametrize(
+    ("mode", "dense", "sparse"),
+    [
+        (SearchMode.SEARCH_MODE_DENSE, True, False),
+        (SearchMode.SEARCH_MODE_SPARSE, False, True),
+        (SearchMode.SEARCH_MODE_BLEND, True, True),
+    ],
+)
+async def test_mode_decides_which_legs_are_asked(
+    documents: Caller, mode: SearchMode.ValueType, dense: bool, sparse: bool
+) -> None:
+    await documents.ready()
+    response = await documents.search("apples cost", mode=mode)
+    best = response.passages[0]
+    assert response.mode == mode
+    assert (best.HasField("dense_score"), best.HasField("sparse_score")) == (dense, sparse)
+
+
+async def test_search_returns_no_more_than_asked_for(documents: Caller) -> None:
+    await documents.ready("\n".join(f"Line {number} of words" for number in range(40)))
+    assert len(await documents.texts("words")) == 20
+    assert len(await documents.texts("words", limit=3)) == 3
+    assert len(await documents.texts("words", limit=100)) == 40
+
+
+async def test_rejected_document_says_why_and_holds_up_no_other(documents: Caller) -> None:
+    bad = (await documents.upload("!encrypted")).document
+    good = await documents.ready()
+    failed = await documents.until_ended(bad.document_id)
+    assert (failed.state, good.state) == (FAILED, READY)
+    assert failed.failure.reason == "DOCUMENT_ENCRYPTED"
+    assert failed.failure.message == "Remove the password."
+    await eventually(
+        lambda: documents.metric("bos_documents_stages_total", stage="clean", outcome="done") >= 2
+    )
+    assert await documents.value("SELECT count(*) FROM jobs") == 0
+    assert await documents.value("SELECT count(*) FROM pages") == 0
+
+
+async def test_document_without_text_is_rejected(documents: Caller) -> None:
+    found = (await documents.upload(" \f ")).document
+    failed = await documents.until_ended(found.document_id)
+    assert failed.failure.reason == "DOCUMENT_WITHOUT_TEXT"
+    assert list(failed.pages_without_text) == [1, 2]
+
+
+async def test_pages_are_listed_newest_first_and_by_page(documents: Caller) -> None:
+    from bos.documents.v1 import ListDocumentsRequest
+
+    ids = [(await documents.upload(f"Text {n}")).document.document_id for n in range(5)]
+    seen, token = [], ""
+    while True:
+        request = ListDocumentsRequest(page_size=2, page_token=token)
+        page = await documents.call("ListDocuments", request)
+        seen += [each.document_id for each in page.documents]
+        token = page.next_page_token
+        if not token:
+            break
+    assert seen == ids[::-1]
+    with pytest.raises(InvalidArgument, match="page_token"):
+        await documents.call("ListDocuments", ListDocumentsRequest(page_token="x"))
+
+
+async def test_upload_out_of_order_empty_or_too_large_is_refused(start: Starter) -> None:
+    documents = await start(max_document_bytes=100_000)
+    content = UploadDocumentRequest(content=b"x")
+    header = next(parts_of(b""))
+    for parts in ([content], [header, header], [], [header, content, header]):
+        with pytest.raises(InvalidArgument, match="upload"):
+            await documents.upload_parts(iter(parts))
+    with pytest.raises(InvalidArgument) as empty:
+        await documents.upload("")
+    assert empty.value.reason == "DOCUMENT_EMPTY"
+    await documents.upload(b"x" * 100_000)
+    with pytest.raises(InvalidArgument) as large:
+        await documents.upload(b"x" * 100_001)
+    assert large.value.reason == "DOCUMENT_TOO_LARGE"
+    assert len(await documents.documents()) == 1
+
+
+async def test_reread_document_serves_its_old_chunks_until_the_new_are_there(
+    documents: Caller,
+) -> None:
+    found = await documents.ready()
+    before = {each.chunk.chunk_id for each in (await documents.search("a")).passages}
+    parser = documents.engines.parser
+    parser.held = asyncio.Event()
+    again = await documents.reindex(found.document_id)
+    assert again.state == DocumentState.DOCUMENT_STATE_QUEUED
+    assert again.chunk_count == 3
+    await eventually(lambda: parser.read.count(1) == 2)
+    assert await documents.texts("penalty percent", limit=1) == ["Penalty is two percent."]
+    # Asked for once more while it is being read: nothing begins anew.
+    await documents.reindex(found.document_id)
+    parser.held.set()
+    assert (await documents.until_ended(found.document_id)).chunk_count == 3
+    after = {each.chunk.chunk_id for each in (await documents.search("a")).passages}
+    assert after == before
+    assert parser.read.count(1) == 2
+
+
+async def test_changed_chunks_replace_the_old_ones_whole(documents: Caller) -> None:
+    import documents_doubles
+
+    found = await documents.ready()
+
+    def halves(document_id: object, pages: object) -> object:
+        return documents_doubles.chunk_lines(document_id, pages[:1])  # type: ignore[index, arg-type]
+
+    object.__setattr__(documents.engines, "chunker", halves)
+    await documents.reindex(found.document_id)
+    await documents.until_ended(found.document_id)
+    await eventually(lambda: len(documents.engines.index.points()) == 2)
+    assert sorted(await documents.texts("a")) == [
+        "Delivery within five days.",
+        "Penalty is two percent.",
+    ]
+
+
+async def test_failed_rereading_keeps_what_can_be_found_and_says_so(documents: Caller) -> None:
+    found = await documents.ready("Fine text\f!absent text")
+
+    async def refuse(number: int) -> None:
+        from bos_documents.ingest.ports import DocumentRejected
+
+        raise DocumentRejected("DOCUMENT_DAMAGED", "It is damaged.")
+
+    documents.engines.parser.before_page = refuse
+    await documents.reindex(found.document_id)
+    after = await documents.until_ended(found.document_id)
+    assert after.state == READY
+    assert after.notes[0] == "Reading it again failed: It is damaged."
+    assert await documents.texts("fine", limit=1) == ["Fine text"]
+
+
+async def test_failed_document_is_read_again_when_uploaded_anew(documents: Caller) -> None:
+    documents.engines.parser.absent = True
+    bad = (await documents.upload("!encrypted")).document
+    await documents.until_ended(bad.document_id)
+    again = await documents.upload("!encrypted")
+    assert again.existed
+    assert again.document.state != FAILED
+    assert (await documents.until_ended(bad.document_id)).state == FAILED
+
+
+async def test_text_is_the_truth(documents: Caller) -> None:
+    """What cannot be stored as text is replaced, and spoils nothing."""
+    found = await documents.ready(
+        TEXT
+        + "\nNul \x00 and \\u0000 stay \ud83d".encode("utf-8", "surrogatepass").decode(
+            "utf-8", "replace"
+        )
+    )
+    assert found.chunk_count == 4

@@ -1,0 +1,197 @@
+"""Bounds of what one user may have, under concurrent uploads and on a full disk."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from documents_harness import FAILED, READY, parts_of
+
+from bos.documents.v1 import SearchMode
+from bos_chassis.errors import BosError, DeadlineExceeded, ResourceExhausted, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from documents_harness import Caller, Starter
+
+
+async def outcomes(documents: Caller, texts: list[str]) -> list[Any]:
+    return await asyncio.gather(
+        *(documents.upload(text, name=text[:9]) for text in texts), return_exceptions=True
+    )
+
+
+def reasons(found: list[Any]) -> list[str]:
+    return [each.reason for each in found if isinstance(each, BosError)]
+
+
+async def test_count_of_documents_holds_under_concurrent_uploads(start: Starter) -> None:
+    documents = await start(max_documents_per_user=7, max_uploads_per_user=20)
+    found = await outcomes(documents, [f"Text number {n}" for n in range(20)])
+    assert reasons(found) == ["DOCUMENT_COUNT_LIMIT"] * 13
+    listed = await documents.documents()
+    assert len(listed) == 7
+    await documents.delete(listed[0].document_id)
+    assert not (await documents.upload("One more")).existed
+
+
+async def test_bytes_of_a_user_hold_under_concurrent_uploads(start: Starter) -> None:
+    documents = await start(max_bytes_per_user=5_000, max_uploads_per_user=20)
+    found = await outcomes(documents, [f"{n:04} " + "x" * 995 for n in range(20)])
+    assert reasons(found) == ["DOCUMENT_BYTES_LIMIT"] * 15
+    assert sum(each.size_bytes for each in await documents.documents()) == 5_000
+
+
+async def test_pages_of_a_user_hold_under_concurrent_reading(start: Starter) -> None:
+    documents = await start(max_pages_per_user=6, workers=4)
+    texts = ["\f".join(f"Page {p} of {n}" for p in range(3)) for n in range(4)]
+    ids = [(await documents.upload(text)).document.document_id for text in texts]
+    ended = [await documents.until_ended(each) for each in ids]
+    states = [each.state for each in ended]
+    assert (states.count(READY), states.count(FAILED)) == (2, 2)
+    assert {each.failure.reason for each in ended if each.state == FAILED} == {
+        "DOCUMENT_PAGES_LIMIT"
+    }
+    ready = next(each for each in ended if each.state == READY)
+    failed = next(each for each in ended if each.state == FAILED)
+    await documents.delete(ready.document_id)
+    await documents.reindex(failed.document_id)
+    assert (await documents.until_ended(failed.document_id)).state == READY
+
+
+async def test_same_content_at_once_is_stored_once(start: Starter) -> None:
+    documents = await start(max_uploads_per_user=20, max_documents_per_user=1)
+    found = await outcomes(documents, ["The same text"] * 20)
+    assert reasons(found) == []
+    assert len({each.document.document_id for each in found}) == 1
+    assert [each.existed for each in found].count(False) == 1
+    assert len(documents.files()) == 1
+    await documents.until_ended(found[0].document.document_id)
+    assert await documents.texts("same") == ["The same text"]
+
+
+class Slow:
+    """An upload that begins and does not go on."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+
+    async def parts(self) -> AsyncIterator[Any]:
+        header, content = parts_of(b"Slowly")
+        yield header
+        await self.go_on.wait()
+        yield content
+
+
+async def test_uploads_of_one_user_at_once_are_bounded(start: Starter) -> None:
+    documents = await start(max_uploads_per_user=2)
+    slow = Slow()
+    under_way = [asyncio.create_task(documents.upload_parts(slow.parts())) for _ in range(2)]
+    async with asyncio.timeout(60):
+        while True:
+            found = await outcomes(documents, ["Another"])
+            if reasons(found):
+                break
+            await documents.delete(found[0].document.document_id)
+    assert isinstance(found[0], ResourceExhausted)
+    assert found[0].reason == "UPLOAD_LIMIT"
+    slow.go_on.set()
+    await asyncio.gather(*under_way)
+    assert not (await documents.upload("Another")).existed
+
+
+async def test_upload_that_takes_too_long_is_ended(start: Starter) -> None:
+    documents = await start(upload_timeout_s=0.2)
+    slow = Slow()
+    with pytest.raises(DeadlineExceeded):
+        await documents.upload_parts(slow.parts())
+    assert await documents.value("SELECT count(*) FROM documents") == 0
+    slow.go_on.set()
+
+
+async def test_upload_that_breaks_off_leaves_nothing(documents: Caller) -> None:
+    slow = Slow()
+    task = asyncio.create_task(documents.upload_parts(slow.parts()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await documents.documents() == []
+    assert documents.files() == []
+
+
+async def test_full_disk_refuses_the_upload_and_leaves_nothing(
+    documents: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(Unavailable):
+            await documents.upload()
+    assert await documents.documents() == []
+    assert documents.files() == []
+    assert (await documents.ready()).chunk_count == 3
+
+
+async def test_full_spool_refuses_the_upload(
+    documents: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bos_documents import files
+
+    def full(_: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.Spool, "_unnamed", full)
+    with pytest.raises(Unavailable) as refused:
+        await documents.upload()
+    assert refused.value.reason == "DOCUMENT_STORAGE_UNAVAILABLE"
+    assert "No space" not in refused.value.message
+
+
+async def test_full_disk_while_reading_delays_and_nothing_more(
+    documents: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tempfile
+
+    def full(**_: Any) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tempfile, "mkstemp", full)
+        found = (await documents.upload()).document
+        async with asyncio.timeout(60):
+            while not documents.metric(  # noqa: ASYNC110
+                "bos_documents_stages_total", stage="parse", outcome="failed"
+            ):
+                await asyncio.sleep(0.01)
+    assert (await documents.until_ended(found.document_id)).state == READY
+
+
+async def test_ten_thousand_chunks_become_visible_at_once(start: Starter) -> None:
+    documents = await start(index_batch=500)
+    text = "\f".join(
+        "\n".join(f"Line {page}-{line} of the document" for line in range(100))
+        for page in range(100)
+    )
+    found = (await documents.upload(text)).document
+    seen = set()
+    while True:
+        response = await documents.search("Line 0-0 document", limit=1)
+        seen.add(response.documents_searched)
+        now = await documents.get(found.document_id)
+        if now.state in (READY, FAILED):
+            break
+        assert now.chunk_count == 0
+    assert (now.state, now.chunk_count, now.page_count) == (READY, 10_000, 100)
+    assert len(documents.engines.index.points()) == 10_000
+    assert seen <= {0, 1}
+    sparse = SearchMode.SEARCH_MODE_SPARSE
+    assert await documents.texts("Line 99-99", limit=1, mode=sparse) == [
+        "Line 99-99 of the document"
+    ]

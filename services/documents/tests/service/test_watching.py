@@ -1,0 +1,125 @@
+"""Watching a document: changes, bounds, clients that go, documents that go."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING
+
+import pytest
+from documents_harness import READY
+
+from bos.documents.v1 import DocumentState, WatchDocumentRequest
+from bos_chassis.errors import NotFound, ResourceExhausted
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from documents_harness import Caller, Starter
+
+TEN = "\f".join(f"Page {number}" for number in range(10))
+
+
+async def test_stream_shows_progress_and_ends_with_the_document(documents: Caller) -> None:
+    parser = documents.engines.parser
+    parser.held = asyncio.Event()
+    uploaded = (await documents.upload(TEN)).document
+    stream = documents.watch(uploaded.document_id)
+    seen = []
+    async for each in stream:
+        seen.append(each)
+        if each.progress.pages_parsed == 1:
+            parser.held.set()
+    assert seen[-1].state == READY
+    assert seen[-1].progress.pages_parsed == seen[-1].progress.pages_total == 10
+    parsed = [each.progress.pages_parsed for each in seen]
+    assert parsed == sorted(parsed)
+    states = list(dict.fromkeys(each.state for each in seen))
+    assert states == sorted(states), "it goes one way"
+
+
+async def test_ended_document_is_shown_once(documents: Caller) -> None:
+    found = await documents.ready()
+    assert [each.state async for each in documents.watch(found.document_id)] == [READY]
+
+
+async def test_watch_of_a_deleted_document_ends(documents: Caller) -> None:
+    documents.engines.parser.held = asyncio.Event()
+    uploaded = (await documents.upload(TEN)).document
+    stream = documents.watch(uploaded.document_id)
+    await anext(stream)
+    await documents.delete(uploaded.document_id)
+    with pytest.raises(NotFound):
+        await anext(stream)
+
+
+async def test_watch_of_a_client_that_went_frees_its_place(start: Starter) -> None:
+    documents = await start(max_watches=1)
+    documents.engines.parser.held = asyncio.Event()
+    uploaded = (await documents.upload(TEN)).document
+    request = WatchDocumentRequest(document_id=uploaded.document_id)
+    call = documents.stub.WatchDocument(request, timeout=100)
+    await call.read()
+    with pytest.raises(ResourceExhausted) as refused:
+        await anext(documents.watch(uploaded.document_id))
+    assert refused.value.reason == "WATCH_LIMIT"
+    call.cancel()
+    documents.engines.parser.held.set()
+    async with asyncio.timeout(60):
+        found = None
+        while found is None:
+            with suppress(ResourceExhausted):
+                found = await documents.until_ended(uploaded.document_id)
+    assert found.state == READY
+
+
+async def test_watches_of_one_user_are_bounded(start: Starter) -> None:
+    documents = await start(max_watches_per_user=2)
+    documents.engines.parser.held = asyncio.Event()
+    uploaded = (await documents.upload(TEN)).document
+    streams = [documents.watch(uploaded.document_id) for _ in range(2)]
+    for each in streams:
+        await anext(each)
+    with pytest.raises(ResourceExhausted):
+        await anext(documents.watch(uploaded.document_id))
+
+
+async def test_stream_ends_when_its_time_is_over(start: Starter) -> None:
+    documents = await start(watch_timeout_s=0.5)
+    documents.engines.parser.held = asyncio.Event()
+    uploaded = (await documents.upload(TEN)).document
+    last = None
+    async for each in documents.watch(uploaded.document_id):
+        last = each
+    assert last is not None
+    assert last.state != READY
+
+
+async def test_stream_ends_when_the_service_stops(start: Starter) -> None:
+    async with AsyncExitStack() as stack:
+        documents = await start(stack=stack)
+        documents.engines.parser.held = asyncio.Event()
+        uploaded = (await documents.upload(TEN)).document
+        states = []
+
+        async def watch() -> None:
+            states.extend([each.state async for each in documents.watch(uploaded.document_id)])
+
+        task = asyncio.create_task(watch())
+        await eventually(lambda: 1 in documents.engines.parser.read)
+    await asyncio.wait([task])
+    assert DocumentState.DOCUMENT_STATE_READY not in states
+
+
+async def test_change_by_another_replica_is_shown(start: Starter) -> None:
+    first, second = await start(poll_s=30.0), await start(poll_s=30.0)
+    for each in (first, second):
+        each.engines.parser.held = asyncio.Event()
+    uploaded = (await first.upload(TEN)).document
+    ended = [
+        asyncio.create_task(each.until_ended(uploaded.document_id)) for each in (first, second)
+    ]
+    await eventually(lambda: bool(first.engines.parser.read or second.engines.parser.read))
+    for each in (first, second):
+        each.engines.parser.held.set()
+    async with asyncio.timeout(25):
+        assert [found.state for found in await asyncio.gather(*ended)] == [READY, READY]
