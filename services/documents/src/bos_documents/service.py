@@ -19,6 +19,7 @@ from bos_chassis.concurrency.tasks import running_task
 from bos_chassis.server import Servicer, grpc_server
 from bos_documents.account_data import AccountDataServicer
 from bos_documents.api import SERVICE_NAME, DocumentsServicer
+from bos_documents.engines import open_engines
 from bos_documents.files import DocumentFiles, open_spool
 from bos_documents.ingest.describing import Describer
 from bos_documents.ingest.maintenance import Maintenance
@@ -68,7 +69,7 @@ async def serve(
     telemetry: Telemetry,
     *,
     models: Models | None,
-    engines: Engines,
+    engines: Engines | None = None,
     check_target: Callable[[], str] | None = None,
 ) -> AsyncIterator[GrpcServer]:
     """Serve documents until the context is left.
@@ -77,7 +78,8 @@ async def serve(
         settings: How.
         telemetry: Of this service.
         models: Shared by the process; None describes documents by rule.
-        engines: What reads, embeds, indexes and ranks; closed by who opened it.
+        engines: What reads, embeds, indexes and ranks, closed by its opener; None: as the
+            settings say.
         check_target: Where the gateway says whether a step is under way, in place of the setting.
 
     Raises:
@@ -88,6 +90,9 @@ async def serve(
     model = None if models is None else models.for_agent("documents")
     await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
+        if engines is None:
+            opening = open_engines(settings, telemetry, models)
+            engines = await stack.enter_async_context(opening)
         auth = await stack.enter_async_context(_callers(settings, telemetry, check_target))
         pool = await stack.enter_async_context(
             open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)

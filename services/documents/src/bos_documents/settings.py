@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
@@ -34,6 +35,47 @@ class DocumentsSettings(Settings):
         description="Where uploaded files are stored: file:///folder (that all replicas share) or "
         "s3://bucket/prefix, apart from the gateway's artefacts",
     )
+    index_folder: Path | None = Field(
+        default=None,
+        description="Folder of the embedded vector index, which one replica alone may use; it is "
+        "confidential as the documents are, and made anew from PostgreSQL where it is lost",
+    )
+    qdrant_url: str | None = Field(
+        default=None,
+        description="URL of a Qdrant server, in place of the embedded index; several replicas of "
+        "this service need one",
+    )
+    qdrant_api_key: SecretStr | None = Field(
+        default=None, description="API key of the Qdrant server, or a token for its collections"
+    )
+    qdrant_layout: Literal["collection_per_user", "tenant_key"] = Field(
+        default="collection_per_user",
+        description="Collections on the Qdrant server: one for each user, or one for all whose "
+        "points bear their user (tenant_key), for more than about a thousand users",
+    )
+    embedding_model: str = Field(
+        default="",
+        description="Embedding model at the endpoint of DOCUMENTS_MODEL_PROVIDER, such as "
+        "text-embedding-3-small; empty: the small English one that is installed with Bos. After "
+        "a change documents are embedded anew in the background, and found by their words until "
+        "then",
+    )
+    embedding_dimension: int | None = Field(
+        default=None, ge=1, le=65_536, description="Numbers in the vectors of that model"
+    )
+    chunk_tokens: int = Field(
+        default=384,
+        ge=16,
+        le=1024,
+        description="Paragraphs of a section are joined to passages of up to this many tokens",
+    )
+    ocr_languages: str = Field(
+        default="eng",
+        pattern=r"^[a-z_]{3,16}(\+[a-z_]{3,16}){0,7}$",
+        description="Languages in which pages that are pictures are read, where tesseract is "
+        "installed, such as eng+deu",
+    )
+    max_pages: int = Field(default=2000, ge=1, description="Pages that one document may have")
     spool_folder: Path | None = Field(
         default=None,
         description="Folder of files that are being uploaded or read; unset: the system's for "

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from bos_chassis.server import GrpcServer
 
 GROUP = "bos.agents"
-SERVICES = ("gateway", "identity", "memory", "planner", "composer", "sandbox", "mcp_db")
+SERVICES = (
+    "gateway",
+    "identity",
+    "memory",
+    "documents",
+    "planner",
+    "composer",
+    "sandbox",
+    "mcp_db",
+)
 """Services of the same process that run on their own too (``bos serve NAME``)."""
 _TAKEN = frozenset({*SERVICES, "all", "models", "postgres", "demo", "rest"})
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")

@@ -134,6 +134,7 @@ class DataFolder:
         rest_url: str = "",
         identity_target: str = "",
         memory_target: str = "",
+        documents_target: str = "",
     ) -> str:
         """Write ``standalone.json`` for clients, and register it for this user.
 
@@ -149,6 +150,7 @@ class DataFolder:
             "rest_url": rest_url,
             "identity_target": identity_target,
             "memory_target": memory_target,
+            "documents_target": documents_target,
             "api_key": api_key,
             "context": dict(context),
             "operator": dict(operator or {}),

@@ -136,4 +136,5 @@ def _announce(
         standalone.rest_url,
         composition.address("identity"),
         composition.address("memory"),
+        composition.address("documents"),
     )

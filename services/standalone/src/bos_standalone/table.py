@@ -20,6 +20,8 @@ from bos_composer import service as composer
 from bos_composer.settings import ComposerSettings
 from bos_demo import service as demo
 from bos_demo.settings import DemoSettings
+from bos_documents import service as documents
+from bos_documents.settings import DocumentsSettings
 from bos_gateway import service as gateway
 from bos_gateway.settings import GatewaySettings
 from bos_identity import service as identity
@@ -57,12 +59,16 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _ARTEFACTS = "artefacts"
+_DOCUMENTS = "documents"
+_AUDIENCES: Mapping[str, tuple[str, ...]] = {"rag": ("documents",)}
+"""Services that agents may call beyond those of every agent."""
 
 OFFERS: Mapping[str, tuple[str, str]] = {
     "store_url": ("store", "url"),
     "planner_target": ("planner", "address"),
     "composer_target": ("composer", "address"),
     "memory_target": ("memory", "address"),
+    "documents_target": ("documents", "address"),
     "sandbox_target": ("sandbox", "address"),
     "mcp_url": ("mcp_db", "url"),
     "metadata_path": ("demo", "metadata_path"),
@@ -144,6 +150,7 @@ class Composition:
             _row("gateway", self._gateway, GatewaySettings, "identity", *self._agents),
             _row("identity", self._identity, IdentitySettings, wanted=with_identity),
             _row("memory", self._memory, MemorySettings, "models", "identity"),
+            _row("documents", self._documents, DocumentsSettings, "models", "identity"),
             _row(
                 "planner",
                 self._for_gateway("planner", planner.serve, PlannerSettings),
@@ -162,7 +169,13 @@ class Composition:
             ),
             _row("sandbox", self._sandbox, SandboxSettings),
             _row("mcp_db", self._mcp_db, McpDbSettings, "demo"),
-            Row("rest", self._rest, ("gateway", "identity", "memory"), "url", with_rest),
+            Row(
+                "rest",
+                self._rest,
+                ("gateway", "identity", "memory", "documents"),
+                "url",
+                with_rest,
+            ),
             Row("models", self._models, ("demo",)),
             Row("demo", self._demo, ("postgres",), wanted=not self._own_database),
             Row("store", self._store, ("postgres",)),
@@ -251,7 +264,7 @@ class Composition:
 
     def _account_data(self) -> Mapping[str, str]:
         """Services that hold data of accounts; they start after identity."""
-        found = {name: self.address(name) for name in ("gateway", "memory")}
+        found = {name: self.address(name) for name in ("gateway", "memory", "documents")}
         # Never some of them: identity would take these for all.
         return found if all(found.values()) else {}
 
@@ -264,6 +277,26 @@ class Composition:
         )
         telemetry = self._telemetry.named("memory")
         return partial(memory.serve, settings, telemetry, models=running["models"])
+
+    def _documents(self, running: Running) -> Start:
+        """Documents, called by users and by steps whose run token names it."""
+        given: dict[str, Any] = offered(running, DocumentsSettings.model_fields)
+        loaded = {
+            "server": self._server(self._settings.host),
+            "auth": self._public_auth(run_tokens=True),
+            **given,
+        }
+        path = self._folder.path / _DOCUMENTS
+        settings = DocumentsSettings.load(
+            **{"files_url": (path / "files").as_uri(), "index_folder": path / "index"} | loaded
+        )
+        return partial(
+            documents.serve,
+            settings,
+            self._telemetry.named("documents"),
+            models=running["models"],
+            check_target=self._gateway_target,
+        )
 
     def _gateway(self, running: Running) -> Start:
         port = self._folder.gateway_port(self._settings.port)
@@ -286,6 +319,9 @@ class Composition:
             own["secrets_keys"] = SecretStr(self._folder.secrets_keys())
         if settings.artefacts_url is None:
             own["artefacts_url"] = (self._folder.path / _ARTEFACTS).as_uri()
+        if "agent_audiences" not in settings.model_fields_set:
+            named = {name: each for name, each in _AUDIENCES.items() if name in self._agents}
+            own["agent_audiences"] = settings.agent_audiences | named
         self.gateway_settings = settings.model_copy(update=own)
         return partial(gateway.serve, self.gateway_settings, self._telemetry.named("gateway"))
 
@@ -300,6 +336,7 @@ class Composition:
             gateway_target=self.address("gateway"),
             identity_target=identity_target,
             memory_target=self.address("memory"),
+            documents_target=self.address("documents"),
             signing_key=self._folder.rest_key(self._callers.rest_key),
             # Without identity REST cannot sign users in, so it stays on loopback.
             host=self._settings.host if identity_target else _HOST,

@@ -166,13 +166,13 @@ def _load(files: ModelFiles | None, threads: int) -> _Loaded:
     import onnxruntime as onnx
 
     files = files or shipped_files()
-    options: Any = onnx.SessionOptions()  # type: ignore[attr-defined]
+    options: Any = onnx.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     # Idle threads that spin would take processors from everything else.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.enable_cpu_mem_arena = False
-    session = onnx.InferenceSession(  # type: ignore[attr-defined]
+    session = onnx.InferenceSession(
         read_verified(files.model, files.model_sha256),
         options,
         providers=["CPUExecutionProvider"],

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 MCP_DB: Final = "mcp_db"
 SANDBOX: Final = "sandbox"
+DOCUMENTS: Final = "documents"
 DEFAULT: Final[Audiences] = {"*": (MCP_DB, SANDBOX)}
 NEVER: Final = frozenset({"gateway", "identity", "memory", "planner", "composer", "rest", "bos"})
 """What acts for a whole run or for its user; a step has no business there."""
-SERVICES: Final = NEVER | {MCP_DB, SANDBOX}
+SERVICES: Final = NEVER | {MCP_DB, SANDBOX, DOCUMENTS}
 """Names that no agent may have: its tokens would be theirs."""
 
 

@@ -1,0 +1,163 @@
+"""Opens what documents are read, cut, embedded, indexed and ranked by, as the settings say."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bos_chassis.errors import ConfigurationError
+from bos_documents.chunking.chunker import ChunkLimits, chunk_pages
+from bos_documents.embedding.endpoint import EndpointEmbedder
+from bos_documents.embedding.local import LocalEmbedder
+from bos_documents.embedding.shipped_model import count_tokens
+from bos_documents.index.embedded import EmbeddedIndex
+from bos_documents.index.server import ServerIndex, connect
+from bos_documents.ingest.ports import DocumentRejected, Engines, ParserFailed
+from bos_documents.parsing import rejections
+from bos_documents.parsing.limits import ParsingLimits
+from bos_documents.parsing.pool import ParserPool, with_tesseract
+from bos_documents.search.fusion import FusionRule, Method, fuse
+from bos_documents.search.ports import Ranked
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
+    from uuid import UUID
+
+    from bos_chassis.telemetry import Telemetry
+    from bos_documents.chunking.chunks import TextChunk
+    from bos_documents.embedding.port import Embedder
+    from bos_documents.index.port import ChunkIndex, Legs
+    from bos_documents.parsing.blocks import DocumentInfo, Page
+    from bos_documents.parsing.pool import OpenDocument
+    from bos_documents.search.ports import RankBy
+    from bos_documents.settings import DocumentsSettings
+    from bos_llm import Models
+
+_MODEL_AGENT = "documents"
+"""Whose provider and keys embed: those of the model that describes documents."""
+
+
+@asynccontextmanager
+async def open_engines(
+    settings: DocumentsSettings, telemetry: Telemetry, models: Models | None
+) -> AsyncIterator[Engines]:
+    """The engines that the settings name, until the context is left.
+
+    Args:
+        settings: Which embedding model and index, and bounds.
+        telemetry: Of the service.
+        models: Shared by the process; needed where an endpoint embeds.
+
+    Raises:
+        ConfigurationError: settings contradict one another, or an index folder cannot be used.
+    """
+    async with AsyncExitStack() as stack:
+        limits = ParsingLimits(
+            file_bytes=settings.max_document_bytes,
+            pages=settings.max_pages,
+            ocr_languages=settings.ocr_languages,
+        )
+        pool = await stack.enter_async_context(
+            ParserPool(with_tesseract(limits), workers=settings.workers)
+        )
+        embedder = _embedder(settings, models)
+        stack.push_async_callback(embedder.close)
+        index = _index(settings, telemetry)
+        stack.push_async_callback(index.close)
+        yield Engines(
+            parser=PooledParser(pool),
+            chunker=partial(_chunked, limits=ChunkLimits(target_tokens=settings.chunk_tokens)),
+            embedder=embedder,
+            index=index,
+            ranker=ranked,
+        )
+
+
+class PooledParser:
+    """Reads documents in parser processes; implements ``Parser``."""
+
+    def __init__(self, pool: ParserPool) -> None:
+        self._pool = pool
+
+    @asynccontextmanager
+    async def open(self, content: bytes | Path, name: str) -> AsyncIterator[_Opened]:
+        """A document for the length of the block.
+
+        Raises:
+            DocumentRejected: it cannot be read.
+            ParserFailed: its parser failed.
+        """
+        async with AsyncExitStack() as stack:
+            try:
+                opened = await stack.enter_async_context(self._pool.open(content, name=name))
+            except (rejections.DocumentRejected, rejections.WorkerFailed) as error:
+                raise _as_port(error) from error
+            yield _Opened(opened)
+
+
+class _Opened:
+    """A document in a parser process; implements ``ParsedDocument``."""
+
+    def __init__(self, document: OpenDocument) -> None:
+        self._document = document
+
+    @property
+    def info(self) -> DocumentInfo:
+        return self._document.info
+
+    async def pages(self, from_page: int) -> AsyncIterator[Page]:
+        for number in range(from_page, self._document.info.page_count + 1):
+            try:
+                page = await self._document.page(number)
+            except (rejections.DocumentRejected, rejections.WorkerFailed) as error:
+                raise _as_port(error) from error
+            yield page
+
+
+def _as_port(
+    error: rejections.DocumentRejected | rejections.WorkerFailed,
+) -> DocumentRejected | ParserFailed:
+    if isinstance(error, rejections.DocumentRejected):
+        return DocumentRejected(error.reason, error.message)
+    return ParserFailed(error.reason, by_document=error.reason != "WORKER_NOT_STARTED")
+
+
+def _chunked(document_id: UUID, pages: Sequence[Page], *, limits: ChunkLimits) -> list[TextChunk]:
+    return chunk_pages(document_id, pages, count_tokens, limits)
+
+
+def ranked(
+    legs: Legs, by: RankBy, *, query: str, texts: Mapping[str, str], limit: int
+) -> list[Ranked]:
+    """One ranking of two legs; implements ``Ranker``."""
+    rule = FusionRule(method=Method(by.value))
+    return [
+        Ranked(each.chunk_id, each.score, each.dense, each.sparse)
+        for each in fuse(legs, rule, question=query, texts=texts, limit=limit)
+    ]
+
+
+def _embedder(settings: DocumentsSettings, models: Models | None) -> Embedder:
+    if not settings.embedding_model:
+        return LocalEmbedder()
+    if models is None or settings.embedding_dimension is None:
+        raise ConfigurationError(
+            "BOS_DOCUMENTS_EMBEDDING_MODEL needs BOS_DOCUMENTS_EMBEDDING_DIMENSION, how many "
+            "numbers its vectors have, and a model endpoint (OPENAI_API_KEY, or OPENAI_BASE_URL)."
+        )
+    model = models.embedding(_MODEL_AGENT, settings.embedding_model)
+    return EndpointEmbedder(model, settings.embedding_dimension)
+
+
+def _index(settings: DocumentsSettings, telemetry: Telemetry) -> ChunkIndex:
+    if settings.qdrant_url is not None:
+        client = connect(settings.qdrant_url, settings.qdrant_api_key)
+        return ServerIndex(client, layout=settings.qdrant_layout)
+    if settings.index_folder is None:
+        raise ConfigurationError(
+            "Documents need an index: set BOS_DOCUMENTS_INDEX_FOLDER to a folder of this replica "
+            "alone, or BOS_DOCUMENTS_QDRANT_URL to a Qdrant server that all replicas share."
+        )
+    return EmbeddedIndex(settings.index_folder, telemetry.logger("bos.documents.index"))
