@@ -20,6 +20,9 @@ class DocumentsMetrics:
             ("outcome",),
             registry=registry,
         )
+        self.uploads_open = Gauge(
+            "bos_documents_uploads_open", "Uploads under way", registry=registry
+        )
         self.stages = Counter(
             "bos_documents_stages",
             "Stages of jobs: done, failed, rejected, lost to another owner",

@@ -174,9 +174,11 @@ class Uploads:
                 retry_after_s=1.0,
             )
         self._of_users[user_id] += 1
+        self._metrics.uploads_open.inc()
         try:
             yield
         finally:
+            self._metrics.uploads_open.dec()
             self._of_users[user_id] -= 1
             if not self._of_users[user_id]:
                 del self._of_users[user_id]

@@ -12,6 +12,7 @@ from documents_harness import FAILED, READY, parts_of
 
 from bos.documents.v1 import SearchMode
 from bos_chassis.errors import BosError, DeadlineExceeded, ResourceExhausted, Unavailable
+from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -91,12 +92,8 @@ async def test_uploads_of_one_user_at_once_are_bounded(start: Starter) -> None:
     documents = await start(max_uploads_per_user=2)
     slow = Slow()
     under_way = [asyncio.create_task(documents.upload_parts(slow.parts())) for _ in range(2)]
-    async with asyncio.timeout(60):
-        while True:
-            found = await outcomes(documents, ["Another"])
-            if reasons(found):
-                break
-            await documents.delete(found[0].document.document_id)
+    await eventually(lambda: documents.metric("bos_documents_uploads_open") == 2)
+    found = await outcomes(documents, ["Another"])
     assert isinstance(found[0], ResourceExhausted)
     assert found[0].reason == "UPLOAD_LIMIT"
     slow.go_on.set()
