@@ -120,6 +120,14 @@ def test_rule_is_the_same_for_the_same_document_and_bounded() -> None:
     assert len(described_by_rule(excerpt).description) <= 600
 
 
+def test_beginning_in_a_description_ends_between_words() -> None:
+    text = "Delivery within five days. " * 20
+    described = described_by_rule(Excerpt("a.txt", "Terms", "text/plain", 1, (), text))
+    assert described.description.endswith(("five …", "days. …", "Delivery …", "within …"))
+    whole = described_by_rule(Excerpt("a.txt", "Terms", "text/plain", 1, (), "Within five days."))
+    assert whole.description == "Document “Terms”, 1 page. It begins: Within five days."
+
+
 @pytest.mark.parametrize(("text", "number"), [("2026-01-02", 20260102), ("soon", 0), ("", 0)])
 def test_date_of_a_model_is_a_date_or_none(text: str, number: int) -> None:
     assert known_date(text) == number

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from datetime import date
+from textwrap import shorten
 from typing import TYPE_CHECKING, Final
 
 from bos_documents.store.rows import number_of_date
@@ -18,6 +19,8 @@ MAX_TOPICS: Final = 8
 MAX_TOPIC_CHARS: Final = 64
 MAX_TYPE_CHARS: Final = 64
 _MAX_SHOWN_SECTIONS: Final = 5
+_MAX_SHOWN_NAME: Final = 80
+_MAX_SHOWN_TEXT: Final = 200
 _HEAD_CHARS: Final = 4_000
 _FIRST_YEAR: Final = 1900
 _LAST_YEAR: Final = 2100
@@ -88,13 +91,14 @@ def described_by_rule(excerpt: Excerpt) -> Described:
     """Description from title, headings and first words; the same for the same document."""
     head = excerpt.text[:_HEAD_CHARS]
     kind = kind_of(f"{excerpt.name}\n{excerpt.title}\n{head[:600]}")
-    title = one_line(excerpt.title) or one_line(excerpt.name)
-    sections = [one_line(each) for each in excerpt.sections[:_MAX_SHOWN_SECTIONS]]
+    title = _shortened(excerpt.title, _MAX_SHOWN_NAME) or _shortened(excerpt.name, _MAX_SHOWN_NAME)
+    sections = [_shortened(each, _MAX_SHOWN_NAME) for each in excerpt.sections]
     parts = [f"{(kind or 'document').capitalize()} “{title}”, {_pages(excerpt.pages)}."]
     if sections:
-        parts.append(f"Sections: {', '.join(sections)}.")
-    if head.strip():
-        parts.append(f"It begins: {one_line(head)[:200]}")
+        named = _shortened(", ".join(sections[:_MAX_SHOWN_SECTIONS]), _MAX_SHOWN_TEXT)
+        parts.append(f"Sections: {named}.")
+    if beginning := _shortened(head, _MAX_SHOWN_TEXT):
+        parts.append(f"It begins: {beginning}")
     return Described(
         description=" ".join(parts)[:MAX_DESCRIPTION_CHARS],
         document_type=kind,
@@ -156,6 +160,13 @@ def known_date(text: str) -> int:
 def one_line(text: str) -> str:
     """``text`` on one line, without characters that cannot be seen."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _shortened(text: str, most: int) -> str:
+    """``text`` on one line of at most ``most`` characters, ended between words where it has any."""
+    line = one_line(text)
+    short = shorten(line, most, placeholder=" …")
+    return short if short != "…" else f"{line[: most - 1]}…"
 
 
 def _pages(count: int) -> str:
