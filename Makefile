@@ -92,6 +92,11 @@ test-floods: install rest ## Honest calls while strangers flood services over 1,
 test-openid: install rest openid-issuer ## Signing in by a real OpenID provider (part of test)
 	$(PYTEST) tests/openid $(PYTEST_ARGS)
 
+.PHONY: test-qdrant
+test-qdrant: install ## The index's suite against a real server whose collections it deletes: QDRANT_URL=http://127.0.0.1:6333
+	BOS_TEST_QDRANT_URL=$(or $(QDRANT_URL),http://127.0.0.1:6333) \
+	    $(BIN)/pytest -q services/documents/tests/indexing/test_index_suite.py $(PYTEST_ARGS)
+
 .PHONY: test-install
 test-install: install ## Services alone, each in an empty environment: size, packages (part of test)
 	$(BIN)/pytest -q -s tests/install $(PYTEST_ARGS)

@@ -154,7 +154,7 @@ def _embedder(settings: DocumentsSettings, models: Models | None) -> Embedder:
 def _index(settings: DocumentsSettings, telemetry: Telemetry) -> ChunkIndex:
     if settings.qdrant_url is not None:
         client = connect(settings.qdrant_url, settings.qdrant_api_key)
-        return ServerIndex(client, layout=settings.qdrant_layout)
+        return ServerIndex(client, layout=settings.qdrant_layout, replicas=settings.qdrant_replicas)
     if settings.index_folder is None:
         raise ConfigurationError(
             "Documents need an index: set BOS_DOCUMENTS_INDEX_FOLDER to a folder of this replica "

@@ -53,6 +53,13 @@ class DocumentsSettings(Settings):
         description="Collections on the Qdrant server: one for each user, or one for all whose "
         "points bear their user (tenant_key), for more than about a thousand users",
     )
+    qdrant_replicas: int = Field(
+        default=1,
+        ge=1,
+        le=16,
+        description="Copies of each collection on the nodes of a Qdrant cluster: with 2, one node "
+        "may fail. It holds for collections that are made from then on",
+    )
     embedding_model: str = Field(
         default="",
         description="Embedding model at the endpoint of DOCUMENTS_MODEL_PROVIDER, such as "

@@ -1,8 +1,12 @@
-"""One suite for both adapters of the index; the server's runs on the client's local mode."""
+"""One suite for both adapters of the index; the server's runs on the client's local mode.
+
+With ``BOS_TEST_QDRANT_URL`` it runs against that server too (`make test-qdrant`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +18,7 @@ from bos_chassis.errors import InvalidArgument
 from bos_chassis.telemetry import Telemetry
 from bos_documents.index.embedded import EmbeddedIndex
 from bos_documents.index.port import IndexFilter, Legs
-from bos_documents.index.server import ServerIndex
+from bos_documents.index.server import ServerIndex, connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,13 +30,26 @@ pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect:U
 ANY = IndexFilter()
 
 
-@pytest.fixture(params=["embedded", "collection_per_user", "tenant_key"])
+SERVER = os.environ.get("BOS_TEST_QDRANT_URL", "")
+"""A real Qdrant server whose collections of documents may be deleted (`make test-qdrant`)."""
+LAYOUTS = ("collection_per_user", "tenant_key")
+
+
+@pytest.fixture(
+    params=["embedded", *LAYOUTS, *(f"{each} on a server" for each in LAYOUTS if SERVER)]
+)
 async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ChunkIndex]:
     made: ChunkIndex
-    if request.param == "embedded":
+    layout, _, place = request.param.partition(" ")
+    if layout == "embedded":
         made = EmbeddedIndex(tmp_path, Telemetry.for_tests().logger("index"))
+    elif not place:
+        made = ServerIndex(AsyncQdrantClient(":memory:"), layout=layout)
     else:
-        made = ServerIndex(AsyncQdrantClient(":memory:"), layout=request.param)
+        client = connect(SERVER, None)
+        for each in (await client.get_collections()).collections:
+            await client.delete_collection(each.name)
+        made = ServerIndex(client, layout=layout)
     yield made
     await made.close()
 

@@ -73,10 +73,14 @@ class Server:
         return web.json_response({"result": result, "status": "ok", "time": 0.0})
 
     def index(
-        self, *, layout: Layout = "collection_per_user", timeout_s: float = 30
+        self,
+        *,
+        layout: Layout = "collection_per_user",
+        replicas: int = 1,
+        timeout_s: float = 30,
     ) -> ServerIndex:
         client = connect(self.url, SecretStr("key-1"), timeout_s=timeout_s)
-        return ServerIndex(client, layout=layout, timeout_s=timeout_s)
+        return ServerIndex(client, layout=layout, replicas=replicas, timeout_s=timeout_s)
 
     def requests(self, ending: str) -> list[Any]:
         return [body for method, path, body in self.seen if f"{method} {path}".endswith(ending)]
@@ -115,6 +119,16 @@ async def test_collection_is_named_after_the_user_and_made_once(server: Server) 
     fields = [body["field_name"] for body in server.requests("/index")]
     assert fields == ["document", "type", "topics", "section", "date"]
     assert server.keys == {"key-1"}
+    await index.close()
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+async def test_collection_has_the_copies_that_are_set(server: Server, replicas: int) -> None:
+    index = server.index(replicas=replicas)
+    await index.upsert("ann", MODEL, [chunk(1)])
+
+    (made,) = [body for body in server.requests(next(iter(server.collections))) if body]
+    assert (made["replication_factor"], made["write_consistency_factor"]) == (replicas, 1)
     await index.close()
 
 

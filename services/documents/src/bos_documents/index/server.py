@@ -63,6 +63,7 @@ class ServerIndex:
     Args:
         client: The server; closed with the index.
         layout: A collection per user and model, or one per model whose points bear the user.
+        replicas: Copies of each collection on the nodes of a cluster.
         timeout_s: Longest wait for a call.
         language: Of stop words and stemming in the sparse vectors.
     """
@@ -72,11 +73,13 @@ class ServerIndex:
         client: AsyncQdrantClient,
         *,
         layout: Layout = "collection_per_user",
+        replicas: int = 1,
         timeout_s: float = 10.0,
         language: str = "english",
     ) -> None:
         self._client = client
         self._shared = layout == "tenant_key"
+        self._replicas = replicas
         self._timeout_s = timeout_s
         self._bm25 = qdrant_edge.Bm25(qdrant_edge.Bm25Config(language=language))
         self._ready: set[str] = set()
@@ -284,6 +287,9 @@ class ServerIndex:
                     encoding.SPARSE: api.SparseVectorParams(modifier=api.Modifier.IDF)
                 },
                 hnsw_config=hnsw,
+                # Writes go on while a node is down; PostgreSQL mends what that node then lacks.
+                replication_factor=self._replicas,
+                write_consistency_factor=1,
                 optimizers_config=_OPTIMIZERS,
             )
         except (UnexpectedResponse, ResponseHandlingException):
