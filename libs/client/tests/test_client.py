@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bos_errors as errors
 from bos.gateway.v1 import RunEvent
-from bos_chassis import errors as served
-from bos_client import BosClient, Reconnect, errors
+from bos_client import BosClient, Reconnect
 
 from .conftest import KEY, RUN_ID, Gateway, Starter, client, story
 
@@ -185,40 +185,29 @@ async def test_short_calls(bos: BosClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "expected"),
+    "raised",
     [
-        (
-            served.InvalidArgument.field("request.question", "must not be empty"),
-            errors.InvalidArgument,
-        ),
-        (served.NotFound("no"), errors.NotFound),
-        (served.AlreadyExists("no", reason="REQUEST_ID_REUSED"), errors.AlreadyExists),
-        (served.FailedPrecondition("no", reason="INVALID_PLAN"), errors.FailedPrecondition),
-        (served.Aborted("no"), errors.FailedPrecondition),
-        (served.ResourceExhausted("full", retry_after_s=1.5), errors.ResourceExhausted),
-        (served.PermissionDenied("no"), errors.PermissionDenied),
-        (served.Unimplemented("no"), errors.Unimplemented),
-        (served.Cancelled("no"), errors.Cancelled),
-        (served.Internal("broken"), errors.Internal),
+        errors.InvalidArgument.field("request.question", "must not be empty"),
+        errors.NotFound("no"),
+        errors.AlreadyExists("no", reason="REQUEST_ID_REUSED"),
+        errors.FailedPrecondition("no", reason="INVALID_PLAN"),
+        errors.Aborted("no"),
+        errors.ResourceExhausted("full", retry_after_s=1.5),
+        errors.PermissionDenied("no"),
+        errors.Unimplemented("no"),
+        errors.Cancelled("no"),
+        errors.Internal("broken"),
     ],
 )
 async def test_every_error_of_the_service_arrives_typed(
-    bos: BosClient,
-    gateway: Gateway,
-    raised: served.BosError,
-    expected: type[errors.BosError],
+    bos: BosClient, gateway: Gateway, raised: errors.BosError
 ) -> None:
     gateway.error = raised
 
     for call in (bos.agents(), bos.ask("Who leads?"), anext(bos.ask_stream("Who leads?"))):
-        with pytest.raises(expected) as caught:
+        with pytest.raises(type(raised)) as caught:
             await call
-        assert caught.value.reason == raised.reason
-        assert caught.value.message == raised.message
-        assert caught.value.retry_after_s == raised.retry_after_s
-        assert [(v.field, v.description) for v in caught.value.violations] == [
-            (v.field, v.description) for v in raised.violations
-        ]
+        assert vars(caught.value) == vars(raised)
 
 
 async def test_a_defect_of_the_service_shows_nothing_of_itself(
@@ -241,7 +230,7 @@ async def test_a_wrong_or_missing_key_is_unauthenticated(gateway: Gateway, key: 
 async def test_a_target_that_does_not_exist_is_unavailable() -> None:
     async with BosClient("127.0.0.1:1", api_key=KEY, reconnect=Reconnect(2, 0.001)) as bos:
         for call in (bos.agents(), bos.ask("Who?"), anext(bos.ask_stream("Who?"))):
-            with pytest.raises(errors.Unavailable, match="cannot be reached"):
+            with pytest.raises(errors.Unavailable, match="not reachable"):
                 await call
 
 

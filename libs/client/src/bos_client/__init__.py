@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bos_client.client import BosClient, Reconnect
-    from bos_client.errors import BosError, FieldViolation
     from bos_client.requests import AskOptions
 
-__all__ = ["AskOptions", "BosClient", "BosError", "FieldViolation", "Reconnect"]
+__all__ = ["AskOptions", "BosClient", "Reconnect"]
 
 _HOMES = {
     "AskOptions": "requests",
     "BosClient": "client",
-    "BosError": "errors",
-    "FieldViolation": "errors",
     "Reconnect": "client",
 }
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import grpc
 
-from bos_client.errors import from_rpc_error
-from bos_client.transport import current_transport
+from bos_client.transport import current_transport, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +20,7 @@ R = TypeVar("R")
 class ServiceClient:
     """A client of one service; an async context manager.
 
-    Every method raises :class:`bos_client.errors.BosError` and nothing else of gRPC.
+    Every method raises :class:`bos_errors.BosError` and nothing else of gRPC.
 
     Args:
         target: ``host:port``, ``grpcs://host:port`` for TLS, or a gRPC target URI.
@@ -84,7 +83,7 @@ class ServiceClient:
         try:
             return await call
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
+            raise failure_of(error) from error
         finally:
             call.cancel()
 

@@ -38,8 +38,9 @@ from bos.gateway.v1 import (
     WatchRunRequest,
 )
 from bos_client.calling import ServiceClient
-from bos_client.errors import DeadlineExceeded, Unavailable, from_rpc_error
 from bos_client.requests import agent_request
+from bos_client.transport import failure_of
+from bos_errors import DeadlineExceeded, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -173,7 +174,7 @@ class BosClient(ServiceClient):
         async with BosClient("127.0.0.1:8080", api_key=key) as bos:
             response = await bos.ask("Which customers brought the most revenue last quarter?")
 
-    Every method raises :class:`bos_client.errors.BosError` and nothing else of gRPC.
+    Every method raises :class:`bos_errors.BosError` and nothing else of gRPC.
 
     Args:
         target: ``host:port`` or a gRPC target URI.
@@ -294,7 +295,7 @@ class BosClient(ServiceClient):
             async for part in call:
                 content += part.content
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
+            raise failure_of(error) from error
         finally:
             call.cancel()
         if hashlib.sha256(content).hexdigest() != digest.removeprefix("sha256:"):
@@ -422,7 +423,7 @@ class BosClient(ServiceClient):
                     return  # asked for what lies behind the end of the run, which is nothing
                 lost = Unavailable("The stream ended before the run did.")
             except grpc.RpcError as error:
-                failure = from_rpc_error(error)
+                failure = failure_of(error)
                 if not isinstance(failure, Unavailable):
                     raise failure from error
                 lost = failure

@@ -10,7 +10,8 @@ import grpc
 
 from bos.identity.v1 import AccountServiceStub, DeleteAccountRequest, ExportAccountRequest
 from bos_client.calling import ServiceClient
-from bos_client.errors import Unavailable, from_rpc_error
+from bos_client.transport import failure_of
+from bos_errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,7 +48,7 @@ class AccountClient(ServiceClient):
             async for part in call:
                 yield part
         except grpc.RpcError as error:
-            raise from_rpc_error(error) from error
+            raise failure_of(error) from error
         finally:
             call.cancel()
 

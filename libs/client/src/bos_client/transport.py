@@ -18,14 +18,32 @@ from urllib.parse import urlsplit
 
 import grpc
 
-from bos_client.errors import InvalidArgument
+from bos_errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    Unavailable,
+    from_rpc_error,
+    is_worded_by_peer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bos_errors import BosError
+
 _SECURE: Final = ("grpcs", "https")
 _PLAIN: Final = ("grpc", "http")
 _MOST_BYTES: Final = 1024 * 1024
+_PROBLEMS: Final = {
+    "CERTIFICATE_VERIFY_FAILED": "The service's certificate is expired, or is from no authority "
+    "that you believe: give the right one by --ca-file (or BOS_CA_FILE).",
+    "Hostname Verification": "The service's certificate is for another host: call it by the name "
+    "that its certificate holds (--target), or have one issued for this name.",
+    "WRONG_VERSION_NUMBER": "The service speaks no TLS there: call it without --ca-file "
+    "(BOS_CA_FILE) and grpcs://, or correct --target.",
+    "CERTIFICATE_REQUIRED": "The service demands a certificate of its callers: give one by "
+    "--cert-file and --key-file (BOS_CERT_FILE, BOS_KEY_FILE).",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +146,17 @@ def _read(path: str | None, option: str) -> bytes | None:
             return file.read(_MOST_BYTES)
     except OSError as error:
         raise InvalidArgument(f"{option}: {path} cannot be read: {error.strerror}.") from None
+
+
+def failure_of(error: grpc.RpcError) -> BosError:
+    """The typed form of a failed call, with what is wrong with certificates if that is why.
+
+    Raise it ``from error``.
+    """
+    found = from_rpc_error(error)
+    if isinstance(found, Unavailable) and not is_worded_by_peer(error):
+        details = error.details() or ""
+        problem = next((text for sign, text in _PROBLEMS.items() if sign in details), "")
+        if problem:
+            return FailedPrecondition(problem, reason="TLS_REFUSED")
+    return found
