@@ -358,7 +358,7 @@ def blocked(outcome: Outcome) -> None:
     assert result.error.type == "QueryError"
     assert details["violations"]
     assert all(violation["message"] for violation in details["violations"])
-    assert details["retryable"] is False
+    assert not result.error.retryable
     assert outcome.attempts("query") == 1
     assert result.error.message in outcome.response.answer
     assert not result.HasField("table")

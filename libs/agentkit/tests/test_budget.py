@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bos.agent.v1 import AgentExecutionStatus, AgentInput
-from bos_agentkit import AgentTask, is_retryable, succeeded
+from bos_agentkit import AgentTask, succeeded
 from bos_llm import user
 from bos_testkit.agents import OneCallAgent, RecordingAgent, agent_server, call_agent
 
@@ -45,7 +45,7 @@ async def test_call_that_does_not_fit_is_never_sent_and_fails_the_step(
     assert scripted.calls == 0
     assert result.status == FAILED
     assert result.error.type == "BudgetExhausted"
-    assert not is_retryable(result.error)
+    assert not result.error.retryable
     assert result.usage.unreported_tokens == 0
 
 

@@ -31,7 +31,6 @@ from bos_agentkit import (
     AgentTask,
     agent_card,
     failed,
-    is_retryable,
     needs_clarification,
     succeeded,
 )
@@ -167,7 +166,7 @@ async def test_known_errors_become_failed_results(
     async with agent_server(FailingAgent(error=error, partial={"rows": 3})) as address:
         trace, result = await call_agent(address, AgentInput(task="t"))
     assert (result.status, result.error.type, result.error.message) == (FAILED, type, message)
-    assert is_retryable(result.error) is retryable
+    assert result.error.retryable is retryable
     assert from_value_map(result.partial_data) == {"rows": 3}
     (event,) = trace
     assert event.type == TraceEventType.TRACE_EVENT_TYPE_ERROR
@@ -182,7 +181,7 @@ async def test_an_unexpected_exception_shows_its_class_and_hides_its_text() -> N
     async with agent_server(agent, telemetry=telemetry) as address:
         trace, result = await call_agent(address, AgentInput(task="t"))
     assert result.error.type == "ZeroDivisionError"
-    assert is_retryable(result.error)
+    assert result.error.retryable
     assert "hunter2" not in f"{result}{trace}"
     (logged,) = [line for line in telemetry.logs if line["event"] == "agent failed unexpectedly"]
     assert "hunter2" in str(logged["exc_info"])
@@ -193,7 +192,7 @@ async def test_a_useless_reply_of_a_model_is_a_failure_and_no_defect() -> None:
     agent = FailingAgent(error=ModelOutputInvalid("The reply could not be used."))
     async with agent_server(agent, telemetry=telemetry) as address:
         _, result = await call_agent(address, AgentInput(task="t"))
-    assert (result.error.type, is_retryable(result.error)) == ("ModelOutputInvalid", False)
+    assert (result.error.type, result.error.retryable) == ("ModelOutputInvalid", False)
     assert not [line for line in telemetry.logs if line["event"] == "agent failed unexpectedly"]
 
 
@@ -267,7 +266,7 @@ async def test_the_plans_time_limit_ends_the_step_with_what_is_there() -> None:
     assert agent.cancelled.is_set()
     assert (result.status, result.error.type) == (FAILED, "DeadlineExceeded")
     assert result.error.message == "The agent slow did not finish within 0.05 s."
-    assert is_retryable(result.error)
+    assert result.error.retryable
     assert from_value_map(result.partial_data) == {"rows": 3}
 
 
@@ -405,9 +404,9 @@ async def test_after_an_irreversible_effect_no_failure_is_retryable() -> None:
             raise Unavailable("Down.")
 
     irreversible = await execute(MarkThenFail())
-    assert not is_retryable(irreversible.error)
+    assert not irreversible.error.retryable
     idempotent = SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT
-    assert is_retryable((await execute(MarkThenFail(side_effect=idempotent))).error)
+    assert (await execute(MarkThenFail(side_effect=idempotent))).error.retryable
 
 
 @pytest.mark.requirement("T-18", "L-08")

@@ -14,7 +14,7 @@ from bos.agent.v1 import (
     ApprovalContext,
     TaskMetadata,
 )
-from bos_agentkit import AgentTask, awaiting_approval, is_retryable, succeeded
+from bos_agentkit import AgentTask, awaiting_approval, succeeded
 from bos_chassis.values import from_value_map
 from bos_testkit.agents import CountingAgent, agent_server, call_agent
 
@@ -59,7 +59,7 @@ async def test_a_forged_approval_performs_nothing() -> None:
         _, refused = await call_agent(address, step(approved_actions=[action]))
     assert (refused.status, refused.error.type) == (FAILED, "PermissionDenied")
     assert refused.error.details["reason"].string_value == "ACTION_NOT_APPROVED"
-    assert not is_retryable(refused.error)
+    assert not refused.error.retryable
     assert agent.effects == []
 
 

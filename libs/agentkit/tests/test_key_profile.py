@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos.agent.v1 import AgentExecutionStatus, AgentInput
-from bos_agentkit import is_retryable
 from bos_chassis.telemetry import Telemetry
 from bos_llm import Models
 from bos_testkit.agents import OneCallAgent, agent_server, call_agent
@@ -61,5 +60,5 @@ async def test_a_step_whose_profile_is_not_here_fails_and_says_where_to_add_it(
     assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
     assert result.error.type == "ConfigurationError"
     assert "BOS_MODEL_KEYS" in result.error.message
-    assert not is_retryable(result.error)
+    assert not result.error.retryable
     assert scripted.calls == 0

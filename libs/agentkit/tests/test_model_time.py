@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AgentInput, RetryConfig
-from bos_agentkit import AgentTask, is_retryable, succeeded
+from bos_agentkit import AgentTask, succeeded
 from bos_agentkit.failures import error_of
 from bos_chassis.values import from_value
 from bos_errors import BosError, DeadlineExceeded, Unavailable
@@ -100,7 +100,7 @@ async def test_step_that_waited_for_its_model_is_not_repeated_and_the_call_is_co
     assert scripted.calls == 1
     assert (result.error.type, reason(result)) == ("DeadlineExceeded", "MODEL_TIMEOUT")
     assert "BOS_MY_AGENT_STEP_TIMEOUT_S" in result.error.message
-    assert not is_retryable(result.error)
+    assert not result.error.retryable
     assert result.usage.abandoned_calls == 1
     assert result.usage.unreported_tokens > 0
     assert result.usage.model_calls == 0
@@ -113,7 +113,7 @@ async def test_step_that_had_its_model_s_reply_is_not_repeated_for_what_came_aft
     result = await run(CallsThenWaits(model, gives_up=gives_up), within_s=2)
     assert scripted.calls == 1
     assert reason(result) == "STEP_TIMEOUT"
-    assert not is_retryable(result.error)
+    assert not result.error.retryable
     assert (result.usage.model_calls, result.usage.abandoned_calls) == (1, 0)
     assert result.usage.unreported_tokens == 0
 
@@ -129,7 +129,7 @@ async def test_failure_of_something_else_is_not_that_of_a_model_that_was_cancell
     error = DeadlineExceeded("There was no answer in time.", reason=given)
     result = await run(GivesUpItsModel(model, scripted, error), within_s=30)
     assert reason(result) == told
-    assert is_retryable(result.error) is (told == "MCP_TIMEOUT")
+    assert result.error.retryable is (told == "MCP_TIMEOUT")
     assert result.usage.abandoned_calls == 1
 
 
@@ -143,7 +143,7 @@ async def test_who_fails_in_the_last_moment_says_what_the_time_went_into(
     error = DeadlineExceeded("There was no answer in time.", reason=given)
     result = await run(GivesUpItsModel(model, scripted, error, late=True), within_s=2)
     assert reason(result) == told
-    assert not is_retryable(result.error)
+    assert not result.error.retryable
 
 
 async def test_step_that_gave_up_its_model_and_then_waited_was_not_late_for_the_model(
@@ -159,7 +159,7 @@ async def test_step_that_gave_up_its_model_and_then_waited_was_not_late_for_the_
 async def test_step_that_called_no_model_is_worth_another_attempt_when_its_time_is_over() -> None:
     result = await run(SlowAgent(), within_s=0.2)
     assert reason(result) == "STEP_TIMEOUT"
-    assert is_retryable(result.error)
+    assert result.error.retryable
     assert (result.usage.abandoned_calls, result.usage.unreported_tokens) == (0, 0)
 
 
@@ -180,4 +180,4 @@ async def test_step_that_called_no_model_is_worth_another_attempt_when_its_time_
     ),
 )
 def test_failures_of_models_were_repeated_already(error: BosError, retryable: bool) -> None:
-    assert is_retryable(error_of(error)) is retryable
+    assert error_of(error).retryable is retryable

@@ -49,7 +49,7 @@ async def test_it_names_the_field(value: Value) -> None:
             assert result.error.type == "InvalidArgument"
             assert field in result.error.details
             assert "nested at most 24 deep" in result.error.details[field].string_value
-            assert not result.error.details["retryable"].bool_value
+            assert not result.error.retryable
 
 
 async def test_what_is_deep_and_not_too_deep_is_read() -> None:

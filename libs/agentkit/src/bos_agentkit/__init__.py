@@ -13,7 +13,6 @@ from bos_agentkit.failures import (
     SANDBOX_VIOLATION,
     AgentFailure,
     ApprovalNeeded,
-    is_retryable,
 )
 from bos_agentkit.model_calls import needed_reply, optional_reply
 from bos_agentkit.prompts import format_dependencies, format_entities, prompt_sections
@@ -66,7 +65,6 @@ __all__ = [
     "format_dependencies",
     "format_entities",
     "format_user_profile",
-    "is_retryable",
     "mark_untrusted",
     "needed_reply",
     "needs_clarification",

@@ -30,9 +30,6 @@ PATH_RESOLUTION_ERROR = "PathResolutionError"
 SANDBOX_VIOLATION = "SandboxViolation"
 CONFIGURATION_ERROR = "ConfigurationError"
 
-RETRYABLE_DETAIL = "retryable"
-"""Key in ``AgentError.details`` (bool): whether another attempt may end better."""
-
 # The state of the world may be another one next time. UNKNOWN and INTERNAL are unexpected
 # exceptions elsewhere, and those are retried like our own.
 _TRANSIENT = frozenset(
@@ -121,14 +118,12 @@ def _is_transient(exc: BosError) -> bool:
 def agent_error(
     type: str, message: str, details: Mapping[str, Any] | None = None, *, retryable: bool = False
 ) -> AgentError:
-    """An ``AgentError`` whose details say whether a retry makes sense."""
+    """An ``AgentError``; details that have no form as a ``Value`` are named by their type."""
     return AgentError(
         type=type,
         message=message,
-        details={
-            **{name: lenient_value(value) for name, value in (details or {}).items()},
-            RETRYABLE_DETAIL: to_value(retryable),
-        },
+        details={name: lenient_value(value) for name, value in (details or {}).items()},
+        retryable=retryable,
     )
 
 
@@ -141,10 +136,3 @@ def lenient_value(data: Any) -> Value:
         return to_value(data)
     except (TypeError, ValueError):
         return Value(string_value=f"({type(data).__name__})")
-
-
-def is_retryable(error: AgentError) -> bool:
-    """Whether ``error`` says that another attempt may end better; False if it says nothing."""
-    return (
-        error.details[RETRYABLE_DETAIL].bool_value if RETRYABLE_DETAIL in error.details else False
-    )

@@ -256,7 +256,7 @@ async def test_a_program_that_does_not_succeed_fails_its_step_with_what_it_said(
 
     assert outcome.result.status == FAILED
     assert outcome.result.error.type == kind
-    assert not outcome.result.error.details["retryable"].bool_value
+    assert not outcome.result.error.retryable
     assert outcome.partial["exit_code"] == exit_code
     assert said in outcome.partial["stderr"]
     assert outcome.partial["code"].endswith(code)

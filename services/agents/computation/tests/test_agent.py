@@ -12,7 +12,6 @@ import grpc
 import pytest
 
 from bos.agent.v1 import AgentExecutionStatus, SideEffectClass
-from bos_agentkit import is_retryable
 from bos_chassis.values import table_rows
 from bos_testkit.scripted_model.replies import Fixture
 from bos_testkit.waiting import eventually
@@ -58,7 +57,7 @@ def summary(task: str, answer: str, table: Any = None) -> Fixture:
 def failure(outcome: Outcome) -> tuple[str, bool]:
     assert outcome.result.status == FAILED
     assert outcome.messages("ERROR")
-    return outcome.result.error.type, is_retryable(outcome.result.error)
+    return outcome.result.error.type, outcome.result.error.retryable
 
 
 @pytest.mark.requirement("B-03", "T-13")

@@ -9,7 +9,6 @@ import pytest
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import SourceType
-from bos_agentkit import is_retryable
 from bos_chassis.values import from_value
 from bos_testkit.scripted_model.replies import Fixture
 
@@ -228,4 +227,4 @@ async def test_failing_search_fails_the_step(
     documents.failure = code
     outcome = await (await start()).do(TASK)
     assert outcome.result.status == FAILED
-    assert is_retryable(outcome.result.error) is retryable
+    assert outcome.result.error.retryable is retryable

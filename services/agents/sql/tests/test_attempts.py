@@ -118,7 +118,7 @@ async def test_four_failures_end_the_step_with_error_and_history(start: StartHar
         (4, False),
     ]
     assert done.details["error"] == "no such column: o.amont"
-    assert done.details["retryable"] is False
+    assert not done.result.error.retryable
     assert len(done.events("SQL agent attempt failed")) == 4
     assert done.events("Giving up")[0]["state"] == "FAILURE"
     assert harness.queries("query_failed") == 4

@@ -190,7 +190,7 @@ async def test_an_absent_mcp_db_is_unavailable_and_worth_a_retry(start: StartHar
 
     assert done.result.status == FAILED
     assert done.result.error.type == "Unavailable"
-    assert done.details["retryable"] is True
+    assert done.result.error.retryable
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ async def test_a_wrong_setting_ends_the_step_at_once(
     assert done.result.status == FAILED
     assert done.result.error.type == "ConfigurationError"
     assert named in done.result.error.message
-    assert done.details["retryable"] is False
+    assert not done.result.error.retryable
     assert harness.prompts("QueryDraft") == []
 
 

@@ -60,7 +60,7 @@ async def test_without_a_model_the_missing_setting_is_named(start: StartHarness)
     assert done.result.status == FAILED
     assert done.result.error.type == "ConfigurationError"
     assert "OPENAI_API_KEY" in done.result.error.message
-    assert not done.result.error.details["retryable"].bool_value
+    assert not done.result.error.retryable
     assert harness.queries() == 0
 
 
@@ -116,5 +116,5 @@ async def test_the_unexpected_ends_the_step_without_a_retry(
     assert done.result.status == FAILED
     assert done.result.error.type == "ZeroDivisionError"
     assert "secret" not in str(done.result)
-    assert done.details["retryable"] is False
+    assert not done.result.error.retryable
     assert harness.queries() == 1

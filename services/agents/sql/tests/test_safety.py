@@ -39,7 +39,7 @@ async def test_a_blocked_query_never_reaches_the_database(
     assert done.result.error.type == "QueryError"
     assert done.result.error.message.startswith("The query was refused")
     assert rule in {violation["rule"] for violation in done.details["violations"]}
-    assert done.details["retryable"] is False
+    assert not done.result.error.retryable
     assert done.details["query"] == sql
     assert len(done.details["attempt_history"]) == 1
     assert len(harness.prompts("QueryDraft")) == 1

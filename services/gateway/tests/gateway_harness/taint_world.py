@@ -401,7 +401,7 @@ class World:
             result.status = FAILED
             result.error.type, result.error.message = "HttpError", words
             if outcome == "fails for now":
-                result.error.details["retryable"].bool_value = True
+                result.error.retryable = True
         elif outcome == "skips":
             result.status = SKIPPED
         elif outcome == "asks" and not given.clarification_turn_count:

@@ -1,7 +1,7 @@
 """Running one step: time, errors, cancellation, and what every result carries.
 
 One attempt at a step, with its deadline; attempts are repeated by the gateway, which is told by
-``AgentError.details["retryable"]`` whether that makes sense.
+``AgentError.retryable`` whether that makes sense.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from bos_agentkit.actions import digest_matches, with_secrets
 from bos_agentkit.agent import check_tools
 from bos_agentkit.failures import (
     ApprovalNeeded,
-    agent_error,
     error_of,
-    is_retryable,
 )
 from bos_agentkit.results import awaiting_approval
 from bos_agentkit.task import DEFAULT_TIMEOUT_S, AgentTask
@@ -263,7 +261,7 @@ class AgentRunner:
     def _record_failure(self, task: AgentTask, result: AgentResult, span: Span) -> None:
         """Every error is an ERROR event."""
         error = result.error
-        task.trace.error(error.message, type=error.type, retryable=is_retryable(error))
+        task.trace.error(error.message, type=error.type, retryable=error.retryable)
         span.set_attribute("error.type", error.type)
         span.set_status(StatusCode.ERROR)
 
@@ -278,8 +276,8 @@ def _complete_failure(task: AgentTask, result: AgentResult) -> None:
     if task.partial_data is not None and not result.HasField("partial_data"):
         result.partial_data.CopyFrom(task.partial_data)
     # Not retried whatever the error says: the action would happen a second time.
-    retryable = is_retryable(result.error) and not task.tools.irreversible_dispatched
-    result.error.MergeFrom(agent_error("", "", retryable=retryable))
+    if task.tools.irreversible_dispatched:
+        result.error.retryable = False
 
 
 def _defect(result: object) -> str | None:
@@ -320,7 +318,7 @@ def _late(task: AgentTask, *, model_is_late: bool) -> AgentResult:
     failure = _failure(task, _out_of_time(task, model_is_late))
     if task.budget.counted:
         # The same model calls would take the same time once more, and cost as much.
-        failure.error.MergeFrom(agent_error("", "", retryable=False))
+        failure.error.retryable = False
     return failure
 
 

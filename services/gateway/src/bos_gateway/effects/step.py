@@ -321,12 +321,13 @@ class _StepRun:
 
 
 def _is_transient(result: AgentResult) -> bool:
-    """Whether the agent failed and says, in the details of its error, that another could do better.
+    """Whether the agent failed and says that another attempt may end better.
 
     Not after a failure of its model, even if it says so: the model's endpoint has been asked again
     already, or is so slow that it must not be asked twice.
     """
-    if result.status != FAILED or failures.is_model_failure(result.error):
-        return False
-    retryable = result.error.details.get("retryable")
-    return retryable is not None and retryable.bool_value
+    return (
+        result.status == FAILED
+        and result.error.retryable
+        and not failures.is_model_failure(result.error)
+    )
