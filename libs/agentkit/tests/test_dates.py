@@ -31,5 +31,5 @@ def test_prompts_and_programs_have_the_same_today(written: str, clock: str, toda
     )
     told = format_dates(context.fields, periods=False).splitlines()
     assert [one.value for one in variables if one.name == "today"] == [today]
-    # The clock of the agent itself is no part of the request.
+    # The agent's own clock does not count.
     assert told == ([f"today: {today.isoformat()} ({today:%A})"] if clock != "later" else [])

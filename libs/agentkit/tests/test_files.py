@@ -21,7 +21,7 @@ BIG = bytes(range(256)) * 10_000
 
 
 class Filing(RecordingAgent):
-    """Attaches two files and then ends as the task says."""
+    """Attaches two files and then ends as the task demands."""
 
     async def behave(self, task: AgentTask) -> AgentResult:
         task.attach_file("big.bin", "application/octet-stream", BIG)
@@ -84,12 +84,12 @@ async def test_a_proposal_has_no_files() -> None:
         ("a", "text/plain", MAX_FILE_BYTES + 1),
     ],
 )
-def test_what_is_not_fit_is_refused_at_once(name: str, media_type: str, size: int) -> None:
+def test_an_invalid_file_is_refused(name: str, media_type: str, size: int) -> None:
     with pytest.raises(ValueError, match=r"file|media type"):
         AgentTask(AgentInput(task="x")).attach_file(name, media_type, bytes(size))
 
 
-def test_number_and_size_are_bounded_together() -> None:
+def test_number_and_total_size_are_limited() -> None:
     many = AgentTask(AgentInput(task="x"))
     for number in range(MAX_FILES):
         many.attach_file(str(number), "text/plain", b"x")

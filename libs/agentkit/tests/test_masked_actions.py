@@ -1,4 +1,4 @@
-"""Approved actions come back with masks where credentials stood, and are put together again."""
+"""Restoring masked credentials in approved actions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def approved(proposed: dict[str, object], came_back: dict[str, object]) -> Propo
     return ProposedAction(tool="post", arguments=to_value_map(came_back), digest=digest)
 
 
-def test_credentials_stand_again_where_masks_are() -> None:
+def test_masks_are_replaced_by_credentials() -> None:
     def arguments(key: str) -> dict[str, object]:
         return {"a": [f"Bearer {key}", 1], key: {key: key.encode() + b"\xff"}}
 
@@ -51,7 +51,7 @@ def test_a_text_that_only_looks_like_a_mask_never_becomes_a_credential() -> None
         {"key": "changed"},
     ],
 )
-def test_what_cannot_be_put_together_as_it_was_proposed_stays_as_it_came(
+def test_an_action_that_cannot_be_restored_is_returned_unchanged(
     came_back: dict[str, object],
 ) -> None:
     action = approved({"key": "t0ken-4711", "body": "[secret shop_token]"}, came_back)
@@ -61,7 +61,7 @@ def test_what_cannot_be_put_together_as_it_was_proposed_stays_as_it_came(
 
 
 @pytest.mark.security
-def test_values_of_a_map_and_encodings_are_put_in_again() -> None:
+def test_masked_map_values_and_encodings_are_restored() -> None:
     headers = json.dumps({"Authorization": "Bearer t0ken-4711", "X-Key": "key/of-shop"})
     secrets = {"api_headers": headers, "shop_token": "t0ken-0815"}
     encoded = base64.b64encode(b"me:t0ken-4711").decode()

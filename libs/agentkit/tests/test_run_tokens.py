@@ -1,4 +1,4 @@
-"""Whose calls an agent takes: those with a token for this agent and exactly this step."""
+"""Run tokens at an agent: accepted for this agent and exactly this step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RUN, STEP, USER = "run-1", "run-1/0/a", "asha"
 
 
 class Door:
-    """An agent that asks for tokens, and somebody who can mint them."""
+    """An agent with authentication, and the key that mints its run tokens."""
 
     def __init__(self, stub: Any, signer: RunTokenSigner, agent: EchoAgent) -> None:
         self.stub = stub
@@ -39,7 +39,7 @@ class Door:
         return self.signer.mint(**{**wanted, **claims})
 
     async def execute(self, token: str | None) -> Any:
-        """The last message of one execution of the step."""
+        """Execute the step; returns the last message."""
         metadata = TaskMetadata(user_id=USER, run_id=RUN, step_key=STEP)
         request = ExecuteRequest(input=AgentInput(task="go", metadata=metadata))
         headers = () if token is None else ((RUN_TOKEN_KEY, token),)
@@ -58,7 +58,7 @@ async def door() -> AsyncIterator[Door]:
         yield Door(AgentServiceStub(channel), RunTokenSigner(private), agent)
 
 
-async def test_token_for_this_step_opens_it(door: Door) -> None:
+async def test_run_token_for_this_step_is_accepted(door: Door) -> None:
     result = await door.execute(door.token())
     assert result.status == AGENT_EXECUTION_STATUS_SUCCEEDED
 
@@ -68,7 +68,7 @@ async def test_token_for_this_step_opens_it(door: Door) -> None:
     [{"step": "run-1/0/b"}, {"run": "run-2"}, {"user": "ravi"}, {"step": ""}],
     ids=["another step", "another run", "another user", "no step"],
 )
-async def test_token_for_something_else_is_refused(door: Door, claims: dict[str, Any]) -> None:
+async def test_run_token_for_anything_else_is_refused(door: Door, claims: dict[str, Any]) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await door.execute(door.token(**claims))
     error = from_rpc_error(caught.value)
@@ -83,7 +83,7 @@ async def test_missing_expired_foreign_and_forged_tokens_are_refused(door: Door)
         None,
         door.token(ttl_s=-60.0),
         door.token(audiences=["sql"]),
-        door.token(audiences=["sql", "echo"]),  # which another agent was handed
+        door.token(audiences=["sql", "echo"]),  # minted for another agent
         stranger.mint(USER, RUN, STEP, ["echo"], 30.0),
         "nonsense",
     )
@@ -94,7 +94,7 @@ async def test_missing_expired_foreign_and_forged_tokens_are_refused(door: Door)
     assert not door.agent.inputs
 
 
-async def test_card_is_shown_to_any_service_that_the_gateway_vouches_for(door: Door) -> None:
+async def test_card_is_returned_to_any_service_with_a_token_of_the_gateway(door: Door) -> None:
     token = door.signer.mint("gateway", "", "", ["echo"], 30.0)
     answer = await door.stub.Describe(
         DescribeRequest(), metadata=((RUN_TOKEN_KEY, token),), timeout=10

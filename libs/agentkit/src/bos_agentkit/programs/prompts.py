@@ -1,4 +1,4 @@
-"""What prompts of agents that write programs share: the task's sections, and results as JSON."""
+"""Prompt sections shared by agents that write programs; results as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Section = tuple[str, str]
 
 
 def program_sections(task: AgentTask, variables: Sequence[Variable]) -> list[Section]:
-    """What a program is to be written for, the task last: heading and text, which may be empty."""
+    """Prompt sections for writing a program, the task last: headings with texts, maybe empty."""
     entities = format_entities(task.input.entities)
     return [
         ("Question of the user", question_beside(task)),
@@ -34,17 +34,17 @@ def program_sections(task: AgentTask, variables: Sequence[Variable]) -> list[Sec
 
 
 def question_beside(task: AgentTask) -> str:
-    """The user's question, if the task is not the same."""
+    """The user's question where it differs from the task; else empty."""
     return task.input.question if task.input.question != task.effective_task else ""
 
 
 def join_sections(sections: Iterable[Section]) -> str:
-    """Sections with content, each under its heading."""
+    """Join the non-empty sections, each under its heading."""
     return "\n\n".join(f"### {heading}\n{body}" for heading, body in sections if body)
 
 
 def shown_result(value: Any) -> str:
-    """A program's result as JSON on one line, cut to 8,000 characters."""
+    """Result of a program as one line of JSON, truncated to 8,000 characters."""
     text = json.dumps(value_to_json(to_value(value)), ensure_ascii=False)
     if len(text) <= MAX_SHOWN_RESULT_CHARS:
         return text
