@@ -1,6 +1,6 @@
-"""Prompts of the code agent: functions from data to messages.
+"""Prompts of the code agent.
 
-The system messages are the files beside this one and never differ.
+System messages are the files in this folder and constant.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SUMMARY = prompt_file(__name__, "summary")
 
 
 def proposal_messages(task: AgentTask, variables: Sequence[Variable]) -> list[Message]:
-    """Asks for a program."""
+    """Messages that request a program."""
     conversation = _conversation(task)
     sections = [
         ("About the user", "" if task.profile == NOTHING else task.profile),
@@ -50,7 +50,7 @@ def proposal_messages(task: AgentTask, variables: Sequence[Variable]) -> list[Me
 def correction_messages(
     task: AgentTask, variables: Sequence[Variable], proposal: CodeProposal, problem: str
 ) -> list[Message]:
-    """Asks for another program in the place of one that nobody should be asked about."""
+    """Messages that request another program in place of one that cannot be proposed."""
     return [
         *proposal_messages(task, variables),
         assistant(proposal.model_dump_json()),
@@ -59,7 +59,7 @@ def correction_messages(
 
 
 def summary_messages(task: AgentTask, code: str, given: Mapping[str, Any]) -> list[Message]:
-    """Asks for the answer in words, from what the tool gave. The result comes last, as JSON."""
+    """Messages that request the answer from the tool's result, which comes last, as JSON."""
     output = given["stdout"][:_MAX_SHOWN_OUTPUT_CHARS]
     files = ", ".join(given["files"])
     sections = [
