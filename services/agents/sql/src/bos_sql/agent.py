@@ -1,4 +1,4 @@
-"""The SQL agent: question to guarded query to answer."""
+"""The SQL agent: from a task to a guarded query to an answer."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 
 _SCHEMA = "mcp_db_schema"
 _SCHEMA_TIMEOUT_S = 15.0
-# mcp_db stops a query at its time limit and then still has to say so.
+# mcp_db cancels a query at its time limit and then sends the error.
 _REPLY_TIME_S = 2.0
 
 
 class SqlAgent(Agent):
-    """Writes, checks and runs one query per step. Between steps it keeps guards and indexes.
+    """Agent that writes, checks and runs one query per step; caches guards and metadata indexes.
 
     Args:
-        settings: Limits, and which database.
-        database: The way to mcp_db.
-        model: The agent's model; None answers from metadata only.
+        settings: Database and limits.
+        database: Client of mcp_db.
+        model: The agent's model; None: answers from metadata only.
         telemetry: For the log of unexpected failures.
-        indexes: Of what databases hold; kept between steps.
+        indexes: Cache of metadata indexes, shared by steps.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class SqlAgent(Agent):
         )
 
     async def prepare(self, metadata: TaskMetadata, question: str) -> None:
-        """Read the overview for the run's steps, and the index if indexes are kept at all."""
+        """Prefetch the table overview for the run's steps, and the index where it is cached."""
 
         async def read(arguments: dict[str, Any]) -> Mapping[str, Any]:
             return await self._database.call(_SCHEMA, arguments, timeout_s=_SCHEMA_TIMEOUT_S)
@@ -137,7 +137,7 @@ class SqlAgent(Agent):
         except Exception as error:
             if isinstance(error, BosError) and type(error) is not Internal:
                 raise
-            # Unlike elsewhere, the unexpected is not retried here.
+            # Unlike in other agents, unexpected errors are not retryable.
             self._log.error("sql step failed unexpectedly", exc_info=error)
             raise AgentFailure(type(error).__name__, NEUTRAL_INTERNAL_MESSAGE) from error
 
@@ -161,7 +161,7 @@ class SqlAgent(Agent):
         return _answered(work, result, words, variants)
 
     async def _overview(self, task: AgentTask) -> Overview:
-        """The tables, as read ahead for this run or as they are now."""
+        """Table overview, prefetched for this run or read now."""
         metadata, allowed = task.input.metadata, task.input.tools
         overview = self._ahead.get((metadata.user_id, metadata.run_id)) if metadata.run_id else None
         prepared = overview is not None and (not allowed or _SCHEMA in allowed)
@@ -180,7 +180,7 @@ class SqlAgent(Agent):
 
 
 def _reading(task: AgentTask) -> ReadSchema:
-    """The schema as the step may read it."""
+    """Reader of the schema through the step's toolbox, which checks permission."""
 
     async def read(arguments: dict[str, Any]) -> Mapping[str, Any]:
         envelope: Mapping[str, Any] = await task.tools.call(_SCHEMA, **arguments)
@@ -205,7 +205,7 @@ def _answered(
 
 
 def _data(work: Work, result: QueryResult, variants: Mapping[Dialect, str]) -> dict[str, Any]:
-    """What references resolve against; fields of our own win over columns of the same name."""
+    """Data for references; the agent's fields take precedence over columns of the same name."""
     rows = table_rows(result.table)
     return {
         **(rows[0] if len(rows) == 1 else {}),

@@ -1,4 +1,4 @@
-"""Translates a query into another dialect, or says why it cannot."""
+"""Translation of a query into another SQL dialect."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _NEVER_NULL = (exp.Count, exp.RowNumber, exp.Rank, exp.DenseRank, exp.Literal)
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A query in another dialect; without text if it is withheld."""
+    """A query in another dialect, or the reason why it is withheld."""
 
     sql: str = ""
     withheld: str = ""
-    """Why."""
+    """Reason why it is withheld."""
 
 
 def translate(sql: str, source: Dialect, target: Dialect, tables: Iterable[Table]) -> Translation:
-    """``sql`` in another dialect; nobody has checked it against the guard yet.
+    """Translate ``sql`` into another dialect; the guard has not checked the result.
 
     Args:
-        sql: The query, which the guard has passed.
+        sql: The query, approved by the guard.
         source: Its dialect.
         target: The dialect to write.
-        tables: Those that it reads.
+        tables: Tables that it reads.
     """
     kinds = Kinds(tables)
     try:
@@ -52,7 +52,7 @@ def translate(sql: str, source: Dialect, target: Dialect, tables: Iterable[Table
 
 
 def _for_sql_server(tree: exp.Expr, kinds: Kinds, *, nulls_last: bool) -> exp.Expr:
-    """What sqlglot leaves as it is, though SQL Server refuses it or sorts otherwise."""
+    """Rewrite for SQL Server what sqlglot leaves unchanged: groups and NULL order."""
     for select in list(tree.find_all(exp.Select)):
         _write_out_groups(select, kinds)
         if nulls_last:
@@ -64,7 +64,7 @@ def _for_sql_server(tree: exp.Expr, kinds: Kinds, *, nulls_last: bool) -> exp.Ex
 
 
 def _write_out_groups(select: exp.Select, kinds: Kinds) -> None:
-    """SQL Server groups by expressions, not by their place or new name."""
+    """Replace positions and aliases in GROUP BY, which SQL Server does not support."""
     group = select.args.get("group")
     if group is None:
         return
@@ -74,14 +74,14 @@ def _write_out_groups(select: exp.Select, kinds: Kinds) -> None:
 
 
 def _sort_nulls_last(select: exp.Select, order: exp.Expr | None) -> None:
-    """PostgreSQL sorts NULL as the largest value, SQL Server as the smallest."""
+    """Keep the query's NULL order, because SQL Server sorts NULL as the smallest value."""
     if order is None:
         return
     terms: list[exp.Expr] = []
     for term in order.expressions:
         descending = bool(term.args.get("desc"))
         meant = _meant(select, term.this, frozenset()).copy()
-        # Where it says nothing, sqlglot has noted what the dialect means by that.
+        # Where the query has no NULLS clause, sqlglot has set the dialect's default.
         first = bool(term.args.get("nulls_first"))
         if first == descending and not _is_never_null(meant):
             test = exp.Is(this=exp.paren(meant), expression=exp.Null())
@@ -94,7 +94,7 @@ def _sort_nulls_last(select: exp.Select, order: exp.Expr | None) -> None:
 
 
 def _meant(select: exp.Select, node: exp.Expr, columns: frozenset[str]) -> exp.Expr:
-    """The expression that a place number or a new name stands for."""
+    """Expression that a position or an alias denotes."""
     if isinstance(node, exp.Literal) and node.is_int:
         place = int(node.name)
         if 0 < place <= len(select.selects):

@@ -1,4 +1,4 @@
-"""How tables are connected: shortest paths over foreign keys and curated rules."""
+"""Join graph: shortest paths over foreign keys and curated joins."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinPath:
-    """The way from one table to another."""
+    """Join path from one table to another."""
 
     tables: tuple[str, ...]
-    """From the first to the last, those in between included."""
+    """Tables from the first to the last."""
     joins: tuple[Join, ...]
-    """One per pair of neighbours."""
+    """Conditions, one per pair of neighbours."""
 
     @property
     def text(self) -> str:
-        """Tables and conditions in one line."""
+        """Text of the path, tables and conditions, one line."""
         conditions = " AND ".join(join.condition for join in self.joins)
         return f"{' → '.join(self.tables)}: {conditions}"
 
 
 class JoinGraph:
-    """Tables as nodes, joins as edges that can be walked both ways.
+    """Undirected graph of tables and their joins.
 
     Args:
-        joins: The first join of two tables is the one that paths take.
+        joins: Paths use the first join of two tables.
     """
 
     def __init__(self, joins: Iterable[Join]) -> None:
@@ -51,9 +51,9 @@ class JoinGraph:
         max_joins: int,
         preferred: Sequence[str] = (),
     ) -> JoinPath | None:
-        """The shortest path from any table of ``start`` to ``goal``; None if there is none.
+        """Shortest path from any table of ``start`` to ``goal``; None if there is none.
 
-        Of equally short ones, that over the ``preferred`` tables, the first of them most.
+        Ties are broken by the order of ``preferred`` tables.
         """
         rank = {table: place for place, table in enumerate(preferred)}
         came_from: dict[str, str | None] = dict.fromkeys(start)
@@ -74,7 +74,7 @@ class JoinGraph:
     def connect(
         self, tables: Sequence[str], *, max_joins: int, preferred: Sequence[str] = ()
     ) -> list[JoinPath]:
-        """Paths that tie ``tables`` together, each from those before it, as far as they go."""
+        """Paths that connect each table to the ones before it, where there are any."""
         tied: dict[str, None] = dict.fromkeys(tables[:1])
         paths = []
         for table in tables[1:]:
@@ -85,7 +85,7 @@ class JoinGraph:
                 paths.append(path)
                 tied.update(dict.fromkeys(path.tables))
             else:
-                # An island of its own; what comes later may belong to it.
+                # Not connected so far; later tables may connect to it.
                 tied[table] = None
         return paths
 

@@ -1,4 +1,4 @@
-"""The correction loop: at most four attempts in the same steps."""
+"""Correction loop: attempts at a query, four by default."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ATTEMPT_SUCCEEDED = "SQL agent attempt succeeded"
 
 
 async def run_attempts(work: Work) -> QueryResult:
-    """The result of the first attempt that succeeds.
+    """Run attempts until one succeeds; returns its result.
 
     Raises:
-        AgentFailure: QueryError: blocked, hopeless, or failed as often as allowed.
-        AgentFailure: ClarificationLimit: the task is unclear and nothing may be asked any more.
-        ClarificationNeeded: only the user can help.
+        AgentFailure: QueryError: blocked, stopped by triage, or out of attempts.
+        AgentFailure: ClarificationLimit: the task is unclear after the last clarification turn.
+        ClarificationNeeded: the step needs a reply of the user.
         BosError: the model or the database service failed; ends the loop.
     """
     last = work.settings.max_attempts
@@ -69,7 +69,7 @@ def _record(
     error: str | None = None,
     result: QueryResult | None = None,
 ) -> None:
-    """Append to the history and put one event on the trace."""
+    """Record an attempt in the history and the trace."""
     latency_ms = round((time.perf_counter() - started) * 1000, 1)
     entry = {
         "attempt": number,

@@ -1,4 +1,4 @@
-"""Clarify first: whether the task is clear, what the user is asked, and what is assumed."""
+"""Clarification: whether a task is clear, questions to the user, assumptions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 _MAX_READING_CHARS = 300
 _LIKELIEST = "the likeliest meaning of the question"
 
-# What only a schema would call something: order_date, orders.amount.
+# Names as only a schema has them: order_date, orders.amount.
 _IDENTIFIER = re.compile(r"[^\W\d]\w*(?:[._]\w+)+")
 _IN_BRACKETS = re.compile(r"[(\[`]([^()\[\]`]+)[)\]`]")
 
 
 class Judgement(Protocol):
-    """What a reply says about the task."""
+    """Part of a reply that judges whether the task is clear."""
 
     is_clear: bool
     clarifying_questions: list[Question]
@@ -29,13 +29,13 @@ class Judgement(Protocol):
 
 
 async def choose_tables(work: Work) -> None:
-    """Have a small model choose the tables and judge the task, each by a call of its own.
+    """Let a small model choose the tables and judge the task, before it writes a query.
 
-    Only if it chooses tables that it has not seen and the task seems unclear is it asked again with
-    their columns in sight, so that no question is built on a guess.
+    If the task seems unclear and it chooses tables without having seen their columns, it judges
+    the task again with the columns, so that questions do not rest on guesses.
 
     Raises:
-        ClarificationNeeded: the user is to be asked; no query was written.
+        ClarificationNeeded: there are questions to the user; no query was written.
         AgentFailure: ClarificationLimit.
         BosError: the model failed.
     """
@@ -57,11 +57,11 @@ async def choose_tables(work: Work) -> None:
 
 
 def settle(work: Work, judgement: Judgement) -> None:
-    """Ask the user, or note what is assumed instead, which the answer then names.
+    """Ask the user, or record assumptions, which the answer then states.
 
     Raises:
-        ClarificationNeeded: the user is to be asked.
-        AgentFailure: ClarificationLimit: nothing may be asked any more, and nothing is assumed.
+        ClarificationNeeded: there are questions to the user.
+        AgentFailure: ClarificationLimit: neither questions nor assumptions are left.
     """
     asked = [each for each in judgement.clarifying_questions if each.question.strip()]
     assumptions = [each for each in judgement.assumptions if each.strip()]
@@ -71,7 +71,7 @@ def settle(work: Work, judgement: Judgement) -> None:
     questions = grounded(work, asked)
     if work.may_ask_user and questions:
         ask_user(work, questions, assumptions)
-    # What a second reply assumes anew counts as well, but what is assumed already is enough.
+    # Assumptions of an earlier reply suffice; those of a second reply are added.
     if not work.may_ask_user and not assumptions and not work.told_assumptions:
         open_points = " ".join(each.question for each in questions)
         raise StillUnclear(
@@ -85,7 +85,7 @@ def settle(work: Work, judgement: Judgement) -> None:
 
 
 def tell_reading(work: Work, reading: str = "") -> None:
-    """Have the answer say how an unclear task was understood, if it names no assumption yet."""
+    """Add how an unclear task was understood to the answer, if that states no assumption yet."""
     if not work.told_assumptions:
         _tell(work, [" ".join(reading.split())[:_MAX_READING_CHARS] or _LIKELIEST])
 
@@ -121,7 +121,7 @@ def grounded(work: Work, questions: Iterable[Question]) -> list[Question]:
 
 
 def trace_judgement(work: Work, judgement: Judgement, **data: object) -> None:
-    """Whether the task is clear, for debugging."""
+    """Trace the judgement of the task."""
     work.task.trace.decision(
         "The task is clear" if judgement.is_clear else "The task is unclear",
         questions=[each.question for each in judgement.clarifying_questions],
@@ -135,6 +135,6 @@ def _assume(work: Work, assumptions: Sequence[str]) -> None:
 
 
 def _named(option: str) -> list[str]:
-    """What an option names of the schema: all of it, or what stands in brackets."""
+    """Schema names in an option: the whole option, or the parts in brackets."""
     parts = (option, *_IN_BRACKETS.findall(option))
     return [name for part in parts if _IDENTIFIER.fullmatch(name := part.strip())]

@@ -1,4 +1,4 @@
-"""Steps ``execute_query`` and ``parse_results``: through mcp_db, read-only."""
+"""Steps ``execute_query`` and ``parse_results``: read-only execution through mcp_db."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from bos.common.v1 import Table
     from bos_sql.steps.guard import ApprovedQuery
 
-# What another query may mend. Everything else is nobody's query's fault, or a refusal.
+# Errors that another query may avoid; all others are outages or refusals.
 _CORRECTABLE = frozenset({"QUERY_FAILED", "QUERY_TIMED_OUT", "RESULT_TOO_LARGE"})
 _REFUSED = "QUERY_REFUSED"
-# Kept back from the step's time, so that a query that is too slow is reported and not cut off.
+# Reserved of the step's time, so that a slow query ends with its own error before the step does.
 _RESERVE_S = 1.0
 _SHORTEST_TIMEOUT_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What a query returned."""
+    """Result of a query."""
 
     query: ApprovedQuery
     table: Table
     elapsed_ms: float
-    """In the database, as mcp_db measured it."""
+    """Time in the database, as measured by mcp_db."""
 
     @property
     def stats(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class QueryResult:
 
     @property
     def has_values(self) -> bool:
-        """Whether there is anything in it but empty cells."""
+        """Whether any cell is not empty."""
         return any(
             cell.WhichOneof("kind") not in (None, "null_value")
             for row in self.table.rows
@@ -53,11 +53,11 @@ class QueryResult:
 
 
 async def execute_query(work: Work, query: ApprovedQuery) -> Mapping[str, Any]:
-    """Send exactly the approved query; the raw envelope of a success.
+    """Run exactly the approved query; returns the raw envelope of a success.
 
     Raises:
         AttemptFailed: the database refused the query, which may be corrected.
-        AgentFailure: QueryError: mcp_db's guard blocked it, or the database is away;
+        AgentFailure: QueryError: mcp_db's guard blocked it, or the database is unavailable;
             ConfigurationError.
     """
     settings = work.settings
@@ -74,7 +74,7 @@ async def execute_query(work: Work, query: ApprovedQuery) -> Mapping[str, Any]:
     if not work.guard.is_approved(query, arguments["query"]):
         raise AgentFailure(QUERY_ERROR, "The query to be sent is not the one that was approved.")
     envelope: dict[str, Any] = await work.task.tools.call("mcp_db_query", **arguments)
-    # Cells are data from outside: from here on side effects need approval.
+    # Cells are untrusted data: side effects need approval from now on.
     work.task.taint()
     succeeded = envelope.get("success") is True
     work.task.trace.message(
@@ -89,10 +89,10 @@ async def execute_query(work: Work, query: ApprovedQuery) -> Mapping[str, Any]:
 
 
 def parse_results(work: Work, query: ApprovedQuery, envelope: Mapping[str, Any]) -> QueryResult:
-    """The typed table of a success.
+    """Decode the table of a success.
 
     Raises:
-        Internal: the envelope is not a table.
+        Internal: the envelope holds no table.
     """
     table = read_table(envelope)
     work.task.trace.message(

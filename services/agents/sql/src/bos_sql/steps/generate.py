@@ -1,4 +1,4 @@
-"""Step ``generate_query``: one reply decides clarity, tables and query."""
+"""Step ``generate_query``: one model call for clarity, tables and query."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 _MAX_NOTES_CHARS = 500
 _MAX_FOLLOWUPS = 2
-# The messages before what was replied and told: the rules, and the schema with the task.
+# The messages before replies and feedback: the rules, and the schema with the task.
 _OPENING = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A query nobody has checked yet."""
+    """A query that the guard has not checked."""
 
     sql: str
 
 
 async def generate_query(work: Work) -> Draft:
-    """Ask the model for a query; what went wrong before is in the conversation.
+    """Call the model for a query; feedback of failed attempts is in the conversation.
 
     Raises:
-        ClarificationNeeded: the user is to be asked; there is no query.
-        AgentFailure: QueryError: the model says that no query can answer the task;
-            ClarificationLimit: the task is unclear and nothing may be asked any more.
+        ClarificationNeeded: there are questions to the user, and no query.
+        AgentFailure: QueryError: the model replies that no query can answer the task;
+            ClarificationLimit: the task is unclear after the last clarification turn.
         BosError: the model failed.
     """
     if work.ask.tier == "small":
@@ -55,7 +55,7 @@ async def generate_query(work: Work) -> Draft:
 
 
 async def _first(work: Work) -> QueryDraft:
-    """The first draft; asked for again if tables have to be described or assumptions made."""
+    """First draft; repeated if further tables have to be described or assumptions made."""
     reply = await _asked(work)
     missing = undescribed(work, reply.needs_tables)
     if missing or not (work.described or _says_something(reply)):
@@ -64,7 +64,7 @@ async def _first(work: Work) -> QueryDraft:
 
 
 async def _with_more_tables(work: Work, reply: QueryDraft, missing: tuple[str, ...]) -> QueryDraft:
-    """The draft with the tables in sight that it needs; without one, the first stands if it can."""
+    """Draft with the tables described that it needs; the first draft if that call fails."""
     if missing:
         describe_also(work, missing)
     else:
@@ -77,7 +77,7 @@ async def _with_more_tables(work: Work, reply: QueryDraft, missing: tuple[str, .
 
 
 async def _again(work: Work) -> QueryDraft:
-    """Another draft in the same conversation, in which a failure was told."""
+    """Draft after feedback about a failed attempt, in the same conversation."""
     reply = _read(await work.ask.ask(work.messages, QueryDraft))
     missing = undescribed(work, reply.needs_tables)
     if missing and not _says_something(reply):
@@ -92,14 +92,14 @@ async def _asked(work: Work) -> QueryDraft:
 
 
 def _read(reply: QueryDraft) -> QueryDraft:
-    """The reply; with a question in the place of a query it is unclear, whatever it says."""
+    """Normalise a reply: with a question instead of a query, the task counts as unclear."""
     if reply.is_clear and not _sql(reply) and _asks(reply):
         return reply.model_copy(update={"is_clear": False})
     return reply
 
 
 async def _settled(work: Work, reply: QueryDraft) -> QueryDraft:
-    """The draft of a task that is settled; asked for again if the query waits for assumptions."""
+    """Draft of a settled task; repeated if it has no query but now has assumptions."""
     _settle(work, reply)
     if not reply.is_clear and not _sql(reply) and work.assumptions:
         reply = await _asked(work)
@@ -108,7 +108,7 @@ async def _settled(work: Work, reply: QueryDraft) -> QueryDraft:
 
 
 def _settle(work: Work, reply: QueryDraft) -> None:
-    """Ask the user, or see to it that the answer says how an unclear task was understood."""
+    """Ask the user, or let the answer state how an unclear task was understood."""
     trace_judgement(work, reply, tables=reply.used_tables)
     settle(work, reply)
     if not reply.is_clear and _sql(reply):
@@ -116,13 +116,13 @@ def _settle(work: Work, reply: QueryDraft) -> None:
 
 
 def _begin(work: Work) -> None:
-    """Begin the conversation, anew with what is known now; what was told since is kept."""
+    """Rebuild the opening of the conversation; replies and feedback are kept."""
     told = work.messages[_OPENING:]
     work.messages = [*work.prompts.draft(work.assumptions, may_ask=work.may_ask_user), *told]
 
 
 def _says_something(reply: QueryDraft) -> bool:
-    """Whether there is a query in it, or a question to the user."""
+    """Whether the reply holds a query or a question to the user."""
     return bool(_sql(reply)) or _asks(reply)
 
 
@@ -135,7 +135,7 @@ def _asks(reply: QueryDraft) -> bool:
 
 
 async def _simply(work: Work) -> Draft:
-    """The query of a small model, for which tables and clarity were settled before."""
+    """Draft by a small model, which has chosen tables and judged the task before."""
     if not work.messages:
         work.messages = work.prompts.generate(work.assumptions)
     reply = await work.ask.ask(work.messages, GeneratedSql)

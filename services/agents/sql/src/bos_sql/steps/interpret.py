@@ -1,4 +1,4 @@
-"""The answer in words: by the model for people, else plainly, made of the result by code."""
+"""Answer from a result: by the model where it is final, else a plain sentence."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NUMBERS = frozenset({"int64_value", "decimal_value", "bool_value", "null_value"
 
 @dataclass(frozen=True, slots=True)
 class Interpretation:
-    """The answer for people."""
+    """Answer with highlights and follow-up questions."""
 
     answer: str
     highlights: tuple[str, ...] = ()
@@ -37,9 +37,9 @@ class Interpretation:
 
 
 async def interpret(work: Work, result: QueryResult) -> Interpretation:
-    """Word the result: with the model if the answer is shown as it stands, else plainly.
+    """Write the answer: by the model if it is shown to the user unchanged, else a plain sentence.
 
-    Where a composer words it, a wording of our own would only be another chance for wrong numbers.
+    Where the composer writes the answer, another model call could only add wrong numbers.
     """
     filters = told_filters(result.query.sql, work.overview.dialect)
     plain = Interpretation(
@@ -66,7 +66,7 @@ async def interpret(work: Work, result: QueryResult) -> Interpretation:
 
 
 def preview_text(table: Table, max_rows: int) -> tuple[str, int]:
-    """The first rows as JSON objects, one a line, in column order; and how many they are."""
+    """First rows as JSON objects, one per line, in column order; and their number."""
     names = [column.name for column in table.columns]
     lines: list[str] = []
     size = 0
@@ -80,11 +80,11 @@ def preview_text(table: Table, max_rows: int) -> tuple[str, int]:
 
 
 def plain_answer(table: Table, filters: str = "") -> str:
-    """The result in one or two sentences, made without a model.
+    """Result in one or two sentences, without a model.
 
     Args:
         table: The result.
-        filters: What was looked for; told where nothing, or nothing but empty cells, was found.
+        filters: Filters of the query, stated where it found no rows or only empty cells.
     """
     looked_for = f" ({filters})" if filters else ""
     if not table.rows:
@@ -112,7 +112,7 @@ def _spoken_row(table: Table, row: Row, *, named: bool = False) -> str:
 
 
 def _with_assumptions(work: Work, answer: str) -> str:
-    """What nobody was asked about any more is said."""
+    """Append the assumptions made in place of questions to the user."""
     if not work.told_assumptions:
         return answer
     return (

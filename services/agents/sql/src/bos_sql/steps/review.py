@@ -1,9 +1,8 @@
-"""Steps ``safety_check`` and ``check_query``: the guard, and the review beside the database.
+"""Steps ``safety_check`` and ``check_query``: the guard, and the model's review of the query.
 
-The guard has passed the query and it only reads, so the review does not hold it up: it is waited
-for before the result is used. It can only mend: what it makes of the query runs if the guard passes
-it and it reads a table of the approved query, and counts unless it finds nothing where that query
-found something. Otherwise the result of the approved query stands.
+The review runs concurrently with the approved query, which is read-only, and ends before the
+result is used. A corrected query runs if the guard passes it and it reads a table of the approved
+query; its result replaces the first one unless it is empty and the first one is not.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
     from bos_sql.steps.guard import ApprovedQuery
 
 _MAX_CHECKS_CHARS = 500
-# The result is there meanwhile, and what is left of the step's time is needed to word it.
+# The result is available meanwhile, and the rest of the step's time is needed for the answer.
 _SHARE_OF_TIME = 0.5
 
 
 def safety_check(work: Work, sql: str) -> ApprovedQuery:
-    """Pass the query through the guard.
+    """Check the query with the guard.
 
     Raises:
         AgentFailure: QueryError: the query is blocked; ends the step at once.
-        AttemptFailed: the query cannot be read and may be corrected.
+        AttemptFailed: the query cannot be parsed and may be corrected.
     """
     decision = work.guard.check(sql)
     work.task.trace.decision(
@@ -48,11 +47,11 @@ def safety_check(work: Work, sql: str) -> ApprovedQuery:
 
 
 async def run_reviewed(work: Work, approved: ApprovedQuery) -> QueryResult:
-    """Run the query, and beside it have it reviewed where that can matter.
+    """Run the query, and concurrently review it where a mistake is likely.
 
     Raises:
-        AttemptFailed: the database refused it, and the review offers nothing better that works.
-        AgentFailure, BosError: as :func:`execute_query` does.
+        AttemptFailed: the database refused it, and no correction works.
+        AgentFailure, BosError: as :func:`execute_query`.
     """
     reasons, skipped = review_reasons(work, approved.sql)
     if not reasons:
@@ -87,7 +86,7 @@ async def _run_or_fail(work: Work, approved: ApprovedQuery) -> QueryResult | Att
 async def _run_corrected(
     work: Work, correction: ApprovedQuery, before: QueryResult | AttemptFailed
 ) -> QueryResult:
-    """The result of the corrected query, or else what there was before."""
+    """Run the corrected query; returns its result, or the first one where that is better."""
     try:
         result = await _run(work, correction)
     except AttemptFailed as failure:
@@ -119,7 +118,7 @@ async def _review(work: Work, approved: ApprovedQuery) -> QueryReview | None:
 def _correction(
     work: Work, approved: ApprovedQuery, review: QueryReview | None
 ) -> ApprovedQuery | None:
-    """What the review made of the query, if the guard passes it; None: the query stands."""
+    """Corrected query of the review, if the guard passes it; None: the query stands."""
     if review is None:
         work.task.trace.decision("Review of the query", reviewed=False)
         return None

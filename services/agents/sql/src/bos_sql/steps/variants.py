@@ -1,7 +1,7 @@
-"""The query in the dialects that do not run, for the trace and for who wants to take it along.
+"""Variants of the query in the dialects that do not run, for data and trace of the result.
 
-Translated by code, which costs nothing; what is known to be translated wrongly is withheld, or
-written by the model if a setting asks for that. The guard checks every variant that is handed out.
+Translated by code; a variant known to be translated wrongly is withheld, or written by the model
+if so configured. The guard checks every variant that is returned.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def query_variants(work: Work, result: QueryResult) -> Mapping[Dialect, str]:
-    """The query that ran, by dialect; what is withheld is missing, and the trace says why."""
+    """Variants by dialect, without withheld ones, whose reason is traced."""
     live, sql = work.overview.dialect, result.query.sql
     if work.settings.variants == "none":
         return {live: sql}
@@ -45,7 +45,7 @@ async def query_variants(work: Work, result: QueryResult) -> Mapping[Dialect, st
 
 
 async def _written(work: Work, dialect: Dialect, sql: str) -> Translation:
-    """As the model writes it, within the time of the step."""
+    """Variant written by the model, within the time of the step."""
     reply = await work.ask.ask_if_possible(work.prompts.variant(sql, dialect), DialectVariant)
     if reply is None or not (reply.sql or "").strip():
         return Translation(withheld="the model gave none")
@@ -53,7 +53,7 @@ async def _written(work: Work, dialect: Dialect, sql: str) -> Translation:
 
 
 def _checked(work: Work, dialect: Dialect, translation: Translation) -> Translation:
-    """``translation`` as the guard writes it, or why the guard refuses it."""
+    """``translation`` in the guard's text, or the reason why the guard refuses it."""
     if not translation.sql:
         return translation
     verdict = work.guard.verdict(dialect, translation.sql)
