@@ -61,7 +61,7 @@ FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
 AWAITING = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
 
 
-class Doing(RecordingAgent):
+class CallbackAgent(RecordingAgent):
     """Agent whose behaviour is a function of the test."""
 
     def __init__(self, do: Callable[[AgentTask], Any], **card: Any) -> None:
@@ -101,7 +101,9 @@ async def test_a_result_carries_what_every_result_carries() -> None:
         task.usage.api_call(3)
         return succeeded(task, answer="A", data={"n": 1}, confidence=0.5)
 
-    result = await execute(Doing(do), AgentInput(agent_id="doing-1", task="T", tainted=True))
+    result = await execute(
+        CallbackAgent(do), AgentInput(agent_id="doing-1", task="T", tainted=True)
+    )
     assert (result.status, result.agent_id, result.agent_name) == (SUCCEEDED, "doing-1", "doing")
     assert (result.task_description, result.task_overridden, result.tainted) == ("T", False, True)
     assert (result.usage.model_calls, result.usage.input_tokens) == (1, 10)
@@ -119,7 +121,7 @@ async def test_taint_of_a_returned_result_is_kept(says: bool) -> None:
     def do(task: AgentTask) -> AgentResult:
         return AgentResult(status=SUCCEEDED, answer="A", tainted=says)
 
-    assert (await execute(Doing(do), AgentInput(task="T"))).tainted is says
+    assert (await execute(CallbackAgent(do), AgentInput(task="T"))).tainted is says
 
 
 @pytest.mark.requirement("C-14", "C-16")
@@ -202,7 +204,7 @@ async def test_a_returned_failure_is_treated_like_a_raised_one() -> None:
         task.partial(a=1)
         return failed(task, type="QueryError", message="No.", details={"odd": object()})
 
-    async with agent_server(Doing(do)) as address:
+    async with agent_server(CallbackAgent(do)) as address:
         trace, result = await call_agent(address, AgentInput(task="t"))
     assert (result.error.type, result.error.details["odd"].string_value) == (
         "QueryError",
@@ -226,13 +228,15 @@ async def test_a_returned_failure_is_treated_like_a_raised_one() -> None:
     ],
 )
 async def test_an_invalid_result_becomes_a_failure(outcome: Any) -> None:
-    result = await execute(Doing(lambda task: outcome))
+    result = await execute(CallbackAgent(lambda task: outcome))
     assert (result.status, result.error.type) == (FAILED, "Internal")
 
 
 async def test_a_result_too_large_to_send_becomes_a_failure() -> None:
     rows = [("x" * 1000,)] * 10_000
-    result = await execute(Doing(lambda task: succeeded(task, table=make_table(["c"], rows))))
+    result = await execute(
+        CallbackAgent(lambda task: succeeded(task, table=make_table(["c"], rows)))
+    )
     assert result.status == FAILED
     assert result.error.details["reason"].string_value == "RESULT_TOO_LARGE"
 
@@ -245,7 +249,7 @@ async def test_partial_data_too_large_to_send_is_dropped_and_the_error_sent(
         task.partial(rows="x" * size)
         raise AgentFailure(QUERY_ERROR, "No such table.")
 
-    async with agent_server(Doing(do)) as address:
+    async with agent_server(CallbackAgent(do)) as address:
         _, result = await call_agent(address, AgentInput(task="t"))
     assert result.error.type == QUERY_ERROR
     assert ("rows" in result.partial_data.fields) is kept
@@ -254,7 +258,7 @@ async def test_partial_data_too_large_to_send_is_dropped_and_the_error_sent(
 async def test_questions_to_the_user_end_the_step() -> None:
     question = ClarifyingQuestion(question="Which year?", options=["2025", "2026"])
     result = await execute(
-        Doing(lambda task: needs_clarification(task, [question], assumptions=["2026"]))
+        CallbackAgent(lambda task: needs_clarification(task, [question], assumptions=["2026"]))
     )
     assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
     assert result.clarification == Clarification(questions=[question], assumptions=["2026"])
@@ -287,7 +291,9 @@ async def test_calls_inside_the_agent_have_the_deadline_of_the_step() -> None:
     def do(task: AgentTask) -> AgentResult:
         return succeeded(task, data={"inner": remaining_s() or 0.0, "task": task.remaining_s()})
 
-    result = await execute(Doing(do), AgentInput(task="t", retry_config=limited(5)), timeout_s=60)
+    result = await execute(
+        CallbackAgent(do), AgentInput(task="t", retry_config=limited(5)), timeout_s=60
+    )
     assert all(0 < seconds <= 5 for seconds in from_value_map(result.data).values())
 
 
@@ -304,7 +310,7 @@ async def test_cancelling_the_call_cancels_the_agent() -> None:
 async def test_an_agent_that_ignores_cancellation_uses_capacity_and_delays_no_other_step() -> None:
     release = asyncio.Event()
 
-    async def stubborn(task: AgentTask) -> AgentResult:
+    async def unresponsive(task: AgentTask) -> AgentResult:
         while not release.is_set():
             try:
                 await release.wait()
@@ -313,7 +319,7 @@ async def test_an_agent_that_ignores_cancellation_uses_capacity_and_delays_no_ot
         return succeeded(task)
 
     telemetry = Telemetry.for_tests()
-    agent = Doing(stubborn)
+    agent = CallbackAgent(unresponsive)
     async with agent_server(agent, telemetry=telemetry, max_concurrent_steps=1) as address:
         first = AgentInput(task="t", retry_config=limited(0.05))
         _, result = await call_agent(address, first, timeout_s=1)
@@ -382,7 +388,7 @@ async def test_trace_events_arrive_while_the_step_is_running() -> None:
         return succeeded(task)
 
     async with (
-        agent_server(Doing(do)) as address,
+        agent_server(CallbackAgent(do)) as address,
         grpc.aio.insecure_channel(address) as channel,
     ):
         request = ExecuteRequest(input=AgentInput(task="t"))

@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 BIG = bytes(range(256)) * 10_000
 
 
-class Filing(RecordingAgent):
+class FilingAgent(RecordingAgent):
     """Attaches two files and then ends as the task demands."""
 
     async def behave(self, task: AgentTask) -> AgentResult:
@@ -48,7 +48,7 @@ async def messages(agent: RecordingAgent, input: AgentInput) -> list[ExecuteResp
 
 @pytest.mark.parametrize("task", ["succeed", "fail"])
 async def test_files_come_in_chunks_before_the_one_result(task: str) -> None:
-    received = await messages(Filing("filing"), AgentInput(task=task))
+    received = await messages(FilingAgent("filing"), AgentInput(task=task))
     chunks = [message.file for message in received if message.HasField("file")]
     assert received[-1].HasField("result")
     assert [message.WhichOneof("payload") for message in received].count("result") == 1

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 SECRETS = {"shop_token": "t0ken-4711"}
 
 
-def approved(proposed: dict[str, object], came_back: dict[str, object]) -> ProposedAction:
+def approved(proposed: dict[str, object], returned: dict[str, object]) -> ProposedAction:
     digest = action_digest("post", to_value_map(proposed))
-    return ProposedAction(tool="post", arguments=to_value_map(came_back), digest=digest)
+    return ProposedAction(tool="post", arguments=to_value_map(returned), digest=digest)
 
 
 def test_masks_are_replaced_by_credentials() -> None:
@@ -44,7 +44,7 @@ def test_a_text_that_only_looks_like_a_mask_never_becomes_a_credential() -> None
 
 @pytest.mark.security
 @pytest.mark.parametrize(
-    "came_back",
+    "returned",
     [
         {"key": "[secret shop_token]", "body": "[secret shop_token]"},
         {"key": "[secret other]", "body": "[secret shop_token]"},
@@ -52,9 +52,9 @@ def test_a_text_that_only_looks_like_a_mask_never_becomes_a_credential() -> None
     ],
 )
 def test_an_action_that_cannot_be_restored_is_returned_unchanged(
-    came_back: dict[str, object],
+    returned: dict[str, object],
 ) -> None:
-    action = approved({"key": "t0ken-4711", "body": "[secret shop_token]"}, came_back)
+    action = approved({"key": "t0ken-4711", "body": "[secret shop_token]"}, returned)
     assert with_secrets(action, SECRETS) == action
     assert not digest_matches(with_secrets(action, SECRETS))
     assert with_secrets(action, {}) is action

@@ -119,30 +119,30 @@ async def test_step_that_timed_out_after_its_models_reply_is_not_retryable(
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [("MCP_TIMEOUT", "MCP_TIMEOUT"), (None, "MODEL_TIMEOUT"), ("MODEL_TIMEOUT", "MODEL_TIMEOUT")],
 )
 async def test_cancelled_model_call_does_not_override_the_reason_of_the_failure(
-    model: Model, scripted: ScriptedModel, given: str | None, told: str
+    model: Model, scripted: ScriptedModel, given: str | None, expected: str
 ) -> None:
     scripted.knobs.latency_s = 30
     error = DeadlineExceeded("There was no answer in time.", reason=given)
     result = await run(GivesUpItsModel(model, scripted, error), within_s=30)
-    assert reason(result) == told
-    assert is_retryable(result.error) is (told == "MCP_TIMEOUT")
+    assert reason(result) == expected
+    assert is_retryable(result.error) is (expected == "MCP_TIMEOUT")
     assert result.usage.abandoned_calls == 1
 
 
 @pytest.mark.parametrize(
-    ("given", "told"), [("MCP_TIMEOUT", "STEP_TIMEOUT"), (None, "MODEL_TIMEOUT")]
+    ("given", "expected"), [("MCP_TIMEOUT", "STEP_TIMEOUT"), (None, "MODEL_TIMEOUT")]
 )
 async def test_failure_at_the_deadline_is_a_step_timeout_unless_the_model_was_late(
-    model: Model, scripted: ScriptedModel, given: str | None, told: str
+    model: Model, scripted: ScriptedModel, given: str | None, expected: str
 ) -> None:
     scripted.knobs.latency_s = 30
     error = DeadlineExceeded("There was no answer in time.", reason=given)
     result = await run(GivesUpItsModel(model, scripted, error, late=True), within_s=2)
-    assert reason(result) == told
+    assert reason(result) == expected
     assert not is_retryable(result.error)
 
 

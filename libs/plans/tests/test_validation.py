@@ -185,9 +185,9 @@ def test_depth_of_a_plan_is_bounded(field: str, depth: int, fits: bool) -> None:
 
 def test_reported_problems_are_limited_in_number_and_length() -> None:
     wrong = step("a", depends_on=[f"{n}" * 1000 for n in range(10, 60)])
-    told = problems(wrong)
-    assert len(told) == 32
-    assert max(map(len, told)) == 300
+    found = problems(wrong)
+    assert len(found) == 32
+    assert max(map(len, found)) == 300
 
 
 def test_plan_with_too_many_steps_is_not_checked_further() -> None:

@@ -93,8 +93,8 @@ class _Masks:
 def _unmask(fields: ValueMap, masks: _Masks) -> None:
     for name, value in list(fields.fields.items()):
         _unmask_value(value, masks)
-        if (told := masks.text(name)) != name:
-            fields.fields[told].CopyFrom(value)
+        if (unmasked := masks.text(name)) != name:
+            fields.fields[unmasked].CopyFrom(value)
             del fields.fields[name]
 
 

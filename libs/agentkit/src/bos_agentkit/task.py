@@ -15,7 +15,7 @@ from bos_agentkit.actions import action_digest
 from bos_agentkit.effective_task import effective_task, is_overridden
 from bos_agentkit.failures import ApprovalNeeded
 from bos_agentkit.files import Files
-from bos_agentkit.tools import FilledIn, plain
+from bos_agentkit.tools import InjectedParameter, plain
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
 from bos_chassis.errors import (
@@ -155,7 +155,7 @@ class AgentTask:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolContext(FilledIn):
+class ToolContext(InjectedParameter):
     """Step that calls a tool; a parameter of this type is injected and no argument of the tool."""
 
     task: AgentTask

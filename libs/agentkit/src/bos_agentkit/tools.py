@@ -24,7 +24,7 @@ _REPEATABLE = frozenset(
 _MAX_SUMMARY_ARGUMENT_CHARS = 200
 
 
-class FilledIn:
+class InjectedParameter:
     """Base of parameter types that are injected and are no arguments of the tool."""
 
     __slots__ = ()
@@ -148,7 +148,7 @@ class AgentTool:
         listed = (f"{k}={v[:_MAX_SUMMARY_ARGUMENT_CHARS]}" for k, v in shown.items())
         return f"{self.name}({', '.join(listed)})"
 
-    async def invoke(self, arguments: Mapping[str, Any], context: FilledIn) -> Any:
+    async def invoke(self, arguments: Mapping[str, Any], context: InjectedParameter) -> Any:
         """Run the function without permission and approval checks; for ``Toolbox`` and tests."""
         extra = {self._context_parameter: context} if self._context_parameter else {}
         positional = () if self._instance is None else (self._instance,)
@@ -187,7 +187,7 @@ def _arguments_model(
             raise TypeError(f"{function.__name__}: parameter {name} cannot be passed by name")
         if name not in hints:
             raise TypeError(f"{function.__name__}: parameter {name} has no annotation")
-        if isinstance(hints[name], type) and issubclass(hints[name], FilledIn):
+        if isinstance(hints[name], type) and issubclass(hints[name], InjectedParameter):
             context_parameter = name
             continue
         default = ... if parameter.default is parameter.empty else parameter.default

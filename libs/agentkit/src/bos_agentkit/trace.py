@@ -74,7 +74,7 @@ class TraceRecorder:
         """Yield events in batches, oldest first, until :meth:`close`; one reader only."""
         while True:
             await self._some.wait()
-            await self._wait_for_company()
+            await self._wait_for_batch()
             events = [self._pending.popleft() for _ in range(min(MAX_BATCH, len(self._pending)))]
             if not self._pending and self._dropped:
                 events.append(self._note_of_dropped())
@@ -85,7 +85,7 @@ class TraceRecorder:
             if not self._closed:
                 self._reset()
 
-    async def _wait_for_company(self) -> None:
+    async def _wait_for_batch(self) -> None:
         try:
             async with asyncio.timeout(COALESCE_S):
                 await self._enough.wait()

@@ -57,14 +57,14 @@ def extent(values: Iterable[Any], *, max_values: int = MAX_VALUES) -> Extent:
         if count > max_values:
             raise OutOfBounds(f"holds more than {max_values} values")
         kind = value.WhichOneof("kind")
-        if kind not in _INNER:
-            if kind in _SOUND and not _SOUND[kind](getattr(value, kind)):
+        if kind not in _CHILDREN:
+            if kind in _IS_VALID and not _IS_VALID[kind](getattr(value, kind)):
                 raise OutOfBounds(f"holds a {kind.removesuffix('_value')} that is none")
             continue
         if len(levels) > MAX_DEPTH:
             raise OutOfBounds(f"nests lists and maps more than {MAX_DEPTH} deep")
         deepest = max(deepest, len(levels))
-        levels.append(iter(_INNER[kind](getattr(value, kind))))
+        levels.append(iter(_CHILDREN[kind](getattr(value, kind))))
     return Extent(count, deepest)
 
 
@@ -92,12 +92,12 @@ def _is_decimal(text: str) -> bool:
     return len(text) <= _MAX_DECIMAL_CHARS and _DECIMAL.fullmatch(text) is not None
 
 
-_INNER: dict[str | None, Callable[[Any], Iterable[Any]]] = {
+_CHILDREN: dict[str | None, Callable[[Any], Iterable[Any]]] = {
     "list_value": lambda inner: inner.values,
     "map_value": lambda inner: inner.fields.values(),
     "struct_value": lambda inner: inner.fields.values(),
 }
-_SOUND: dict[str | None, Callable[[Any], bool]] = {
+_IS_VALID: dict[str | None, Callable[[Any], bool]] = {
     "date_value": _is_date,
     "timestamp_value": is_time,
     "decimal_value": _is_decimal,

@@ -9,7 +9,7 @@ import pytest
 from bos.agent.v1 import AgentInput
 from bos_agentkit import AgentTask
 from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
-from bos_agentkit.programs.variables import describe, needed, task_variables
+from bos_agentkit.programs.variables import describe, mentioned_values, task_variables
 from bos_chassis.values import table_rows, to_value, to_value_map
 from bos_computation.answers import summary_table
 from bos_computation.replies import SummaryTable
@@ -147,7 +147,10 @@ def test_today_is_the_date_of_the_step(fields: Any, today: date) -> None:
 def test_a_program_gets_only_the_variables_it_mentions() -> None:
     given = task(sub_task_input={"rows": to_value([1]), "more": to_value([2])})
     variables = task_variables(given, lambda: NOW)
-    assert needed(variables, "sum(rows)  # rows_more") == {"rows": [1], "today": NOW.date()}
+    assert mentioned_values(variables, "sum(rows)  # rows_more") == {
+        "rows": [1],
+        "today": NOW.date(),
+    }
 
 
 def test_variables_are_described_with_type_and_short_preview() -> None:

@@ -81,8 +81,8 @@ async def test_without_triage_the_model_gets_the_error_as_feedback(
     assert done.result.status == SUCCEEDED
     query = done.data["attempt_history"][0]["query"]
     request = [r for r in harness.model.requests if r.schema == "QueryDraft"][1]
-    told = request.messages[-1]["content"]
-    assert told.startswith(
+    feedback = request.messages[-1]["content"]
+    assert feedback.startswith(
         "The previous SQL query failed to execute.\n"
         "Error details: <untrusted>\nno such column: o.amont\n</untrusted>\n"
         f"Failing query:\n<untrusted>\n{query}\n</untrusted>\n"

@@ -107,7 +107,7 @@ async def test_after_five_turns_without_assumptions_the_step_fails(
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "expected"),
     [
         ({"assumptions": ["All years count."]}, "All years count."),
         ({"reasoning": "amounts of all\nyears"}, "amounts of all years"),
@@ -117,15 +117,15 @@ async def test_after_five_turns_without_assumptions_the_step_fails(
     ids=["assumptions", "reasoning", "neither", "blank question"],
 )
 async def test_answer_of_an_unclear_task_without_a_question_states_how_it_was_understood(
-    start: StartHarness, reply: dict[str, Any], told: str
+    start: StartHarness, reply: dict[str, Any], expected: str
 ) -> None:
     harness = await start(fixtures(drafted={"is_clear": False, "sql": GOOD["sql"], **reply}))
 
     done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
-    assert list(done.result.assumptions) == [told]
-    assert done.result.answer.endswith(f"This assumes: {told.rstrip('.')}.")
+    assert list(done.result.assumptions) == [expected]
+    assert done.result.answer.endswith(f"This assumes: {expected.rstrip('.')}.")
     assert len(harness.prompts("QueryDraft")) == 1
 
 
@@ -183,11 +183,11 @@ async def test_a_question_after_a_failed_query_is_asked(start: StartHarness) -> 
 
 
 async def test_assumptions_are_used_after_a_failed_query_too(start: StartHarness) -> None:
-    told = ["failed to execute"]
-    unclear = fixture("unclear", told, schema="QueryDraft", json={**UNCLEAR, "sql": ""})
+    feedback = ["failed to execute"]
+    unclear = fixture("unclear", feedback, schema="QueryDraft", json={**UNCLEAR, "sql": ""})
     on_assumptions = fixture(
         "on assumptions",
-        [*told, "### Assumptions - The metric is orders.amount."],
+        [*feedback, "### Assumptions - The metric is orders.amount."],
         schema="QueryDraft",
         json=GOOD,
     )

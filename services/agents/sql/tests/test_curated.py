@@ -77,7 +77,7 @@ def test_string_literals_in_a_formula_are_not_checked_as_fields(catalog: Catalog
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "expected"),
     [
         ("tables:\n  order: {}\n", 2, "no table 'order'; did you mean orders?"),
         ("tables:\n  orders:\n    fields:\n      profit: {}\n", 4, "no field of orders 'profit'"),
@@ -99,13 +99,13 @@ def test_string_literals_in_a_formula_are_not_checked_as_fields(catalog: Catalog
     ],
 )
 def test_unknown_names_are_refused_with_their_line(
-    catalog: Catalog, text: str, line: int, told: str
+    catalog: Catalog, text: str, line: int, expected: str
 ) -> None:
     with pytest.raises(ConfigurationError) as failure:
         parse_curated(text).applied_to(catalog)
 
     assert f"BOS_SQL_METADATA_PATH, line {line}: " in failure.value.message
-    assert told in failure.value.message
+    assert expected in failure.value.message
 
 
 def test_entries_about_tables_that_the_user_may_not_read_are_skipped(
@@ -127,7 +127,7 @@ def test_entries_about_tables_that_the_user_may_not_read_are_skipped(
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "expected"),
     [
         ("tables:\n  orders:\n    sinonyms: [x]\n", 3, "tables.orders.sinonyms: Extra inputs"),
         ("tables:\n  orders:\n    synonyms: bill\n", 3, "valid list"),
@@ -140,12 +140,12 @@ def test_entries_about_tables_that_the_user_may_not_read_are_skipped(
         ("tables: &a\n  x: *a\n", 1, "too deeply nested"),
     ],
 )
-def test_a_wrong_shape_is_refused_with_its_line(text: str, line: int, told: str) -> None:
+def test_a_wrong_shape_is_refused_with_its_line(text: str, line: int, expected: str) -> None:
     with pytest.raises(ConfigurationError) as failure:
         parse_curated(text)
 
     assert f"BOS_SQL_METADATA_PATH, line {line}: " in failure.value.message
-    assert told in failure.value.message
+    assert expected in failure.value.message
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def test_a_question_without_a_word_in_common_suggests_nothing(index: MetadataInd
 def test_the_schema_excerpt_holds_tables_fields_joins_and_citations(
     index: MetadataIndex,
 ) -> None:
-    tables = index.tied(("orders", "regions"))
+    tables = index.with_joining_tables(("orders", "regions"))
 
     pack = index.pack(tables, "net amount per region")
 

@@ -93,11 +93,11 @@ async def test_broken_json_is_an_error_and_not_a_hang() -> None:
 
 async def test_a_failed_call_does_not_affect_the_next(start: StartHarness) -> None:
     harness = await start()
-    async with client("http://127.0.0.1:1/mcp") as nobody:
+    async with client("http://127.0.0.1:1/mcp") as mcp:
         with pytest.raises(Unavailable):
-            await nobody.call("mcp_db_schema", {}, timeout_s=5)
+            await mcp.call("mcp_db_schema", {}, timeout_s=5)
         with pytest.raises(Unavailable):
-            await nobody.call("mcp_db_schema", {}, timeout_s=5)
+            await mcp.call("mcp_db_schema", {}, timeout_s=5)
 
     async with client(harness.mcp_db.url) as mcp:
         with pytest.raises(ConfigurationError):

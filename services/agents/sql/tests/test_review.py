@@ -14,7 +14,7 @@ from bos_demo.dialogues import load_approved, load_followups
 from bos_demo.questions import SqlStep, load_questions
 from bos_demo.schema import read_tables
 from bos_sql.grounding.catalog import Catalog, Field, Join, Table
-from bos_sql.model_calls import Asker
+from bos_sql.model_calls import ModelCalls
 from bos_sql.steps.replies import QueryReview
 from bos_sql.steps.review_need import risks
 from bos_testkit.waiting import eventually
@@ -291,7 +291,7 @@ class Slow:
 async def test_an_optional_call_ends_after_its_share_of_the_time() -> None:
     task = AgentTask(AgentInput(task="t"), timeout_s=1_000)
 
-    reply = await Asker(Slow(), task).ask_if_possible([], QueryReview, share=0.0)  # type: ignore[arg-type]
+    reply = await ModelCalls(Slow(), task).optional([], QueryReview, share=0.0)  # type: ignore[arg-type]
 
     assert reply is None
     assert task.remaining_s() > 0

@@ -19,7 +19,7 @@ from bos_sql.database.mcp_results import read_cell, read_table
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.grounding.schema_excerpt import GroundingPack
 from bos_sql.settings import SqlSettings
-from bos_sql.steps.filters import told_filters
+from bos_sql.steps.filters import describe_filters
 from bos_sql.steps.interpret import plain_answer, preview_text
 
 CELLS = [
@@ -159,15 +159,19 @@ def test_columns_left_out_of_the_answer_are_counted(columns: int, rest: str) -> 
 
 
 def test_truncated_texts_end_with_an_ellipsis() -> None:
-    def told(length: int, rows: int) -> str:
+    def answer(length: int, rows: int) -> str:
         return plain_answer(make_table(["t"], [["x" * length]] * rows))
 
-    assert told(200, 1) == f"t: {'x' * 200}."
-    assert told(201, 1) == f"t: {'x' * 200}…."
-    assert told(80, 2).startswith(f"2 rows with t: {'x' * 80}; ")
-    assert told(81, 2).startswith(f"2 rows with t: {'x' * 80}…; ")
-    assert told_filters(f"SELECT a FROM t WHERE s = '{'x' * 60}'", "sqlite") == f"s = {'x' * 60}"
-    assert told_filters(f"SELECT a FROM t WHERE s = '{'x' * 61}'", "sqlite") == f"s = {'x' * 60}…"
+    assert answer(200, 1) == f"t: {'x' * 200}."
+    assert answer(201, 1) == f"t: {'x' * 200}…."
+    assert answer(80, 2).startswith(f"2 rows with t: {'x' * 80}; ")
+    assert answer(81, 2).startswith(f"2 rows with t: {'x' * 80}…; ")
+    assert (
+        describe_filters(f"SELECT a FROM t WHERE s = '{'x' * 60}'", "sqlite") == f"s = {'x' * 60}"
+    )
+    assert (
+        describe_filters(f"SELECT a FROM t WHERE s = '{'x' * 61}'", "sqlite") == f"s = {'x' * 60}…"
+    )
     cells = [["x" * 200], ["x" * 201], [["y" * 300]]]
     whole, cut, listed = preview_text(make_table(["t"], cells), 3)[0].splitlines()
     assert "…" not in whole
@@ -176,7 +180,7 @@ def test_truncated_texts_end_with_an_ellipsis() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "expected"),
     [
         ("SELECT a FROM t", ""),
         (
@@ -212,8 +216,8 @@ def test_truncated_texts_end_with_an_ellipsis() -> None:
         ("no query (", ""),
     ],
 )
-def test_filters_are_described_completely_or_not_at_all(sql: str, told: str) -> None:
-    assert told_filters(sql, "postgres") == told
+def test_filters_are_described_completely_or_not_at_all(sql: str, expected: str) -> None:
+    assert describe_filters(sql, "postgres") == expected
 
 
 def test_the_preview_ends_with_a_whole_row_within_its_limits() -> None:

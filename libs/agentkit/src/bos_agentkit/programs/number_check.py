@@ -62,12 +62,12 @@ def ungrounded_numbers(text: str, sources: Sequence[Any]) -> list[str]:
     return [
         number.written
         for number in _written_numbers(text)
-        if not number.proves_nothing and not number.rounds_one_of(known)
+        if not number.is_trivial and not number.rounds_one_of(known)
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _Number:
     """A number in a text."""
 
     written: str
@@ -77,7 +77,7 @@ class _Written:
     word: str
 
     @property
-    def proves_nothing(self) -> bool:
+    def is_trivial(self) -> bool:
         whole = self.value == self.value.to_integral_value()
         return whole and self.value <= _SMALL and not self.word
 
@@ -111,9 +111,9 @@ def _numbers_in(value: Any) -> Iterator[Decimal]:
             yield from _numbers_in(str(value))
 
 
-def _written_numbers(text: str) -> Iterator[_Written]:
+def _written_numbers(text: str) -> Iterator[_Number]:
     for match in _NUMBER.finditer(text):
         digits, word = match[1].replace(",", ""), (match[2] or "").lower()
         scale = _SCALES.get(word, 1)
         exponent = -len(digits.partition(".")[2])
-        yield _Written(match[1], Decimal(digits) * scale, Decimal(1).scaleb(exponent) * scale, word)
+        yield _Number(match[1], Decimal(digits) * scale, Decimal(1).scaleb(exponent) * scale, word)

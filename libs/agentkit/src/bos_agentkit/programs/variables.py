@@ -64,7 +64,7 @@ def task_variables(task: AgentTask, clock: Callable[[], datetime]) -> tuple[Vari
     return (*variables, Variable(TODAY, _today(task, clock), "the current date"))
 
 
-def needed(variables: Iterable[Variable], code: str) -> dict[str, Any]:
+def mentioned_values(variables: Iterable[Variable], code: str) -> dict[str, Any]:
     """Values of the variables that ``code`` mentions; others are not sent."""
     words = set(re.findall(r"\w+", code))
     return {
@@ -74,7 +74,7 @@ def needed(variables: Iterable[Variable], code: str) -> dict[str, Any]:
     }
 
 
-def not_repeated(variables: Iterable[Variable]) -> list[Variable]:
+def without_repeated(variables: Iterable[Variable]) -> list[Variable]:
     """Variables to describe: without outputs of steps of which a part is an input already.
 
     The program has all of them, but the part that the plan selected is the relevant one.

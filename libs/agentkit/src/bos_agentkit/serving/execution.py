@@ -83,12 +83,12 @@ class AgentRunner:
         self._tracer = telemetry.tracer
         self._log = telemetry.logger("bos.agent")
         self._max_result_bytes = max_result_bytes
-        self._stubborn: set[asyncio.Task[AgentResult]] = set()
+        self._unresponsive: set[asyncio.Task[AgentResult]] = set()
 
     @property
-    def stubborn(self) -> int:
+    def unresponsive(self) -> int:
         """Number of cancelled steps whose agent is still running and uses resources."""
-        return len(self._stubborn)
+        return len(self._unresponsive)
 
     def task(self, input: AgentInput) -> AgentTask:
         """Create the task for ``input``; its time starts now."""
@@ -215,8 +215,8 @@ class AgentRunner:
         await asyncio.wait({work}, timeout=patience)
         if not work.done():
             self._log.error("agent ignores cancellation", agent=self.agent.card.name)
-            self._stubborn.add(work)
-            work.add_done_callback(self._stubborn.discard)
+            self._unresponsive.add(work)
+            work.add_done_callback(self._unresponsive.discard)
         elif not work.cancelled():
             # Its outcome is too late; retrieving it avoids asyncio's warning.
             work.exception()
@@ -226,7 +226,7 @@ class AgentRunner:
     ) -> AgentResult:
         """Copy of ``result`` with ids, usage and times."""
         if result.status == _FAILED:
-            self._shed(result)
+            self._drop_optional_data(result)
         if result.ByteSize() > self._max_result_bytes:
             result = _failure(task, _too_large(result, self._max_result_bytes))
         complete = AgentResult()
@@ -245,10 +245,10 @@ class AgentRunner:
             complete.performed_actions.extend(task.tools.performed)
         if complete.status == _FAILED:
             _complete_failure(task, complete)
-        self._shed(complete)
+        self._drop_optional_data(complete)
         return complete
 
-    def _shed(self, result: AgentResult) -> None:
+    def _drop_optional_data(self, result: AgentResult) -> None:
         """Drop partial data, then results of actions, that make the result too large to send.
 
         The result itself is measured separately; an error is always sent.

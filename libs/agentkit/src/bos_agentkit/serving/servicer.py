@@ -155,7 +155,7 @@ class AgentServicer(AgentServiceServicer):
                 "input.agent_name",
                 f"this is the agent {self._card.name}, not {input.agent_name}; check the targets",
             )
-        if self._running + self._runner.stubborn >= self._max_concurrent_steps:
+        if self._running + self._runner.unresponsive >= self._max_concurrent_steps:
             raise ResourceExhausted(
                 f"The agent {self._card.name} has {self._max_concurrent_steps} steps in work.",
                 reason="AGENT_BUSY",

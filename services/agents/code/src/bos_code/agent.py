@@ -28,7 +28,7 @@ from bos_agentkit import (
 )
 from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.sandbox import ProgramError
-from bos_agentkit.programs.variables import TODAY, needed, task_variables
+from bos_agentkit.programs.variables import TODAY, mentioned_values, task_variables
 from bos_chassis.errors import InvalidArgument
 from bos_code import prompts
 from bos_code.card import code_card
@@ -192,7 +192,9 @@ class CodeAgent(Agent):
 
     async def _ask(self, task: AgentTask, messages: Sequence[Message]) -> CodeProposal:
         proposal = await needed_reply(task, self._model, messages, CodeProposal, no_model=_no_model)
-        return proposal.model_copy(update={"code": with_helper(_with_plain_lines(proposal.code))})
+        return proposal.model_copy(
+            update={"code": with_helper(_normalise_line_ends(proposal.code))}
+        )
 
     def _require_usable(self, code: str) -> None:
         problem = program_problem(code, self._settings.max_code_bytes)
@@ -238,7 +240,7 @@ class CodeAgent(Agent):
 
 def _values_of(task: AgentTask, clock: Callable[[], datetime], code: str) -> dict[str, Any]:
     """Values of the variables that ``code`` mentions, and of today."""
-    return needed(task_variables(task, clock), code)
+    return mentioned_values(task_variables(task, clock), code)
 
 
 def _without_today(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,10 +254,10 @@ def _given_program(task: AgentTask) -> str | None:
         return None
     if task.input.tool_name != _TOOL or not isinstance(code, str) or not code.strip():
         return None
-    return _with_plain_lines(code)
+    return _normalise_line_ends(code)
 
 
-def _with_plain_lines(code: str) -> str:
+def _normalise_line_ends(code: str) -> str:
     return code.replace("\r\n", "\n")
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _CONTROLS = frozenset({"Cc", "Zl", "Zp"})
-_TURNS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+_BIDI_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 
 FRAME_HELPER = '''\
 def frame(rows):
@@ -46,10 +46,10 @@ def program_problem(code: str, max_bytes: int) -> str:
         return f"line {error.lineno or 1}: {type(error).__name__}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:
         return f"The program cannot be read: {type(error).__name__}."
-    return _misleading(code)
+    return _hidden_characters(code)
 
 
-def _misleading(code: str) -> str:
+def _hidden_characters(code: str) -> str:
     """Characters that hide what ``code`` does, in a sentence; empty if there are none.
 
     A carriage return ends a comment for Python and is invisible in a terminal; bidirectional
@@ -58,7 +58,7 @@ def _misleading(code: str) -> str:
     for number, line in enumerate(code.split("\n"), 1):
         for character in line.replace("\t", ""):
             hidden = unicodedata.category(character) in _CONTROLS
-            if hidden or unicodedata.bidirectional(character) in _TURNS:
+            if hidden or unicodedata.bidirectional(character) in _BIDI_CONTROLS:
                 return (
                     f"line {number} holds U+{ord(character):04X}, which is not shown as it is "
                     "read; in a text write it as an escape."

@@ -28,7 +28,7 @@ from bos_agentkit import (
 )
 from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.sandbox import ProgramError, ProgramFailed, Run
-from bos_agentkit.programs.variables import needed, task_variables
+from bos_agentkit.programs.variables import mentioned_values, task_variables
 from bos_chassis.errors import PermissionDenied
 from bos_chassis.values import render_value, to_value
 from bos_computation import prompts
@@ -97,7 +97,7 @@ class ComputationAgent(Agent):
         task = context.task
         task.partial(code=code)
         task.usage.api_call()
-        inputs = needed(task_variables(task, self._clock), code)
+        inputs = mentioned_values(task_variables(task, self._clock), code)
         try:
             run = await self._sandbox.run(code, inputs, remaining_s=task.remaining_s())
         except ProgramError as error:

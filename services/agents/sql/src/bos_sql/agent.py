@@ -18,15 +18,15 @@ from bos_chassis.errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_chassis.values import table_rows
 from bos_sql.card import sql_card
 from bos_sql.database.metadata import database_sources, list_tables, load_index
-from bos_sql.database.read_ahead import ReadAhead
+from bos_sql.database.prefetch import PrefetchedOverviews
 from bos_sql.database.table_listing import asks_for_tables, tables_result
-from bos_sql.model_calls import Asker
+from bos_sql.model_calls import ModelCalls
 from bos_sql.steps.attempts import run_attempts
 from bos_sql.steps.clarity import choose_tables
 from bos_sql.steps.describe import describe
 from bos_sql.steps.guard import Guards
 from bos_sql.steps.interpret import interpret
-from bos_sql.steps.step_state import ClarificationNeeded, Work
+from bos_sql.steps.step_state import ClarificationNeeded, StepState
 from bos_sql.steps.variants import query_variants
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class SqlAgent(Agent):
         self._model = model
         self._guards = Guards()
         self._indexes = indexes
-        self._ahead = ReadAhead()
+        self._prefetched = PrefetchedOverviews()
         self._log = telemetry.logger("bos.sql")
         self.card = sql_card(self.all_tools())
 
@@ -124,7 +124,7 @@ class SqlAgent(Agent):
             return await self._database.call(_SCHEMA, arguments, timeout_s=_SCHEMA_TIMEOUT_S)
 
         overview = await list_tables(read, self._settings)
-        self._ahead.keep((metadata.user_id, metadata.run_id), overview)
+        self._prefetched.keep((metadata.user_id, metadata.run_id), overview)
         if self._indexes.keeps(overview.fingerprint):
             await load_index(read, self._settings, overview, self._indexes)
 
@@ -148,9 +148,9 @@ class SqlAgent(Agent):
             return tables_result(task, overview)
         guard = self._guards.for_overview(overview)
         index = await load_index(_reading(task), settings, overview, self._indexes)
-        work = Work(task, settings, Asker(self._model, task), overview, index, guard)
+        work = StepState(task, settings, ModelCalls(self._model, task), overview, index, guard)
         describe(work)
-        if work.ask.tier == "small":
+        if work.model.tier == "small":
             await choose_tables(work)
         result = await run_attempts(work)
         task.partial(**_data(work, result, {}))
@@ -163,7 +163,9 @@ class SqlAgent(Agent):
     async def _overview(self, task: AgentTask) -> Overview:
         """Table overview, prefetched for this run or read now."""
         metadata, allowed = task.input.metadata, task.input.tools
-        overview = self._ahead.get((metadata.user_id, metadata.run_id)) if metadata.run_id else None
+        overview = (
+            self._prefetched.get((metadata.user_id, metadata.run_id)) if metadata.run_id else None
+        )
         prepared = overview is not None and (not allowed or _SCHEMA in allowed)
         if overview is None or not prepared:
             overview = await list_tables(_reading(task), self._settings)
@@ -190,7 +192,7 @@ def _reading(task: AgentTask) -> ReadSchema:
 
 
 def _answered(
-    work: Work, result: QueryResult, words: Interpretation, variants: Mapping[Dialect, str]
+    work: StepState, result: QueryResult, words: Interpretation, variants: Mapping[Dialect, str]
 ) -> AgentResult:
     return succeeded(
         work.task,
@@ -200,11 +202,11 @@ def _answered(
         sources=database_sources(work.overview, result.query.used_tables),
         highlights=words.highlights,
         followups=words.followups,
-        assumptions=work.told_assumptions,
+        assumptions=work.stated_assumptions,
     )
 
 
-def _data(work: Work, result: QueryResult, variants: Mapping[Dialect, str]) -> dict[str, Any]:
+def _data(work: StepState, result: QueryResult, variants: Mapping[Dialect, str]) -> dict[str, Any]:
     """Data for references; the agent's fields take precedence over columns of the same name."""
     rows = table_rows(result.table)
     return {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=BaseModel)
 
 
-class Asker:
+class ModelCalls:
     """Model calls of one step.
 
     Args:
@@ -35,7 +35,7 @@ class Asker:
         """Capability tier of the model; standard where there is none."""
         return "standard" if self._model is None else self._model.tier
 
-    async def ask(
+    async def required(
         self,
         messages: Sequence[Message],
         schema: type[T],
@@ -54,7 +54,7 @@ class Asker:
             self._task, self._model, messages, schema, no_model=_no_model, form_in=form_in
         )
 
-    async def ask_if_possible(
+    async def optional(
         self,
         messages: Sequence[Message],
         schema: type[T],

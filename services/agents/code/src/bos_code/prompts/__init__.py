@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from bos.common.v1 import MessageRole
 from bos_agentkit import UNTRUSTED_NOTICE, mark_untrusted
 from bos_agentkit.programs.prompts import (
+    differing_question,
     join_sections,
     program_sections,
-    question_beside,
-    shown_result,
+    result_json,
 )
 from bos_llm import Message, assistant, prompt_file, system, user
 from bos_llm.prompts import NOTHING
@@ -63,12 +63,12 @@ def summary_messages(task: AgentTask, code: str, given: Mapping[str, Any]) -> li
     output = given["stdout"][:_MAX_SHOWN_OUTPUT_CHARS]
     files = ", ".join(given["files"])
     sections = [
-        ("Question of the user", question_beside(task)),
+        ("Question of the user", differing_question(task)),
         ("Task", task.effective_task),
         ("Program", mark_untrusted(code)),
         ("Files that the program made", mark_untrusted(files) if files else ""),
         ("Output of the program", mark_untrusted(output) if output else ""),
-        ("Result of the program", mark_untrusted(shown_result(given["result"]))),
+        ("Result of the program", mark_untrusted(result_json(given["result"]))),
     ]
     return [system(_SUMMARY.fill(untrusted_notice=UNTRUSTED_NOTICE)), user(join_sections(sections))]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from bos_agentkit import UNTRUSTED_NOTICE, mark_untrusted
 from bos_agentkit.programs.prompts import (
+    differing_question,
     join_sections,
     program_sections,
-    question_beside,
-    shown_result,
+    result_json,
 )
 from bos_llm import Message, assistant, prompt_file, system, user
 
@@ -57,10 +57,10 @@ def summary_messages(task: AgentTask, run: Run) -> list[Message]:
     """Messages that request the answer; the result comes last, as JSON."""
     output = run.stdout[:_MAX_SHOWN_OUTPUT_CHARS]
     sections = [
-        ("Question of the user", question_beside(task)),
+        ("Question of the user", differing_question(task)),
         ("Task", task.effective_task),
         ("Program", mark_untrusted(run.code)),
         ("Output of the program", mark_untrusted(output) if output else ""),
-        ("Result of the program", mark_untrusted(shown_result(run.result))),
+        ("Result of the program", mark_untrusted(result_json(run.result))),
     ]
     return [system(_SUMMARY.fill(untrusted_notice=UNTRUSTED_NOTICE)), user(join_sections(sections))]

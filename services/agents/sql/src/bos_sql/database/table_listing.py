@@ -28,7 +28,7 @@ _WORDS = _SUBJECT | frozenset(
 )
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?|\S")
 _PUNCTUATION = frozenset(".,:;?!\"'()")
-_MAX_SPOKEN_TABLES = 30
+_MAX_NAMED_TABLES = 30
 
 
 def asks_for_tables(task: str, overview: Overview) -> bool:
@@ -46,11 +46,11 @@ def tables_result(task: AgentTask, overview: Overview) -> AgentResult:
         ["table_name", "description"], [[each.name, each.comment] for each in tables]
     )
     names = [each.name for each in tables]
-    spoken = ", ".join(names[:_MAX_SPOKEN_TABLES])
-    more = len(names) - _MAX_SPOKEN_TABLES
+    named = ", ".join(names[:_MAX_NAMED_TABLES])
+    more = len(names) - _MAX_NAMED_TABLES
     answer = (
         f"The database {overview.database} has {len(names)} "
-        f"{'table' if len(names) == 1 else 'tables'}: {spoken}"
+        f"{'table' if len(names) == 1 else 'tables'}: {named}"
         + (f" and {more} more." if more > 0 else ".")
         if names
         else f"The database {overview.database} has no tables that may be read."

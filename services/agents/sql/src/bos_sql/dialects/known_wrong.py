@@ -81,7 +81,7 @@ def _part(node: exp.Expr) -> str:
     return str((unit or node.this).name).upper()
 
 
-def _asks_the_clock(tree: exp.Expr, _: Kinds) -> bool:
+def _uses_clock(tree: exp.Expr, _: Kinds) -> bool:
     if tree.find(exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.Localtimestamp):
         return True
     return any(
@@ -89,7 +89,7 @@ def _asks_the_clock(tree: exp.Expr, _: Kinds) -> bool:
     )
 
 
-def _reckons_with_dates(node: exp.Expr, kinds: Kinds) -> bool:
+def _has_date_arithmetic(node: exp.Expr, kinds: Kinds) -> bool:
     sides = {kinds.of(node.left), kinds.of(node.right)}  # type: ignore[attr-defined]
     return not sides.isdisjoint({"date", "moment"})
 
@@ -113,8 +113,8 @@ def _is_made_whole(node: exp.Expr, kinds: Kinds) -> bool:
 
 def _has_odd_format(node: exp.Expr, kinds: Kinds) -> bool:
     wanted = node.args.get("format")
-    told = wanted.name if isinstance(wanted, exp.Literal) else ""
-    return not _FORMAT.fullmatch(told) or kinds.of(node.this) in ("int", "decimal", "float")
+    pattern = wanted.name if isinstance(wanted, exp.Literal) else ""
+    return not _FORMAT.fullmatch(pattern) or kinds.of(node.this) in ("int", "decimal", "float")
 
 
 def _keeps_ties(node: exp.Expr, _: Kinds) -> bool:
@@ -278,9 +278,9 @@ _JSON = (exp.JSONExtract, exp.JSONExtractScalar, exp.JSONObject)
 _TO_DATE = (exp.StrToTime, exp.StrToDate, exp.StrToUnix, exp.TsOrDsToDate)
 
 _RULES: tuple[Rule, ...] = (
-    Rule("the clock of another database", _asks_the_clock),
+    Rule("the clock of another database", _uses_clock),
     Rule("an interval", _has(exp.Interval)),
-    Rule("arithmetic with dates", _any(exp.Add, exp.Sub, that=_reckons_with_dates)),
+    Rule("arithmetic with dates", _any(exp.Add, exp.Sub, that=_has_date_arithmetic)),
     Rule("the start of a period", _has(exp.DateTrunc, exp.TimestampTrunc), targets=_SQLITE),
     Rule(
         "the start of a week or the like",

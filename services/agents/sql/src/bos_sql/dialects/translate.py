@@ -69,7 +69,7 @@ def _write_out_groups(select: exp.Select, kinds: Kinds) -> None:
     if group is None:
         return
     group.set(
-        "expressions", [_meant(select, each, kinds.columns).copy() for each in group.expressions]
+        "expressions", [_resolve(select, each, kinds.columns).copy() for each in group.expressions]
     )
 
 
@@ -80,11 +80,11 @@ def _sort_nulls_last(select: exp.Select, order: exp.Expr | None) -> None:
     terms: list[exp.Expr] = []
     for term in order.expressions:
         descending = bool(term.args.get("desc"))
-        meant = _meant(select, term.this, frozenset()).copy()
+        resolved = _resolve(select, term.this, frozenset()).copy()
         # Where the query has no NULLS clause, sqlglot has set the dialect's default.
         first = bool(term.args.get("nulls_first"))
-        if first == descending and not _is_never_null(meant):
-            test = exp.Is(this=exp.paren(meant), expression=exp.Null())
+        if first == descending and not _is_never_null(resolved):
+            test = exp.Is(this=exp.paren(resolved), expression=exp.Null())
             null = exp.Case().when(test, exp.Literal.number(1)).else_(exp.Literal.number(0))
             terms.append(exp.Ordered(this=null, desc=first, nulls_first=not first))
         terms.append(
@@ -93,13 +93,13 @@ def _sort_nulls_last(select: exp.Select, order: exp.Expr | None) -> None:
     order.set("expressions", terms)
 
 
-def _meant(select: exp.Select, node: exp.Expr, columns: frozenset[str]) -> exp.Expr:
+def _resolve(select: exp.Select, node: exp.Expr, columns: frozenset[str]) -> exp.Expr:
     """Expression that a position or an alias denotes."""
     if isinstance(node, exp.Literal) and node.is_int:
         place = int(node.name)
         if 0 < place <= len(select.selects):
-            meant: exp.Expr = select.selects[place - 1].unalias()
-            return meant
+            resolved: exp.Expr = select.selects[place - 1].unalias()
+            return resolved
     if isinstance(node, exp.Column) and not node.table and node.name.casefold() not in columns:
         for each in select.selects:
             if isinstance(each, exp.Alias) and each.alias.casefold() == node.name.casefold():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bos_sql.grounding.catalog import Catalog
     from bos_sql.grounding.curated import Curated
 
-_KEPT = 8
+_MAX_INDEXES = 8
 
 Key = tuple[str, str]
 """Name of the database and fingerprint of its schema."""
@@ -87,7 +87,7 @@ class MetadataIndexes:
             index = await self._built(await load())
             self._kept.pop(key, None)
             self._kept[key] = _Kept(index, self._clock() + self._ttl_s)
-            while len(self._kept) > _KEPT:
+            while len(self._kept) > _MAX_INDEXES:
                 del self._kept[next(iter(self._kept))]
             return index
 

@@ -75,13 +75,13 @@ class Field:
 
     def _about_shown(self, asked: Collection[str]) -> str:
         comment = self.comment[:_MAX_SHOWN_COMMENT_CHARS].strip()
-        said = _said(self.synonyms, asked)
+        synonyms = _mentioned_synonyms(self.synonyms, asked)
         # Values that the comment already names, or that are nearly unique, add nothing.
         values = [each for each in self.values if each.casefold() not in comment.casefold()]
         if self.key or any(len(each) > _MAX_SHOWN_VALUE_CHARS for each in values):
             values = []
         listed = ", ".join(map(repr, values[:_MAX_SHOWN_VALUES]))
-        parts = (comment, said and f"also: {said}", listed and f"e.g. {listed}")
+        parts = (comment, synonyms and f"also: {synonyms}", listed and f"e.g. {listed}")
         return "; ".join(part for part in parts if part)
 
 
@@ -120,8 +120,8 @@ class Table:
             asked: Words of the question; other synonyms are left out.
             briefly: Names, types and keys only.
         """
-        said = _said(self.synonyms, asked)
-        also = f" (also: {said})" if said else ""
+        synonyms = _mentioned_synonyms(self.synonyms, asked)
+        also = f" (also: {synonyms})" if synonyms else ""
         about = "" if briefly else also + (f": {self.comment}" if self.comment else "")
         fields = (
             field.shown(references.get(field.name, ""), asked=asked, briefly=briefly)
@@ -242,7 +242,7 @@ def _joins(table: Mapping[str, Any]) -> Iterator[Join]:
         yield Join(table["name"], own, key["table"], other)
 
 
-def _said(synonyms: Iterable[str], asked: Collection[str]) -> str:
+def _mentioned_synonyms(synonyms: Iterable[str], asked: Collection[str]) -> str:
     """Synonyms that occur in the question."""
     return ", ".join(each for each in synonyms if all(word in asked for word in words(each)))
 

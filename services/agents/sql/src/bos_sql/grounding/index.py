@@ -120,7 +120,7 @@ class MetadataIndex:
                 break
         return tuple(chosen)
 
-    def tied(self, tables: Sequence[str]) -> tuple[str, ...]:
+    def with_joining_tables(self, tables: Sequence[str]) -> tuple[str, ...]:
         """``tables``, and the tables through which they are joined."""
         paths = self._graph.connect(tables, max_joins=_MAX_JOINS)
         return tuple(dict.fromkeys([*tables, *(table for p in paths for table in p.tables)]))
@@ -176,7 +176,7 @@ class MetadataIndex:
                 dict.fromkeys(
                     join.text
                     for join in joins
-                    if not self._is_told(join)
+                    if not self._is_in_table_text(join)
                     or (join.note and {join.table, join.other} <= in_full)
                 )
             ),
@@ -199,12 +199,12 @@ class MetadataIndex:
         """Whether a table, field, metric or value has this name, case-insensitive."""
         return name.casefold() in self._names
 
-    def _is_told(self, join: Join) -> bool:
+    def _is_in_table_text(self, join: Join) -> bool:
         """Whether the text of its table shows this join, as the reference of a column."""
         if len(join.columns) != 1:
             return False
-        told = self._references[join.table].get(join.columns[0])
-        return told == f"{join.other}.{join.other_columns[0]}"
+        shown = self._references[join.table].get(join.columns[0])
+        return shown == f"{join.other}.{join.other_columns[0]}"
 
     def _citation(self, name: str, text: str) -> Citation:
         return Citation(f"{self.catalog.database}.{name}", _snippet(text))

@@ -56,18 +56,18 @@ class JoinGraph:
         Ties are broken by the order of ``preferred`` tables.
         """
         rank = {table: place for place, table in enumerate(preferred)}
-        came_from: dict[str, str | None] = dict.fromkeys(start)
+        previous: dict[str, str | None] = dict.fromkeys(start)
         waiting = deque((table, 0) for table in start)
         while waiting:
             table, steps = waiting.popleft()
             if table == goal:
-                return self._walked(came_from, goal)
+                return self._path_to(previous, goal)
             if steps == max_joins:
                 continue
             others = self._edges.get(table, ())
             for other in sorted(others, key=lambda each: rank.get(each, len(rank))):
-                if other not in came_from:
-                    came_from[other] = table
+                if other not in previous:
+                    previous[other] = table
                     waiting.append((other, steps + 1))
         return None
 
@@ -75,23 +75,23 @@ class JoinGraph:
         self, tables: Sequence[str], *, max_joins: int, preferred: Sequence[str] = ()
     ) -> list[JoinPath]:
         """Paths that connect each table to the ones before it, where there are any."""
-        tied: dict[str, None] = dict.fromkeys(tables[:1])
+        connected: dict[str, None] = dict.fromkeys(tables[:1])
         paths = []
         for table in tables[1:]:
-            if table in tied:
+            if table in connected:
                 continue
-            path = self.path(tied, table, max_joins=max_joins, preferred=preferred)
+            path = self.path(connected, table, max_joins=max_joins, preferred=preferred)
             if path is not None:
                 paths.append(path)
-                tied.update(dict.fromkeys(path.tables))
+                connected.update(dict.fromkeys(path.tables))
             else:
                 # Not connected so far; later tables may connect to it.
-                tied[table] = None
+                connected[table] = None
         return paths
 
-    def _walked(self, came_from: dict[str, str | None], goal: str) -> JoinPath:
+    def _path_to(self, previous: dict[str, str | None], goal: str) -> JoinPath:
         tables = [goal]
-        while (before := came_from[tables[-1]]) is not None:
+        while (before := previous[tables[-1]]) is not None:
             tables.append(before)
         tables.reverse()
         joins = tuple(self._edges[one][other] for one, other in pairwise(tables))

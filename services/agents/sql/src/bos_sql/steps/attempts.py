@@ -9,7 +9,7 @@ from bos_agentkit import QUERY_ERROR, AgentFailure
 from bos_chassis.errors import BosError
 from bos_sql.steps.generate import Draft, generate_query
 from bos_sql.steps.review import run_reviewed, safety_check
-from bos_sql.steps.step_state import AttemptFailed, StillUnclear, Work
+from bos_sql.steps.step_state import AttemptFailed, StepState, StillUnclear
 from bos_sql.steps.triage import recover
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ ATTEMPT_FAILED = "SQL agent attempt failed"
 ATTEMPT_SUCCEEDED = "SQL agent attempt succeeded"
 
 
-async def run_attempts(work: Work) -> QueryResult:
+async def run_attempts(work: StepState) -> QueryResult:
     """Run attempts until one succeeds; returns its result.
 
     Raises:
@@ -53,7 +53,7 @@ async def run_attempts(work: Work) -> QueryResult:
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-async def _attempt(work: Work, draft: Draft | None) -> QueryResult:
+async def _attempt(work: StepState, draft: Draft | None) -> QueryResult:
     draft = draft or await generate_query(work)
     work.last_query = draft.sql
     approved = safety_check(work, draft.sql)
@@ -62,7 +62,7 @@ async def _attempt(work: Work, draft: Draft | None) -> QueryResult:
 
 
 def _record(
-    work: Work,
+    work: StepState,
     number: int,
     started: float,
     *,
@@ -89,7 +89,7 @@ def _record(
         work.task.trace.message(ATTEMPT_SUCCEEDED, **data, **state)
 
 
-def _exhausted(work: Work, failure: AttemptFailed) -> AgentFailure:
+def _exhausted(work: StepState, failure: AttemptFailed) -> AgentFailure:
     count = len(work.attempt_history)
     times = "once" if count == 1 else f"{count} times"
     work.task.trace.decision("Giving up", state="FAILURE", attempts=count)

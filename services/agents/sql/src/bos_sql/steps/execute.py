@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bos_agentkit import QUERY_ERROR, AgentFailure
 from bos_sql.database.mcp_results import read_table
 from bos_sql.database.metadata import database_failure
-from bos_sql.steps.step_state import AttemptFailed, Work
+from bos_sql.steps.step_state import AttemptFailed, StepState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,7 @@ class QueryResult:
         )
 
 
-async def execute_query(work: Work, query: ApprovedQuery) -> Mapping[str, Any]:
+async def execute_query(work: StepState, query: ApprovedQuery) -> Mapping[str, Any]:
     """Run exactly the approved query; returns the raw envelope of a success.
 
     Raises:
@@ -88,7 +88,9 @@ async def execute_query(work: Work, query: ApprovedQuery) -> Mapping[str, Any]:
     return envelope
 
 
-def parse_results(work: Work, query: ApprovedQuery, envelope: Mapping[str, Any]) -> QueryResult:
+def parse_results(
+    work: StepState, query: ApprovedQuery, envelope: Mapping[str, Any]
+) -> QueryResult:
     """Decode the table of a success.
 
     Raises:

@@ -29,7 +29,7 @@ _SIGNS: dict[type[exp.Expr], str] = {
 _OTHER_FILTERS = ("having", "qualify", "offset")
 
 
-def told_filters(sql: str, dialect: Dialect) -> str:
+def describe_filters(sql: str, dialect: Dialect) -> str:
     """Conditions, as ``status = open, due_date < 2026-06-15``; empty if any cannot be described."""
     try:
         tree = read_query(sql, dialect)
@@ -38,10 +38,10 @@ def told_filters(sql: str, dialect: Dialect) -> str:
     select = tree.unnest()
     if not isinstance(select, exp.Select) or not _is_plain(select):
         return ""
-    told = [_told(part) for part in _conjuncts(select.args["where"].this)]
-    if not all(told) or len(told) > _MAX_FILTERS:
+    parts = [_describe_comparison(part) for part in _conjuncts(select.args["where"].this)]
+    if not all(parts) or len(parts) > _MAX_FILTERS:
         return ""
-    return ", ".join(dict.fromkeys(told))
+    return ", ".join(dict.fromkeys(parts))
 
 
 def _is_plain(select: exp.Select) -> bool:
@@ -62,7 +62,7 @@ def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     return [part for side in condition.flatten() for part in _conjuncts(side)]
 
 
-def _told(part: exp.Expr) -> str:
+def _describe_comparison(part: exp.Expr) -> str:
     """One comparison in words; empty if it is no plain one."""
     if not isinstance(part.this, exp.Column):
         return ""

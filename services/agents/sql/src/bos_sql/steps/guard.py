@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # A query that violates only this rule is a mistake and no attack: it does not run, and is
 # corrected like a syntax error that the database reports.
 _SYNTAX_RULES = frozenset({"PARSE"})
-_KEPT_POLICIES = 8
+_MAX_GUARDS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Guards:
             raise ConfigurationError(f"The database {overview.database!r}: {error}.") from None
         guard = self._guards.pop(policy, None) or QueryGuard(policy)
         self._guards[policy] = guard
-        while len(self._guards) > _KEPT_POLICIES:
+        while len(self._guards) > _MAX_GUARDS:
             del self._guards[next(iter(self._guards))]
         return guard
 

@@ -15,7 +15,7 @@ from bos_chassis.errors import BosError
 from bos_sql.steps.execute import QueryResult, execute_query, parse_results
 from bos_sql.steps.replies import QueryReview
 from bos_sql.steps.review_need import review_reasons
-from bos_sql.steps.step_state import AttemptFailed, Work, refusal
+from bos_sql.steps.step_state import AttemptFailed, StepState, refusal
 
 if TYPE_CHECKING:
     from bos_sql.steps.guard import ApprovedQuery
@@ -25,7 +25,7 @@ _MAX_CHECKS_CHARS = 500
 _SHARE_OF_TIME = 0.5
 
 
-def safety_check(work: Work, sql: str) -> ApprovedQuery:
+def safety_check(work: StepState, sql: str) -> ApprovedQuery:
     """Check the query with the guard.
 
     Raises:
@@ -46,7 +46,7 @@ def safety_check(work: Work, sql: str) -> ApprovedQuery:
     raise refusal(decision, sql)
 
 
-async def run_reviewed(work: Work, approved: ApprovedQuery) -> QueryResult:
+async def run_reviewed(work: StepState, approved: ApprovedQuery) -> QueryResult:
     """Run the query, and concurrently review it where a mistake is likely.
 
     Raises:
@@ -72,11 +72,11 @@ async def run_reviewed(work: Work, approved: ApprovedQuery) -> QueryResult:
     return found
 
 
-async def _run(work: Work, approved: ApprovedQuery) -> QueryResult:
+async def _run(work: StepState, approved: ApprovedQuery) -> QueryResult:
     return parse_results(work, approved, await execute_query(work, approved))
 
 
-async def _run_or_fail(work: Work, approved: ApprovedQuery) -> QueryResult | AttemptFailed:
+async def _run_or_fail(work: StepState, approved: ApprovedQuery) -> QueryResult | AttemptFailed:
     try:
         return await _run(work, approved)
     except AttemptFailed as failure:
@@ -84,7 +84,7 @@ async def _run_or_fail(work: Work, approved: ApprovedQuery) -> QueryResult | Att
 
 
 async def _run_corrected(
-    work: Work, correction: ApprovedQuery, before: QueryResult | AttemptFailed
+    work: StepState, correction: ApprovedQuery, before: QueryResult | AttemptFailed
 ) -> QueryResult:
     """Run the corrected query; returns its result, or the first one where that is better."""
     try:
@@ -110,13 +110,13 @@ async def _run_corrected(
     return before
 
 
-async def _review(work: Work, approved: ApprovedQuery) -> QueryReview | None:
+async def _review(work: StepState, approved: ApprovedQuery) -> QueryReview | None:
     messages = work.prompts.review(approved.sql, work.assumptions)
-    return await work.ask.ask_if_possible(messages, QueryReview, share=_SHARE_OF_TIME)
+    return await work.model.optional(messages, QueryReview, share=_SHARE_OF_TIME)
 
 
 def _correction(
-    work: Work, approved: ApprovedQuery, review: QueryReview | None
+    work: StepState, approved: ApprovedQuery, review: QueryReview | None
 ) -> ApprovedQuery | None:
     """Corrected query of the review, if the guard passes it; None: the query stands."""
     if review is None:
@@ -138,7 +138,7 @@ def _correction(
 
 
 def _judged(
-    work: Work, approved: ApprovedQuery, corrected: str
+    work: StepState, approved: ApprovedQuery, corrected: str
 ) -> tuple[ApprovedQuery | None, str]:
     if not corrected:
         return None, "found wrong without a correction; the query stands"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bos_sql.grounding.catalog import Catalog, Join
-    from bos_sql.steps.step_state import Work
+    from bos_sql.steps.step_state import StepState
     from bos_sqlguard import Dialect
 
 Endpoint = tuple[str, str]
@@ -31,12 +31,12 @@ _NODES: tuple[tuple[type[exp.Expr], str], ...] = (
 )
 
 
-def review_reasons(work: Work, sql: str) -> tuple[tuple[str, ...], str]:
+def review_reasons(work: StepState, sql: str) -> tuple[tuple[str, ...], str]:
     """Reasons for a review; without any, the reason against it."""
     setting = work.settings.review
     if setting == "never":
         return (), "BOS_SQL_REVIEW=never"
-    if work.ask.tier == "small":
+    if work.model.tier == "small":
         return (), "a small model reviews nothing"
     if setting == "always":
         return ("BOS_SQL_REVIEW=always",), ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bos_llm import Message
     from bos_sql.database.metadata import Overview
     from bos_sql.grounding.index import MetadataIndex
-    from bos_sql.model_calls import Asker
+    from bos_sql.model_calls import ModelCalls
     from bos_sql.prompts import QueryPrompts
     from bos_sql.settings import SqlSettings
     from bos_sql.steps.guard import QueryGuard, SafetyDecision
@@ -30,12 +30,12 @@ _MAX_OPTIONS = 8
 
 
 @dataclass(slots=True)
-class Work:
+class StepState:
     """State shared by the phases of one step."""
 
     task: AgentTask
     settings: SqlSettings
-    ask: Asker
+    model: ModelCalls
     overview: Overview
     index: MetadataIndex
     guard: QueryGuard
@@ -46,7 +46,7 @@ class Work:
     """Tables whose columns are in the prompts."""
     assumptions: list[str] = field(default_factory=list)
     """Assumptions of the query beyond the task."""
-    told_assumptions: list[str] = field(default_factory=list)
+    stated_assumptions: list[str] = field(default_factory=list)
     """Assumptions that the answer must state, because they replace questions to the user."""
     messages: list[Message] = field(default_factory=list)
     """Conversation with the model about the query."""
@@ -95,7 +95,9 @@ class ClarificationNeeded(Exception):
         self.assumptions = tuple(assumptions)
 
 
-def ask_user(work: Work, questions: Sequence[Question], assumptions: Sequence[str]) -> NoReturn:
+def ask_user(
+    work: StepState, questions: Sequence[Question], assumptions: Sequence[str]
+) -> NoReturn:
     """End the step with questions to the user.
 
     Raises:

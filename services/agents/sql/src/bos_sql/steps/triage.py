@@ -8,12 +8,12 @@ from bos_sql.prompts import feedback, json_text
 from bos_sql.steps.clarity import grounded
 from bos_sql.steps.generate import Draft
 from bos_sql.steps.replies import ErrorTriage
-from bos_sql.steps.step_state import AttemptFailed, Work, ask_user
+from bos_sql.steps.step_state import AttemptFailed, StepState, ask_user
 
 _MAX_MESSAGE_CHARS = 500
 
 
-async def recover(work: Work, failure: AttemptFailed) -> Draft | None:
+async def recover(work: StepState, failure: AttemptFailed) -> Draft | None:
     """Patched query for the next attempt; None: draft a new one from the error.
 
     Only errors of the database go to triage; those of guard and review go straight to the next
@@ -26,7 +26,7 @@ async def recover(work: Work, failure: AttemptFailed) -> Draft | None:
     work.messages.append(feedback(failure.error, failure.query))
     if not failure.from_database:
         return None
-    triage = await work.ask.ask_if_possible(
+    triage = await work.model.optional(
         work.prompts.triage(work.pack, failure.query, failure.error), ErrorTriage
     )
     if triage is None:
@@ -45,7 +45,7 @@ async def recover(work: Work, failure: AttemptFailed) -> Draft | None:
     return None
 
 
-def _patch(work: Work, triage: ErrorTriage) -> Draft | None:
+def _patch(work: StepState, triage: ErrorTriage) -> Draft | None:
     sql = (triage.patched_sql or "").strip()
     if not sql or _was_tried(work, sql):
         return None
@@ -54,7 +54,7 @@ def _patch(work: Work, triage: ErrorTriage) -> Draft | None:
     return Draft(sql)
 
 
-def _was_tried(work: Work, sql: str) -> bool:
+def _was_tried(work: StepState, sql: str) -> bool:
     """Whether the patch is a query that has failed before."""
     approved = work.guard.check(sql).approved
     return approved is not None and any(

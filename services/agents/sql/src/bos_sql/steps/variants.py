@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bos_sql.steps.execute import QueryResult
-    from bos_sql.steps.step_state import Work
+    from bos_sql.steps.step_state import StepState
     from bos_sqlguard import Dialect
 
 
-async def query_variants(work: Work, result: QueryResult) -> Mapping[Dialect, str]:
+async def query_variants(work: StepState, result: QueryResult) -> Mapping[Dialect, str]:
     """Variants by dialect, without withheld ones, whose reason is traced."""
     live, sql = work.overview.dialect, result.query.sql
     if work.settings.variants == "none":
@@ -44,15 +44,15 @@ async def query_variants(work: Work, result: QueryResult) -> Mapping[Dialect, st
     return {live: sql, **{dialect: each.sql for dialect, each in found.items() if each.sql}}
 
 
-async def _written(work: Work, dialect: Dialect, sql: str) -> Translation:
+async def _written(work: StepState, dialect: Dialect, sql: str) -> Translation:
     """Variant written by the model, within the time of the step."""
-    reply = await work.ask.ask_if_possible(work.prompts.variant(sql, dialect), DialectVariant)
+    reply = await work.model.optional(work.prompts.variant(sql, dialect), DialectVariant)
     if reply is None or not (reply.sql or "").strip():
         return Translation(withheld="the model gave none")
     return _checked(work, dialect, Translation((reply.sql or "").strip()))
 
 
-def _checked(work: Work, dialect: Dialect, translation: Translation) -> Translation:
+def _checked(work: StepState, dialect: Dialect, translation: Translation) -> Translation:
     """``translation`` in the guard's text, or the reason why the guard refuses it."""
     if not translation.sql:
         return translation

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 Run = tuple[str, str]
 """User id and run id."""
 
-KEPT_S = 60.0
+TTL_S = 60.0
 """Time to live of an overview: plans are made within it, and schemas seldom change."""
 
-_MOST_KEPT = 256
+_MAX_OVERVIEWS = 256
 
 
-class ReadAhead:
+class PrefetchedOverviews:
     """Bounded cache of overviews by run; the oldest are evicted first.
 
     Args:
@@ -34,9 +34,9 @@ class ReadAhead:
         """Cache ``overview`` for the steps of ``run``."""
         now = self._clock()
         self._kept.pop(run, None)
-        self._kept[run] = (overview, now + KEPT_S)
+        self._kept[run] = (overview, now + TTL_S)
         for old, (_, until) in list(self._kept.items()):
-            if until > now and len(self._kept) <= _MOST_KEPT:
+            if until > now and len(self._kept) <= _MAX_OVERVIEWS:
                 break
             del self._kept[old]
 

@@ -11,7 +11,7 @@ from bos.agent.v1 import AgentServiceStub, DescribeRequest, PrepareRequest, Task
 from bos_chassis.telemetry import Telemetry
 from bos_sql.agent import SqlAgent
 from bos_sql.database.metadata import Overview
-from bos_sql.database.read_ahead import KEPT_S, ReadAhead
+from bos_sql.database.prefetch import TTL_S, PrefetchedOverviews
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.settings import SqlSettings
 
@@ -112,29 +112,29 @@ class Clock:
 
 def test_prefetched_overview_expires_after_a_minute() -> None:
     clock = Clock()
-    ahead = ReadAhead(clock=clock)
-    ahead.keep(("ada", "1"), overview())
+    prefetched = PrefetchedOverviews(clock=clock)
+    prefetched.keep(("ada", "1"), overview())
 
-    clock.now = KEPT_S - 1
-    assert ahead.get(("ada", "1")) == overview()
-    assert ahead.get(("ada", "2")) is None
-    clock.now = KEPT_S
-    assert ahead.get(("ada", "1")) is None
+    clock.now = TTL_S - 1
+    assert prefetched.get(("ada", "1")) == overview()
+    assert prefetched.get(("ada", "2")) is None
+    clock.now = TTL_S
+    assert prefetched.get(("ada", "1")) is None
 
 
 def test_a_later_prefetch_replaces_the_earlier_one() -> None:
-    ahead = ReadAhead()
-    ahead.keep(("ada", "1"), overview("old"))
-    ahead.keep(("ada", "1"), overview("new"))
+    prefetched = PrefetchedOverviews()
+    prefetched.keep(("ada", "1"), overview("old"))
+    prefetched.keep(("ada", "1"), overview("new"))
 
-    assert ahead.get(("ada", "1")) == overview("new")
+    assert prefetched.get(("ada", "1")) == overview("new")
 
 
 def test_at_most_256_overviews_are_cached() -> None:
-    ahead = ReadAhead()
+    prefetched = PrefetchedOverviews()
     for number in range(257):
-        ahead.keep(("ada", str(number)), overview())
+        prefetched.keep(("ada", str(number)), overview())
 
-    assert ahead.get(("ada", "0")) is None
-    assert ahead.get(("ada", "1")) is not None
-    assert ahead.get(("ada", "256")) is not None
+    assert prefetched.get(("ada", "0")) is None
+    assert prefetched.get(("ada", "1")) is not None
+    assert prefetched.get(("ada", "256")) is not None
