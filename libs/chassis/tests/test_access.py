@@ -10,8 +10,8 @@ import pytest
 from bos_chassis.auth.access import AccessRules, AccessSettings, ConflictingRoles
 from bos_chassis.auth.callers import Principal, RunTokenSigner, generate_keypair
 from bos_chassis.auth.roles import require_role
-from bos_chassis.errors import ConfigurationError, PermissionDenied
 from bos_chassis.names import ROLES
+from bos_errors import ConfigurationError, PermissionDenied
 
 NOBODY: dict[str, Any] = {}
 ANALYSTS = {

@@ -13,7 +13,7 @@ from bos_chassis.auth.api_keys import ApiKeyVerifier, key_refused
 from bos_chassis.auth.callers import Bearer, Principal, StaticKey
 from bos_chassis.auth.scopes import SCOPE_OF, key_and_scopes, require_scope
 from bos_chassis.client_address import set_network
-from bos_chassis.errors import (
+from bos_errors import (
     PermissionDenied,
     ResourceExhausted,
     Unauthenticated,

@@ -19,8 +19,8 @@ from bos_chassis.auth.callers import (
     generate_keypair,
 )
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import ConfigurationError, Unauthenticated
 from bos_chassis.settings import AuthSettings
+from bos_errors import ConfigurationError, Unauthenticated
 
 PRIVATE, PUBLIC = generate_keypair()
 KEY = "0123456789abcdef"

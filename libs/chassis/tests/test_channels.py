@@ -9,8 +9,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from bos_chassis.auth.callers import run_token
 from bos_chassis.channels import Channels, service_config, translate_rpc_errors
-from bos_chassis.errors import DeadlineExceeded, NotFound, Unavailable
 from bos_chassis.telemetry import Telemetry
+from bos_errors import DeadlineExceeded, NotFound, Unavailable
 
 SERVICE = "bos.test.v1.EchoService"
 

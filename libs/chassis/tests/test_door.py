@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from bos_chassis.auth.callers import Principal
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import (
+from bos_errors import (
     DeadlineExceeded,
     InvalidArgument,
     ResourceExhausted,

@@ -6,9 +6,9 @@ from typing import Any
 import grpc
 import pytest
 
-from bos_chassis import errors
+import bos_errors as errors
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import BosError, FieldViolation, InvalidArgument, from_rpc_error, to_status
+from bos_errors import BosError, FieldViolation, InvalidArgument, from_rpc_error, to_status
 
 PUBLIC = [
     errors.NotFound,

@@ -19,10 +19,10 @@ from bos.identity.v1 import (
     add_IdentityServiceServicer_to_server,
 )
 from bos_chassis.auth.jwks import KeySet, verifying_keys
-from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import ConfigurationError, Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

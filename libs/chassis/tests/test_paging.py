@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from bos_chassis.errors import InvalidArgument
 from bos_chassis.paging import after_time, decoded, encoded, time_token
+from bos_errors import InvalidArgument
 
 AT = datetime(2026, 6, 15, 9, 30, 0, 123456, tzinfo=UTC)
 KEY = UUID(int=7)

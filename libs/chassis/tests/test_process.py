@@ -16,8 +16,8 @@ import pytest
 
 from bos_chassis import process as chassis_process
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_chassis.settings import ServerSettings, Settings, TelemetrySettings
+from bos_errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
     from pathlib import Path

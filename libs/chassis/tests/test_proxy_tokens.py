@@ -15,8 +15,8 @@ from bos_chassis.auth.proxy_tokens import (
     from_proxy,
     proxy_tokens_from,
 )
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings
+from bos_errors import ConfigurationError
 from bos_testkit.address_tokens import AddressTokens
 
 ADDRESS = "203.0.113.7"

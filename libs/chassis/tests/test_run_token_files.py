@@ -19,9 +19,9 @@ from bos_chassis.auth.callers import (
 from bos_chassis.auth.run_token_checks import open_run_tokens
 from bos_chassis.auth.run_token_keys import signing_keys_file
 from bos_chassis.auth.user_tokens import open_authenticator
-from bos_chassis.errors import ConfigurationError, Unauthenticated
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import ConfigurationError, Unauthenticated
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,10 +29,10 @@ from bos_chassis.auth.callers import (
 )
 from bos_chassis.auth.run_token_checks import REMEMBERED_S, RunTokenChecks, open_run_tokens
 from bos_chassis.channels import Channels
-from bos_chassis.errors import Unauthenticated, Unavailable
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

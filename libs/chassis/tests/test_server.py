@@ -14,16 +14,16 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from bos_chassis.auth.callers import StaticKey
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.deadlines import remaining_s, set_remaining, timeout_for
-from bos_chassis.errors import (
+from bos_chassis.server import grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_errors import (
     ConfigurationError,
     DeadlineExceeded,
     InvalidArgument,
     ResourceExhausted,
     Unavailable,
 )
-from bos_chassis.server import grpc_server
-from bos_chassis.settings import ServerSettings
-from bos_chassis.telemetry import Telemetry
 
 SERVICE = "bos.test.v1.EchoService"
 LABELS = {"service": "echo", "grpc_service": SERVICE}

@@ -7,8 +7,8 @@ import pytest
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import SettingsConfigDict
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, require_loopback
+from bos_errors import ConfigurationError
 
 sys.path.append(str(Path(__file__).parents[1]))
 from settings_reference import variables

@@ -10,9 +10,9 @@ import pytest
 from opentelemetry import trace
 from prometheus_client import CollectorRegistry
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import Telemetry, metrics_server, setup_telemetry
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

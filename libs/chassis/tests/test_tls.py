@@ -18,9 +18,9 @@ from bos_chassis.credentials.tls import (
     calling_services,
     server_context,
 )
-from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
 from bos_chassis.settings import TlsSettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import ConfigurationError, Unauthenticated, Unavailable
 from bos_testkit.certificates import Authority
 from bos_testkit.waiting import eventually
 

@@ -17,9 +17,9 @@ from token_issuer import ISSUER, Issuer, accepts, key_file, opened
 
 from bos_chassis.auth.callers import RunTokenSigner, current_principal, generate_keypair
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import ConfigurationError, Unauthenticated
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings
+from bos_errors import ConfigurationError, Unauthenticated
 
 if TYPE_CHECKING:
     from pathlib import Path

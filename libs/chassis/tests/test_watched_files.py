@@ -13,9 +13,9 @@ from bos_chassis.auth.run_token_checks import open_run_tokens
 from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.credentials.tls import certificate_files
 from bos_chassis.credentials.watched_files import MAX_BYTES, secret_file
-from bos_chassis.errors import ConfigurationError, Unauthenticated
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import ConfigurationError, Unauthenticated
 from bos_testkit.address_tokens import AddressTokens
 from bos_testkit.certificates import Authority
 from bos_testkit.waiting import eventually

@@ -32,17 +32,17 @@ from bos.gateway.v1 import (
 )
 from bos.planner.v1 import Plan, PlannerDecision, Step
 from bos_chassis.auth.callers import StaticKey
-from bos_chassis.errors import NotFound, Unavailable
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient, Reconnect
+from bos_errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from bos.gateway.v1 import AgentRequest
-    from bos_chassis.errors import BosError
+    from bos_errors import BosError
 
 KEY = "a-key-of-the-tests"
 RUN_ID = "0190-run"

@@ -31,12 +31,12 @@ from bos.gateway.v1 import (
     add_OrchestratorServiceServicer_to_server,
 )
 from bos_chassis.auth.callers import StaticKey
-from bos_chassis.errors import AlreadyExists, NotFound
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
-from bos_client.errors import AlreadyExists as Decided
+from bos_errors import AlreadyExists, NotFound
+from bos_errors import AlreadyExists as Decided
 
 from .conftest import KEY, RUN_ID, Gateway, story
 

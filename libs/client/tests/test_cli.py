@@ -17,10 +17,10 @@ import pytest
 from click.testing import CliRunner
 
 from bos.gateway.v1 import RunStatus
-from bos_chassis.errors import InvalidArgument, ResourceExhausted, Unavailable
 from bos_client.cli import main
 from bos_client.connection import CONNECTION_FILE, NoConnection, find_connection
 from bos_client.local import FILE, LOCK, register, write_private
+from bos_errors import InvalidArgument, ResourceExhausted, Unavailable
 
 from .conftest import KEY, RUN_ID, Gateway, response, story
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import bos_errors as served
 from bos.gateway.v1 import RunEvent
-from bos_chassis import errors as served
 from bos_client import BosClient, Reconnect, errors
 
 from .conftest import KEY, RUN_ID, Gateway, Starter, client, story

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from bos_client.cli.account import _close
-from bos_client.errors import BosError, FailedPrecondition, InvalidArgument
+from bos_errors import BosError, FailedPrecondition, InvalidArgument
 
 
 class Account:

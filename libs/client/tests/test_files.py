@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos_client.cli.files import safe_name
-from bos_client.errors import NotFound, Unavailable
+from bos_errors import NotFound, Unavailable
 
 from .conftest import RUN_ID, Gateway, response, story
 from .test_cli import bos as run_bos

@@ -27,12 +27,12 @@ from bos.memory.v1 import (
     add_MemoryServiceServicer_to_server,
 )
 from bos_chassis.auth.callers import StaticKey
-from bos_chassis.errors import NotFound as Missing
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_client.errors import NotFound
 from bos_client.memory import MemoryClient
+from bos_errors import NotFound
+from bos_errors import NotFound as Missing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -27,13 +27,13 @@ from bos.identity.v1 import (
     User,
     add_IdentityServiceServicer_to_server,
 )
-from bos_chassis.errors import Unauthenticated as Refused
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
-from bos_client.errors import Unauthenticated
 from bos_client.sign_in import SignedIn, StoredTokens, TokenFile
+from bos_errors import Unauthenticated
+from bos_errors import Unauthenticated as Refused
 
 from .conftest import KEY, Gateway
 

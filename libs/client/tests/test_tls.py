@@ -29,8 +29,8 @@ from bos_chassis.settings import ServerSettings, TlsSettings
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_client.cli import main
-from bos_client.errors import FailedPrecondition, InvalidArgument
 from bos_client.transport import Transport, current_transport, use_transport
+from bos_errors import FailedPrecondition, InvalidArgument
 from bos_testkit.certificates import Authority
 
 from .conftest import KEY, Gateway

@@ -15,12 +15,12 @@ import uuid
 from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
-from bos_chassis.errors import Unavailable
 from bos_documents.chunking.chunks import ChunkKind, TextChunk
 from bos_documents.index.port import Legs, Scored
 from bos_documents.ingest.ports import DocumentRejected, Engines, ParserFailed
 from bos_documents.parsing.blocks import Block, BlockKind, DocumentInfo, Page, PageText
 from bos_documents.search.ports import RankBy, Ranked
+from bos_errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

@@ -26,7 +26,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token
 from bos_chassis.credentials.tls import certificate_files, channel_credentials
 from bos_chassis.deadlines import timeout_for
-from bos_chassis.errors import from_rpc_error
+from bos_errors import from_rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,7 +127,7 @@ def translate_rpc_errors() -> Iterator[None]:
     """Raise the peer's error as one of our tree instead of ``grpc.aio.AioRpcError``.
 
     Raises:
-        BosError: What :func:`bos_chassis.errors.from_rpc_error` makes of it.
+        BosError: What :func:`bos_errors.from_rpc_error` makes of it.
     """
     try:
         yield

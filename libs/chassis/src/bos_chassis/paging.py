@@ -7,7 +7,7 @@ import binascii
 from datetime import UTC, datetime
 from uuid import UUID
 
-from bos_chassis.errors import InvalidArgument
+from bos_errors import InvalidArgument
 
 
 def time_token(at: datetime, key: UUID) -> str:

@@ -16,10 +16,10 @@ from grpc_health.v1 import health_pb2_grpc  # type: ignore[import-untyped]
 from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
 from bos_chassis.credentials.tls import certificate_files, server_credentials
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.interceptors import Health, server_chain
 from bos_chassis.settings import is_loopback, require_loopback
 from bos_chassis.telemetry import metrics_server
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -29,8 +29,8 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.names import MAX_NAMES, USER, GroupName, Role
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

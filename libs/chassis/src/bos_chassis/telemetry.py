@@ -35,7 +35,7 @@ from prometheus_client import (
     start_http_server,
 )
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bos_client.client import BosClient, Reconnect
-    from bos_client.errors import BosError, FieldViolation
     from bos_client.requests import AskOptions
+    from bos_errors import BosError, FieldViolation
 
 __all__ = ["AskOptions", "BosClient", "BosError", "FieldViolation", "Reconnect"]
 

@@ -23,7 +23,7 @@ from bos.identity.v1 import (
     SetUserRolesRequest,
 )
 from bos_client.calling import ServiceClient
-from bos_client.errors import NotFound
+from bos_errors import NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import grpc
 
-from bos_client.errors import from_rpc_error
 from bos_client.transport import current_transport
+from bos_errors import from_rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ R = TypeVar("R")
 class ServiceClient:
     """A client of one service; an async context manager.
 
-    Every method raises :class:`bos_client.errors.BosError` and nothing else of gRPC.
+    Every method raises :class:`bos_errors.BosError` and nothing else of gRPC.
 
     Args:
         target: ``host:port``, ``grpcs://host:port`` for TLS, or a gRPC target URI.

@@ -38,8 +38,8 @@ from bos.gateway.v1 import (
     WatchRunRequest,
 )
 from bos_client.calling import ServiceClient
-from bos_client.errors import DeadlineExceeded, Unavailable, from_rpc_error
 from bos_client.requests import agent_request
+from bos_errors import DeadlineExceeded, Unavailable, from_rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -173,7 +173,7 @@ class BosClient(ServiceClient):
         async with BosClient("127.0.0.1:8080", api_key=key) as bos:
             response = await bos.ask("Which customers brought the most revenue last quarter?")
 
-    Every method raises :class:`bos_client.errors.BosError` and nothing else of gRPC.
+    Every method raises :class:`bos_errors.BosError` and nothing else of gRPC.
 
     Args:
         target: ``host:port`` or a gRPC target URI.

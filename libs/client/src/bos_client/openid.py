@@ -15,7 +15,7 @@ from bos.identity.v1 import (
     OpenIdServiceStub,
 )
 from bos_client.calling import ServiceClient
-from bos_client.errors import Unauthenticated
+from bos_errors import Unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -10,7 +10,7 @@ import grpc
 
 from bos.identity.v1 import AccountServiceStub, DeleteAccountRequest, ExportAccountRequest
 from bos_client.calling import ServiceClient
-from bos_client.errors import Unavailable, from_rpc_error
+from bos_errors import Unavailable, from_rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

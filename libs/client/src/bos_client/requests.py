@@ -9,7 +9,7 @@ from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.struct_pb2 import Struct
 
 from bos.gateway.v1 import AgentRequest
-from bos_client.errors import FieldViolation, InvalidArgument
+from bos_errors import FieldViolation, InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -29,8 +29,8 @@ from bos.identity.v1 import (
     ResetPasswordRequest,
 )
 from bos_client.calling import ServiceClient, bearer
-from bos_client.errors import Unauthenticated, Unavailable
 from bos_client.local import config_folder, write_private
+from bos_errors import Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import grpc
 
-from bos_client.errors import InvalidArgument
+from bos_errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

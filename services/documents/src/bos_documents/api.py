@@ -18,7 +18,7 @@ from bos.documents.v1 import (
     WatchDocumentResponse,
 )
 from bos_chassis.auth.callers import LOCAL_USER, current_principal
-from bos_chassis.errors import BosError, PermissionDenied
+from bos_errors import BosError, PermissionDenied
 from bos_postgres.audit import By
 
 if TYPE_CHECKING:

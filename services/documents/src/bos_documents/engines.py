@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bos_chassis.errors import ConfigurationError
 from bos_documents.chunking.chunker import ChunkLimits, chunk_pages
 from bos_documents.embedding.endpoint import EndpointEmbedder
 from bos_documents.embedding.local import LocalEmbedder
@@ -19,6 +18,7 @@ from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.pool import ParserPool, with_tesseract
 from bos_documents.search.fusion import FusionRule, Method, fuse
 from bos_documents.search.ports import Ranked
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence

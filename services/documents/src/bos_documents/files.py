@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from bos_artefacts import Artefact, Owner
-from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

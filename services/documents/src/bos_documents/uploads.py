@@ -9,7 +9,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from bos.documents.v1 import DocumentState
-from bos_chassis.errors import (
+from bos_documents.files import DocumentKey, disk_errors
+from bos_documents.ingest.rules import MAX_TYPE_CHARS, one_line
+from bos_documents.store.documents import Upload
+from bos_documents.store.names import shown_name
+from bos_documents.store.rows import number_of_date
+from bos_errors import (
     Aborted,
     BosError,
     DeadlineExceeded,
@@ -17,11 +22,6 @@ from bos_chassis.errors import (
     NotFound,
     ResourceExhausted,
 )
-from bos_documents.files import DocumentKey, disk_errors
-from bos_documents.ingest.rules import MAX_TYPE_CHARS, one_line
-from bos_documents.store.documents import Upload
-from bos_documents.store.names import shown_name
-from bos_documents.store.rows import number_of_date
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

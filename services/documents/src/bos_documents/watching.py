@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from bos.documents.v1 import DocumentState
 from bos_chassis.deadlines import timeout_for
-from bos_chassis.errors import ResourceExhausted
+from bos_errors import ResourceExhausted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_chassis.errors import FailedPrecondition
 from bos_chassis.telemetry import Telemetry
 from bos_documents.embedding.endpoint import EndpointEmbedder, _batches
+from bos_errors import FailedPrecondition
 from bos_llm import Models
 from bos_testkit.scripted_model.pytest_fixtures import model_settings, scripted_model
 from bos_testkit.scripted_model.wire import embed

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_documents.embedding import shipped_model
 from bos_documents.embedding.local import LocalEmbedder
 from bos_documents.embedding.shipped_model import count_tokens, load_tokenizer, shipped_files
+from bos_errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

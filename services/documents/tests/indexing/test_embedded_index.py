@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 from index_cases import DOCUMENT, MODEL, OTHER_DOCUMENT, chunk, chunk_id, direction
 
-from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_chassis.telemetry import Telemetry
 from bos_documents.index import embedded
 from bos_documents.index.embedded import EmbeddedIndex
 from bos_documents.index.port import IndexedChunk, IndexFilter
 from bos_documents.index.rewriting import RewriteFailed, rewrite
+from bos_errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

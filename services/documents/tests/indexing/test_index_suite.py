@@ -10,11 +10,11 @@ import pytest
 from index_cases import DOCUMENT, MODEL, OTHER_DOCUMENT, chunk, chunk_id, direction
 from qdrant_client import AsyncQdrantClient
 
-from bos_chassis.errors import InvalidArgument
 from bos_chassis.telemetry import Telemetry
 from bos_documents.index.embedded import EmbeddedIndex
 from bos_documents.index.port import IndexFilter, Legs
 from bos_documents.index.server import ServerIndex
+from bos_errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

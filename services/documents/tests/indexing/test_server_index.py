@@ -12,10 +12,10 @@ from aiohttp import web
 from index_cases import DOCUMENT, MODEL, chunk, chunk_id
 from pydantic import SecretStr
 
-from bos_chassis.errors import BosError, FailedPrecondition, Unavailable
 from bos_documents.index import encoding
 from bos_documents.index.port import IndexFilter, Legs
 from bos_documents.index.server import Layout, ServerIndex, connect
+from bos_errors import BosError, FailedPrecondition, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,9 +15,9 @@ from bos.documents.v1 import (
     ReindexDocumentRequest,
 )
 from bos_chassis.auth.callers import RunTokenSigner
-from bos_chassis.errors import NotFound, PermissionDenied, Unauthenticated
 from bos_chassis.settings import AuthSettings
 from bos_documents.service import READER, SCHEMA
+from bos_errors import NotFound, PermissionDenied, Unauthenticated
 from bos_postgres import open_database
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from documents_harness import READY, Caller, parts_of
 
 from bos.documents.v1 import DocumentsServiceStub
-from bos_chassis.errors import BosError
 from bos_chassis.telemetry import Telemetry
+from bos_errors import BosError
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from documents_harness import FAILED, READY
 
-from bos_chassis.errors import BosError
 from bos_documents.service import SCHEMA
+from bos_errors import BosError
 from bos_postgres import connect
 from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
 

@@ -13,11 +13,11 @@ from documents_doubles import WordEmbedder, engines
 from documents_harness import FAILED, READY, TEXT
 
 from bos.documents.v1 import DocumentState
-from bos_chassis.errors import NotFound
 from bos_documents.index.port import IndexedChunk
 from bos_documents.ingest.ports import ParserFailed
 from bos_documents.service import SCHEMA
 from bos_documents.store.jobs import Job, JobLost, Jobs, Stage
+from bos_errors import NotFound
 from bos_postgres import open_database
 from bos_testkit.waiting import eventually
 

@@ -9,7 +9,7 @@ import pytest
 from documents_harness import FAILED, READY, TEXT, parts_of
 
 from bos.documents.v1 import DocumentState, SearchFilter, SearchMode, UploadDocumentRequest
-from bos_chassis.errors import InvalidArgument, NotFound
+from bos_errors import InvalidArgument, NotFound
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

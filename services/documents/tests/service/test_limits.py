@@ -11,7 +11,7 @@ import pytest
 from documents_harness import FAILED, READY, parts_of
 
 from bos.documents.v1 import SearchMode
-from bos_chassis.errors import BosError, DeadlineExceeded, ResourceExhausted, Unavailable
+from bos_errors import BosError, DeadlineExceeded, ResourceExhausted, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

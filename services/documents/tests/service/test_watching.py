@@ -10,7 +10,7 @@ import pytest
 from documents_harness import READY
 
 from bos.documents.v1 import DocumentState, WatchDocumentRequest
-from bos_chassis.errors import NotFound, ResourceExhausted
+from bos_errors import NotFound, ResourceExhausted
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from bos_chassis.errors import FailedPrecondition
 from bos_chassis.names import MAX_NAMES, GroupName, is_name
 from bos_chassis.settings import Settings
+from bos_errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -22,7 +22,7 @@ from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.client_address import current_network
 from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
 from bos_chassis.concurrency.joining import Joined
-from bos_chassis.errors import ResourceExhausted, Unauthenticated
+from bos_errors import ResourceExhausted, Unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

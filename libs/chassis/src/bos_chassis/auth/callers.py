@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from bos_chassis.auth.ed25519 import public_pem
 from bos_chassis.auth.run_token_keys import MergedKeys, fixed_source, key_sources, signing_keys
 from bos_chassis.credentials.static_keys import StaticKeys
-from bos_chassis.errors import Unauthenticated
 from bos_chassis.names import MAX_NAME_CHARS, MAX_NAMES, USER, Role, required_names
+from bos_errors import Unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-from bos_chassis.errors import BosError, Unavailable
+from bos_errors import BosError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

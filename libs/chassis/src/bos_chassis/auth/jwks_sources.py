@@ -13,8 +13,8 @@ from google.protobuf.json_format import MessageToDict
 
 from bos.identity.v1 import GetJsonWebKeySetRequest, IdentityServiceStub
 from bos_chassis.channels import Channels, translate_rpc_errors
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import is_loopback
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

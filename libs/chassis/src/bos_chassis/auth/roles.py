@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos_chassis.errors import PermissionDenied
+from bos_errors import PermissionDenied
 
 if TYPE_CHECKING:
     from bos_chassis.auth.callers import Principal

@@ -19,7 +19,7 @@ from bos_chassis.auth.callers import RUN_TOKEN_KEY, AnyOf, RunTokenVerifier, sta
 from bos_chassis.auth.run_token_keys import key_sources
 from bos_chassis.channels import Channels, translate_rpc_errors
 from bos_chassis.concurrency.joining import Joined
-from bos_chassis.errors import BosError, Unauthenticated, Unavailable
+from bos_errors import BosError, Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

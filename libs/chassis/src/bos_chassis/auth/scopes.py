@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jwt
 
-from bos_chassis.errors import PermissionDenied
+from bos_errors import PermissionDenied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

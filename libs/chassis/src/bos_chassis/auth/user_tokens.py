@@ -27,9 +27,9 @@ from bos_chassis.auth.jwks_sources import key_source
 from bos_chassis.auth.run_token_keys import key_sources
 from bos_chassis.auth.scopes import data_scope, key_and_scopes
 from bos_chassis.channels import Channels
-from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors import Sampled
 from bos_chassis.names import ROLES, USER, required_names
+from bos_errors import Unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

@@ -6,9 +6,9 @@ from bos_chassis.auth.callers import RUN_TOKEN_KEY, set_caller
 from bos_chassis.auth.scopes import require_scope
 from bos_chassis.client_address import set_network
 from bos_chassis.credentials.tls import in_foreign_hands
-from bos_chassis.errors import Unauthenticated
 from bos_chassis.interceptors.concern import Concern
 from bos_chassis.interceptors.places import Crowd
+from bos_errors import Unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from google.protobuf.message import DecodeError
 
-from bos_chassis.errors import InvalidArgument, abort_with
 from bos_chassis.interceptors.concern import ServerCall
 from bos_chassis.interceptors.errors import (
     code_of,
@@ -17,6 +16,7 @@ from bos_chassis.interceptors.errors import (
 )
 from bos_chassis.interceptors.methods import Hooks, Method
 from bos_chassis.interceptors.places import too_many_calls
+from bos_errors import InvalidArgument, abort_with
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping

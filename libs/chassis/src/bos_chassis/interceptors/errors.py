@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from bos_chassis.errors import DeadlineExceeded, status_code, to_status
+from bos_errors import DeadlineExceeded, status_code, to_status
 
 if TYPE_CHECKING:
     from bos_chassis.interceptors.concern import ServerCall

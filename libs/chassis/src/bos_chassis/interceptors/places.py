@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos_chassis.errors import InvalidArgument, ResourceExhausted
 from bos_chassis.interceptors.concern import Concern
+from bos_errors import InvalidArgument, ResourceExhausted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

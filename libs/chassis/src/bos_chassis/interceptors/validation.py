@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import protovalidate
 from google.protobuf.message import Message
 
-from bos_chassis.errors import FieldViolation, InvalidArgument
 from bos_chassis.interceptors.concern import Concern
+from bos_errors import FieldViolation, InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

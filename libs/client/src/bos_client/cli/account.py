@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from bos_client.cli.session import ANSWERED, USAGE, identity_of, run
-from bos_client.errors import BosError
 from bos_client.own_account import AccountClient, write_archive
 from bos_client.sign_in import TokenFile
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from bos_client.cli.session import Target

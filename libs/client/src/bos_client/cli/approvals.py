@@ -14,10 +14,10 @@ from rich.text import Text
 
 from bos.gateway.v1 import ApprovalStatus
 from bos_client.cli.session import ANSWERED, client_for, print_json, run
-from bos_client.errors import BosError
 from bos_client.render import make_console
 from bos_client.render.parts import show_approval, titles
 from bos_client.render.text import approval_status_text, as_it_is, time_text
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

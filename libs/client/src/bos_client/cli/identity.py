@@ -10,9 +10,9 @@ import click
 from bos.identity.v1 import SignInMethod
 from bos_client.cli.openid import client_name, keep, log_in_by_openid
 from bos_client.cli.session import ANSWERED, USAGE, client_for, identity_of, print_json, run
-from bos_client.errors import BosError
 from bos_client.render.text import one_line
 from bos_client.sign_in import IdentityClient, TokenFile
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from bos.identity.v1 import SignIn

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import click
 
 from bos_client.cli.session import ANSWERED, identity_of
-from bos_client.errors import FailedPrecondition, Unauthenticated
 from bos_client.openid import Callback, OpenIdClient
 from bos_client.render.text import one_line
 from bos_client.sign_in import SignedIn, TokenFile
+from bos_errors import FailedPrecondition, Unauthenticated
 
 if TYPE_CHECKING:
     from bos.identity.v1 import BeginOpenIdLogInResponse, LogInResponse

@@ -26,7 +26,8 @@ from google.protobuf.json_format import MessageToDict
 from bos.gateway.v1 import RunStatus
 from bos_client.client import BosClient
 from bos_client.connection import Connection, NoConnection, find_connection
-from bos_client.errors import (
+from bos_client.sign_in import StoredTokens, TokenFile
+from bos_errors import (
     AlreadyExists,
     BosError,
     Cancelled,
@@ -36,7 +37,6 @@ from bos_client.errors import (
     Unauthenticated,
     Unavailable,
 )
-from bos_client.sign_in import StoredTokens, TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

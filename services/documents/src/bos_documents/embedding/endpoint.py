@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from bos_chassis.errors import FailedPrecondition
+from bos_errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from bos_chassis.errors import Unavailable
 from bos_documents.embedding import shipped_model
 from bos_documents.embedding.shipped_model import (
     ModelFiles,
@@ -18,6 +17,7 @@ from bos_documents.embedding.shipped_model import (
     read_verified,
     shipped_files,
 )
+from bos_errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import qdrant_edge as engine
 
 from bos_chassis.deadlines import timeout_for
-from bos_chassis.errors import BosError, ConfigurationError, InvalidArgument, Unavailable
 from bos_documents.index import encoding
 from bos_documents.index.port import Legs, Scored
 from bos_documents.index.rewriting import clear_leftovers, rewrite
+from bos_errors import BosError, ConfigurationError, InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -17,9 +17,9 @@ from qdrant_client import models as api
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from bos_chassis.deadlines import timeout_for
-from bos_chassis.errors import FailedPrecondition, InvalidArgument, Unavailable
 from bos_documents.index import encoding
 from bos_documents.index.port import Legs, Scored
+from bos_errors import FailedPrecondition, InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

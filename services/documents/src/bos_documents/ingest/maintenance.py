@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from bos_chassis.errors import BosError
 from bos_documents.store.documents import CHANNEL
+from bos_errors import BosError
 from bos_postgres import execute, fetch
 
 if TYPE_CHECKING:

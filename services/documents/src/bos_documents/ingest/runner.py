@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from bos_chassis.backoff import Backoff
 from bos_chassis.concurrency.tasks import running_task
-from bos_chassis.errors import BosError
 from bos_documents.ingest.ports import DocumentRejected, ParserFailed
 from bos_documents.store.jobs import JobLost, Stage
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from bos_artefacts import ArtefactDamaged, ArtefactMissing
-from bos_chassis.errors import Unavailable
 from bos_documents.files import DocumentKey
 from bos_documents.index.port import IndexedChunk
 from bos_documents.ingest.ports import DocumentRejected
@@ -17,6 +16,7 @@ from bos_documents.store import readings
 from bos_documents.store.documents import USER_LOCK
 from bos_documents.store.jobs import Job, Stage, advance, announce, finish
 from bos_documents.store.rows import MAX_NOTES, MAX_PAGES_WITHOUT_TEXT
+from bos_errors import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

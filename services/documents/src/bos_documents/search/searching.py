@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from bos.documents.v1 import Passage, SearchDocumentsResponse, SearchMode
-from bos_chassis.errors import BosError, DeadlineExceeded, InvalidArgument
 from bos_documents.index.port import IndexFilter, Legs
 from bos_documents.search.ports import RankBy
 from bos_documents.store.rows import CHUNK_COLUMNS, chunk_of, number_of_date
+from bos_errors import BosError, DeadlineExceeded, InvalidArgument
 from bos_postgres import fetch, for_user
 
 if TYPE_CHECKING:

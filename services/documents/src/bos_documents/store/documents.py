@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
-from bos_chassis.errors import Aborted, NotFound, ResourceExhausted
 from bos_chassis.paging import after_time, time_token
 from bos_documents.store.rows import CHUNK_COLUMNS, DOCUMENT_COLUMNS, chunk_of, document_of
+from bos_errors import Aborted, NotFound, ResourceExhausted
 from bos_postgres import fetch, fetchrow, for_user
 from bos_postgres.audit import deed, record
 
