@@ -36,7 +36,7 @@ CANONICAL = (
 
 
 def test_the_canonical_form_is_the_documented_one() -> None:
-    """Approvals given before an upgrade must hold after it, so this text may never change."""
+    """Approvals given before an upgrade must hold after it, so this text must never change."""
     assert canonical_form("send_email", to_value_map(EVERY_TYPE)) == CANONICAL
 
 
@@ -65,9 +65,7 @@ def test_map_order_and_unset_values_make_no_difference() -> None:
         (0.1 + 0.2, 0.3),
     ],
 )
-def test_arguments_that_a_tool_could_tell_apart_have_different_digests(
-    one: Any, other: Any
-) -> None:
+def test_arguments_that_differ_for_a_tool_have_different_digests(one: Any, other: Any) -> None:
     digests = {action_digest("t", to_value_map({"a": value})) for value in (one, other)}
     assert len(digests) == 2
 

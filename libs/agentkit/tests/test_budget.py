@@ -1,4 +1,4 @@
-"""The token budget of a step, from its input to the model's door and back into its result."""
+"""Token budget of a step: enforced before model calls, reported in the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
 
 
 class Forgetful(RecordingAgent):
-    """Calls its model and does not say what that cost."""
+    """Calls its model and does not report the usage."""
 
     def __init__(self, model: Model) -> None:
         super().__init__("forgetful")
@@ -38,7 +38,7 @@ async def run(agent: Any, **fields: Any) -> AgentResult:
     return result
 
 
-async def test_call_that_does_not_fit_is_never_sent_and_fails_the_step(
+async def test_call_beyond_the_budget_is_not_sent_and_fails_the_step(
     model: Model, scripted: ScriptedModel
 ) -> None:
     result = await run(OneCallAgent(model), token_budget=50)
@@ -50,7 +50,7 @@ async def test_call_that_does_not_fit_is_never_sent_and_fails_the_step(
 
 
 @pytest.mark.parametrize("budget", [{"token_budget": 1000}, {}], ids=["enough", "no bound"])
-async def test_call_that_fits_is_sent(
+async def test_call_within_the_budget_is_sent(
     model: Model, scripted: ScriptedModel, budget: dict[str, int]
 ) -> None:
     result = await run(OneCallAgent(model), **budget)
@@ -61,7 +61,7 @@ async def test_call_that_fits_is_sent(
     assert result.usage.unreported_tokens == 0
 
 
-async def test_tokens_that_the_agent_does_not_report_are_counted_all_the_same(
+async def test_tokens_that_the_agent_does_not_report_are_counted(
     model: Model, scripted: ScriptedModel
 ) -> None:
     result = await run(Forgetful(model), token_budget=1000)
@@ -70,7 +70,7 @@ async def test_tokens_that_the_agent_does_not_report_are_counted_all_the_same(
     assert result.usage.unreported_tokens > 0
 
 
-async def test_budget_of_one_step_does_not_bind_the_next(
+async def test_budget_of_one_step_does_not_limit_the_next(
     model: Model, scripted: ScriptedModel
 ) -> None:
     agent = OneCallAgent(model)

@@ -29,7 +29,7 @@ def test_prompts_and_programs_have_the_same_today(written: str, clock: str, toda
     variables = task_variables(
         AgentTask(AgentInput(context=context)), lambda: datetime(2026, 7, 1, tzinfo=UTC)
     )
-    told = format_dates(context.fields, periods=False).splitlines()
+    lines = format_dates(context.fields, periods=False).splitlines()
     assert [one.value for one in variables if one.name == "today"] == [today]
-    # The clock of the agent itself is no part of the request.
-    assert told == ([f"today: {today.isoformat()} ({today:%A})"] if clock != "later" else [])
+    # The agent's own clock does not count.
+    assert lines == ([f"today: {today.isoformat()} ({today:%A})"] if clock != "later" else [])

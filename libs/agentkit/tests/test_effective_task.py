@@ -46,7 +46,7 @@ def test_without_instructions_the_task_is_the_original_unchanged() -> None:
     ],
 )
 @pytest.mark.requirement("M-17", "M-19", "M-20", "K-11")
-def test_instructions_are_put_as_specified(
+def test_instructions_enhance_or_override_the_task(
     mode: InstructionMode, text: str, overridden: bool
 ) -> None:
     assert effective_task(step("Add a {greeting}", mode)) == text

@@ -60,8 +60,8 @@ FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
 AWAITING = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
 
 
-class Doing(RecordingAgent):
-    """Does what a test says."""
+class CallbackAgent(RecordingAgent):
+    """Agent whose behaviour is a function of the test."""
 
     def __init__(self, do: Callable[[AgentTask], Any], **card: Any) -> None:
         super().__init__("doing", **card)
@@ -100,7 +100,9 @@ async def test_a_result_carries_what_every_result_carries() -> None:
         task.usage.api_call(3)
         return succeeded(task, answer="A", data={"n": 1}, confidence=0.5)
 
-    result = await execute(Doing(do), AgentInput(agent_id="doing-1", task="T", tainted=True))
+    result = await execute(
+        CallbackAgent(do), AgentInput(agent_id="doing-1", task="T", tainted=True)
+    )
     assert (result.status, result.agent_id, result.agent_name) == (SUCCEEDED, "doing-1", "doing")
     assert (result.task_description, result.task_overridden, result.tainted) == ("T", False, True)
     assert (result.usage.model_calls, result.usage.input_tokens) == (1, 10)
@@ -112,17 +114,17 @@ async def test_a_result_carries_what_every_result_carries() -> None:
 
 
 @pytest.mark.parametrize("says", [True, False])
-async def test_a_result_that_says_it_is_tainted_is(says: bool) -> None:
-    """An agent that builds its result itself, of what its model read for it."""
+async def test_taint_of_a_returned_result_is_kept(says: bool) -> None:
+    """For an agent that builds its result itself, from what its model has read."""
 
     def do(task: AgentTask) -> AgentResult:
         return AgentResult(status=SUCCEEDED, answer="A", tainted=says)
 
-    assert (await execute(Doing(do), AgentInput(task="T"))).tainted is says
+    assert (await execute(CallbackAgent(do), AgentInput(task="T"))).tainted is says
 
 
 @pytest.mark.requirement("C-14", "C-16")
-async def test_an_agent_sees_its_input_in_plain_python() -> None:
+async def test_an_agent_gets_its_input_as_plain_python_values() -> None:
     result = await execute(
         EchoAgent(),
         AgentInput(
@@ -187,7 +189,7 @@ async def test_an_unexpected_exception_shows_its_class_and_hides_its_text() -> N
     assert "hunter2" in str(logged["exc_info"])
 
 
-async def test_a_useless_reply_of_a_model_is_a_failure_and_no_defect() -> None:
+async def test_an_unusable_reply_of_a_model_is_a_failure_and_no_defect() -> None:
     telemetry = Telemetry.for_tests()
     agent = FailingAgent(error=ModelOutputInvalid("The reply could not be used."))
     async with agent_server(agent, telemetry=telemetry) as address:
@@ -201,7 +203,7 @@ async def test_a_returned_failure_is_treated_like_a_raised_one() -> None:
         task.partial(a=1)
         return failed(task, type="QueryError", message="No.", details={"odd": object()})
 
-    async with agent_server(Doing(do)) as address:
+    async with agent_server(CallbackAgent(do)) as address:
         trace, result = await call_agent(address, AgentInput(task="t"))
     assert (result.error.type, result.error.details["odd"].string_value) == (
         "QueryError",
@@ -224,27 +226,29 @@ async def test_a_returned_failure_is_treated_like_a_raised_one() -> None:
         AgentResult(status=SUCCEEDED, proposed_actions=[ProposedAction(tool="x")]),
     ],
 )
-async def test_a_result_that_is_none_becomes_a_failure(outcome: Any) -> None:
-    result = await execute(Doing(lambda task: outcome))
+async def test_an_invalid_result_becomes_a_failure(outcome: Any) -> None:
+    result = await execute(CallbackAgent(lambda task: outcome))
     assert (result.status, result.error.type) == (FAILED, "Internal")
 
 
-async def test_a_result_too_large_to_send_says_so() -> None:
+async def test_a_result_too_large_to_send_becomes_a_failure() -> None:
     rows = [("x" * 1000,)] * 10_000
-    result = await execute(Doing(lambda task: succeeded(task, table=make_table(["c"], rows))))
+    result = await execute(
+        CallbackAgent(lambda task: succeeded(task, table=make_table(["c"], rows)))
+    )
     assert result.status == FAILED
     assert result.error.details["reason"].string_value == "RESULT_TOO_LARGE"
 
 
 @pytest.mark.parametrize(("size", "kept"), [(1_000, True), (9_000_000, False)])
-async def test_partial_data_too_large_to_send_does_not_keep_the_error_back(
+async def test_partial_data_too_large_to_send_is_dropped_and_the_error_sent(
     size: int, kept: bool
 ) -> None:
     def do(task: AgentTask) -> AgentResult:
         task.partial(rows="x" * size)
         raise AgentFailure(QUERY_ERROR, "No such table.")
 
-    async with agent_server(Doing(do)) as address:
+    async with agent_server(CallbackAgent(do)) as address:
         _, result = await call_agent(address, AgentInput(task="t"))
     assert result.error.type == QUERY_ERROR
     assert ("rows" in result.partial_data.fields) is kept
@@ -253,14 +257,14 @@ async def test_partial_data_too_large_to_send_does_not_keep_the_error_back(
 async def test_questions_to_the_user_end_the_step() -> None:
     question = ClarifyingQuestion(question="Which year?", options=["2025", "2026"])
     result = await execute(
-        Doing(lambda task: needs_clarification(task, [question], assumptions=["2026"]))
+        CallbackAgent(lambda task: needs_clarification(task, [question], assumptions=["2026"]))
     )
     assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
     assert result.clarification == Clarification(questions=[question], assumptions=["2026"])
 
 
 @pytest.mark.requirement("C-32", "C-33")
-async def test_the_plans_time_limit_ends_the_step_with_what_is_there() -> None:
+async def test_the_plans_time_limit_ends_the_step_with_partial_data() -> None:
     agent = SlowAgent(partial={"rows": 3})
     result = await execute(agent, AgentInput(task="t", retry_config=limited(0.05)))
     assert agent.cancelled.is_set()
@@ -276,17 +280,19 @@ async def test_the_cards_time_limit_holds_when_the_plan_sets_none() -> None:
 
 
 @pytest.mark.requirement("C-33")
-async def test_the_result_gets_out_before_the_callers_deadline() -> None:
+async def test_the_result_is_sent_before_the_callers_deadline() -> None:
     result = await execute(SlowAgent(partial={"rows": 3}), timeout_s=0.5)
     assert result.error.type == "DeadlineExceeded"
     assert from_value_map(result.partial_data) == {"rows": 3}
 
 
-async def test_calls_inside_the_agent_see_the_time_of_the_step() -> None:
+async def test_calls_inside_the_agent_have_the_deadline_of_the_step() -> None:
     def do(task: AgentTask) -> AgentResult:
         return succeeded(task, data={"inner": remaining_s() or 0.0, "task": task.remaining_s()})
 
-    result = await execute(Doing(do), AgentInput(task="t", retry_config=limited(5)), timeout_s=60)
+    result = await execute(
+        CallbackAgent(do), AgentInput(task="t", retry_config=limited(5)), timeout_s=60
+    )
     assert all(0 < seconds <= 5 for seconds in from_value_map(result.data).values())
 
 
@@ -300,10 +306,10 @@ async def test_cancelling_the_call_cancels_the_agent() -> None:
         await asyncio.wait_for(agent.cancelled.wait(), 60)
 
 
-async def test_an_agent_that_ignores_cancellation_keeps_its_place_and_delays_nobody() -> None:
+async def test_an_agent_that_ignores_cancellation_uses_capacity_and_delays_no_other_step() -> None:
     release = asyncio.Event()
 
-    async def stubborn(task: AgentTask) -> AgentResult:
+    async def unresponsive(task: AgentTask) -> AgentResult:
         while not release.is_set():
             try:
                 await release.wait()
@@ -312,7 +318,7 @@ async def test_an_agent_that_ignores_cancellation_keeps_its_place_and_delays_nob
         return succeeded(task)
 
     telemetry = Telemetry.for_tests()
-    agent = Doing(stubborn)
+    agent = CallbackAgent(unresponsive)
     async with agent_server(agent, telemetry=telemetry, max_concurrent_steps=1) as address:
         first = AgentInput(task="t", retry_config=limited(0.05))
         _, result = await call_agent(address, first, timeout_s=1)
@@ -334,7 +340,7 @@ async def _served(address: str) -> bool:
         return False
 
 
-async def test_more_steps_than_allowed_are_refused_with_advice() -> None:
+async def test_more_steps_than_allowed_are_refused_with_a_retry_delay() -> None:
     agent = SlowAgent()
     async with agent_server(agent, max_concurrent_steps=1) as address:
         first = asyncio.create_task(call_agent(address, AgentInput(task="t")))
@@ -370,7 +376,7 @@ async def test_an_input_without_a_task_is_refused() -> None:
 
 
 @pytest.mark.requirement("P-03")
-async def test_trace_events_arrive_while_the_step_goes_on() -> None:
+async def test_trace_events_arrive_while_the_step_is_running() -> None:
     release = asyncio.Event()
 
     async def do(task: AgentTask) -> AgentResult:
@@ -381,7 +387,7 @@ async def test_trace_events_arrive_while_the_step_goes_on() -> None:
         return succeeded(task)
 
     async with (
-        agent_server(Doing(do)) as address,
+        agent_server(CallbackAgent(do)) as address,
         grpc.aio.insecure_channel(address) as channel,
     ):
         request = ExecuteRequest(input=AgentInput(task="t"))

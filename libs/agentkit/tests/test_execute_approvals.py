@@ -1,4 +1,4 @@
-"""Steps through real gRPC that propose actions, and perform those that were approved."""
+"""Steps through real gRPC that propose actions and perform approved ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_propose_approve_perform() -> None:
     assert agent.effects[0].idempotency_key == f"run/0/s/{action.action_id}"
     assert from_value_map(done.data) == {"mark": "mark", "count": 1}
     assert [performed.action for performed in done.performed_actions] == [action]
-    assert len(agent.inputs) == 1  # the second time, no model decided anything anew
+    assert len(agent.inputs) == 1  # performed without another model call
 
 
 async def test_a_forged_approval_performs_nothing() -> None:
@@ -73,7 +73,7 @@ async def test_instructions_lead_to_a_fresh_proposal() -> None:
     assert agent.effects == []
 
 
-async def test_protected_calls_side_by_side_are_proposed_together() -> None:
+async def test_concurrent_protected_calls_are_proposed_together() -> None:
     class Twice(CountingAgent):
         async def behave(self, task: AgentTask) -> AgentResult:
             async with asyncio.TaskGroup() as group:
@@ -90,7 +90,7 @@ async def test_protected_calls_side_by_side_are_proposed_together() -> None:
     ]
 
 
-async def test_an_agent_may_propose_several_actions_by_itself() -> None:
+async def test_an_agent_may_propose_several_actions() -> None:
     class Proposing(CountingAgent):
         async def behave(self, task: AgentTask) -> AgentResult:
             labels = ("a", "b")

@@ -20,8 +20,8 @@ MIB = 1024 * 1024
 BIG = bytes(range(256)) * 10_000
 
 
-class Filing(RecordingAgent):
-    """Attaches two files and then ends as the task says."""
+class FilingAgent(RecordingAgent):
+    """Attaches two files and then ends as the task demands."""
 
     async def behave(self, task: AgentTask) -> AgentResult:
         task.attach_file("big.bin", "application/octet-stream", BIG)
@@ -48,7 +48,7 @@ async def messages(agent: RecordingAgent, input: AgentInput) -> list[ExecuteResp
 
 @pytest.mark.parametrize("task", ["succeed", "fail"])
 async def test_files_come_in_chunks_before_the_one_result(task: str) -> None:
-    received = await messages(Filing("filing"), AgentInput(task=task))
+    received = await messages(FilingAgent("filing"), AgentInput(task=task))
     chunks = [message.file for message in received if message.HasField("file")]
     assert received[-1].HasField("result")
     assert [message.WhichOneof("payload") for message in received].count("result") == 1
@@ -84,12 +84,12 @@ async def test_a_proposal_has_no_files() -> None:
         ("a", "text/plain", MAX_FILE_BYTES + 1),
     ],
 )
-def test_what_is_not_fit_is_refused_at_once(name: str, media_type: str, size: int) -> None:
+def test_an_invalid_file_is_refused(name: str, media_type: str, size: int) -> None:
     with pytest.raises(ValueError, match=r"file|media type"):
         AgentTask(AgentInput(task="x")).attach_file(name, media_type, bytes(size))
 
 
-def test_number_and_size_are_bounded_together() -> None:
+def test_number_and_total_size_are_limited() -> None:
     many = AgentTask(AgentInput(task="x"))
     for number in range(MAX_FILES):
         many.attach_file(str(number), "text/plain", b"x")

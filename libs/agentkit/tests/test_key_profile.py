@@ -1,4 +1,4 @@
-"""The key profile of a step, from its input to the model's door."""
+"""Key profile of a step, from its input to its model calls."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_a_step_uses_the_profile_it_names(
 
 
 @pytest.mark.requirement("N-07")
-async def test_a_step_whose_profile_is_not_here_fails_and_says_where_to_add_it(
+async def test_a_step_with_an_unknown_profile_fails_and_names_the_setting(
     model: Model, scripted: ScriptedModel
 ) -> None:
     result = await run(model, "finance")

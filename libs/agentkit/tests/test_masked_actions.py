@@ -1,4 +1,4 @@
-"""Approved actions come back with masks where credentials stood, and are put together again."""
+"""Restoring masked credentials in approved actions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 SECRETS = {"shop_token": "t0ken-4711"}
 
 
-def approved(proposed: dict[str, object], came_back: dict[str, object]) -> ProposedAction:
+def approved(proposed: dict[str, object], returned: dict[str, object]) -> ProposedAction:
     digest = action_digest("post", to_value_map(proposed))
-    return ProposedAction(tool="post", arguments=to_value_map(came_back), digest=digest)
+    return ProposedAction(tool="post", arguments=to_value_map(returned), digest=digest)
 
 
-def test_credentials_stand_again_where_masks_are() -> None:
+def test_masks_are_replaced_by_credentials() -> None:
     def arguments(key: str) -> dict[str, object]:
         return {"a": [f"Bearer {key}", 1], key: {key: key.encode() + b"\xff"}}
 
@@ -44,24 +44,24 @@ def test_a_text_that_only_looks_like_a_mask_never_becomes_a_credential() -> None
 
 @pytest.mark.security
 @pytest.mark.parametrize(
-    "came_back",
+    "returned",
     [
         {"key": "[secret shop_token]", "body": "[secret shop_token]"},
         {"key": "[secret other]", "body": "[secret shop_token]"},
         {"key": "changed"},
     ],
 )
-def test_what_cannot_be_put_together_as_it_was_proposed_stays_as_it_came(
-    came_back: dict[str, object],
+def test_an_action_that_cannot_be_restored_is_returned_unchanged(
+    returned: dict[str, object],
 ) -> None:
-    action = approved({"key": "t0ken-4711", "body": "[secret shop_token]"}, came_back)
+    action = approved({"key": "t0ken-4711", "body": "[secret shop_token]"}, returned)
     assert with_secrets(action, SECRETS) == action
     assert not digest_matches(with_secrets(action, SECRETS))
     assert with_secrets(action, {}) is action
 
 
 @pytest.mark.security
-def test_values_of_a_map_and_encodings_are_put_in_again() -> None:
+def test_masked_map_values_and_encodings_are_restored() -> None:
     headers = json.dumps({"Authorization": "Bearer t0ken-4711", "X-Key": "key/of-shop"})
     secrets = {"api_headers": headers, "shop_token": "t0ken-0815"}
     encoded = base64.b64encode(b"me:t0ken-4711").decode()

@@ -1,4 +1,4 @@
-"""Model calls of a step, those that it needs and those that it can do without."""
+"""Needed and optional model calls of a step."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def calls(task: AgentTask) -> int:
 
 
 @pytest.mark.parametrize("call", [needed, optional])
-async def test_reply_is_handed_over_and_counted(task: AgentTask, model: Model, call: Any) -> None:
+async def test_reply_is_returned_and_counted(task: AgentTask, model: Model, call: Any) -> None:
     assert await call(task, model) == Greeting(text="Good day.")
     assert calls(task) == 1
 
 
-async def test_needed_reply_without_a_model_fails_the_step_in_the_agents_words(
+async def test_needed_reply_without_a_model_fails_the_step_with_the_agents_message(
     task: AgentTask, scripted: ScriptedModel
 ) -> None:
     with pytest.raises(AgentFailure) as caught:
@@ -85,7 +85,7 @@ async def test_needed_reply_without_a_model_fails_the_step_in_the_agents_words(
     assert scripted.calls == 0
 
 
-async def test_needed_reply_with_a_key_that_is_refused_is_a_setting_as_well(
+async def test_needed_reply_with_a_refused_key_is_a_configuration_error(
     task: AgentTask, model: Model, scripted: ScriptedModel
 ) -> None:
     scripted.knobs.fail_next(9, status=401)
@@ -94,7 +94,7 @@ async def test_needed_reply_with_a_key_that_is_refused_is_a_setting_as_well(
     assert caught.value.type == CONFIGURATION_ERROR
 
 
-async def test_needed_reply_that_never_comes_is_the_failure_of_the_step(
+async def test_needed_reply_that_fails_is_the_failure_of_the_step(
     task: AgentTask, model: Model, scripted: ScriptedModel
 ) -> None:
     scripted.knobs.fail_next(9, status=500)
@@ -102,10 +102,10 @@ async def test_needed_reply_that_never_comes_is_the_failure_of_the_step(
         await needed(task, model)
 
 
-async def test_unusable_reply_is_counted_once_whoever_catches_it(
+async def test_unusable_reply_is_counted_once(
     task: AgentTask, model: Model, scripted: ScriptedModel
 ) -> None:
-    """An optional one here; a needed one where the step ends, with the error that it fails by."""
+    """An optional one by the call; a needed one with the error that ends the step."""
     scripted.knobs.prose_next(4)
     with pytest.raises(NoReply) as given_up:
         await optional(task, model)

@@ -1,4 +1,4 @@
-"""What is told about a step whose model was slow or failed: whether to repeat it, what it cost."""
+"""Steps whose model is slow or fails: retryability and usage."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def block_until_late(task: AgentTask) -> None:
-    """Until the step's time is over the event loop sees to nothing else."""
+    """Block the event loop until the step's time is over."""
     while remaining_s := task.remaining_s():
         time.sleep(remaining_s)
 
 
 class CallsThenWaits(RecordingAgent):
-    """Has its model's reply and then waits for something else, or gives up in the last moment."""
+    """Gets its model's reply, then waits for something else or raises just before the deadline."""
 
     def __init__(self, model: Model, *, gives_up: bool) -> None:
         super().__init__("waits")
@@ -50,7 +50,7 @@ class CallsThenWaits(RecordingAgent):
 
 
 class GivesUpItsModel(RecordingAgent):
-    """Cancels a call of its model half-way, then fails with ``error`` or else waits for ever."""
+    """Cancels a model call in flight, then fails with ``error`` or else waits for ever."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ def reason(result: AgentResult) -> Any:
     return from_value(result.error.details["reason"])
 
 
-async def test_step_that_waited_for_its_model_is_not_repeated_and_the_call_is_counted(
+async def test_step_that_timed_out_waiting_for_its_model_is_not_retryable_and_the_call_counted(
     model: Model, scripted: ScriptedModel
 ) -> None:
     scripted.knobs.latency_s = 30
@@ -107,7 +107,7 @@ async def test_step_that_waited_for_its_model_is_not_repeated_and_the_call_is_co
 
 
 @pytest.mark.parametrize("gives_up", [False, True])
-async def test_step_that_had_its_model_s_reply_is_not_repeated_for_what_came_after(
+async def test_step_that_timed_out_after_its_models_reply_is_not_retryable(
     model: Model, scripted: ScriptedModel, gives_up: bool
 ) -> None:
     result = await run(CallsThenWaits(model, gives_up=gives_up), within_s=2)
@@ -119,34 +119,34 @@ async def test_step_that_had_its_model_s_reply_is_not_repeated_for_what_came_aft
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "expected"),
     [("MCP_TIMEOUT", "MCP_TIMEOUT"), (None, "MODEL_TIMEOUT"), ("MODEL_TIMEOUT", "MODEL_TIMEOUT")],
 )
-async def test_failure_of_something_else_is_not_that_of_a_model_that_was_cancelled_with_it(
-    model: Model, scripted: ScriptedModel, given: str | None, told: str
+async def test_cancelled_model_call_does_not_override_the_reason_of_the_failure(
+    model: Model, scripted: ScriptedModel, given: str | None, expected: str
 ) -> None:
     scripted.knobs.latency_s = 30
     error = DeadlineExceeded("There was no answer in time.", reason=given)
     result = await run(GivesUpItsModel(model, scripted, error), within_s=30)
-    assert reason(result) == told
-    assert result.error.retryable is (told == "MCP_TIMEOUT")
+    assert reason(result) == expected
+    assert result.error.retryable is (expected == "MCP_TIMEOUT")
     assert result.usage.abandoned_calls == 1
 
 
 @pytest.mark.parametrize(
-    ("given", "told"), [("MCP_TIMEOUT", "STEP_TIMEOUT"), (None, "MODEL_TIMEOUT")]
+    ("given", "expected"), [("MCP_TIMEOUT", "STEP_TIMEOUT"), (None, "MODEL_TIMEOUT")]
 )
-async def test_who_fails_in_the_last_moment_says_what_the_time_went_into(
-    model: Model, scripted: ScriptedModel, given: str | None, told: str
+async def test_failure_at_the_deadline_is_a_step_timeout_unless_the_model_was_late(
+    model: Model, scripted: ScriptedModel, given: str | None, expected: str
 ) -> None:
     scripted.knobs.latency_s = 30
     error = DeadlineExceeded("There was no answer in time.", reason=given)
     result = await run(GivesUpItsModel(model, scripted, error, late=True), within_s=2)
-    assert reason(result) == told
+    assert reason(result) == expected
     assert not result.error.retryable
 
 
-async def test_step_that_gave_up_its_model_and_then_waited_was_not_late_for_the_model(
+async def test_timeout_after_a_cancelled_model_call_is_not_a_model_timeout(
     model: Model, scripted: ScriptedModel
 ) -> None:
     scripted.knobs.latency_s = 30
@@ -156,7 +156,7 @@ async def test_step_that_gave_up_its_model_and_then_waited_was_not_late_for_the_
     assert result.usage.abandoned_calls == 1
 
 
-async def test_step_that_called_no_model_is_worth_another_attempt_when_its_time_is_over() -> None:
+async def test_step_that_timed_out_without_a_model_call_is_retryable() -> None:
     result = await run(SlowAgent(), within_s=0.2)
     assert reason(result) == "STEP_TIMEOUT"
     assert result.error.retryable
@@ -179,5 +179,5 @@ async def test_step_that_called_no_model_is_worth_another_attempt_when_its_time_
         f"{type(value).__name__} {value.reason}" if isinstance(value, BosError) else ""
     ),
 )
-def test_failures_of_models_were_repeated_already(error: BosError, retryable: bool) -> None:
+def test_failures_of_models_are_not_retryable(error: BosError, retryable: bool) -> None:
     assert error_of(error).retryable is retryable

@@ -1,4 +1,4 @@
-"""Reading ahead for a run whose plan is being made."""
+"""Prefetch (``Prepare``) for a run whose plan is being made."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ async def described(agent: Any, **settings: Any) -> AgentCard:
         return (await AgentServiceStub(channel).Describe(DescribeRequest(), timeout=5)).card
 
 
-async def test_card_says_whether_the_agent_reads_ahead() -> None:
+async def test_card_says_whether_the_agent_prefetches() -> None:
     assert (await described(PreparingAgent())).prepares
     assert not (await described(EchoAgent())).prepares
     assert (await described(EchoAgent(card=agent_card("a", "An agent.", prepares=True)))).prepares
 
 
-async def test_agent_is_told_for_whom_and_what_was_asked() -> None:
+async def test_agent_gets_user_run_and_question() -> None:
     agent = PreparingAgent()
     agent.release.set()
     async with agent_server(agent) as address, grpc.aio.insecure_channel(address) as channel:
@@ -60,12 +60,12 @@ async def test_agent_is_told_for_whom_and_what_was_asked() -> None:
     assert (metadata.user_id, metadata.run_id, question) == ("asha", "run-1", "What?")
 
 
-async def test_agents_that_have_nothing_to_read_ahead_answer_at_once() -> None:
+async def test_agents_that_prefetch_nothing_answer_at_once() -> None:
     async with agent_server(EchoAgent()) as address, grpc.aio.insecure_channel(address) as channel:
         await AgentServiceStub(channel).Prepare(FOR_RUN, timeout=5)
 
 
-async def test_steps_find_room_while_as_much_as_may_be_is_read_ahead() -> None:
+async def test_prefetches_at_their_limit_take_no_capacity_from_steps() -> None:
     agent = PreparingAgent()
     async with (
         agent_server(agent, max_concurrent_steps=8) as address,
@@ -85,7 +85,7 @@ async def test_steps_find_room_while_as_much_as_may_be_is_read_ahead() -> None:
         await stub.Prepare(FOR_RUN, timeout=5)
 
 
-async def test_reading_ahead_ends_with_its_time_or_its_caller() -> None:
+async def test_prefetch_ends_at_its_time_limit_or_with_its_caller() -> None:
     agent = PreparingAgent()
     async with agent_server(agent) as address, grpc.aio.insecure_channel(address) as channel:
         stub = AgentServiceStub(channel)
@@ -99,7 +99,7 @@ async def test_reading_ahead_ends_with_its_time_or_its_caller() -> None:
         await agent.cancelled.wait()
 
 
-async def test_what_goes_wrong_leaves_the_agent_as_it_was() -> None:
+async def test_failed_prefetch_does_not_affect_the_agent() -> None:
     agent = PreparingAgent(error=RuntimeError("secret: 42"))
     agent.release.set()
     async with (
@@ -144,7 +144,7 @@ async def test_run_token_must_be_of_the_run_and_of_no_step(
     assert bool(agent.prepared) is allowed
 
 
-async def test_token_for_reading_ahead_opens_no_step() -> None:
+async def test_run_token_without_a_step_is_refused_for_steps() -> None:
     private, public = generate_keypair()
     agent = PreparingAgent()
     token = RunTokenSigner(private).mint("asha", "run-1", "", ["preparing"], 30.0, use="step")
@@ -160,12 +160,12 @@ async def test_token_for_reading_ahead_opens_no_step() -> None:
     assert not agent.inputs
 
 
-def test_time_for_steps_can_be_set_over_that_of_the_card() -> None:
+def test_step_timeout_setting_overrides_the_card() -> None:
     agent = EchoAgent(card=agent_card("echo", "Echoes.", default_timeout_s=60))
     assert served_card(agent).default_timeout.seconds == 60
     assert served_card(agent, step_timeout_s=900).default_timeout.seconds == 900
     assert agent.card.default_timeout.seconds == 60
 
 
-async def test_time_set_for_steps_is_on_the_card_that_others_see() -> None:
+async def test_step_timeout_setting_is_on_the_served_card() -> None:
     assert (await described(EchoAgent(), step_timeout_s=900)).default_timeout.seconds == 900

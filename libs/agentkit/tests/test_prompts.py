@@ -8,7 +8,7 @@ from bos_agentkit import format_dependencies, format_entities, prompt_sections
 from bos_chassis.values import to_value, to_value_map
 
 
-def test_what_was_settled_comes_before_the_sections_of_a_prompt() -> None:
+def test_clarifications_come_before_the_sections_of_a_prompt() -> None:
     parts = {"task": "t", "entities": "e", "dependencies": "d", "source_text": "s"}
     prompt = prompt_sections(**parts, instructions="i", settled="The user replied: UTC")
     assert prompt.startswith("Settled with the user:\nThe user replied: UTC\n\n### Task\nt")
@@ -23,7 +23,7 @@ def test_entities_are_pairs_or_none() -> None:
 
 
 @pytest.mark.requirement("S-07")
-def test_dependency_data_is_cut_to_500_characters() -> None:
+def test_dependency_data_is_truncated_to_500_characters() -> None:
     text = format_dependencies(
         {"sql_1": to_value_map({"total": Decimal("1.50")}), "rag_1": to_value_map({"t": "x" * 600})}
     )
@@ -34,7 +34,7 @@ def test_dependency_data_is_cut_to_500_characters() -> None:
 
 
 @pytest.mark.requirement("S-07")
-def test_the_prompt_has_the_sections_in_order_and_cuts_the_source_text() -> None:
+def test_the_prompt_has_its_sections_in_order_and_truncates_the_source_text() -> None:
     parts = {
         "task": "T",
         "entities": "none",
@@ -50,7 +50,7 @@ def test_the_prompt_has_the_sections_in_order_and_cuts_the_source_text() -> None
     assert prompt_sections(**parts, profile="- Name: A") == f"About the user:\n- Name: A\n\n{body}"
 
 
-def test_sections_of_a_tainted_step_are_fenced() -> None:
+def test_sections_of_a_tainted_step_are_marked_untrusted() -> None:
     prompt = prompt_sections(
         task="T",
         entities="",

@@ -1,4 +1,4 @@
-"""Whose calls an agent takes: those with a token for this agent and exactly this step."""
+"""Run tokens at an agent: accepted for this agent and exactly this step."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 RUN, STEP, USER = "run-1", "run-1/0/a", "asha"
 
 
-class Door:
-    """An agent that asks for tokens, and somebody who can mint them."""
+class GuardedAgent:
+    """An agent with authentication, and the key that mints its run tokens."""
 
     def __init__(self, stub: Any, signer: RunTokenSigner, agent: EchoAgent) -> None:
         self.stub = stub
@@ -39,7 +39,7 @@ class Door:
         return self.signer.mint(**{**wanted, **claims})
 
     async def execute(self, token: str | None) -> Any:
-        """The last message of one execution of the step."""
+        """Execute the step; returns the last message."""
         metadata = TaskMetadata(user_id=USER, run_id=RUN, step_key=STEP)
         request = ExecuteRequest(input=AgentInput(task="go", metadata=metadata))
         headers = () if token is None else ((RUN_TOKEN_KEY, token),)
@@ -48,18 +48,18 @@ class Door:
 
 
 @pytest.fixture
-async def door() -> AsyncIterator[Door]:
+async def guarded() -> AsyncIterator[GuardedAgent]:
     private, public = generate_keypair()
     agent = EchoAgent("echo")
     async with (
         agent_server(agent, auth=AuthSettings(run_token_public_keys=public)) as address,
         grpc.aio.insecure_channel(address) as channel,
     ):
-        yield Door(AgentServiceStub(channel), RunTokenSigner(private), agent)
+        yield GuardedAgent(AgentServiceStub(channel), RunTokenSigner(private), agent)
 
 
-async def test_token_for_this_step_opens_it(door: Door) -> None:
-    result = await door.execute(door.token())
+async def test_run_token_for_this_step_is_accepted(guarded: GuardedAgent) -> None:
+    result = await guarded.execute(guarded.token())
     assert result.status == AGENT_EXECUTION_STATUS_SUCCEEDED
 
 
@@ -68,35 +68,39 @@ async def test_token_for_this_step_opens_it(door: Door) -> None:
     [{"step": "run-1/0/b"}, {"run": "run-2"}, {"user": "ravi"}, {"step": ""}],
     ids=["another step", "another run", "another user", "no step"],
 )
-async def test_token_for_something_else_is_refused(door: Door, claims: dict[str, Any]) -> None:
+async def test_run_token_for_anything_else_is_refused(
+    guarded: GuardedAgent, claims: dict[str, Any]
+) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await door.execute(door.token(**claims))
+        await guarded.execute(guarded.token(**claims))
     error = from_rpc_error(caught.value)
     assert isinstance(error, PermissionDenied)
     assert error.reason == "RUN_TOKEN_OTHER_STEP"
-    assert not door.agent.inputs
+    assert not guarded.agent.inputs
 
 
-async def test_missing_expired_foreign_and_forged_tokens_are_refused(door: Door) -> None:
+async def test_missing_expired_foreign_and_forged_tokens_are_refused(guarded: GuardedAgent) -> None:
     stranger = RunTokenSigner(generate_keypair()[0])
     refused = (
         None,
-        door.token(ttl_s=-60.0),
-        door.token(audiences=["sql"]),
-        door.token(audiences=["sql", "echo"]),  # which another agent was handed
+        guarded.token(ttl_s=-60.0),
+        guarded.token(audiences=["sql"]),
+        guarded.token(audiences=["sql", "echo"]),  # minted for another agent
         stranger.mint(USER, RUN, STEP, ["echo"], 30.0),
         "nonsense",
     )
     for token in refused:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await door.execute(token)
+            await guarded.execute(token)
         assert isinstance(from_rpc_error(caught.value), Unauthenticated)
-    assert not door.agent.inputs
+    assert not guarded.agent.inputs
 
 
-async def test_card_is_shown_to_any_service_that_the_gateway_vouches_for(door: Door) -> None:
-    token = door.signer.mint("gateway", "", "", ["echo"], 30.0)
-    answer = await door.stub.Describe(
+async def test_card_is_returned_to_any_service_with_a_token_of_the_gateway(
+    guarded: GuardedAgent,
+) -> None:
+    token = guarded.signer.mint("gateway", "", "", ["echo"], 30.0)
+    answer = await guarded.stub.Describe(
         DescribeRequest(), metadata=((RUN_TOKEN_KEY, token),), timeout=10
     )
     assert answer.card.name == "echo"

@@ -39,7 +39,7 @@ class Line(BaseModel):
 
 
 class DeployAgent(Agent):
-    """One agent with safe and protected tools."""
+    """Agent with safe and protected tools."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -206,7 +206,7 @@ async def test_the_same_action_approved_twice_is_performed_twice() -> None:
     assert len({call[3] for call in agent.calls}) == 2
 
 
-async def test_a_call_that_equals_an_approved_action_goes_through_and_another_does_not() -> None:
+async def test_only_a_call_that_equals_an_approved_action_is_performed() -> None:
     agent = DeployAgent()
     action = await proposed(agent, service="api", version=2)
     box = task(agent, tools=["deploy"], approval_context=approved(action)).tools
@@ -242,7 +242,7 @@ async def test_an_action_that_was_not_approved_is_refused() -> None:
 
 
 @pytest.mark.requirement("M-02")
-async def test_an_approval_does_not_widen_the_list_of_tools() -> None:
+async def test_an_approval_does_not_extend_the_list_of_tools() -> None:
     agent = DeployAgent()
     action = await proposed(agent, service="api", version=2)
     for tools in ([], ["check_status"]):
@@ -272,7 +272,7 @@ async def test_a_tool_that_changed_since_the_approval_is_refused() -> None:
         (PermissionDenied("no"), False),
     ],
 )
-async def test_an_action_without_a_clear_answer_has_an_unknown_outcome(
+async def test_an_action_with_an_ambiguous_error_has_an_unknown_outcome(
     error: Exception, unknown: bool
 ) -> None:
     agent = DeployAgent()
@@ -297,7 +297,7 @@ async def test_on_a_tainted_step_every_side_effect_needs_approval() -> None:
     assert not step.tools.irreversible_dispatched
 
 
-def test_functions_that_cannot_be_tools_are_refused_where_they_are_written() -> None:
+def test_functions_that_cannot_be_tools_are_refused_at_definition() -> None:
     def blocking(a: int) -> int:
         return a
 

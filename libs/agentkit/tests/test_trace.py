@@ -35,7 +35,7 @@ async def test_events_have_their_type_agent_and_time() -> None:
 
 @pytest.mark.security
 @pytest.mark.requirement("R-09")
-async def test_texts_are_whole_or_not_there_so_that_the_gateway_finds_every_credential() -> None:
+async def test_long_texts_are_dropped_and_not_truncated() -> None:
     trace = TraceRecorder("sql")
     trace.message("hunter2-" * 1024)
     trace.message("x" * 8190 + "hunter2")
@@ -46,7 +46,7 @@ async def test_texts_are_whole_or_not_there_so_that_the_gateway_finds_every_cred
     assert "hunt" not in str(detail)
 
 
-async def test_a_detail_without_a_typed_form_costs_nothing_but_itself() -> None:
+async def test_a_detail_without_a_typed_form_does_not_affect_others() -> None:
     trace = TraceRecorder("sql")
     trace.message("m", odd=object(), long="x" * 10_000, **{f"f{n}": n for n in range(50)})
     (event,) = await recorded(trace)
@@ -55,7 +55,7 @@ async def test_a_detail_without_a_typed_form_costs_nothing_but_itself() -> None:
     assert len(event.data) == 32
 
 
-async def test_events_that_come_too_fast_are_counted_and_errors_are_kept() -> None:
+async def test_events_beyond_the_buffer_are_counted_and_errors_kept() -> None:
     trace = TraceRecorder("sql")
     for number in range(1100):
         trace.message("m", n=number)
@@ -65,7 +65,7 @@ async def test_events_that_come_too_fast_are_counted_and_errors_are_kept() -> No
     assert (events[-2].message, events[-1].data["dropped"].int64_value) == ("boom", 77)
 
 
-async def test_nothing_is_recorded_after_the_end() -> None:
+async def test_nothing_is_recorded_after_close() -> None:
     trace = TraceRecorder("sql")
     trace.close()
     trace.message("late")

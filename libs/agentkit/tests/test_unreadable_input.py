@@ -1,4 +1,4 @@
-"""Input that cannot be computed with fails its step by the name of the field."""
+"""Invalid input fails its step with an error that names the field."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def nested(depth: int) -> Value:
 
 
 def inputs(value: Value) -> dict[str, dict[str, Any]]:
-    """The same value as an argument, and as a field of what an earlier step gave."""
+    """The same value as an argument, and as a field of an earlier step's output."""
     return {
         "input.sub_task_input.a": {"sub_task_input": {"a": value}},
         "input.dependency_outputs.b": {"dependency_outputs": {"b": ValueMap(fields={"c": value})}},
@@ -40,7 +40,7 @@ def inputs(value: Value) -> dict[str, dict[str, Any]]:
     ],
     ids=["too deep", "far too deep", "a number in words", "the 30th of February"],
 )
-async def test_it_names_the_field(value: Value) -> None:
+async def test_error_of_an_invalid_input_names_the_field(value: Value) -> None:
     agent = EchoAgent("echo")
     async with agent_server(agent) as address:
         for field, given in inputs(value).items():
@@ -52,7 +52,7 @@ async def test_it_names_the_field(value: Value) -> None:
             assert not result.error.retryable
 
 
-async def test_what_is_deep_and_not_too_deep_is_read() -> None:
+async def test_values_at_the_nesting_limit_are_read() -> None:
     agent = EchoAgent("echo", data={})
     async with agent_server(agent) as address:
         for given in inputs(nested(MAX_DEPTH - 2)).values():

@@ -1,4 +1,4 @@
-"""Bounds of values from outside: depth, number, and scalars that are what they say."""
+"""Limits of typed values in requests: depth, number, valid scalars."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_depth_is_bounded(kind: str) -> None:
         extent([nested(MAX_DEPTH + 1, kind)])
 
 
-def test_depth_of_json_is_bounded_alike() -> None:
+def test_depth_of_json_is_bounded() -> None:
     assert extent([struct(MAX_DEPTH)]).depth == MAX_DEPTH
     with pytest.raises(OutOfBounds):
         extent([struct(MAX_DEPTH + 1)])
@@ -64,7 +64,7 @@ def test_number_is_bounded(shape: str) -> None:
         extent(values(1001), max_values=1000)
 
 
-def test_a_million_keys_are_not_counted_to_the_end() -> None:
+def test_counting_stops_at_the_limit() -> None:
     read = 0
 
     def endless() -> object:
@@ -93,7 +93,7 @@ def test_a_million_keys_are_not_counted_to_the_end() -> None:
     ],
     ids=str,
 )
-def test_scalar_that_is_none_of_its_kind_is_refused(value: Value) -> None:
+def test_invalid_scalar_is_refused(value: Value) -> None:
     with pytest.raises(OutOfBounds, match="that is none"):
         extent([value])
 
@@ -126,7 +126,7 @@ def test_all_values_made_from_python_pass(python: object) -> None:
     ],
     ids=lambda d: f"{d.seconds}s{d.nanos}ns",
 )
-def test_duration_is_one_exactly_if_json_can_say_it(duration: Duration) -> None:
+def test_duration_is_valid_exactly_if_json_can_hold_it(duration: Duration) -> None:
     try:
         duration.ToJsonString()
     except ValueError:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     ids=["independent", "chain", "diamond", "empty"],
 )
 @pytest.mark.requirement("C-10", "T-15")
-def test_shapes_of_plans(steps: list, expected: list[list[str]]) -> None:
+def test_stages_and_order_of_plans(steps: list, expected: list[list[str]]) -> None:
     assert stages(Plan(steps=steps)) == expected
 
 
@@ -51,7 +51,7 @@ def test_circular_plan_is_a_value_error() -> None:
 
 @st.composite
 def acyclic_plans(draw: DrawFn) -> Plan:
-    """Plans whose steps depend on earlier-made ones, listed in any order."""
+    """Acyclic plans whose steps are listed in any order."""
     made: list[Step] = []
     for n in range(draw(st.integers(1, 8))):
         earlier = [one.step_id for one in made]
@@ -62,14 +62,14 @@ def acyclic_plans(draw: DrawFn) -> Plan:
 
 @given(acyclic_plans())
 @pytest.mark.requirement("C-11")
-def test_order_respects_dependencies_and_otherwise_the_planner(plan: Plan) -> None:
+def test_order_respects_dependencies_and_otherwise_planner_order(plan: Plan) -> None:
     order = execution_order(plan)
     position = {step_id: index for index, step_id in enumerate(order)}
     planned = [s.step_id for s in plan.steps]
     needs = {s.step_id: dependencies(s) for s in plan.steps}
     assert sorted(order) == sorted(planned)
     assert all(position[n] < position[s] for s, wanted in needs.items() for n in wanted)
-    # At every point the first planned step that could run is the one that does.
+    # At every point the first planned step that is ready comes next.
     for index, chosen in enumerate(order):
         done = set(order[:index])
         ready = [s for s in planned if s not in done and needs[s] <= done]
@@ -78,7 +78,7 @@ def test_order_respects_dependencies_and_otherwise_the_planner(plan: Plan) -> No
 
 @given(acyclic_plans())
 @pytest.mark.requirement("C-07")
-def test_stages_hold_each_step_once_after_what_it_needs(plan: Plan) -> None:
+def test_stages_hold_each_step_once_after_its_dependencies(plan: Plan) -> None:
     found = stages(plan)
     level = {step_id: n for n, stage in enumerate(found) for step_id in stage}
     assert sorted(level) == sorted(s.step_id for s in plan.steps)

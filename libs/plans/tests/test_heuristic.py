@@ -1,4 +1,4 @@
-"""The heuristic over cards."""
+"""Heuristic plans by keywords of the cards."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ THREE_CARDS = [
 
 
 def counted_by_hand(question: str) -> list[str]:
-    """The rule by counting substrings, written out for these three agents."""
+    """Reference implementation of the rule for these three agents."""
     text = question.lower()
     api_score = sum(keyword in text for keyword in API_DOCS)
     sql_score = sum(keyword in text for keyword in SQL)
@@ -85,7 +85,7 @@ words = st.sampled_from([*SQL, *COMPUTATION, *API_DOCS, "Hello", "customers", "G
 
 @given(st.lists(words, max_size=12).map(" ".join))
 @pytest.mark.requirement("B-05")
-def test_the_rule_over_cards_counts_for_any_question(question: str) -> None:
+def test_selection_matches_the_reference_implementation(question: str) -> None:
     assert candidates(question, THREE_CARDS, fallback_agent="sql") == counted_by_hand(question)
 
 
@@ -112,7 +112,7 @@ def test_reference_questions_get_their_agents(question: str, expected: list[str]
     assert candidates(question, THREE_CARDS, fallback_agent="sql") == expected
 
 
-def test_the_score_counts_keywords_not_occurrences() -> None:
+def test_score_counts_keywords_not_occurrences() -> None:
     assert score("TOP top tOp", THREE_CARDS[1]) == 1
     assert score("stop", THREE_CARDS[1]) == 1  # a substring is enough
 
@@ -137,7 +137,7 @@ def test_preferred_agents_come_first_even_when_not_proposed() -> None:
     assert selection.guardrails == {"preferred_agents": ["web", "computation"]}
 
 
-def test_disabled_agents_vanish_from_candidates_and_preferences() -> None:
+def test_disabled_agents_are_neither_candidates_nor_preferred() -> None:
     selection = apply_preferences(
         ["sql", "computation"], prefer=["sql", "sql"], disable=["sql"], unavailable=["mail"]
     )

@@ -1,4 +1,4 @@
-"""References: what resolves, to what, and what does not."""
+"""Resolution of references between steps."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_lists_and_maps_resolve_at_any_depth() -> None:
     ids=["unknown step", "unknown field", "unknown inner field", "step that failed"],
 )
 @pytest.mark.requirement("C-17")
-def test_reference_to_what_is_not_there_is_refused(text: str) -> None:
+def test_unresolvable_reference_is_refused(text: str) -> None:
     with pytest.raises(ReferenceUnresolved):
         references().value(to_value(text))
     with pytest.raises(ReferenceUnresolved):
@@ -112,7 +112,7 @@ def test_malformed_references_are_found(text: str, malformed: int) -> None:
 
 @pytest.mark.parametrize("text", ["@{outputs.wide.x}", "x: @{outputs.wide.x}"])
 @pytest.mark.parametrize(("times", "fits"), [(9, True), (10, False)])
-def test_what_references_resolve_to_is_bounded_in_bytes(text: str, times: int, fits: bool) -> None:
+def test_resolved_references_are_bounded_in_bytes(text: str, times: int, fits: bool) -> None:
     wide = having(x="x" * 1000)
     value = to_value([text] * times)
     if fits:
@@ -130,7 +130,7 @@ def test_bytes_are_counted_over_all_texts_and_values_of_a_step() -> None:
         found.text("@{outputs.wide.x}")
 
 
-def test_what_was_rendered_counts_where_it_is_longer_than_its_value() -> None:
+def test_rendered_text_counts_where_it_is_longer_than_its_value() -> None:
     lists = having(x=[None] * 1000)  # 4 bytes each, and "null, " has 6
     size = lists.data.fields["x"].ByteSize()
     assert len(references(6200, lists=lists).text("@{outputs.lists.x}")) == 5998
@@ -139,19 +139,19 @@ def test_what_was_rendered_counts_where_it_is_longer_than_its_value() -> None:
 
 
 @pytest.mark.parametrize(("count", "fits"), [(MAX_VALUES - 1, True), (MAX_VALUES, False)])
-def test_what_references_resolve_to_is_bounded_in_values(count: int, fits: bool) -> None:
+def test_resolved_references_are_bounded_in_values(count: int, fits: bool) -> None:
     wide = having()
     wide.data.fields["x"].list_value.CopyFrom(ValueList(values=[Value()] * count))
     found = references(10**7, wide=wide)
     if fits:
-        for _ in range(3):  # what was looked up already is not counted again
+        for _ in range(3):  # repeated look-ups are counted once
             assert len(found.value(to_value("@{outputs.wide.x}")).list_value.values) == count
     else:
         with pytest.raises(InputTooLarge, match="more than 100000 values"):
             found.value(to_value("@{outputs.wide.x}"))
 
 
-def test_rows_are_counted_before_they_are_made() -> None:
+def test_rows_are_counted_before_they_are_built() -> None:
     table = make_table(["a", "b"], [[1, 2]] * (MAX_VALUES // 2))
     tall = AgentResult(status=AGENT_EXECUTION_STATUS_SUCCEEDED, table=table)
     for path in ("rows", "table", "rows.a"):
@@ -167,7 +167,7 @@ def nested(depth: int, inner: object) -> object:
 
 @pytest.mark.parametrize(("of_plan", "fits"), [(4, True), (5, False)])
 def test_depths_of_plan_and_output_add_up(of_plan: int, fits: bool) -> None:
-    deep = having(x=nested(MAX_DEPTH - 5, "x"))  # the list it is in here is one more
+    deep = having(x=nested(MAX_DEPTH - 5, "x"))  # the enclosing list adds one level
     value = to_value(nested(of_plan, ["@{outputs.deep.x}"]))
     if fits:
         references(deep=deep).value(value)

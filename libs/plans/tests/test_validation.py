@@ -1,4 +1,4 @@
-"""Which plans may be run."""
+"""Validation of plans."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def problems(*steps: Step, max_steps: int = 20, completed: tuple[str, ...] = ())
     return plan_problems(Plan(steps=steps), CARDS, max_steps=max_steps, completed=completed)
 
 
-def test_a_diamond_with_references_is_fine() -> None:
+def test_a_diamond_with_references_is_valid() -> None:
     assert not problems(
         step("a"),
         step("b", inputs={"rows": "@{outputs.a.table}"}),
@@ -56,11 +56,11 @@ def test_a_diamond_with_references_is_fine() -> None:
         (-(2**63), ['The timeout of step "a" is not a duration.']),
     ],
 )
-def test_timeout_of_a_step_is_a_duration(seconds: int, expected: list[str]) -> None:
+def test_timeout_of_a_step_must_be_a_valid_duration(seconds: int, expected: list[str]) -> None:
     assert problems(step("a", timeout=Duration(seconds=seconds))) == expected
 
 
-def test_an_empty_plan_is_fine() -> None:
+def test_an_empty_plan_is_valid() -> None:
     assert not problems()
 
 
@@ -87,7 +87,7 @@ def test_ids_are_unique_also_against_completed_steps() -> None:
         "@{outputs.a.b c}",
     ],
 )
-def test_every_opening_of_a_reference_must_be_one(text: str) -> None:
+def test_malformed_references_are_refused(text: str) -> None:
     (problem,) = problems(step("a"), step("b", inputs={"x": ["deep", {"in": text}]}))
     assert problem == f'Step "b" has a malformed reference: {text}'
 
@@ -100,7 +100,7 @@ def test_references_and_dependencies_must_name_steps_that_exist() -> None:
     assert problems(step("b", task="Use @{outputs.b.answer}")) == ['Step "b" depends on itself.']
 
 
-def test_completed_steps_of_an_earlier_attempt_can_be_referred_to() -> None:
+def test_references_to_completed_steps_of_an_earlier_revision_are_valid() -> None:
     revised = step("b", inputs={"x": "@{outputs.old.table}"}, depends_on=["old"])
     assert problems(revised)
     assert not problems(revised, completed=("old",))
@@ -117,7 +117,7 @@ def test_agents_and_tools_must_be_known() -> None:
 
 
 @pytest.mark.requirement("C-08")
-def test_a_circle_is_refused_whether_by_dependency_or_by_reference() -> None:
+def test_a_cycle_of_dependencies_or_references_is_refused() -> None:
     (problem,) = problems(
         step("a", depends_on=["c"]), step("b", depends_on=["a"]), step("c", depends_on=["b"])
     )
@@ -138,7 +138,7 @@ def test_size_is_bounded() -> None:
     ]
 
 
-def test_references_become_dependencies_once() -> None:
+def test_each_reference_becomes_one_dependency() -> None:
     plan = Plan(
         steps=[
             step("a"),
@@ -153,7 +153,7 @@ def test_references_become_dependencies_once() -> None:
 
 
 @given(st.text(alphabet="@{}outps.ab ", max_size=60))
-def test_a_persons_text_never_holds_a_reference(text: str) -> None:
+def test_a_users_text_never_holds_a_reference(text: str) -> None:
     harmless = without_references(text)
     assert not references_of(step("x", task=harmless))
     assert not any("malformed" in problem for problem in problems(step("x", task=harmless or "-")))
@@ -183,12 +183,12 @@ def test_depth_of_a_plan_is_bounded(field: str, depth: int, fits: bool) -> None:
     assert bool(plan_problems(plan, CARDS, max_steps=9)) is not fits
 
 
-def test_many_mistakes_are_told_in_part() -> None:
+def test_reported_problems_are_limited_in_number_and_length() -> None:
     wrong = step("a", depends_on=[f"{n}" * 1000 for n in range(10, 60)])
-    told = problems(wrong)
-    assert len(told) == 32
-    assert max(map(len, told)) == 300
+    found = problems(wrong)
+    assert len(found) == 32
+    assert max(map(len, found)) == 300
 
 
-def test_plan_of_too_many_steps_is_not_looked_at() -> None:
+def test_plan_with_too_many_steps_is_not_checked_further() -> None:
     assert problems(*([Step()] * 60_000)) == ["It has 60000 steps; at most 20 are allowed."]

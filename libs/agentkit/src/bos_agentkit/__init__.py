@@ -1,4 +1,4 @@
-"""What every specialist stands on: one contract, tools, approvals, prompts and results."""
+"""Kit for writing agents: the agent contract, tools, approvals, prompts and results."""
 
 from bos_agentkit.actions import action_digest, digest_matches
 from bos_agentkit.agent import Agent, agent_card

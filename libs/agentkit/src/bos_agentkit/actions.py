@@ -1,7 +1,7 @@
-"""Proposed actions and their digest: what a person approves is exactly what is performed.
+"""Proposed actions and their digest, which ties an approval to one exact tool call.
 
-The digest is ``sha256:`` and the hex SHA-256 of the canonical form, which depends on nothing but
-this description (no protobuf encoding, no locale, no map order):
+The digest is ``sha256:`` and the hex SHA-256 of the canonical form, which is defined here alone
+(independent of protobuf encoding, locale and map order):
 
 * UTF-8 JSON without white space, keys sorted by code point, characters beyond ASCII as they are;
 * ``{"arguments":{NAME:VALUE,…},"tool":NAME}``;
@@ -11,13 +11,11 @@ this description (no protobuf encoding, no locale, no map order):
   ``{"bytes":HEX}``, ``{"date":"2026-01-31"}``,
   ``{"timestamp":"SECONDS.NANOS"}`` (since 1970 UTC, nine decimals), ``{"map":{NAME:VALUE,…}}``.
 
-Of a credential of the run that an action holds, or a part or another encoding of one, the gateway
-keeps only a mask (:mod:`bos_chassis.credentials.credential_forms`), and that is what comes back
-once it is
-approved. The digest is of the whole action, so :func:`with_secrets` can tell whether what it puts
-together is what was proposed.
+The gateway masks credentials of the run in an action, also parts and other encodings of them
+(:mod:`bos_chassis.credentials.credential_forms`), and an approved action comes back masked. The
+digest covers the unmasked action, so :func:`with_secrets` verifies what it restores.
 
-The type is part of the form because the tool sees it: ``"5"`` and ``5`` are different arguments.
+Types are part of the form because a tool sees them: ``"5"`` and ``5`` are different arguments.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ _PREFIX = "sha256:"
 
 
 def canonical_form(tool: str, arguments: ValueMap) -> str:
-    """The text that the digest is taken of."""
+    """Canonical JSON of a call, the input of its digest."""
     return json.dumps(
         {"tool": tool, "arguments": _canonical_fields(arguments)},
         sort_keys=True,
@@ -49,7 +47,7 @@ def canonical_form(tool: str, arguments: ValueMap) -> str:
 
 
 def action_digest(tool: str, arguments: ValueMap) -> str:
-    """Identity of one call of ``tool`` with exactly these ``arguments``."""
+    """Digest of one call of ``tool`` with exactly these ``arguments``."""
     return _PREFIX + hashlib.sha256(canonical_form(tool, arguments).encode()).hexdigest()
 
 
@@ -59,10 +57,10 @@ def digest_matches(action: ProposedAction) -> bool:
 
 
 def with_secrets(action: ProposedAction, secrets: Mapping[str, str]) -> ProposedAction:
-    """An approved action with the credentials that the gateway has masked in its arguments.
+    """Restore the credentials that the gateway masked in the arguments of an approved action.
 
-    Only what the digest says was proposed: a text that merely looks like a mask stays as it is, and
-    an action that cannot be put together again is handed back as it came, to be refused.
+    The digest verifies the result: a text that merely looks like a mask is kept, and an action
+    that cannot be restored is returned unchanged, to be refused later.
     """
     if not secrets or digest_matches(action):
         return action
@@ -78,7 +76,7 @@ def with_secrets(action: ProposedAction, secrets: Mapping[str, str]) -> Proposed
 
 
 class _Masks:
-    """Puts forms of credentials where their masks stand, in one pass: none is looked into again."""
+    """Replaces masks by forms of credentials in one pass; replacements are not scanned again."""
 
     def __init__(self, forms: Mapping[str, str]) -> None:
         self._forms = forms
@@ -88,15 +86,15 @@ class _Masks:
         return self._pattern.sub(lambda found: self._forms[found[0]], text)
 
     def content(self, content: bytes) -> bytes:
-        """As :meth:`text`; other bytes may stand around."""
+        """As :meth:`text`, for bytes that need not be UTF-8."""
         return self.text(content.decode(errors="surrogateescape")).encode(errors="surrogateescape")
 
 
 def _unmask(fields: ValueMap, masks: _Masks) -> None:
     for name, value in list(fields.fields.items()):
         _unmask_value(value, masks)
-        if (told := masks.text(name)) != name:
-            fields.fields[told].CopyFrom(value)
+        if (unmasked := masks.text(name)) != name:
+            fields.fields[unmasked].CopyFrom(value)
             del fields.fields[name]
 
 

@@ -1,4 +1,4 @@
-"""What a specialist is: a card, and one coroutine that does a step."""
+"""Base class of agents and their cards."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ if TYPE_CHECKING:
 
 
 class Agent(ABC):
-    """One specialist with one responsibility. Shared by concurrent steps.
+    """Base class of an agent; one instance is shared by concurrent steps.
 
-    ``card`` says all that the rest of Bos knows about it. Tools are the ``@tool`` methods of the
+    ``card`` describes it to the planner and the gateway. Tools are the ``@tool`` methods of the
     class, or what a subclass assigns to ``tools``; the card must list the same ones.
     """
 
     card: AgentCard
     tools: Sequence[AgentTool] | None = None
-    """Tools that are plain functions, shared with other agents perhaps; None: the class's own."""
+    """Tools that are plain functions and may be shared by agents; None: the class's own methods."""
 
     @abstractmethod
     async def execute(self, task: AgentTask) -> AgentResult:
-        """Do one step. Raise on failure and suppress nothing.
+        """Execute one step; failures are raised, never suppressed.
 
-        The call is cancelled when the time for the step is used up or nobody waits any longer.
+        The call is cancelled when the step's time is over or the caller has disconnected.
 
         Raises:
-            AgentFailure: the task cannot be done.
-            ApprovalNeeded: passed on from the toolbox; ends the step AWAITING_APPROVAL.
+            AgentFailure: the task failed.
+            ApprovalNeeded: raised by the toolbox; ends the step AWAITING_APPROVAL.
         """
 
     async def prepare(  # noqa: B027  most agents have nothing to read
         self, metadata: TaskMetadata, question: str
     ) -> None:
-        """Read ahead what a step of the run is likely to need, while its plan is being made.
+        """Prefetch what a step of the run is likely to need, while its plan is being made.
 
         Override it where a step begins with something slow that does not depend on the task, such
-        as reading a schema; the card then says so by itself. It changes nothing outside the agent,
-        and no step may rely on it: it is left out when there is no time or room, cancelled when its
-        time is over, and no step waits for it. What it raises is logged and concerns nobody else.
+        as reading a schema; the served card then announces it. It must not change anything outside
+        the agent, and no step may rely on it: it is skipped when there is no time or capacity,
+        cancelled at its time limit, and no step waits for it. Its exceptions are only logged.
 
         Args:
             metadata: User and run; there is no step yet.
@@ -61,18 +61,18 @@ class Agent(ABC):
     async def perform(self, task: AgentTask, actions: Sequence[ProposedAction]) -> AgentResult:
         """Perform the approved actions, exactly these and in this order.
 
-        Override it to word the answer or to go on after the actions; call them by
+        Override it to write the answer or to continue after the actions; perform each with
         ``task.tools.perform``.
         """
         results = {}
         for action in actions:
             results[action.action_id] = result_fields(await task.tools.perform(action))
-        # One action is the usual case; its fields are then within reach of references.
+        # One action is the usual case; references can then name its fields directly.
         data = next(iter(results.values())) if len(results) == 1 else results
         return succeeded(task, answer="Done: " + "; ".join(a.summary for a in actions), data=data)
 
     def all_tools(self) -> tuple[AgentTool, ...]:
-        """The tools, methods bound to this object."""
+        """Tools of the agent, methods bound to this object."""
         if self.tools is not None:
             return tuple(self.tools)
         names = {
@@ -105,26 +105,26 @@ def agent_card(
     version: str = "",
     prepares: bool = False,
 ) -> AgentCard:
-    """A card; see ``bos/agent/v1/card.proto`` for what each field means.
+    """Build an agent's card; ``bos/agent/v1/card.proto`` defines each field.
 
     Args:
-        name: Canonical name without suffix; ``{name}_agent`` becomes an alias by itself.
+        name: Canonical name without suffix; ``{name}_agent`` is added as an alias.
         description: What the agent is for, in one sentence.
         capabilities: What it can do, as short terms.
         typical_use_cases: Example questions for the planner.
-        keywords: Lower-case substrings that speak for the agent.
+        keywords: Lower-case substrings of questions that count for the agent.
         selection_group: Order of the planner's heuristic.
         tools: ``@tool`` functions or methods.
-        output_fields: Fields of its data and what they hold, by name.
-        required_context_keys: Context keys without which it cannot work.
+        output_fields: Fields of its data by name, each with a description.
+        required_context_keys: Context keys that it requires.
         secret_context_keys: Context keys with credentials that it receives.
         default_timeout_s: Seconds for one attempt.
         max_retries: Attempts after the first.
-        latency_budget_s: Seconds that it usually takes.
+        latency_budget_s: Usual duration in seconds.
         downstream_audiences: Services it calls on behalf of a step.
         aliases: Other names accepted on input.
         version: Version of the agent's code.
-        prepares: Whether ``Agent.prepare`` is worth calling; an override of it is found by itself.
+        prepares: Whether to call ``Agent.prepare``; an override of it is detected anyway.
     """
     return AgentCard(
         name=name,
@@ -151,11 +151,11 @@ def agent_card(
 
 
 def served_card(agent: Agent, *, step_timeout_s: float | None = None) -> AgentCard:
-    """The card as others see it: with what follows from the agent's class and its settings.
+    """Card as published by the service: completed from the agent's class and settings.
 
     Args:
         agent: The agent.
-        step_timeout_s: Seconds for one attempt in place of the card's own; None leaves them.
+        step_timeout_s: Seconds for one attempt, overriding the card; None: the card's.
     """
     card = AgentCard()
     card.CopyFrom(agent.card)

@@ -1,4 +1,4 @@
-"""The task as a person left it: the one function by which agents obtain it."""
+"""Task of a step after the approver's instructions."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ INSTEAD of the original task.
 
 
 def effective_task(input: AgentInput) -> str:
-    """The task with the instructions given on approval; without any, the original unchanged.
+    """Task with the instructions given on approval; without instructions, the original task.
 
-    Instructions whose mode was not classified enhance the task.
+    Instructions of unspecified mode enhance the task.
     """
     instructions = input.approval_context.user_instructions
     if not instructions.strip():
@@ -42,7 +42,7 @@ def effective_task(input: AgentInput) -> str:
 
 
 def is_overridden(input: AgentInput) -> bool:
-    """Whether a person replaced the task; the marker that the composer looks for."""
+    """Whether an approver replaced the task; the composer looks for this marker."""
     context = input.approval_context
     return context.instruction_mode == InstructionMode.INSTRUCTION_MODE_OVERRIDE and bool(
         context.user_instructions.strip()

@@ -1,4 +1,4 @@
-"""How an agent says that it could not do its task, and what the gateway is told about it."""
+"""Failures of agents and their conversion to ``AgentError``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import ProposedAction
 
-# Types of errors that agents report; an unexpected exception is reported by its class name.
+# Error types of agents; an unexpected exception is reported by its class name.
 PLANNING_DECLINED = "PlanningDeclined"
 QUERY_ERROR = "QueryError"
 HTTP_ERROR = "HttpError"
@@ -30,8 +30,8 @@ PATH_RESOLUTION_ERROR = "PathResolutionError"
 SANDBOX_VIOLATION = "SandboxViolation"
 CONFIGURATION_ERROR = "ConfigurationError"
 
-# The state of the world may be another one next time. UNKNOWN and INTERNAL are unexpected
-# exceptions elsewhere, and those are retried like our own.
+# Errors of passing conditions. UNKNOWN and INTERNAL are unexpected exceptions in other services,
+# retried like unexpected ones here.
 _TRANSIENT = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -42,19 +42,19 @@ _TRANSIENT = frozenset(
         grpc.StatusCode.UNKNOWN,
     }
 )
-# Model calls have been repeated already as often as it was worth it, with the pauses that the
-# endpoint asked for; a whole step on top would multiply that, at the expense of a busy endpoint.
+# The model client has retried these already, with the pauses that the endpoint requested; another
+# attempt at the whole step would multiply the load of a busy endpoint.
 _REPEATED_ALREADY = (ModelUnavailable, ModelRateLimited, ModelOutputInvalid)
 
 
 class AgentFailure(BosError):
-    """The task cannot be done; raise it from anywhere inside ``Agent.execute``.
+    """Failure of a step; raise it from anywhere inside ``Agent.execute``.
 
     Args:
         type: One of the constants of this module, or a CamelCase name of the agent's own.
-        message: One or two sentences for a person; must be safe to show to any caller.
+        message: One or two sentences for users; must be safe to show to any caller.
         details: Facts for debugging, of types that ``to_value`` takes; no secrets.
-        retryable: Whether another attempt with the same input may end better.
+        retryable: Whether another attempt with the same input may succeed.
     """
 
     code = grpc.StatusCode.FAILED_PRECONDITION
@@ -75,9 +75,9 @@ class AgentFailure(BosError):
 
 
 class ApprovalNeeded(Exception):
-    """A protected tool was called; left alone, it ends the step AWAITING_APPROVAL.
+    """A protected tool was called without approval; uncaught, it ends the step AWAITING_APPROVAL.
 
-    Outside of the ``BosError`` tree, so that code which mends failures does not swallow it.
+    Not a ``BosError``, so that code which handles failures does not swallow it.
     """
 
     def __init__(self, action: ProposedAction) -> None:
@@ -86,10 +86,10 @@ class ApprovalNeeded(Exception):
 
 
 def error_of(exc: BaseException) -> AgentError:
-    """What the result says about ``exc``.
+    """Convert an exception to the ``AgentError`` of a result.
 
-    Errors of the Bos tree keep their class name and their message. Any other exception gives its
-    class name as type, and a neutral message: its own text may hold anything.
+    A ``BosError`` keeps its class name and message. Any other exception gives its class name as
+    type and a neutral message, because its text may hold secrets or user data.
     """
     if isinstance(exc, AgentFailure):
         return agent_error(exc.type, exc.message, exc.details, retryable=exc.retryable)
@@ -118,7 +118,7 @@ def _is_transient(exc: BosError) -> bool:
 def agent_error(
     type: str, message: str, details: Mapping[str, Any] | None = None, *, retryable: bool = False
 ) -> AgentError:
-    """An ``AgentError``; details that have no form as a ``Value`` are named by their type."""
+    """``AgentError``; a detail that has no form as a ``Value`` is named by its type."""
     return AgentError(
         type=type,
         message=message,
@@ -128,9 +128,9 @@ def agent_error(
 
 
 def lenient_value(data: Any) -> Value:
-    """``data`` as a value, or the name of its type if it has none.
+    """``data`` as a value; the name of its type where it cannot be converted.
 
-    For details that people look at: they must never be the reason why a step fails.
+    For debugging details, which must never fail a step.
     """
     try:
         return to_value(data)

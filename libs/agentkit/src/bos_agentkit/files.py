@@ -1,4 +1,4 @@
-"""Files that a step makes, on their way to the gateway, which stores and lists them."""
+"""Files attached to a step's result; the gateway stores and lists them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MAX_FILES: Final = 16
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 MAX_FILES_BYTES: Final = 6 * 1024 * 1024
-"""Of all files of a step together."""
+"""Total size of the files of a step."""
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _MAX_NAME_BYTES: Final = 255
@@ -29,14 +29,14 @@ class _File:
 
 
 class Files:
-    """The files of one step, in the order in which they were added."""
+    """Files of one step, in order of attachment."""
 
     def __init__(self) -> None:
         self._files: list[_File] = []
 
     @property
     def names(self) -> list[str]:
-        """Names of the files so far."""
+        """Names of the files attached so far."""
         return [file.name for file in self._files]
 
     def add(self, name: str, media_type: str, content: bytes) -> None:
@@ -47,7 +47,7 @@ class Files:
         self._files.append(_File(name, media_type, content))
 
     def chunks(self) -> Iterator[FileChunk]:
-        """All files as the contract wants them, one after the other."""
+        """Yield the chunks of all files, file after file, as the agent contract defines them."""
         for file in self._files:
             starts = range(0, max(1, len(file.content)), _CHUNK_BYTES)
             for start in starts:

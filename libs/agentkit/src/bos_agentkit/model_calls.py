@@ -1,4 +1,4 @@
-"""Model calls of a step: what they consume is counted, and their failures have one form."""
+"""Model calls of a step: usage counted, failures uniform."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ async def needed_reply(
     no_model: Callable[[ModelNotConfigured], AgentFailure],
     form_in: Form = "system",
 ) -> T:
-    """A reply without which the step cannot go on; what fails it is the step's failure.
+    """Reply that the step requires; a failed call fails the step.
 
     Args:
         task: The step.
         model: The agent's model; None if the process has none.
         messages: The conversation.
-        schema: What the reply must be.
-        no_model: What the step says where no usable model is set.
+        schema: Schema of the reply.
+        no_model: Message of the failure where no usable model is configured.
         form_in: As for ``Model.structured``.
 
     Raises:
         AgentFailure: of ``no_model``.
-        BosError: as ``Model`` says; what the calls cost is counted with the failed step.
+        BosError: as ``Model`` raises; usage of the calls is counted with the failed step.
     """
     try:
         if model is None:
@@ -63,10 +63,10 @@ async def optional_reply(
     within_s: float,
     form_in: Form = "system",
 ) -> T:
-    """A reply that the step can do without, within ``within_s`` and before the step ends.
+    """Optional reply, within ``within_s`` and before the step's deadline.
 
     Raises:
-        NoReply: there is none; arguments and reasons as for ``bos_llm.attempt``.
+        NoReply: the call failed; arguments and reasons as for ``bos_llm.attempt``.
     """
     try:
         reply = await attempt(model, prompt, schema, within_s=within_s, form_in=form_in)

@@ -1,4 +1,4 @@
-"""Prompts of text agents: their sections, and what a step was handed."""
+"""Prompt sections of text agents: user profile, entities, dependencies, source text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def format_entities(entities: Mapping[str, Value]) -> str:
 
 
 def format_dependencies(outputs: Mapping[str, ValueMap]) -> str:
-    """One line ``- **{agent_id}**: {data}`` per upstream step, data cut to 500 characters."""
+    """One line ``- **{agent_id}**: {data}`` per upstream step, data truncated to 500 characters."""
     lines = (
         f"- **{step}**: {render_value(Value(map_value=outputs[step]))[:MAX_DEPENDENCY_CHARS]}"
         for step in sorted(outputs)
@@ -42,17 +42,17 @@ def prompt_sections(
     settled: str = NOTHING,
     tainted: bool = False,
 ) -> str:
-    """The prompt of a text agent: what is known of the user, then its sections.
+    """Build the prompt of a text agent: the user's profile, then the sections.
 
     Args:
         task: The effective task.
         entities: From :func:`format_entities`.
         dependencies: From :func:`format_dependencies`.
-        source_text: What to work on; cut to 5000 characters.
-        instructions: How to do it.
+        source_text: Text to process; truncated to 5000 characters.
+        instructions: Instructions for the model.
         profile: From :func:`bos_llm.prompts.format_user_profile`.
         settled: From :func:`bos_llm.prompts.format_clarifications`.
-        tainted: Whether context and source text come from outside and are to be marked so.
+        tainted: Whether to mark context and source text as untrusted.
     """
     fence = mark_untrusted if tainted else str
     sections = (

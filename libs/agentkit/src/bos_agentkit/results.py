@@ -1,4 +1,4 @@
-"""Results in one call each. What every result carries (ids, usage, times) is added by the kit."""
+"""Constructors of results; the kit adds ids, usage and times."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def succeeded(
     followups: Sequence[str] = (),
     assumptions: Sequence[str] = (),
 ) -> AgentResult:
-    """The step is done.
+    """Result of a step that succeeded.
 
     Args:
         task: The step.
-        answer: Text for people.
+        answer: Text for the user.
         table: Tabular result, if any.
         data: Full results by name, of types that ``to_value`` takes; name them in the card's
             ``output_fields`` so that plans can refer to them.
         confidence: From 0 to 1.
-        sources: What the answer rests on.
+        sources: Sources of the answer.
         charts: Charts of aggregated results.
         highlights: Noteworthy points.
         followups: Suggested next questions.
-        assumptions: What was assumed because nobody was asked any more; the final answer states it.
+        assumptions: Made instead of further clarifying questions; the final answer states them.
 
     Raises:
         TypeError, ValueError: data without a typed form, or a confidence outside 0 to 1.
@@ -75,10 +75,10 @@ def failed(
     details: Mapping[str, Any] | None = None,
     retryable: bool = False,
 ) -> AgentResult:
-    """The step could not be done; raising ``AgentFailure`` has the same effect.
+    """Result of a step that failed; raising ``AgentFailure`` has the same effect.
 
-    ``type``, ``message``, ``details`` and ``retryable`` are those of ``AgentFailure``; what
-    ``task.partial`` noted is handed on.
+    ``type``, ``message``, ``details`` and ``retryable`` are those of ``AgentFailure``; data
+    recorded by ``task.partial`` are kept.
     """
     return AgentResult(
         status=AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED,
@@ -93,7 +93,7 @@ def failed(
 def awaiting_approval(
     task: AgentTask, actions: Sequence[ProposedAction], *, answer: str = ""
 ) -> AgentResult:
-    """These actions wait for a person; letting ``ApprovalNeeded`` pass has the same effect.
+    """Result of a step that proposes actions; letting ``ApprovalNeeded`` pass has the same effect.
 
     The step is executed again with the approved actions, and then ``Agent.perform`` is called.
     """
@@ -114,7 +114,7 @@ def needs_clarification(
     *,
     assumptions: Sequence[str] = (),
 ) -> AgentResult:
-    """The user has to settle something first; ``assumptions`` are what would be assumed instead."""
+    """Result of a step with questions to the user; ``assumptions`` would stand in for a reply."""
     return AgentResult(
         status=AgentExecutionStatus.AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
         agent_id=task.input.agent_id,

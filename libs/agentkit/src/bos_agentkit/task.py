@@ -1,4 +1,4 @@
-"""One step as an agent sees it; its tools: permission, approval and trace around every call."""
+"""Task of a step, and its toolbox: permission, approval and trace of every tool call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bos_agentkit.actions import action_digest
 from bos_agentkit.effective_task import effective_task, is_overridden
 from bos_agentkit.failures import ApprovalNeeded
 from bos_agentkit.files import Files
-from bos_agentkit.tools import FilledIn, plain
+from bos_agentkit.tools import InjectedParameter, plain
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
 from bos_chassis.values import MAX_DEPTH, from_value, from_value_map, to_value, to_value_map
@@ -41,18 +41,18 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT_S = 30.0
 
-# After these the destination may or may not have acted; every other Bos error is a clear no.
+# After these errors the action may have been performed; after any other Bos error it was not.
 _OUTCOME_UNKNOWN = (Cancelled, DeadlineExceeded, Internal, Unavailable)
 
 
 class AgentTask:
-    """The input of one step, what may be used for it, and what is recorded about it.
+    """Input of one step, its tools and deadline, and what is recorded: usage, trace, files.
 
     Args:
-        input: As the gateway sent it.
+        input: As sent by the gateway.
         agent: Canonical name of the agent, for the trace.
-        tools: All tools of the agent; the plan's list decides which of them may be called.
-        timeout_s: Time for this attempt.
+        tools: All tools of the agent; the plan's list decides which may be called.
+        timeout_s: Time limit of this attempt.
         tracer: For spans of tool calls.
     """
 
@@ -68,39 +68,39 @@ class AgentTask:
         self.input = input
         self.agent = agent or input.agent_name
         self.effective_task = effective_task(input)
-        """What to do; use this in prompts, never ``input.task``."""
+        """Task after the approver's instructions; use this in prompts, never ``input.task``."""
         self.overridden = is_overridden(input)
-        """Whether a person replaced the task on approval."""
+        """Whether the approver replaced the task."""
         self.trace = TraceRecorder(self.agent)
         self.usage = UsageMeter()
         bound = input.token_budget if input.HasField("token_budget") else None
         self.budget = TokenBudget(bound)
-        """What the model calls of this attempt may consume and have consumed, bounded or not."""
+        """Budget and usage of this attempt's model calls; also counts where there is no limit."""
         self.tainted = input.tainted
-        """Whether the step rests on untrusted content (web, mail, documents)."""
+        """Whether the step has read untrusted content (web, mail, documents)."""
         self.tools = Toolbox(tools, self, tracer)
         self.files = Files()
-        """Files that go with the result."""
+        """Files attached to the result."""
         self.timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         self._partial = ValueMap()
 
     @property
     def profile(self) -> str:
-        """What is remembered about the user, as prompts show it."""
+        """User profile as prompts show it."""
         return format_user_profile(self.input.long_term_memory)
 
     @property
     def settled(self) -> str:
-        """What the user has settled about the question, as prompts show it."""
+        """Clarifications by the user as prompts show them."""
         return format_clarifications(self.input.clarifications)
 
     @property
     def dependencies(self) -> dict[str, dict[str, Any]]:
-        """Data of the steps this one depends on, by step id.
+        """Data of the steps that this one depends on, by step id.
 
         Raises:
-            InvalidArgument: a value is none, or lies too deep; names the step.
+            InvalidArgument: a value is invalid or nested too deeply; names the step.
         """
         outputs = self.input.dependency_outputs
         return {step: _read("dependency_outputs", step, outputs[step]) for step in sorted(outputs)}
@@ -110,14 +110,14 @@ class AgentTask:
         """The plan's input for this step, references resolved.
 
         Raises:
-            InvalidArgument: a value is none, or lies too deep; names the argument.
+            InvalidArgument: a value is invalid or nested too deeply; names the argument.
         """
         given = self.input.sub_task_input
         return {name: _read("sub_task_input", name, given[name]) for name in sorted(given)}
 
     @property
     def partial_data(self) -> ValueMap | None:
-        """What :meth:`partial` noted so far; None if nothing."""
+        """Data recorded by :meth:`partial`; None if nothing."""
         return self._partial if self._partial.fields else None
 
     def remaining_s(self) -> float:
@@ -125,7 +125,7 @@ class AgentTask:
         return max(0.0, self._deadline - time.monotonic())
 
     def partial(self, **data: Any) -> None:
-        """Note what is there already: it is handed on if the step fails or runs out of time.
+        """Record partial data, which the result keeps if the step fails or exceeds its time limit.
 
         Raises:
             TypeError, ValueError: from ``to_value``.
@@ -134,42 +134,42 @@ class AgentTask:
             self._partial.fields[name].CopyFrom(to_value(value))
 
     def attach_file(self, name: str, media_type: str, content: bytes) -> None:
-        """Add a file, such as a figure, that goes with the result; the gateway stores and lists it.
+        """Attach a file, such as a figure, to the result; the gateway stores and lists it.
 
-        Files of a result that awaits approval, or asks something, are left out.
+        Files of a result that awaits approval or clarification are dropped.
 
         Args:
-            name: For people, without any folder.
+            name: File name to show, without a folder.
             media_type: Such as "image/png".
             content: At most 4 MiB, and 6 MiB with all other files of the step, of which there may
                 be 16.
 
         Raises:
-            ValueError: the name, the media type or a size is not fit.
+            ValueError: the name, the media type or a size is invalid.
         """
         self.files.add(name, media_type, content)
 
     def taint(self) -> None:
-        """Untrusted content was read: from now on every side effect needs approval."""
+        """Mark the step as tainted by untrusted content: every side effect now needs approval."""
         self.tainted = True
 
 
 @dataclass(frozen=True, slots=True)
-class ToolContext(FilledIn):
-    """The step for which a tool is called. A parameter of this type is filled in, not asked for."""
+class ToolContext(InjectedParameter):
+    """Step that calls a tool; a parameter of this type is injected and no argument of the tool."""
 
     task: AgentTask
     """User profile, time left, usage, secrets, trace."""
     idempotency_key: str
-    """Send it to destinations that de-duplicate: the same for every attempt at the same action."""
+    """Idempotency key for destinations: the same for every attempt at the same action."""
 
 
 class Toolbox:
-    """The tools that the plan allows for this step.
+    """Tools that the plan allows for this step.
 
     An empty list in the input allows every tool that needs no approval. A protected tool runs only
-    if the input carries the approval of exactly this call, each approval once. On a tainted step
-    that goes for every tool with a side effect.
+    if the input carries the approval of exactly this call, once per approval. On a tainted step
+    the same holds for every tool with a side effect.
     """
 
     def __init__(
@@ -183,16 +183,16 @@ class Toolbox:
         self._action_ids: Counter[str] = Counter()
         self._performed: dict[str, PerformedAction] = {}
         self.irreversible_dispatched = False
-        """Whether something happened that a second attempt would do twice."""
+        """Whether an effect happened that another attempt would repeat."""
 
     @property
     def allowed(self) -> tuple[Tool, ...]:
-        """Cards of the tools that may be called, for prompts."""
+        """Cards of the allowed tools, for prompts."""
         return tuple(tool.card for tool in self._tools.values() if self._permits(tool))
 
     @property
     def performed(self) -> tuple[PerformedAction, ...]:
-        """The approved actions that were begun so far."""
+        """Approved actions started so far."""
         return tuple(self._performed.values())
 
     async def call(self, tool: str, /, **arguments: Any) -> Any:
@@ -200,13 +200,13 @@ class Toolbox:
 
         Raises:
             PermissionDenied: the plan does not allow the tool for this step.
-            InvalidArgument: the arguments do not fit its schema.
-            ApprovalNeeded: a person has to approve this call first.
+            InvalidArgument: the arguments do not match its schema.
+            ApprovalNeeded: this call needs approval first.
         """
         found = self._find(tool)
         checked = found.check(arguments)
         if not self._needs_approval(found):
-            # Only effects need an identity that destinations can tell apart.
+            # Only calls with side effects need an idempotency key at their destination.
             action_id = self._action_id(found, checked) if found.has_side_effect else found.name
             return await self._run(found, checked, action_id)
         action = self._action(found, checked)
@@ -219,25 +219,25 @@ class Toolbox:
     def propose(
         self, tool: str, arguments: Mapping[str, Any], *, summary: str = ""
     ) -> ProposedAction:
-        """The action that ``call`` would need approval for, without calling anything.
+        """Build the action that ``call`` would need approval for, without calling the tool.
 
         Raises:
-            PermissionDenied, InvalidArgument: as :meth:`call` does.
+            PermissionDenied, InvalidArgument: as :meth:`call`.
         """
         found = self._find(tool)
         return self._action(found, found.check(arguments), summary)
 
     async def perform(self, action: ProposedAction) -> Any:
-        """Perform one approved action exactly, at most once; returns what the tool returns.
+        """Perform one approved action exactly and at most once; returns the tool's result.
 
         Raises:
-            PermissionDenied: the action was not approved for this step, was changed since, or has
-                been performed already.
+            PermissionDenied: the action was not approved for this step, was changed since, or was
+                performed already.
         """
         found = self._find(action.tool)
         checked = found.check(from_value_map(action.arguments))
-        # The digest of what the tool would really be called with, after conversion and defaults: a
-        # tool that changed since the approval must not do something else now.
+        # Digest of the arguments after conversion and defaults: a tool whose code changed since
+        # the approval must not do something else now.
         approved = self._take_approved(_digest(found, checked))
         if approved is None:
             raise PermissionDenied(
@@ -247,7 +247,7 @@ class Toolbox:
         return await self._perform(approved, found, checked)
 
     def _take_approved(self, digest: str) -> ProposedAction | None:
-        """An approval of the call with ``digest``, used up by this."""
+        """Take one approval of the call with ``digest``; it cannot be used again."""
         for index, action in enumerate(self._approved):
             if action.digest == digest:
                 return self._approved.pop(index)
@@ -283,7 +283,7 @@ class Toolbox:
         )
 
     def _action_id(self, tool: AgentTool, checked: Mapping[str, Any]) -> str:
-        """Unique within the step, and the same for the same call in every attempt at it."""
+        """Action id: unique within the step, stable across its attempts."""
         stem = f"{tool.name}-{_digest(tool, checked).removeprefix('sha256:')[:12]}"
         self._action_ids[stem] += 1
         count = self._action_ids[stem]
@@ -292,7 +292,7 @@ class Toolbox:
     async def _perform(
         self, action: ProposedAction, tool: AgentTool, checked: Mapping[str, Any]
     ) -> Any:
-        # Until the tool has answered, nobody knows; a cancelled step must not claim otherwise.
+        # Unknown until the tool has answered, also where the step is cancelled meanwhile.
         self._performed[action.action_id] = PerformedAction(action=action, outcome_unknown=True)
         try:
             result = await self._run(tool, checked, action.action_id)
@@ -335,7 +335,7 @@ class Toolbox:
 
 
 def _read(field: str, name: str, value: Value | ValueMap) -> Any:
-    """The Python form of one input; it can be made a typed value again."""
+    """Python form of one input, convertible back to a typed value."""
     try:
         read = from_value_map(value) if isinstance(value, ValueMap) else from_value(value)
         if isinstance(value, Value):
@@ -352,7 +352,7 @@ def _read(field: str, name: str, value: Value | ValueMap) -> Any:
 
 
 def _depth(data: Any) -> int:
-    """How deep lists and maps are nested in ``data``, the outermost not counted."""
+    """Nesting depth of lists and maps in ``data``, the outermost not counted."""
     items = data.values() if isinstance(data, dict) else data
     return max(
         (1 + _depth(item) for item in items if isinstance(item, dict | list)),
@@ -361,7 +361,7 @@ def _depth(data: Any) -> int:
 
 
 def result_fields(result: Any) -> dict[str, Any]:
-    """What a tool returned, as named fields; anything that is no map is called ``result``."""
+    """A tool's result as named fields; anything other than a map becomes the field ``result``."""
     fields = plain(result)
     return fields if isinstance(fields, dict) else {"result": fields}
 

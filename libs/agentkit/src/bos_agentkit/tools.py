@@ -1,4 +1,4 @@
-"""Tools: typed async functions that a plan may allow an agent to call."""
+"""Tools of agents: typed async functions that a plan may allow."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _REPEATABLE = frozenset(
 _MAX_SUMMARY_ARGUMENT_CHARS = 200
 
 
-class FilledIn:
-    """Base of the types of parameters that are filled in, and not asked for."""
+class InjectedParameter:
+    """Base of parameter types that are injected and are no arguments of the tool."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ def tool(
     side_effect: SideEffectClass = SideEffectClass.SIDE_EFFECT_CLASS_UNSPECIFIED,
     summary: str = "",
 ) -> Callable[[Callable[..., Awaitable[Any]]], AgentTool]:
-    """Make a tool of an async function or method whose parameters are all annotated.
+    """Decorator: make an async function or method with annotated parameters a tool.
 
     The function's name is the tool's name; the JSON schema of its arguments comes from the
     annotations (``Literal``, defaults and ``Annotated[int, Field(ge=1)]`` included). Annotations
@@ -45,10 +45,10 @@ def tool(
 
     Args:
         description: What it does, written for a model.
-        requires_approval: Run only with a person's approval of the exact arguments. Setting it is
-            all it takes to protect a tool.
-        side_effect: What it does to the world; undeclared counts as irreversible.
-        summary: What will happen, for the person who decides, with arguments in braces:
+        requires_approval: Run only with an approval of the exact arguments; no other setting
+            protects a tool.
+        side_effect: Class of its side effect; undeclared counts as irreversible.
+        summary: What will happen, for the approver, with arguments in braces:
             ``"Send “{subject}” to {to}"``. Without it, tool and arguments are listed.
 
     Raises:
@@ -74,7 +74,7 @@ def tool(
 
 
 class AgentTool:
-    """A tool with its card. Call it through ``task.tools``: that checks permission and approval."""
+    """A tool and its card; call it through ``task.tools``, which checks permission and approval."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class AgentTool:
         self.__doc__ = function.__doc__
 
     def __get__(self, instance: object, owner: type | None = None) -> AgentTool:
-        """Methods become tools of their object, as functions become bound methods."""
+        """Bind a method's tool to its object, as functions become bound methods."""
         if instance is None:
             return self
         return AgentTool(
@@ -108,24 +108,24 @@ class AgentTool:
 
     @property
     def name(self) -> str:
-        """Name, unique within the agent."""
+        """Name of the tool, unique within the agent."""
         return self.card.name
 
     @property
     def has_side_effect(self) -> bool:
-        """Whether calling it may change the world; undeclared counts as yes."""
+        """Whether a call may have a side effect; undeclared counts as yes."""
         return self.card.side_effect != SideEffectClass.SIDE_EFFECT_CLASS_NONE
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether calling it twice does no more than calling it once."""
+        """Whether the tool is idempotent."""
         return self.card.side_effect in _REPEATABLE
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as the function gets them: converted, with defaults filled in.
+        """Validate arguments; returns them converted, with defaults.
 
         Raises:
-            InvalidArgument: names every argument that does not fit the tool's schema.
+            InvalidArgument: names every argument that does not match the tool's schema.
         """
         try:
             model = self._arguments.model_validate(dict(arguments))
@@ -141,22 +141,22 @@ class AgentTool:
         return {name: getattr(model, name) for name in self._arguments.model_fields}
 
     def summarise(self, arguments: Mapping[str, Any]) -> str:
-        """What calling it with ``arguments`` will do, for the person who decides."""
+        """Describe the call with ``arguments`` to the approver."""
         shown = {name: render_value(to_value(plain(value))) for name, value in arguments.items()}
         if self._summary:
             return self._summary.format_map(shown)
         listed = (f"{k}={v[:_MAX_SUMMARY_ARGUMENT_CHARS]}" for k, v in shown.items())
         return f"{self.name}({', '.join(listed)})"
 
-    async def invoke(self, arguments: Mapping[str, Any], context: FilledIn) -> Any:
-        """Run the function; asks nobody. For ``Toolbox`` and for unit tests of the tool itself."""
+    async def invoke(self, arguments: Mapping[str, Any], context: InjectedParameter) -> Any:
+        """Run the function without permission and approval checks; for ``Toolbox`` and tests."""
         extra = {self._context_parameter: context} if self._context_parameter else {}
         positional = () if self._instance is None else (self._instance,)
         return await self._function(*positional, **arguments, **extra)
 
 
 def plain(argument: Any) -> Any:
-    """A checked argument in the types that values know: pydantic models become maps."""
+    """A validated argument in types that ``to_value`` takes; pydantic models become maps."""
     if isinstance(argument, BaseModel):
         return argument.model_dump()
     if isinstance(argument, list | tuple):
@@ -187,7 +187,7 @@ def _arguments_model(
             raise TypeError(f"{function.__name__}: parameter {name} cannot be passed by name")
         if name not in hints:
             raise TypeError(f"{function.__name__}: parameter {name} has no annotation")
-        if isinstance(hints[name], type) and issubclass(hints[name], FilledIn):
+        if isinstance(hints[name], type) and issubclass(hints[name], InjectedParameter):
             context_parameter = name
             continue
         default = ... if parameter.default is parameter.empty else parameter.default

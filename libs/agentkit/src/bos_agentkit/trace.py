@@ -1,4 +1,4 @@
-"""What an agent records while it works, on its way to the gateway."""
+"""Trace events of a step, buffered until they are streamed to the gateway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_BATCH = 32
 COALESCE_S = 0.02
-"""Events wait this long for company: a message per event would cost more than the event."""
+"""Time to collect events into one message, which costs more than an event itself."""
 
 _MAX_PENDING = 1024
 _MAX_MESSAGE_CHARS = 8_192
@@ -26,12 +26,11 @@ _MAX_FIELDS = 32
 
 
 class TraceRecorder:
-    """Collects trace events without ever blocking or failing the agent.
+    """Records trace events without blocking or failing the agent.
 
-    Credentials are masked by the gateway, which trusts no agent with that. So texts are
-    whole, or not there at all if they are too long: half a credential would not be found. When the
-    reader falls behind by 1024 events, further ones are counted instead of kept; errors are always
-    kept.
+    The gateway masks credentials, because it trusts no agent with that. So texts that are too long
+    are dropped and never truncated: the gateway would not find half a credential. When the reader
+    is 1024 events behind, further ones are counted and dropped, except errors.
 
     Args:
         agent: Canonical name, written on each event.
@@ -46,15 +45,15 @@ class TraceRecorder:
         self._enough = asyncio.Event()
 
     def decision(self, message: str, /, **data: Any) -> None:
-        """The agent chose something."""
+        """Record a decision of the agent."""
         self._record(TraceEventType.TRACE_EVENT_TYPE_DECISION, message, data)
 
     def tool(self, message: str, /, **data: Any) -> None:
-        """A tool was called; the toolbox does this by itself."""
+        """Record a tool call; the toolbox does it for every call."""
         self._record(TraceEventType.TRACE_EVENT_TYPE_TOOL, message, data)
 
     def message(self, message: str, /, **data: Any) -> None:
-        """Something worth knowing happened, such as a retry."""
+        """Record a message, such as a correction."""
         self._record(TraceEventType.TRACE_EVENT_TYPE_MESSAGE, message, data)
 
     def result(self, message: str, /, **data: Any) -> None:
@@ -62,20 +61,20 @@ class TraceRecorder:
         self._record(TraceEventType.TRACE_EVENT_TYPE_RESULT, message, data)
 
     def error(self, message: str, /, **data: Any) -> None:
-        """Something failed. The error that ends a step is recorded for the agent."""
+        """Record an error; the one that ends a step is recorded by the kit."""
         self._record(TraceEventType.TRACE_EVENT_TYPE_ERROR, message, data)
 
     def close(self) -> None:
-        """No more events; :meth:`batches` ends when it has handed out what is there."""
+        """Stop recording; :meth:`batches` ends after the events that remain."""
         self._closed = True
         self._some.set()
         self._enough.set()
 
     async def batches(self) -> AsyncIterator[TraceBatch]:
-        """The events, oldest first, in groups; one reader only. Ends after :meth:`close`."""
+        """Yield events in batches, oldest first, until :meth:`close`; one reader only."""
         while True:
             await self._some.wait()
-            await self._wait_for_company()
+            await self._wait_for_batch()
             events = [self._pending.popleft() for _ in range(min(MAX_BATCH, len(self._pending)))]
             if not self._pending and self._dropped:
                 events.append(self._note_of_dropped())
@@ -86,7 +85,7 @@ class TraceRecorder:
             if not self._closed:
                 self._reset()
 
-    async def _wait_for_company(self) -> None:
+    async def _wait_for_batch(self) -> None:
         try:
             async with asyncio.timeout(COALESCE_S):
                 await self._enough.wait()
@@ -142,6 +141,6 @@ class TraceRecorder:
 
 
 def _whole(message: str) -> str:
-    """The message, or how long it would be."""
+    """The message, or its length in place of one that is too long."""
     size = len(message)
     return message if size <= _MAX_MESSAGE_CHARS else f"({size} characters, not kept)"

@@ -1,4 +1,4 @@
-"""What a step consumes."""
+"""Usage of a step: model calls, other outgoing calls, time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class UsageMeter:
-    """Adds up model calls and other outgoing calls of one step."""
+    """Sums the model calls and other outgoing calls of one step."""
 
     def __init__(self) -> None:
         self._models = Usage()
         self._api_calls = 0
 
     def add(self, usage: Usage) -> None:
-        """Count the usage of a model call, as its reply or its error carries it."""
+        """Add the usage of a model call, from its reply or its error."""
         self._models += usage
 
     def api_call(self, count: int = 1) -> None:
@@ -28,7 +28,7 @@ class UsageMeter:
         self._api_calls += count
 
     def message(self, elapsed: timedelta) -> UsageMessage:
-        """Everything counted so far, and the time it took."""
+        """Usage so far, as a message."""
         message = usage_message(self._models, elapsed)
         message.api_calls = self._api_calls
         return message

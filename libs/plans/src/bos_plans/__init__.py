@@ -1,4 +1,4 @@
-"""Plans as data: references between steps, validation, order, plans by keywords. Pure."""
+"""Plans as data: references between steps, validation, order, heuristic plans. Pure."""
 
 from bos_plans.bounds import MAX_VALUES, Extent, OutOfBounds, extent, is_duration, is_time
 from bos_plans.graph import dependencies, execution_order, stages

@@ -1,7 +1,7 @@
-"""Bounds of typed values from outside: nesting depth, number of values, times and decimals. Pure.
+"""Limits of typed values in requests: nesting depth, number of values, times and decimals. Pure.
 
-What passes can be copied, stored inside any event of a run, and read again: a reader of protobuf
-gives up at 100 messages inside one another, and a level of maps costs three.
+Values within the limits can be stored inside any event of a run and parsed again: protobuf
+parsers stop at 100 nested messages, and one level of maps takes three.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 MAX_VALUES = 100_000
-"""Values of one message, lists and maps included; a walk over so many takes some 50 ms."""
+"""Values of one message, lists and maps included; checking that many takes about 50 ms."""
 
 _DECIMAL = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?|NaN|Infinity)")
 _MAX_DECIMAL_CHARS = 262_200
-_MIN_SECONDS = -62_135_596_800  # 0001-01-01, the first time that Timestamp can hold
+_MIN_SECONDS = -62_135_596_800  # 0001-01-01, the earliest Timestamp
 _MAX_SECONDS = 253_402_300_799  # 9999-12-31
-_MAX_DURATION_S = 315_576_000_000  # 10,000 years: most that JSON of a Duration may say
+_MAX_DURATION_S = 315_576_000_000  # 10,000 years, the longest Duration in JSON
 
 
 class OutOfBounds(Exception):
-    """Values that cannot be worked with; the message says why and is safe for people."""
+    """A value beyond the limits, or an invalid scalar; the message is safe to show to users."""
 
 
 class Extent(NamedTuple):
-    """Size of some values: depth, number."""
+    """Size of values: nesting depth and number."""
 
     values: int
     depth: int
-    """Lists and maps inside one another; 0 for scalars."""
+    """Nesting depth of lists and maps; 0 for scalars."""
 
 
 def extent(values: Iterable[Any], *, max_values: int = MAX_VALUES) -> Extent:
-    """Measure values, ``bos.common.v1.Value`` or ``google.protobuf.Value``.
+    """Measure values (``bos.common.v1.Value`` or ``google.protobuf.Value``).
 
-    Takes time for ``max_values`` at most, however many there are.
+    Stops after ``max_values``, so that the time is bounded.
 
     Raises:
-        OutOfBounds: too many or too deep, or a date, time or number that is none.
+        OutOfBounds: too many values, nested too deeply, or an invalid date, time or number.
     """
     count = deepest = 0
     levels: list[Iterator[Any]] = [iter(values)]
@@ -57,25 +57,25 @@ def extent(values: Iterable[Any], *, max_values: int = MAX_VALUES) -> Extent:
         if count > max_values:
             raise OutOfBounds(f"holds more than {max_values} values")
         kind = value.WhichOneof("kind")
-        if kind not in _INNER:
-            if kind in _SOUND and not _SOUND[kind](getattr(value, kind)):
+        if kind not in _CHILDREN:
+            if kind in _IS_VALID and not _IS_VALID[kind](getattr(value, kind)):
                 raise OutOfBounds(f"holds a {kind.removesuffix('_value')} that is none")
             continue
         if len(levels) > MAX_DEPTH:
             raise OutOfBounds(f"nests lists and maps more than {MAX_DEPTH} deep")
         deepest = max(deepest, len(levels))
-        levels.append(iter(_INNER[kind](getattr(value, kind))))
+        levels.append(iter(_CHILDREN[kind](getattr(value, kind))))
     return Extent(count, deepest)
 
 
 def is_time(stamp: Any) -> bool:
-    """Whether a ``google.protobuf.Timestamp`` is a time between the years 1 and 9999."""
+    """Whether a ``google.protobuf.Timestamp`` is valid: a time in the years 1 to 9999."""
     possible = _MIN_SECONDS <= stamp.seconds <= _MAX_SECONDS and 0 <= stamp.nanos < 1_000_000_000
     return bool(possible)
 
 
 def is_duration(span: Any) -> bool:
-    """Whether a ``google.protobuf.Duration`` is one, and so can be written as JSON."""
+    """Whether a ``google.protobuf.Duration`` is valid, so that it can be written as JSON."""
     possible = abs(span.seconds) <= _MAX_DURATION_S and abs(span.nanos) < 1_000_000_000
     return bool(possible and span.seconds * span.nanos >= 0)
 
@@ -92,15 +92,15 @@ def _is_decimal(text: str) -> bool:
     return len(text) <= _MAX_DECIMAL_CHARS and _DECIMAL.fullmatch(text) is not None
 
 
-_INNER: dict[str | None, Callable[[Any], Iterable[Any]]] = {
+_CHILDREN: dict[str | None, Callable[[Any], Iterable[Any]]] = {
     "list_value": lambda inner: inner.values,
     "map_value": lambda inner: inner.fields.values(),
     "struct_value": lambda inner: inner.fields.values(),
 }
-_SOUND: dict[str | None, Callable[[Any], bool]] = {
+_IS_VALID: dict[str | None, Callable[[Any], bool]] = {
     "date_value": _is_date,
     "timestamp_value": is_time,
     "decimal_value": _is_decimal,
-    # Of a google.protobuf.Value, which is JSON, and JSON has no other numbers.
+    # Of a google.protobuf.Value: JSON has neither NaN nor infinities.
     "number_value": math.isfinite,
 }

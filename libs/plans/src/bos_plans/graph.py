@@ -1,4 +1,4 @@
-"""The graph of a plan: dependencies, stages and order. Pure."""
+"""Graph of a plan: dependencies, stages and order. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 def dependencies(step: Step) -> set[str]:
-    """Every step that must have ended before ``step`` can start, soft and hard."""
+    """Steps that must have ended before ``step`` can start, soft and hard dependencies."""
     return {*step.depends_on, *references_of(step)}
 
 
 def stages(plan: Plan) -> list[list[str]]:
-    """Step ids in groups that could start together, each in planner order.
+    """Step ids in stages of steps that can run concurrently, each stage in planner order.
 
     Raises:
-        ValueError: the plan is circular; a ``graphlib.CycleError``, to be exact.
+        ValueError: the plan is circular (``graphlib.CycleError``).
     """
     position = {step.step_id: index for index, step in enumerate(plan.steps)}
     sorter = _sorter(plan)
@@ -34,7 +34,7 @@ def stages(plan: Plan) -> list[list[str]]:
 
 
 def execution_order(plan: Plan) -> list[str]:
-    """Step ids in planner order, moved back only as far as dependencies demand.
+    """Step ids in topological order, as close to planner order as dependencies allow.
 
     Raises:
         ValueError: the plan is circular.

@@ -1,9 +1,9 @@
-"""Plans by keywords, without a model: which agents a question's words speak for. Pure.
+"""Heuristic plans by keywords, without a model. Pure.
 
 No agent is known by name here; keywords and groups come from the cards. An agent is a candidate
 when its score is positive and not below that of any agent of its own or a later selection group.
-The planner plans so when it has no model or its model fails, the gateway when the planner is away
-or its plan cannot be run.
+The planner falls back to it when it has no model or its model fails, the gateway when the planner
+is unavailable or its plan is invalid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bos.planner.v1 import MakePlanRequest
 
 HEURISTIC = "heuristic"
-"""``Plan.origin`` of plans that keywords made."""
+"""``Plan.origin`` of heuristic plans."""
 HEURISTIC_CONFIDENCE = 0.4
 
 _MAX_TEXT_CHARS = 1_000
@@ -32,17 +32,17 @@ _MAX_TEXT_CHARS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Agents in the order in which they are proposed, and what constrained the choice."""
+    """Selected agents in order, and the constraints applied."""
 
     agents: tuple[str, ...]
     guardrails: Mapping[str, Any] = field(default_factory=dict)
     """Applied constraints by name, such as ``disabled_agents``."""
     disabled: tuple[str, ...] = ()
-    """Canonical names that the user rules out."""
+    """Canonical names that the user has disabled."""
 
 
 def score(question: str, card: AgentCard) -> int:
-    """Number of the card's keywords that occur in the lower-cased question."""
+    """Number of the card's keywords in the lower-cased question."""
     text = question.lower()
     return sum(keyword in text for keyword in {*card.keywords} if keyword)
 
@@ -54,14 +54,13 @@ def candidates(
     fallback_agent: str = "",
     context_keys: Collection[str] = (),
 ) -> list[str]:
-    """Agents that the question's words speak for, in heuristic order.
+    """Agents whose keywords match the question, in heuristic order.
 
     Args:
         question: As the user wrote it.
-        cards: The agents that exist; their order breaks ties within a group.
-        fallback_agent: Stands in when no keyword matches; empty or unknown for none.
-        context_keys: Keys that the request's context has. Agents that miss one they require come
-            last: what they could do is done last, if at all.
+        cards: The registered agents; their order breaks ties within a group.
+        fallback_agent: Used when no keyword matches; empty or unknown for none.
+        context_keys: Keys of the request's context. Agents that miss a required one come last.
     """
     scores = [score(question, card) for card in cards]
     chosen = [
@@ -81,7 +80,7 @@ def candidates(
 
 
 def missing_context(card: AgentCard, context_keys: Collection[str]) -> list[str]:
-    """Context keys that the agent cannot work without and that are not there."""
+    """Required context keys of the agent that the request lacks."""
     return [key for key in card.required_context_keys if key not in context_keys]
 
 
@@ -92,14 +91,14 @@ def apply_preferences(
     disable: Sequence[str],
     unavailable: Sequence[str] = (),
 ) -> Selection:
-    """Preferred agents first, then the proposed ones, none of them disabled.
+    """Preferred agents, then proposed ones, without disabled ones.
 
     Args:
         proposed: Candidates in heuristic order.
         prefer: Canonical names; added even when they were not proposed.
-        disable: Canonical names; they win over preferences.
-        unavailable: Names that were asked for and that no agent has. They constrain nothing,
-            but the guardrails say so.
+        disable: Canonical names; they take precedence over preferences.
+        unavailable: Requested names that match no agent; ignored, but listed in the
+            guardrails.
     """
     agents = dict.fromkeys(name for name in (*prefer, *proposed) if name not in disable)
     constraints = {
@@ -112,7 +111,7 @@ def apply_preferences(
 
 
 def select(request: MakePlanRequest) -> Selection:
-    """Agents for a request: by the words of question and replies, then by the user's wishes."""
+    """Select agents for a request by keywords of question and replies, then by preferences."""
     cards = {card.name: card for card in request.cards}
     prefer, unknown = canonical_names(request.prefer_agents, cards)
     disable, absent = canonical_names(request.disable_agents, cards)
@@ -130,13 +129,13 @@ def select(request: MakePlanRequest) -> Selection:
 def heuristic_plan(
     question: str, selection: Selection, *, max_steps: int, why: str
 ) -> MakePlanResponse:
-    """Plan with one independent step per proposed agent, in their order; none if none fits.
+    """Plan with one independent step per selected agent, in order; empty if none is selected.
 
     Args:
-        question: As the user wrote it; each step's task is the whole of it.
-        selection: The agents.
-        max_steps: Agents beyond so many are left out.
-        why: Why keywords plan; a sentence for people, added to the rationale.
+        question: As the user wrote it; each step's task is the whole question.
+        selection: The selected agents.
+        max_steps: Most steps; further agents are left out.
+        why: Reason for the heuristic plan, a sentence for users; added to the rationale.
     """
     agents = selection.agents[:max_steps]
     chosen = f"The question's keywords and preferences speak for {', '.join(agents)}."
@@ -154,11 +153,11 @@ def heuristic_plan(
 
 
 def independent_steps(question: str, agents: Sequence[str]) -> list[Step]:
-    """A step per agent that asks it the whole question; named after the agents."""
+    """One step per agent with the whole question as its task; ids are the agents' names."""
     task = whole_question(question)
     return [Step(step_id=agent, agent=agent, task=task) for agent in agents]
 
 
 def whole_question(question: str) -> str:
-    """The question as a task: what looks like a reference in a person's text is none."""
+    """Question as a task, in which nothing is taken for a reference."""
     return without_references(question)[:MAX_TASK_CHARS]

@@ -1,4 +1,4 @@
-"""Agent names as people and models write them, to the canonical ones. Pure."""
+"""Canonical agent names from names as users and models write them. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SUFFIX = "_agent"
 
 
 def canonical_name(name: str, cards: Mapping[str, AgentCard]) -> str | None:
-    """The agent of ``cards``, by canonical name, that ``name`` means, or None.
+    """Canonical name of the agent of ``cards`` that ``name`` denotes, or None.
 
-    Case and surrounding space do not matter, ``rag_agent`` or "RAG agent" means ``rag``, and an
-    alias on a card its agent, if no other has it.
+    Case-insensitive, without surrounding space; ``rag_agent`` and "RAG agent" denote ``rag``, and
+    an alias on a card its agent, unless several agents have it.
     """
     written = "_".join(name.lower().replace("-", " ").split())
     for candidate in (name.strip().lower(), written, written.removesuffix(_SUFFIX)):
@@ -33,7 +33,7 @@ def canonical_name(name: str, cards: Mapping[str, AgentCard]) -> str | None:
 def canonical_names(
     names: Iterable[str], cards: Mapping[str, AgentCard]
 ) -> tuple[list[str], list[str]]:
-    """Split ``names`` into canonical ones, first position kept, and those of no agent."""
+    """Split ``names`` into unique canonical names, in order, and names that match no agent."""
     found: dict[str, None] = {}
     unknown: dict[str, None] = {}
     for name in names:

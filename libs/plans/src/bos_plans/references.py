@@ -1,7 +1,7 @@
-"""References between steps: ``@{outputs.STEP_ID.FIELD}``, found and resolved. Pure.
+"""References between steps, ``@{outputs.STEP_ID.FIELD}``: parsing and resolution. Pure.
 
-A string that is nothing but one reference takes the referred value with its type; a reference
-inside a longer string is rendered as text. ``FIELD`` may reach into maps with dots.
+A string that is exactly one reference becomes the referenced value with its type; a reference
+inside a longer string is rendered as text. Dots in ``FIELD`` descend into maps.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _TABLE_FIELDS = ("table", "rows")
 
 
 class ReferenceUnresolved(Exception):
-    """A reference names something that is not there. The message is safe for people."""
+    """A reference to a step or field that does not exist; the message is safe to show to users."""
 
 
 class InputTooLarge(Exception):
-    """References resolve to more than a step can be given. The message is safe for people."""
+    """Resolved references exceed the input limit of a step; the message is safe for users."""
 
 
 def references_of(step: Step) -> set[str]:
-    """Ids of the steps whose output ``step`` cannot do without."""
+    """Ids of the steps that ``step`` refers to."""
     return {match["step"] for text in _texts_of(step) for match in _REFERENCE.finditer(text)}
 
 
 def number_of_references(step: Step) -> int:
-    """Number of references that the step holds, repetitions included."""
+    """Number of references in the step, repetitions included."""
     return sum(len(_REFERENCE.findall(text)) for text in _texts_of(step))
 
 
 def malformed_references(step: Step) -> list[str]:
-    """Pieces of text that open a reference without being one."""
+    """Text fragments that begin like a reference but are malformed."""
     return [
         text[start : start + 60]
         for text in _texts_of(step)
@@ -57,19 +57,19 @@ def malformed_references(step: Step) -> list[str]:
 
 
 def without_references(text: str) -> str:
-    """``text`` of a person, in which nothing can be taken for a reference."""
+    """Escape ``text`` of a user, so that nothing in it is taken for a reference."""
     return text.replace(_OPENING, _BROKEN_OPENING)
 
 
 class References:
-    """Resolves references to the outputs of steps, within bounds of size and time.
+    """Resolves references to outputs of steps, within limits of size and time.
 
-    What is resolved is looked up, measured and rendered once, however often it is referred to, and
-    its size is counted before anything is built of it.
+    Each output is looked up, measured and rendered once, however often it is referenced, and its
+    size is counted before anything is built from it.
 
     Args:
         outputs: Results by step id.
-        max_bytes: Of everything that is resolved.
+        max_bytes: Total size of everything resolved.
     """
 
     def __init__(self, outputs: Mapping[str, AgentResult], max_bytes: int) -> None:
@@ -83,13 +83,13 @@ class References:
 
         Raises:
             ReferenceUnresolved: unknown step, step that did not succeed, or unknown field.
-            InputTooLarge: what it resolves to is beyond the bounds.
+            InputTooLarge: the resolved text exceeds the limits.
         """
         self._take(len(text))
         return _REFERENCE.sub(self._rendered, text)
 
     def value(self, value: Value, depth: int = 0) -> Value:
-        """``value`` with every reference in it resolved; one that is a whole text keeps its type.
+        """``value`` with every reference resolved; one that is a whole string keeps its type.
 
         Raises:
             ReferenceUnresolved, InputTooLarge: as :meth:`text`.
@@ -119,7 +119,7 @@ class References:
 
     def _rendered(self, match: re.Match[str]) -> str:
         found = self._look_up(match)
-        # No shorter than what it is made of, which is known before it is made.
+        # At least as long as its parts, whose length is known before it is built.
         self._take(found.size)
         if found.text is None:
             found.text = render_value(found.value)
@@ -134,11 +134,11 @@ class References:
             )
 
     def _look_up(self, match: re.Match[str]) -> _Found:
-        """What the reference names, counted the first time.
+        """Output that the reference names, counted at the first look-up.
 
         Raises:
-            ReferenceUnresolved: nothing.
-            InputTooLarge: there are more values in what was looked up than may be.
+            ReferenceUnresolved: there is no such output.
+            InputTooLarge: the outputs looked up hold too many values.
         """
         if match[0] not in self._found:
             value = self._named(match["step"], match["field"])
@@ -163,7 +163,7 @@ class References:
             cells = len(result.table.rows) * (len(result.table.columns) + 1)
             if cells > self._values_left:
                 raise self._too_many()
-        # A name with dots may be a field of its own; otherwise the dots descend into maps.
+        # A field's name may itself hold dots; otherwise the dots descend into maps.
         value = output_field(result, path)
         if value is None and "." in path:
             head, *rest = path.split(".")
@@ -180,7 +180,7 @@ class References:
 
 @dataclass(slots=True)
 class _Found:
-    """What a reference names."""
+    """Output that a reference names."""
 
     value: Value
     size: int
@@ -189,11 +189,11 @@ class _Found:
 
 
 def output_field(result: AgentResult, name: str) -> Value | None:
-    """The field of ``result`` that a reference names; None if there is none.
+    """Field of ``result`` that a reference names; None if there is none.
 
-    The agent's own data come first, then what every result offers: ``answer``, and of a table
-    ``table`` or ``rows`` (row maps), ``columns`` (names) and ``row_count``. Made on demand, since
-    rows are many and most references name something small.
+    The agent's own data take precedence over the fields of every result: ``answer``, and of a
+    table ``table`` or ``rows`` (row maps), ``columns`` (names) and ``row_count``. Built on demand,
+    because rows are many and most references name something small.
     """
     if name in result.data.fields:
         return result.data.fields[name]

@@ -20,7 +20,7 @@ MAX_TASK_CHARS = 16_384
 # A plan is one event of the run log; an event is at most 256 KiB.
 MAX_PLAN_BYTES = 128 * 1024
 MAX_REFERENCES = 256
-"""References of one plan; each may stand for a whole result."""
+"""References of one plan; each may resolve to a whole result."""
 _MAX_PROBLEMS, _MAX_PROBLEM_CHARS = 32, 300
 _STEP_ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
@@ -32,18 +32,18 @@ def plan_problems(
     max_steps: int,
     completed: Collection[str] = (),
 ) -> list[str]:
-    """Problems that make ``plan`` unusable, one sentence each; empty when it may be run.
+    """Problems that make ``plan`` invalid, one sentence each; empty for a valid plan.
 
     Args:
         plan: With dependencies implied by references or without.
-        cards: The agents that may be used, by canonical name.
-        max_steps: Most steps that the plan may have.
-        completed: Steps of the plan that is being revised whose output can be referred to; their
-            ids are taken.
+        cards: The available agents, by canonical name.
+        max_steps: Most steps of a plan.
+        completed: Completed steps of the plan that is being revised: references to them are
+            valid, and their ids are reserved.
     """
     problems = _size_problems(plan, max_steps)
     if problems:
-        return problems  # a plan may have any number of mistakes
+        return problems  # a plan may have any number of problems
     ids = [step.step_id for step in plan.steps]
     for position, step in enumerate(plan.steps):
         taken = {*ids[:position], *completed}
@@ -56,7 +56,7 @@ def plan_problems(
 
 
 def _size_problems(plan: Plan, max_steps: int) -> list[str]:
-    """Bounds of size that the plan exceeds."""
+    """Size limits that the plan exceeds."""
     if len(plan.steps) > max_steps:
         return [f"It has {len(plan.steps)} steps; at most {max_steps} are allowed."]
     if plan.ByteSize() > MAX_PLAN_BYTES:
@@ -77,7 +77,7 @@ def _size_problems(plan: Plan, max_steps: int) -> list[str]:
 
 
 def with_implied_dependencies(plan: Plan) -> Plan:
-    """``plan`` with every step depending on the steps of this plan that it refers to."""
+    """``plan`` with a dependency for every reference between its steps."""
     ids = {step.step_id for step in plan.steps}
     result = Plan()
     result.CopyFrom(plan)

@@ -1,4 +1,4 @@
-"""The work that a step asks for, independent of its id. Pure."""
+"""Work key of a step, independent of its id, to detect repeated work. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def work_of(step: Step) -> bytes:
-    """Equal for steps that ask the same of the same agent: task, tool and input as planned."""
+    """Work key: equal for steps with the same agent, task, tool and planned input."""
     asked = Step(
         agent=step.agent,
         task=" ".join(step.task.split()),
@@ -22,7 +22,7 @@ def work_of(step: Step) -> bytes:
 
 
 def repetitions(steps: Iterable[Step], others: Iterable[Step]) -> Mapping[str, str]:
-    """Ids of those of ``steps`` that ask for the work of one of ``others``, and the id of that."""
+    """Ids of those of ``steps`` that repeat the work of one of ``others``, with the id of that."""
     known = {work_of(other): other.step_id for other in others}
     if not known:
         return {}

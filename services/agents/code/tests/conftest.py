@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Outcome:
-    """What one step gave."""
+    """Outcome of one step: trace, files, result."""
 
     result: AgentResult
     trace: list[TraceEvent] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Outcome:
 
 @dataclass
 class Code:
-    """A real agent service before a real sandbox and a scripted model."""
+    """A real agent service with a real sandbox and a scripted model."""
 
     stub: Any
     model: ScriptedModel
@@ -82,7 +82,7 @@ class Code:
         tools: tuple[str, ...] = ("execute_code",),
         **more: Any,
     ) -> Outcome:
-        """One step; with ``approved`` it is the call after a person's decision."""
+        """Execute one step; with ``approved``, the execution after the approval."""
         request = AgentInput(
             agent_id="step_1",
             agent_name="code",
@@ -115,7 +115,7 @@ class Code:
 
 
 def sandbox_settings(**changes: Any) -> SandboxSettings:
-    """A sandbox as small as tests need it."""
+    """Settings of a small sandbox."""
     return SandboxSettings.load(
         server=ServerSettings(reflection=False, grace_s=1),
         warm_workers=1,
@@ -127,14 +127,14 @@ def sandbox_settings(**changes: Any) -> SandboxSettings:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox_address() -> AsyncIterator[str]:
-    """A real sandbox, one for all tests: programs share nothing, and its start takes seconds."""
+    """Address of a real sandbox, shared by all tests because its start takes seconds."""
     async with serve_sandbox(sandbox_settings(), Telemetry.for_tests("sandbox")) as server:
         yield server.address
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def small_sandbox_address() -> AsyncIterator[str]:
-    """A sandbox without the process tier, as where there are no user namespaces."""
+    """Address of a sandbox without the process tier, as without user namespaces."""
     settings = sandbox_settings(process_enabled=False)
     async with serve_sandbox(settings, Telemetry.for_tests("sandbox")) as server:
         yield server.address
@@ -148,7 +148,7 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 @pytest.fixture
 def start(stack: AsyncExitStack, sandbox_address: str) -> Any:
-    """Starts the agent with these fixtures of the scripted model."""
+    """Start the agent with fixtures of the scripted model."""
 
     async def start(
         *fixtures: Fixture,

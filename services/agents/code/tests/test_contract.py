@@ -1,4 +1,4 @@
-"""The agent contract, kept by the code agent in front of a real sandbox."""
+"""Agent contract of the code agent, with a real sandbox."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def subject() -> AsyncIterator[Subject]:
     telemetry, below = Telemetry.for_tests("code"), Telemetry.for_tests("sandbox")
 
     def programs() -> int:
-        """How many programs the sandbox was given."""
+        """Number of programs sent to the sandbox."""
         return int(
             sum(
                 sample.value

@@ -1,4 +1,4 @@
-"""Programs before they are proposed: whether they parse, their helper, what they read."""
+"""Validation of programs, their helper, digests of their inputs."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from bos_code.programs import FRAME_HELPER, input_digests, program_problem, with
         ("if True:\n\tx = '\u0645\u0646 \u0915\u094d\u200d\u0937'", ""),
     ],
 )
-def test_what_can_be_proposed(code: str, problem: str) -> None:
+def test_only_valid_programs_can_be_proposed(code: str, problem: str) -> None:
     found = program_problem(code, 16 * 1024)
     assert found.startswith(problem) if problem.startswith("line") else problem in found
     assert bool(found) == bool(problem)
 
 
-def test_the_helper_is_part_of_programs_that_call_it() -> None:
+def test_the_helper_is_prepended_to_programs_that_call_it() -> None:
     assert with_helper("x = frame(rows)") == FRAME_HELPER + "x = frame(rows)"
     assert with_helper("x = 1") == "x = 1"
     own = "def frame(rows): return rows\nx = frame(rows)"
     assert with_helper(own) == own
 
 
-def test_digests_tell_values_apart_by_type_too() -> None:
+def test_digests_of_values_differ_by_type() -> None:
     digests = input_digests({"a": 1, "b": Decimal(1), "c": "1", "d": [1], "e": 1})
     assert len(set(digests.values())) == 4
     assert digests["a"] == digests["e"]

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Outcome:
-    """What one step gave."""
+    """Outcome of one step: trace and result."""
 
     result: AgentResult
     trace: list[TraceEvent] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Outcome:
 
 @dataclass
 class Computation:
-    """A real agent service before a real sandbox and a scripted model."""
+    """A real agent service with a real sandbox and a scripted model."""
 
     stub: Any
     model: ScriptedModel
@@ -73,7 +73,7 @@ class Computation:
         timeout_s: float = 30,
         **more: Any,
     ) -> Any:
-        """The call of one step."""
+        """Call ``Execute`` for one step."""
         request = AgentInput(
             agent_id="step_1",
             agent_name="computation",
@@ -103,7 +103,7 @@ async def stack() -> AsyncIterator[AsyncExitStack]:
 
 
 def sandbox_settings(**changes: Any) -> SandboxSettings:
-    """A sandbox as small as tests need it."""
+    """Settings of a small sandbox."""
     return SandboxSettings.load(
         server=ServerSettings(reflection=False, grace_s=1),
         kill_grace_s=0.25,
@@ -122,7 +122,7 @@ async def sandbox_address() -> AsyncIterator[str]:
 
 @pytest.fixture
 async def patient_sandbox_address() -> AsyncIterator[str]:
-    """A sandbox whose own limits end nothing during a test."""
+    """Address of a sandbox whose own limits are never reached in a test."""
     settings = sandbox_settings(timeout_s=300, process_enabled=False)
     async with serve_sandbox(settings, Telemetry.for_tests("sandbox")) as server:
         yield server.address
@@ -130,7 +130,7 @@ async def patient_sandbox_address() -> AsyncIterator[str]:
 
 @pytest.fixture
 def start(stack: AsyncExitStack, sandbox_address: str) -> Any:
-    """Starts the agent with these fixtures of the scripted model."""
+    """Start the agent with fixtures of the scripted model."""
 
     async def start(
         *fixtures: Fixture,

@@ -9,7 +9,7 @@ import pytest
 from bos.agent.v1 import AgentInput
 from bos_agentkit import AgentTask
 from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
-from bos_agentkit.programs.variables import describe, needed, task_variables
+from bos_agentkit.programs.variables import describe, mentioned_values, task_variables
 from bos_chassis.values import table_rows, to_value, to_value_map
 from bos_computation.answers import summary_table
 from bos_computation.replies import SummaryTable
@@ -46,7 +46,7 @@ def test_numbers_of_the_program_are_accepted(text: str, sources: list[Any]) -> N
         ("in 2019", "2019"),
     ],
 )
-def test_invented_numbers_are_found(text: str, strange: str) -> None:
+def test_ungrounded_numbers_are_found(text: str, strange: str) -> None:
     assert ungrounded_numbers(text, [Decimal("0.437"), 1234, "2025"]) == [strange]
 
 
@@ -60,14 +60,12 @@ def test_invented_numbers_are_found(text: str, strange: str) -> None:
         (["0.4004"], True),
     ],
 )
-def test_what_rounds_to_a_number_holds_it_whichever_others_there_are(
-    known: list[str], held: bool
-) -> None:
+def test_number_is_grounded_if_any_known_number_rounds_to_it(known: list[str], held: bool) -> None:
     numbers = [Decimal(each) for each in known]
     assert ungrounded_numbers("It is 40.0 now.", numbers) == ([] if held else ["40.0"])
 
 
-def test_rows_become_a_table_in_their_own_column_order() -> None:
+def test_rows_become_a_table_in_their_column_order() -> None:
     table = result_table([{"b": 1, "a": Decimal("2.5")}, {"a": None, "c": "x"}])
     assert table is not None
     assert table_rows(table) == [
@@ -77,7 +75,7 @@ def test_rows_become_a_table_in_their_own_column_order() -> None:
     assert table.row_count == 2
 
 
-def test_a_long_table_is_cut_and_says_so() -> None:
+def test_a_long_table_is_truncated_and_marked() -> None:
     exact = result_table([{"n": n} for n in range(200)])
     longer = result_table([{"n": n} for n in range(201)])
     assert exact is not None
@@ -91,7 +89,7 @@ def test_other_results_are_no_table(result: Any) -> None:
     assert result_table(result) is None
 
 
-def test_a_table_of_the_model_must_be_rectangular() -> None:
+def test_a_table_of_the_summary_must_be_rectangular() -> None:
     good = summary_table(SummaryTable(columns=["a", "a"], rows=[[1, None], ["x", 2.5]]))
     assert good is not None
     assert [column.name for column in good.columns] == ["a", "a_2"]
@@ -105,7 +103,7 @@ def task(**fields: Any) -> AgentTask:
 
 
 @pytest.mark.requirement("F-09")
-def test_variables_have_usable_and_different_names() -> None:
+def test_variables_have_valid_and_unique_names() -> None:
     one = task(
         sub_task_input={
             name: to_value(1) for name in ("quarters", "top customers", "2024", "class", "sum", "é")
@@ -141,7 +139,7 @@ def test_variables_have_usable_and_different_names() -> None:
         ({"sub_task_input": {"today": to_value(date(2023, 1, 1))}}, date(2023, 1, 1)),
     ],
 )
-def test_today_comes_from_the_step_and_never_from_the_program(fields: Any, today: date) -> None:
+def test_today_is_the_date_of_the_step(fields: Any, today: date) -> None:
     variables = task_variables(task(**fields), lambda: NOW)
     assert [v.value for v in variables if v.name == "today"] == [today]
 
@@ -149,10 +147,13 @@ def test_today_comes_from_the_step_and_never_from_the_program(fields: Any, today
 def test_a_program_gets_only_the_variables_it_mentions() -> None:
     given = task(sub_task_input={"rows": to_value([1]), "more": to_value([2])})
     variables = task_variables(given, lambda: NOW)
-    assert needed(variables, "sum(rows)  # rows_more") == {"rows": [1], "today": NOW.date()}
+    assert mentioned_values(variables, "sum(rows)  # rows_more") == {
+        "rows": [1],
+        "today": NOW.date(),
+    }
 
 
-def test_variables_are_described_with_type_and_a_small_preview() -> None:
+def test_variables_are_described_with_type_and_short_preview() -> None:
     rows = [{"name": "Arbor", "revenue": Decimal("175206.00")}] * 500
     text = describe(task_variables(task(sub_task_input={"rows": to_value(rows)}), lambda: NOW))
     first = text.splitlines()[0]
@@ -163,7 +164,7 @@ def test_variables_are_described_with_type_and_a_small_preview() -> None:
     assert len(first) < 700
 
 
-def test_nested_rows_are_described_as_well() -> None:
+def test_nested_rows_are_described() -> None:
     given = task(dependency_outputs={"top": to_value_map({"rows": [{"n": Decimal(1)}]})})
     assert describe(task_variables(given, lambda: NOW)).startswith(
         "- top: dict with keys rows (list of 1 dicts with keys n (Decimal)) (output of step top)"

@@ -1,4 +1,4 @@
-"""Arithmetic needs no model."""
+"""The calculator, and detection of arithmetic in tasks."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ def test_the_value_is_exact(expression: str, value: Any) -> None:
         ("(" * 240 + "1" + ")" * 240, "not an arithmetic expression"),
     ],
 )
-def test_what_has_no_value_says_why(expression: str, why: str) -> None:
+def test_expressions_without_a_value_give_the_reason(expression: str, why: str) -> None:
     with pytest.raises(CalculationError, match=why):
         calculate(expression)
 
 
 @pytest.mark.parametrize(("power", "fits"), [(300, True), (301, False)])
-def test_both_sides_of_the_size_limit(power: int, fits: bool) -> None:
+def test_size_limit_of_results(power: int, fits: bool) -> None:
     if fits:
         assert calculate(f"10 ** {power}") == 10**power
     else:
@@ -119,7 +119,7 @@ def test_whole_numbers_behave_as_in_python(left: int, right: int) -> None:
 
 
 @given(st.text(max_size=80))
-def test_any_text_is_a_number_or_a_calculation_error(text: str) -> None:
+def test_any_text_gives_a_number_or_a_calculation_error(text: str) -> None:
     with contextlib.suppress(CalculationError):
         assert isinstance(calculate(text), int | Decimal)
     assert find_expression(text) is None or isinstance(find_expression(text), str)
@@ -170,5 +170,5 @@ def test_plain_arithmetic_is_found_in_words(task: str, value: Any) -> None:
         "1 + 1 " * 200,
     ],
 )
-def test_anything_more_is_left_to_the_model(task: str) -> None:
+def test_more_than_arithmetic_is_left_to_the_model(task: str) -> None:
     assert find_expression(task) is None

@@ -1,4 +1,4 @@
-"""The agent contract, kept by the computation agent in front of a real sandbox."""
+"""Agent contract of the computation agent, with a real sandbox."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ MISSING_COLUMN: dict[str, Any] = {**GOOD, "sql": GOOD["sql"].replace("o.amount",
 
 
 def draft(sql: str, **more: Any) -> dict[str, Any]:
-    """A reply with this query for a clear task."""
+    """``QueryDraft`` with this query for a clear task."""
     return {"is_clear": True, "sql": sql, **more}
 
 
@@ -85,7 +85,7 @@ def fixtures(
     review: dict[str, Any] | None = None,
     interpretation: dict[str, Any] | None = None,
 ) -> list[Fixture]:
-    """A reply for each kind of call; ``more`` are more specific."""
+    """Fixtures of the scripted model for each kind of call; ``more`` take precedence."""
     answer = {"answer": "Agra leads.", "highlights": ["Agra"], "followups": ["And last year?"]}
     replies = {
         "QueryDraft": drafted or GOOD,
@@ -98,7 +98,7 @@ def fixtures(
 
 @dataclass
 class Outcome:
-    """What one step gave."""
+    """Outcome of one step: trace and result."""
 
     result: AgentResult
     trace: list[TraceEvent]
@@ -127,7 +127,7 @@ class Outcome:
 
 @dataclass
 class Harness:
-    """A real agent before a real mcp_db, and a scripted model."""
+    """A real agent with a real mcp_db and a scripted model."""
 
     address: str
     mcp_db: McpDbServer
@@ -141,7 +141,7 @@ class Harness:
         return Outcome(result, trace)
 
     def queries(self, outcome: str | None = None) -> int:
-        """How many queries reached mcp_db, all or those that ended as ``outcome``."""
+        """Number of queries at mcp_db, all or those with this outcome."""
         return int(
             sum(
                 sample.value
@@ -173,7 +173,7 @@ class StartHarness(Protocol):
 
 
 def write_company(folder: Path) -> str:
-    """A database of SQLite with the tables of these tests; its URL."""
+    """Create an SQLite database with the tables of these tests; returns its URL."""
     path = folder / "company.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(_SCHEMA)
@@ -183,7 +183,7 @@ def write_company(folder: Path) -> str:
 def served_database(
     url: str, telemetry: Telemetry, tables: Sequence[str] = TABLES, **settings: Any
 ) -> AbstractAsyncContextManager[McpDbServer]:
-    """mcp_db in front of one database."""
+    """Serve one database by mcp_db."""
     chosen = McpDbSettings.load(
         databases={"main": DatabaseSettings(url=SecretStr(url), allowed_tables=tuple(tables))},
         database_url=None,
@@ -210,7 +210,7 @@ async def postgres_url(postgres_dsn: str) -> str:
 
 @pytest.fixture
 async def start(sqlite_url: str) -> AsyncIterator[StartHarness]:
-    """Starts houses that end with the test; SQLite unless another URL is given."""
+    """Start harnesses, stopped at the end of the test; SQLite unless another URL is given."""
     async with AsyncExitStack() as stack:
 
         async def starter(

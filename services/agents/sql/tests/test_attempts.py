@@ -70,7 +70,7 @@ async def test_triage_sees_query_error_and_citations(start: StartHarness) -> Non
 
 
 @pytest.mark.requirement("D-24")
-async def test_without_triage_the_model_is_told_in_the_words_of_the_spec(
+async def test_without_triage_the_model_gets_the_error_as_feedback(
     start: StartHarness,
 ) -> None:
     harness = await start(fixtures(second_try(), drafted=MISSING_COLUMN))
@@ -81,15 +81,15 @@ async def test_without_triage_the_model_is_told_in_the_words_of_the_spec(
     assert done.result.status == SUCCEEDED
     query = done.data["attempt_history"][0]["query"]
     request = [r for r in harness.model.requests if r.schema == "QueryDraft"][1]
-    told = request.messages[-1]["content"]
-    assert told.startswith(
+    feedback = request.messages[-1]["content"]
+    assert feedback.startswith(
         "The previous SQL query failed to execute.\n"
         "Error details: <untrusted>\nno such column: o.amont\n</untrusted>\n"
         f"Failing query:\n<untrusted>\n{query}\n</untrusted>\n"
         "Generate a corrected read-only SQL query that addresses the error and try again using only"
         " the authorised tables."
     )
-    # What an earlier call has sent stays as it was, so that a provider finds it in its cache.
+    # Earlier messages are unchanged, so that the provider's prompt cache applies.
     first, again = [r.messages for r in harness.model.requests if r.schema == "QueryDraft"]
     assert first[0] == again[0]
     assert again[1]["content"].startswith(first[1]["content"].partition("### Work")[0])
@@ -122,7 +122,7 @@ async def test_four_failures_end_the_step_with_error_and_history(start: StartHar
     assert len(done.events("SQL agent attempt failed")) == 4
     assert done.events("Giving up")[0]["state"] == "FAILURE"
     assert harness.queries("query_failed") == 4
-    # After the last attempt there is nothing left to decide.
+    # No triage after the last attempt.
     assert len(harness.prompts("ErrorTriage")) == 3
 
 
@@ -167,8 +167,8 @@ async def test_triage_may_ask_the_user(start: StartHarness) -> None:
 
 
 @pytest.mark.requirement("D-28")
-async def test_triage_may_not_ask_a_sixth_time(start: StartHarness) -> None:
-    """The question counts towards the five turns; then the error is fed back instead."""
+async def test_triage_does_not_ask_after_five_turns(start: StartHarness) -> None:
+    """Questions of triage count towards the five turns; then the error is fed back instead."""
     ask = triage(
         action="ASK_CLARIFICATION",
         clarifying_questions=[{"question": "Which amount?", "options": []}],
@@ -180,7 +180,7 @@ async def test_triage_may_not_ask_a_sixth_time(start: StartHarness) -> None:
     assert done.result.status == SUCCEEDED
 
 
-async def test_a_patch_that_fails_as_well_is_followed_by_a_new_query(start: StartHarness) -> None:
+async def test_a_failed_patch_is_followed_by_a_new_query(start: StartHarness) -> None:
     bad = triage(**{**PATCH, "patched_sql": "SELECT colour FROM orders"})
     empty = {"action": "RETRY_WITH_PATCH"}
     no_patch = fixture("no patch", ["no such column: colour"], schema="ErrorTriage", json=empty)
@@ -191,11 +191,11 @@ async def test_a_patch_that_fails_as_well_is_followed_by_a_new_query(start: Star
     assert done.result.status == SUCCEEDED
     errors = [each["error"] for each in done.data["attempt_history"]]
     assert errors == ["no such column: o.amont", "no such column: colour", None]
-    # The model that writes the next query has seen both failures.
+    # The next draft has both failures in its conversation.
     assert harness.prompts("QueryDraft")[1].count(FEEDBACK) == 2
 
 
-async def test_a_patch_that_has_failed_before_is_not_tried_again(start: StartHarness) -> None:
+async def test_a_patch_that_has_failed_before_does_not_run_again(start: StartHarness) -> None:
     same = triage(action="RETRY_WITH_PATCH", patched_sql=MISSING_COLUMN["sql"])
     harness = await start(fixtures(same, second_try(), drafted=MISSING_COLUMN))
 
@@ -205,7 +205,7 @@ async def test_a_patch_that_has_failed_before_is_not_tried_again(start: StartHar
     assert harness.queries("query_failed") == 1
 
 
-async def test_a_failure_may_show_that_another_table_is_needed(start: StartHarness) -> None:
+async def test_after_a_failure_the_model_may_need_another_table(start: StartHarness) -> None:
     needing = {**draft(""), "needs_tables": ["exact"]}
     wanting = fixture("wanting", [FEEDBACK], schema="QueryDraft", json=needing)
     seeing = fixture(
@@ -225,8 +225,8 @@ async def test_a_failure_may_show_that_another_table_is_needed(start: StartHarne
 
 
 @pytest.mark.requirement("D-24")
-async def test_a_query_nobody_can_read_is_corrected_and_never_sent(start: StartHarness) -> None:
-    """A syntax error, found by the guard before the database could."""
+async def test_an_unparsable_query_is_corrected_and_never_sent(start: StartHarness) -> None:
+    """The guard finds a syntax error before the database does."""
     harness = await start(fixtures(second_try(), drafted=draft("SELECT city FROM WHERE")))
 
     done = await harness.ask()

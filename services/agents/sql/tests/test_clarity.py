@@ -1,4 +1,4 @@
-"""Clarify first."""
+"""Clarification: questions to the user and assumptions."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ UNCLEAR = {
         {"question": "In which time zone does a day begin?", "options": ["UTC"]},
     ],
     "assumptions": ["The metric is orders.amount."],
-    # A query that must not run as long as the user can be asked.
+    # A query that must not run while questions to the user are allowed.
     "sql": GOOD["sql"],
 }
 
 
 @pytest.mark.requirement("D-05")
-async def test_an_unclear_task_is_asked_about_before_any_query(start: StartHarness) -> None:
+async def test_an_unclear_task_leads_to_questions_before_any_query(start: StartHarness) -> None:
     harness = await start(fixtures(drafted=UNCLEAR))
 
     done = await harness.ask(SHIFT, context={"current_date": "2026-06-15"})
@@ -59,7 +59,7 @@ async def test_an_unclear_task_is_asked_about_before_any_query(start: StartHarne
 
 
 @pytest.mark.requirement("D-04")
-async def test_the_fifth_turn_may_still_ask(start: StartHarness) -> None:
+async def test_questions_are_allowed_in_the_fifth_turn(start: StartHarness) -> None:
     harness = await start(fixtures(drafted=UNCLEAR))
 
     done = await harness.ask(SHIFT, clarification_turn_count=4)
@@ -68,7 +68,7 @@ async def test_the_fifth_turn_may_still_ask(start: StartHarness) -> None:
 
 
 @pytest.mark.parametrize("sql", [GOOD["sql"], None], ids=["at once", "when told so"])
-async def test_dec02_after_five_turns_the_assumptions_are_used_and_shown(
+async def test_after_five_turns_the_assumptions_are_used_and_shown(
     start: StartHarness, sql: str | None
 ) -> None:
     on_assumptions = fixture(
@@ -92,7 +92,7 @@ async def test_dec02_after_five_turns_the_assumptions_are_used_and_shown(
     assert "- The metric is orders.amount." in harness.prompts("QueryReview")[0]
 
 
-async def test_dec02_after_five_turns_without_assumptions_the_step_ends(
+async def test_after_five_turns_without_assumptions_the_step_fails(
     start: StartHarness,
 ) -> None:
     harness = await start(fixtures(drafted={**UNCLEAR, "assumptions": []}))
@@ -107,7 +107,7 @@ async def test_dec02_after_five_turns_without_assumptions_the_step_ends(
 
 
 @pytest.mark.parametrize(
-    ("reply", "told"),
+    ("reply", "expected"),
     [
         ({"assumptions": ["All years count."]}, "All years count."),
         ({"reasoning": "amounts of all\nyears"}, "amounts of all years"),
@@ -116,20 +116,20 @@ async def test_dec02_after_five_turns_without_assumptions_the_step_ends(
     ],
     ids=["assumptions", "reasoning", "neither", "blank question"],
 )
-async def test_a_query_for_an_unclear_task_without_a_question_says_how_it_was_read(
-    start: StartHarness, reply: dict[str, Any], told: str
+async def test_answer_of_an_unclear_task_without_a_question_states_how_it_was_understood(
+    start: StartHarness, reply: dict[str, Any], expected: str
 ) -> None:
     harness = await start(fixtures(drafted={"is_clear": False, "sql": GOOD["sql"], **reply}))
 
     done = await harness.ask()
 
     assert done.result.status == SUCCEEDED
-    assert list(done.result.assumptions) == [told]
-    assert done.result.answer.endswith(f"This assumes: {told.rstrip('.')}.")
+    assert list(done.result.assumptions) == [expected]
+    assert done.result.answer.endswith(f"This assumes: {expected.rstrip('.')}.")
     assert len(harness.prompts("QueryDraft")) == 1
 
 
-async def test_the_assumptions_of_a_clear_task_are_no_part_of_the_answer(
+async def test_the_assumptions_of_a_clear_task_are_not_in_the_answer(
     start: StartHarness,
 ) -> None:
     harness = await start(fixtures(drafted={**GOOD, "assumptions": ["Amounts are in rupees"]}))
@@ -143,7 +143,7 @@ async def test_the_assumptions_of_a_clear_task_are_no_part_of_the_answer(
 WHICH_YEAR = [{"question": "Which year?", "options": []}]
 
 
-async def test_a_question_in_the_place_of_a_query_is_asked(start: StartHarness) -> None:
+async def test_a_question_instead_of_a_query_is_asked(start: StartHarness) -> None:
     harness = await start(
         fixtures(drafted={"is_clear": True, "sql": " ", "clarifying_questions": WHICH_YEAR})
     )
@@ -182,12 +182,12 @@ async def test_a_question_after_a_failed_query_is_asked(start: StartHarness) -> 
     assert done.result.status == NEEDS_CLARIFICATION
 
 
-async def test_after_a_failed_query_the_assumptions_are_used_as_well(start: StartHarness) -> None:
-    told = ["failed to execute"]
-    unclear = fixture("unclear", told, schema="QueryDraft", json={**UNCLEAR, "sql": ""})
+async def test_assumptions_are_used_after_a_failed_query_too(start: StartHarness) -> None:
+    feedback = ["failed to execute"]
+    unclear = fixture("unclear", feedback, schema="QueryDraft", json={**UNCLEAR, "sql": ""})
     on_assumptions = fixture(
         "on assumptions",
-        [*told, "### Assumptions - The metric is orders.amount."],
+        [*feedback, "### Assumptions - The metric is orders.amount."],
         schema="QueryDraft",
         json=GOOD,
     )
@@ -210,12 +210,12 @@ async def test_an_empty_reply_to_an_unclear_task_is_no_answer(start: StartHarnes
 
 
 def needing(table: str, **reply: Any) -> dict[str, Any]:
-    """A reply that wants to see a table first."""
+    """``QueryDraft`` that needs a table described first."""
     return {**UNCLEAR, "sql": None, "needs_tables": [table], **reply}
 
 
 def seeing(table: str, **reply: Any) -> Any:
-    """The reply once the table is described."""
+    """``QueryDraft`` once the table is described."""
     return fixture(f"seeing {table}", [table], schema="QueryDraft", json=reply)
 
 
@@ -236,7 +236,7 @@ async def test_questions_about_many_tables_are_built_on_their_columns(
     assert len(harness.prompts("QueryDraft")) == 2
 
 
-async def test_columns_may_show_that_the_task_was_clear_after_all(start: StartHarness) -> None:
+async def test_a_task_may_be_clear_once_columns_are_described(start: StartHarness) -> None:
     seen = seeing("price numeric", **{**GOOD, "assumptions": ["Amounts are in rupees"]})
     harness = await start(fixtures(seen, drafted=needing("exact")), small_schema_tables=0)
 
@@ -246,7 +246,7 @@ async def test_columns_may_show_that_the_task_was_clear_after_all(start: StartHa
     assert done.data["assumptions"] == ["Amounts are in rupees"]
 
 
-async def test_a_table_that_is_described_already_needs_no_second_reply(start: StartHarness) -> None:
+async def test_a_table_that_is_described_already_causes_no_second_call(start: StartHarness) -> None:
     harness = await start(fixtures(drafted=needing("orders", **GOOD)))
 
     done = await harness.ask()
@@ -255,7 +255,9 @@ async def test_a_table_that_is_described_already_needs_no_second_reply(start: St
     assert len(harness.prompts("QueryDraft")) == 1
 
 
-async def test_without_the_second_look_the_first_questions_are_asked(start: StartHarness) -> None:
+async def test_questions_of_the_first_reply_are_asked_if_the_second_call_fails(
+    start: StartHarness,
+) -> None:
     first = fixture(
         "first", [], excludes=["price numeric"], schema="QueryDraft", json=needing("exact")
     )
@@ -267,7 +269,7 @@ async def test_without_the_second_look_the_first_questions_are_asked(start: Star
 
 
 @pytest.mark.requirement("D-03")
-async def test_options_that_name_what_is_not_there_are_dropped(start: StartHarness) -> None:
+async def test_options_that_name_unknown_tables_or_fields_are_dropped(start: StartHarness) -> None:
     options = [
         "Amount (orders.amount)",
         "Balance (accounts.balance)",
@@ -293,7 +295,7 @@ async def test_options_that_name_what_is_not_there_are_dropped(start: StartHarne
 
 
 @pytest.mark.requirement("D-04")
-async def test_what_the_user_settled_is_shown_wherever_the_task_is_judged(
+async def test_clarifications_of_the_user_are_in_all_prompts_that_judge_the_task(
     start: StartHarness,
 ) -> None:
     turn = ClarificationTurn(reply="the amount of orders")

@@ -1,4 +1,4 @@
-"""The agent contract, kept by the SQL agent in front of a real mcp_db."""
+"""Agent contract of the SQL agent, with a real mcp_db."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The curated file: what it adds, and how precisely it is refused."""
+"""Curated metadata: additions to the catalogue, and errors with their line."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def catalog() -> Catalog:
     return read_catalog("shop", shop())
 
 
-def test_a_file_adds_to_what_the_database_says(catalog: Catalog) -> None:
+def test_a_file_adds_to_the_metadata_of_the_database(catalog: Catalog) -> None:
     enriched = parse_curated(GOOD).applied_to(catalog)
 
     orders = next(table for table in enriched.tables if table.name == "orders")
@@ -70,14 +70,14 @@ def test_a_join_over_several_columns_is_one_join(catalog: Catalog) -> None:
     )
 
 
-def test_dots_in_texts_of_a_formula_are_no_fields(catalog: Catalog) -> None:
+def test_string_literals_in_a_formula_are_not_checked_as_fields(catalog: Catalog) -> None:
     text = "metrics: {sold: {formula: \"SUM(CASE WHEN orders.placed_on = 'a.b' THEN 1.5 END)\"}}"
 
     assert parse_curated(text).applied_to(catalog).metrics[0].tables == ("orders",)
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "expected"),
     [
         ("tables:\n  order: {}\n", 2, "no table 'order'; did you mean orders?"),
         ("tables:\n  orders:\n    fields:\n      profit: {}\n", 4, "no field of orders 'profit'"),
@@ -98,20 +98,20 @@ def test_dots_in_texts_of_a_formula_are_no_fields(catalog: Catalog) -> None:
         ),
     ],
 )
-def test_names_that_do_not_exist_are_refused_with_their_line(
-    catalog: Catalog, text: str, line: int, told: str
+def test_unknown_names_are_refused_with_their_line(
+    catalog: Catalog, text: str, line: int, expected: str
 ) -> None:
     with pytest.raises(ConfigurationError) as failure:
         parse_curated(text).applied_to(catalog)
 
     assert f"BOS_SQL_METADATA_PATH, line {line}: " in failure.value.message
-    assert told in failure.value.message
+    assert expected in failure.value.message
 
 
-def test_what_is_about_hidden_tables_is_left_out_for_whoever_may_not_read_them(
+def test_entries_about_tables_that_the_user_may_not_read_are_skipped(
     catalog: Catalog,
 ) -> None:
-    """An agent serves members of all groups with one file."""
+    """One file serves users of all groups."""
     curated = parse_curated(GOOD)
     orders = tuple(table for table in catalog.tables if table.name == "orders")
     weather = tuple(table for table in catalog.tables if table.name == "weather")
@@ -127,7 +127,7 @@ def test_what_is_about_hidden_tables_is_left_out_for_whoever_may_not_read_them(
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "told"),
+    ("text", "line", "expected"),
     [
         ("tables:\n  orders:\n    sinonyms: [x]\n", 3, "tables.orders.sinonyms: Extra inputs"),
         ("tables:\n  orders:\n    synonyms: bill\n", 3, "valid list"),
@@ -140,12 +140,12 @@ def test_what_is_about_hidden_tables_is_left_out_for_whoever_may_not_read_them(
         ("tables: &a\n  x: *a\n", 1, "too deeply nested"),
     ],
 )
-def test_a_wrong_shape_is_refused_with_its_line(text: str, line: int, told: str) -> None:
+def test_a_wrong_shape_is_refused_with_its_line(text: str, line: int, expected: str) -> None:
     with pytest.raises(ConfigurationError) as failure:
         parse_curated(text)
 
     assert f"BOS_SQL_METADATA_PATH, line {line}: " in failure.value.message
-    assert told in failure.value.message
+    assert expected in failure.value.message
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The sample company's curated file: it fits the tables, and its questions find theirs."""
+"""The sample company's curated file, and table suggestions for its questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translating a query into the dialects that do not run, and what is withheld."""
+"""Translation of queries into other dialects, and withheld translations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHOP = (
     ),
 )
 COUNTED = "SELECT name, COUNT(*) AS many FROM t GROUP BY name ORDER BY many DESC LIMIT 5"
-# Between two dialects: a query, and how it is written in the other one.
+# Source and target dialect, a query, and its translation.
 RIGHT = [
     ("postgres", "tsql", COUNTED,
      "SELECT TOP 5 name, COUNT_BIG(*) AS many FROM t GROUP BY name ORDER BY many DESC"),
@@ -52,7 +52,7 @@ RIGHT = [
      "SELECT STRFTIME('%Y-%m', d) AS m FROM t"),
     ("sqlite", "postgres", "SELECT strftime('%Y-%m', d) AS m FROM t",
      "SELECT TO_CHAR(CAST(d AS TIMESTAMP), 'YYYY-MM') AS m FROM t"),
-    # SQL Server sorts NULL first and knows no new name within an expression.
+    # SQL Server sorts NULL first and allows no alias within an expression.
     ("postgres", "tsql", "SELECT name, SUM(net) AS s FROM t GROUP BY name ORDER BY s DESC",
      "SELECT name, SUM(net) AS s FROM t GROUP BY name"
      " ORDER BY CASE WHEN (SUM(net)) IS NULL THEN 1 ELSE 0 END DESC, s DESC"),
@@ -73,7 +73,7 @@ RIGHT = [
 ]  # fmt: skip
 BOTH = ("sqlite", "tsql")
 OTHERS = ("postgres", "tsql")
-# Written by one dialect: where the translation is known to be wrong.
+# Queries by dialect, with the targets for which the translation is known to be wrong.
 WRONG = [
     ("postgres", BOTH, "SELECT d + INTERVAL '1 month' FROM t", "an interval"),
     ("postgres", BOTH, "SELECT d - 7 FROM t", "arithmetic with dates"),
@@ -155,7 +155,7 @@ def test_a_query_is_translated(source: Any, target: Any, sql: str, expected: str
     ("source", "target", "sql", "reason"),
     [(source, target, sql, reason) for source, targets, sql, reason in WRONG for target in targets],
 )
-def test_what_is_known_to_be_translated_wrongly_is_withheld(
+def test_known_wrong_translations_are_withheld(
     source: Any, target: Any, sql: str, reason: str
 ) -> None:
     done = translate(sql, source, target, SHOP)
@@ -165,7 +165,7 @@ def test_what_is_known_to_be_translated_wrongly_is_withheld(
     assert done.withheld.startswith(reason)
 
 
-def test_a_deep_query_is_withheld_and_ends() -> None:
+def test_translation_of_a_deeply_nested_query_is_withheld_in_bounded_time() -> None:
     deep = "SELECT " + "(" * 3_000 + "1" + ")" * 3_000
 
     assert translate(deep, "postgres", "tsql", SHOP).withheld.startswith("cannot be translated")
@@ -177,7 +177,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.requirement("T-04", "D-09", "D-16", "D-17")
-async def test_every_dialect_is_offered_as_the_guard_wrote_it(
+async def test_variants_of_all_dialects_have_the_text_of_the_guard(
     start: StartHarness, url: str
 ) -> None:
     harness = await start(fixtures(drafted=draft("SELECT city FROM customers")), url=url)
@@ -199,7 +199,7 @@ GLOB = "SELECT name FROM customers WHERE name GLOB 'A*'"
 async def test_a_known_wrong_variant_is_withheld_and_the_trace_says_why(
     start: StartHarness,
 ) -> None:
-    """What cannot be relied on is not handed out."""
+    """It is not in the result's data."""
     harness = await start(fixtures(drafted=draft(GLOB)))
 
     done = await harness.ask()
@@ -214,10 +214,10 @@ async def test_a_known_wrong_variant_is_withheld_and_the_trace_says_why(
     assert harness.prompts("DialectVariant") == []
 
 
-async def test_variants_that_are_known_wrong_are_written_by_the_model_if_wanted(
+async def test_known_wrong_variants_are_written_by_the_model_if_so_configured(
     start: StartHarness,
 ) -> None:
-    """The guard checks what it writes: one reaches for a table that may not be read."""
+    """The guard checks these too: one reads a forbidden table."""
     written = [
         fixture(
             "postgres",
@@ -246,7 +246,9 @@ async def test_variants_that_are_known_wrong_are_written_by_the_model_if_wanted(
     assert harness.queries() == 1
 
 
-async def test_the_model_is_not_asked_for_what_can_be_translated(start: StartHarness) -> None:
+async def test_the_model_is_not_called_for_variants_that_can_be_translated(
+    start: StartHarness,
+) -> None:
     harness = await start(variants="model")
 
     done = await harness.ask()
@@ -255,7 +257,7 @@ async def test_the_model_is_not_asked_for_what_can_be_translated(start: StartHar
     assert harness.prompts("DialectVariant") == []
 
 
-async def test_without_variants_only_the_query_that_ran_is_given(start: StartHarness) -> None:
+async def test_without_variants_only_the_query_that_ran_is_in_the_data(start: StartHarness) -> None:
     harness = await start(variants="none")
 
     done = await harness.ask()

@@ -1,4 +1,4 @@
-"""The metadata index: words, ranking, join paths, packs, and how long it is kept."""
+"""Metadata index: tokeniser, ranking, join paths, schema excerpts, cache."""
 
 from __future__ import annotations
 
@@ -77,28 +77,28 @@ def index() -> MetadataIndex:
         ("Größen", "größen"),
     ],
 )
-def test_forms_of_a_word_meet(one: str, other: str) -> None:
+def test_forms_of_a_word_have_the_same_stem(one: str, other: str) -> None:
     assert words(one) == words(other)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("status", "statue"), ("order", "border"), ("bus", "bu")]
 )
-def test_other_words_do_not_meet(one: str, other: str) -> None:
+def test_different_words_have_different_stems(one: str, other: str) -> None:
     assert words(one) != words(other)
 
 
-def test_words_that_say_nothing_are_left_out() -> None:
+def test_stop_words_are_left_out() -> None:
     assert words("Show me all of the tables, please") == ["tabl"]
     assert words("") == []
 
 
-def test_a_name_is_found_as_a_whole_only_where_all_its_words_stand_in_order() -> None:
+def test_a_name_is_found_as_a_whole_only_where_all_its_words_occur_in_order() -> None:
     assert "=purchas order" in terms("late purchase orders")
     assert "=purchas order" not in terms("orders of a purchase")
 
 
-def test_a_rare_word_counts_more_than_a_common_one() -> None:
+def test_a_rare_word_weighs_more_than_a_common_one() -> None:
     ranking = Ranking([[(1.0, ["sale", "pump"])], [(1.0, ["sale"])], [(1.0, ["sale"])]])
 
     scores = ranking.scores(["sale", "pump"])
@@ -107,7 +107,7 @@ def test_a_rare_word_counts_more_than_a_common_one() -> None:
     assert ranking.scores(["nothing"]) == {}
 
 
-def test_a_word_in_a_name_counts_more_than_in_a_comment() -> None:
+def test_a_word_in_a_name_weighs_more_than_in_a_comment() -> None:
     ranking = Ranking([[(4.0, ["order"])], [(1.0, ["order"]), (3.0, ["else"])]])
 
     scores = ranking.scores(["order"])
@@ -149,7 +149,7 @@ def test_a_table_is_found_by_the_values_in_it(index: MetadataIndex) -> None:
     assert index.ranked_tables("What about Bavaria?") == ("regions",)
 
 
-def test_tables_between_two_suggested_ones_come_along(index: MetadataIndex) -> None:
+def test_tables_that_join_suggested_ones_are_suggested(index: MetadataIndex) -> None:
     suggested = index.suggested_tables("orders placed per region name", 5)
 
     assert {"orders", "customers", "regions"} <= set(suggested)
@@ -162,10 +162,10 @@ def test_a_question_without_a_word_in_common_suggests_nothing(index: MetadataInd
 
 
 @pytest.mark.requirement("D-07")
-def test_the_pack_tells_tables_fields_joins_and_where_they_come_from(
+def test_the_schema_excerpt_holds_tables_fields_joins_and_citations(
     index: MetadataIndex,
 ) -> None:
-    tables = index.tied(("orders", "regions"))
+    tables = index.with_joining_tables(("orders", "regions"))
 
     pack = index.pack(tables, "net amount per region")
 
@@ -192,14 +192,14 @@ def test_the_pack_tells_tables_fields_joins_and_where_they_come_from(
     assert all(len(snippet) <= 200 for snippet in cited.values())
 
 
-def test_joins_to_tables_outside_the_pack_stay_out(index: MetadataIndex) -> None:
+def test_joins_to_tables_outside_the_excerpt_are_left_out(index: MetadataIndex) -> None:
     pack = index.pack(("orders", "weather"), "orders")
 
     assert pack.relationship_docs == ()
     assert pack.suggested_join_paths == ()
 
 
-def test_what_a_trace_event_holds_is_bounded() -> None:
+def test_data_of_a_trace_event_is_bounded() -> None:
     pack = GroundingPack(table_docs=tuple("x" * 1_000 for _ in range(9)))
 
     assert pack.traced()["table_docs"][-1] == "… and 4 more"
@@ -228,7 +228,7 @@ def test_paths_end_at_their_limit_and_at_islands() -> None:
     assert graph.path(["unknown"], "a", max_joins=9) is None
 
 
-def test_several_tables_are_tied_into_one_tree() -> None:
+def test_several_tables_are_joined_into_one_tree() -> None:
     graph = JoinGraph([join("a", "b"), join("b", "c"), join("b", "d")])
 
     paths = graph.connect(["a", "c", "d", "island"], max_joins=4)
@@ -236,7 +236,7 @@ def test_several_tables_are_tied_into_one_tree() -> None:
     assert [path.tables for path in paths] == [("a", "b", "c"), ("b", "d")]
 
 
-def test_of_two_joins_of_the_same_tables_the_first_is_taken() -> None:
+def test_of_two_joins_of_the_same_tables_the_first_is_used() -> None:
     graph = JoinGraph([join("a", "b", "curated"), Join("a", ("x",), "b", ("y",))])
 
     (path,) = graph.connect(["a", "b"], max_joins=1)
@@ -267,7 +267,7 @@ def test_metrics_are_shown_with_the_tables_that_they_need() -> None:
         ("profit_usd", False),
     ],
 )
-def test_names_that_exist_are_told_from_invented_ones(
+def test_existing_names_are_distinguished_from_invented_ones(
     index: MetadataIndex, name: str, known: bool
 ) -> None:
     assert index.names(name) is known
@@ -282,7 +282,7 @@ class Clock:
 
 
 class Loads:
-    """Describes the shop, and counts how often."""
+    """Loads the catalogue of the shop, and counts calls."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -292,7 +292,7 @@ class Loads:
         return read_catalog("shop", shop())
 
 
-async def test_an_index_is_built_once_per_shape_of_the_database() -> None:
+async def test_an_index_is_built_once_per_schema_fingerprint() -> None:
     indexes, load = MetadataIndexes(None, ttl_s=60), Loads()
 
     first = await indexes.get("shop", "f1", load)
@@ -303,7 +303,7 @@ async def test_an_index_is_built_once_per_shape_of_the_database() -> None:
     assert load.count == 3
 
 
-async def test_an_index_is_built_anew_when_its_time_is_over_or_the_shape_is_unknown() -> None:
+async def test_an_index_is_rebuilt_when_it_expires_or_has_no_fingerprint() -> None:
     clock, load = Clock(), Loads()
     indexes = MetadataIndexes(None, ttl_s=60, clock=clock)
 
@@ -315,7 +315,7 @@ async def test_an_index_is_built_anew_when_its_time_is_over_or_the_shape_is_unkn
     assert load.count == 4
 
 
-async def test_steps_that_come_at_once_describe_the_database_once() -> None:
+async def test_concurrent_steps_load_the_catalogue_once() -> None:
     indexes, load = MetadataIndexes(None, ttl_s=60), Loads()
 
     built = await asyncio.gather(*(indexes.get("shop", "f1", load) for _ in range(5)))
@@ -324,7 +324,7 @@ async def test_steps_that_come_at_once_describe_the_database_once() -> None:
     assert len(set(map(id, built))) == 1
 
 
-async def test_a_slow_database_holds_up_no_other() -> None:
+async def test_a_slow_database_does_not_delay_others() -> None:
     indexes, load = MetadataIndexes(None, ttl_s=60), Loads()
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -344,7 +344,7 @@ async def test_a_slow_database_holds_up_no_other() -> None:
     assert load.count == 1
 
 
-async def test_a_step_that_gave_up_leaves_the_work_to_the_next() -> None:
+async def test_after_a_cancelled_build_the_next_step_builds_the_index() -> None:
     indexes, load = MetadataIndexes(None, ttl_s=60), Loads()
     begun = asyncio.Event()
 
@@ -362,7 +362,7 @@ async def test_a_step_that_gave_up_leaves_the_work_to_the_next() -> None:
     assert first.cancelled()
 
 
-async def test_no_more_than_eight_indexes_are_kept() -> None:
+async def test_at_most_eight_indexes_are_cached() -> None:
     indexes, load = MetadataIndexes(None, ttl_s=60), Loads()
 
     for number in range(9):
@@ -387,7 +387,7 @@ def wide() -> MetadataIndex:
 
 
 @pytest.mark.parametrize(("question", "needed"), wide_questions().items())
-def test_of_200_tables_the_needed_ones_are_among_the_six_suggested(
+def test_of_200_tables_the_required_ones_are_among_the_six_suggested(
     wide: MetadataIndex, question: str, needed: set[str]
 ) -> None:
     suggested = wide.suggested_tables(question, 6)
@@ -396,7 +396,7 @@ def test_of_200_tables_the_needed_ones_are_among_the_six_suggested(
     assert len(suggested) <= 6
 
 
-def test_the_wide_schema_is_as_wide_as_it_claims(wide: MetadataIndex) -> None:
+def test_the_wide_schema_has_200_tables(wide: MetadataIndex) -> None:
     names = {each.name for each in wide.catalog.tables}
 
     assert len(names) == 200

@@ -1,4 +1,4 @@
-"""Which tables are there?."""
+"""Table listing from metadata."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ def test_plain_questions_for_tables_are_recognised(task: str) -> None:
         "",
     ],
 )
-def test_anything_more_is_left_to_the_model(task: str) -> None:
+def test_other_tasks_are_left_to_the_model(task: str) -> None:
     assert not asks_for_tables(task, OVERVIEW)

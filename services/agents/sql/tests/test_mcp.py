@@ -1,4 +1,4 @@
-"""The way to mcp_db: identity, deadline, cancellation, and what can go wrong."""
+"""MCP client: run token, deadline, cancellation, failures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def client(url: str) -> McpClient:
 
 @asynccontextmanager
 async def answering(status: int, text: str = "", media: str = "text/plain") -> AsyncIterator[str]:
-    """A server that gives every request the same answer."""
+    """Serve the same response to every request."""
 
     async def answer(_: Request) -> Response:
         return PlainTextResponse(text, status_code=status, media_type=media)
@@ -77,7 +77,7 @@ async def answering(status: int, text: str = "", media: str = "text/plain") -> A
         (200, "<html>no MCP</html>", "text/html", ConfigurationError),
     ],
 )
-async def test_answers_that_are_no_mcp_become_typed_errors(
+async def test_responses_that_are_no_mcp_become_typed_errors(
     status: int, text: str, media: str, error: type[BosError]
 ) -> None:
     async with answering(status, text, media) as url, client(url) as mcp:
@@ -91,13 +91,13 @@ async def test_broken_json_is_an_error_and_not_a_hang() -> None:
             await mcp.call("mcp_db_schema", {}, timeout_s=5)
 
 
-async def test_a_failed_call_does_not_spoil_the_next(start: StartHarness) -> None:
+async def test_a_failed_call_does_not_affect_the_next(start: StartHarness) -> None:
     harness = await start()
-    async with client("http://127.0.0.1:1/mcp") as nobody:
+    async with client("http://127.0.0.1:1/mcp") as mcp:
         with pytest.raises(Unavailable):
-            await nobody.call("mcp_db_schema", {}, timeout_s=5)
+            await mcp.call("mcp_db_schema", {}, timeout_s=5)
         with pytest.raises(Unavailable):
-            await nobody.call("mcp_db_schema", {}, timeout_s=5)
+            await mcp.call("mcp_db_schema", {}, timeout_s=5)
 
     async with client(harness.mcp_db.url) as mcp:
         with pytest.raises(ConfigurationError):
@@ -105,7 +105,7 @@ async def test_a_failed_call_does_not_spoil_the_next(start: StartHarness) -> Non
         assert (await mcp.call("mcp_db_schema", {}, timeout_s=5))["success"] is True
 
 
-async def test_calls_run_side_by_side(start: StartHarness) -> None:
+async def test_calls_run_concurrently(start: StartHarness) -> None:
     harness = await start()
     async with client(harness.mcp_db.url) as mcp:
         replies = await asyncio.gather(
@@ -118,7 +118,7 @@ async def test_calls_run_side_by_side(start: StartHarness) -> None:
 
 
 async def test_a_large_result_arrives(start: StartHarness) -> None:
-    """The SDK's own limit for an event is 1 MiB, below what mcp_db may send."""
+    """The SDK's default limit for an event is 1 MiB, less than mcp_db may send."""
     harness = await start(mcp_db={"max_rows": 10_000, "max_bytes": 2_000_000})
     sql = (
         "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 9000)"
@@ -130,7 +130,7 @@ async def test_a_large_result_arrives(start: StartHarness) -> None:
     assert reply["row_count"] == 9000
 
 
-async def test_the_deadline_ends_a_call_and_the_query_behind_it(start: StartHarness) -> None:
+async def test_the_deadline_ends_a_call_and_its_query(start: StartHarness) -> None:
     harness = await start()
     async with client(harness.mcp_db.url) as mcp:
         with pytest.raises(DeadlineExceeded):
@@ -139,7 +139,7 @@ async def test_the_deadline_ends_a_call_and_the_query_behind_it(start: StartHarn
 
 
 async def test_cancelling_the_step_cancels_the_query(start: StartHarness) -> None:
-    """Cancellation reaches the bottom."""
+    """Cancellation propagates to the database."""
     harness = await start(fixtures(drafted=draft(ENDLESS)))
     in_flight = "bos_db_queries_in_flight"
     registry = harness.mcp_telemetry.registry
@@ -153,7 +153,7 @@ async def test_cancelling_the_step_cancels_the_query(start: StartHarness) -> Non
 
 
 class BreakingClient(McpClient):
-    """What the SDK does when a reply comes just as its call is given up: its streams break."""
+    """Breaks as the SDK's streams do when a reply arrives while its call is being cancelled."""
 
     def __init__(self) -> None:
         super().__init__("http://127.0.0.1:1/mcp", max_reply_bytes=1)
@@ -167,7 +167,7 @@ class BreakingClient(McpClient):
             raise ExceptionGroup("", [ExceptionGroup("", [BrokenPipeError()])])
 
 
-async def test_a_reply_that_comes_as_the_call_is_cancelled_does_not_make_it_a_defect() -> None:
+async def test_a_reply_during_cancellation_leaves_the_call_cancelled() -> None:
     async with BreakingClient() as mcp:
         call = asyncio.create_task(mcp.call("mcp_db_schema", {}, timeout_s=60))
         await mcp.calling.wait()
@@ -177,13 +177,13 @@ async def test_a_reply_that_comes_as_the_call_is_cancelled_does_not_make_it_a_de
         assert call.cancelled()
 
 
-async def test_a_reply_that_comes_at_the_deadline_comes_too_late() -> None:
+async def test_a_reply_at_the_deadline_is_a_timeout() -> None:
     async with BreakingClient() as mcp:
         with pytest.raises(DeadlineExceeded):
             await mcp.call("mcp_db_schema", {}, timeout_s=0.01)
 
 
-async def test_an_absent_mcp_db_is_unavailable_and_worth_a_retry(start: StartHarness) -> None:
+async def test_an_unreachable_mcp_db_is_a_retryable_failure(start: StartHarness) -> None:
     harness = await start(mcp_url="http://127.0.0.1:1/mcp")
 
     done = await harness.ask()
@@ -198,7 +198,7 @@ async def test_an_absent_mcp_db_is_unavailable_and_worth_a_retry(start: StartHar
     [({"database": "nothing"}, "'nothing'"), ({"dialect": "postgres"}, "BOS_SQL_DIALECT")],
 )
 @pytest.mark.requirement("D-26")
-async def test_a_wrong_setting_ends_the_step_at_once(
+async def test_an_invalid_setting_ends_the_step_at_once(
     start: StartHarness, settings: dict[str, str], named: str
 ) -> None:
     harness = await start(settings=settings)
@@ -212,7 +212,7 @@ async def test_a_wrong_setting_ends_the_step_at_once(
     assert harness.prompts("QueryDraft") == []
 
 
-async def test_the_run_token_travels_with_the_call(sqlite_url: str) -> None:
+async def test_the_run_token_is_sent_with_the_call(sqlite_url: str) -> None:
     private, public = generate_keypair()
     signer = RunTokenSigner(private)
     verifier = RunTokenVerifier([public], "mcp_db")

@@ -1,4 +1,4 @@
-"""The metadata index before real databases: what the model is shown, and what debugging sees."""
+"""Metadata index on real databases: prompts and trace events."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def wide_url(request: pytest.FixtureRequest) -> str:
 async def test_of_200_tables_the_prompts_show_the_relevant_ones(
     start: StartHarness, wide_url: str
 ) -> None:
-    """Columns of few, names of all; what is between the chosen ones too."""
+    """Columns of few tables, names of all; also tables that join the chosen ones."""
     harness = await start(fixtures(drafted=draft(_PER_BUILDING)), url=wide_url, tables=WIDE)
 
     done = await harness.ask(BUILDINGS)
@@ -101,7 +101,7 @@ async def test_of_200_tables_the_prompts_show_the_relevant_ones(
     assert len(prompt) < 9_000
 
 
-async def test_small_models_choose_among_200_tables_and_see_what_is_between_the_chosen_ones(
+async def test_small_models_choose_among_200_tables_and_get_the_tables_that_join_them(
     start: StartHarness, wide_url: str
 ) -> None:
     choice = {"tables": ["room_bookings", "buildings"], "is_clear": True}
@@ -116,14 +116,14 @@ async def test_small_models_choose_among_200_tables_and_see_what_is_between_the_
     assert done.result.status == SUCCEEDED
     (choose,), (generate,) = harness.prompts("SchemaChoice"), harness.prompts("GeneratedSql")
     assert all(name in choose for name in WIDE)
-    # Rooms tie the two chosen tables together.
+    # ``rooms`` joins the two chosen tables.
     assert generate.count(" text pk") == 3
     assert "room_id text -> rooms.room_id" in generate
     assert len(choose) < 14_000
 
 
 @pytest.mark.requirement("T-03")
-async def test_debugging_sees_what_the_query_is_grounded_on(
+async def test_the_trace_shows_the_schema_excerpt_of_the_query(
     start: StartHarness, sqlite_url: str
 ) -> None:
     harness = await start(url=sqlite_url)
@@ -148,7 +148,7 @@ async def test_debugging_sees_what_the_query_is_grounded_on(
 async def test_options_of_an_ambiguous_question_come_from_the_metadata(
     start: StartHarness, bank: str, bank_metadata: Path
 ) -> None:
-    """The model repeats what it was shown; what it invents is dropped."""
+    """Options from the prompt are kept; invented ones are dropped."""
     unclear = {
         "is_clear": False,
         "clarifying_questions": [
@@ -186,7 +186,7 @@ async def test_options_of_an_ambiguous_question_come_from_the_metadata(
     assert harness.queries() == 0
 
 
-async def test_formulas_of_the_curated_file_stand_in_the_prompts_as_rules(
+async def test_formulas_of_the_curated_file_are_in_the_prompts(
     start: StartHarness, bank: str, bank_metadata: Path
 ) -> None:
     sql = "SELECT SUM(balance_usd) AS total FROM balances"
@@ -203,7 +203,7 @@ async def test_formulas_of_the_curated_file_stand_in_the_prompts_as_rules(
     assert "asha@example.com" not in prompt
 
 
-async def test_a_curated_file_that_does_not_fit_fails_the_step_and_names_the_line(
+async def test_a_curated_file_with_unknown_names_fails_the_step_and_names_the_line(
     start: StartHarness, tmp_path: Path
 ) -> None:
     path = tmp_path / "wrong.yaml"
@@ -220,7 +220,7 @@ async def test_a_curated_file_that_does_not_fit_fails_the_step_and_names_the_lin
     assert harness.prompts("QueryDraft") == []
 
 
-async def test_a_curated_file_of_the_wrong_shape_prevents_the_start(
+async def test_a_curated_file_of_invalid_shape_fails_the_start(
     start: StartHarness, tmp_path: Path
 ) -> None:
     path = tmp_path / "wrong.yaml"
@@ -230,7 +230,7 @@ async def test_a_curated_file_of_the_wrong_shape_prevents_the_start(
         await start(metadata_path=path)
 
 
-async def test_tables_are_described_once_and_again_when_the_schema_changes(
+async def test_the_catalogue_is_read_once_and_again_when_the_schema_changes(
     start: StartHarness, sqlite_url: str
 ) -> None:
     harness = await start(url=sqlite_url)

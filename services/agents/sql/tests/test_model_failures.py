@@ -1,4 +1,4 @@
-"""What the model may do wrong, and what then happens."""
+"""Failures of the model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.requirement("D-26", "Q-01", "Q-06")
     ],
 )
 @pytest.mark.parametrize("tier", ["standard", "small"])
-async def test_a_query_cannot_be_written_without_a_usable_reply(
+async def test_an_unusable_reply_for_the_query_fails_the_step(
     start: StartHarness, knob: str, options: dict[str, Any], error: str, tier: str
 ) -> None:
     harness = await start(tier=tier)
@@ -41,7 +41,7 @@ async def test_a_query_cannot_be_written_without_a_usable_reply(
     assert done.errors()
 
 
-async def test_a_question_the_scripted_model_does_not_know_is_a_refusal(
+async def test_a_request_unknown_to_the_scripted_model_is_a_refusal(
     start: StartHarness,
 ) -> None:
     harness = await start(fixtures()[1:])
@@ -65,7 +65,7 @@ async def test_without_a_model_the_missing_setting_is_named(start: StartHarness)
 
 
 @pytest.mark.parametrize("knob", ["prose_next", "half_json_next", "empty_next", "html_next"])
-async def test_without_words_of_the_model_the_result_speaks_for_itself(
+async def test_without_an_interpretation_the_answer_is_a_plain_sentence(
     start: StartHarness, knob: str
 ) -> None:
     harness = await start()
@@ -85,11 +85,11 @@ async def test_tokens_of_unusable_replies_are_counted(start: StartHarness) -> No
 
     done = await harness.ask(is_final_answer=True)
 
-    # Query, two tries at a review, interpretation.
+    # Query, two attempts at a review, interpretation.
     assert done.result.usage.model_calls == 4
 
 
-async def test_rate_limited_words_do_not_hold_up_what_was_found(start: StartHarness) -> None:
+async def test_a_rate_limited_interpretation_does_not_delay_the_result(start: StartHarness) -> None:
     harness = await start()
     harness.model.knobs.fail_next(50, status=429, retry_after=60, schema="ResultInterpretation")
 
@@ -100,10 +100,10 @@ async def test_rate_limited_words_do_not_hold_up_what_was_found(start: StartHarn
 
 
 @pytest.mark.requirement("Q-06", "D-26")
-async def test_the_unexpected_ends_the_step_without_a_retry(
+async def test_an_unexpected_error_is_not_retryable(
     start: StartHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No correction, no second attempt, and no raw exception text."""
+    """No correction, no other attempt, and no raw exception text."""
     harness = await start()
 
     def broken(*_: Any) -> None:

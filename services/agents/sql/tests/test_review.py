@@ -1,4 +1,4 @@
-"""The review beside the execution: where it is asked for, and what it may do."""
+"""The model's review of queries: when it is needed, and effects of corrections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bos_demo.dialogues import load_approved, load_followups
 from bos_demo.questions import SqlStep, load_questions
 from bos_demo.schema import read_tables
 from bos_sql.grounding.catalog import Catalog, Field, Join, Table
-from bos_sql.model_calls import Asker
+from bos_sql.model_calls import ModelCalls
 from bos_sql.steps.replies import QueryReview
 from bos_sql.steps.review_need import risks
 from bos_testkit.waiting import eventually
@@ -85,7 +85,7 @@ def test_a_plain_query_needs_no_review(sql: str) -> None:
 
 
 @pytest.mark.parametrize(("sql", "risk"), RISKY)
-def test_what_is_easily_got_wrong_is_reviewed(sql: str, risk: str) -> None:
+def test_error_prone_queries_are_reviewed(sql: str, risk: str) -> None:
     assert any(risk in each for each in risks(sql, "postgres", SHOP))
 
 
@@ -105,7 +105,7 @@ def company() -> Catalog:
     )
 
 
-def test_of_the_demo_questions_those_with_one_or_two_tables_are_not_reviewed() -> None:
+def test_demo_questions_over_one_or_two_tables_are_not_reviewed() -> None:
     catalog = company()
     questions = [*load_questions(), *load_followups(), *load_approved()]
     steps = [each for q in questions for each in q.steps if isinstance(each, SqlStep)]
@@ -115,7 +115,7 @@ def test_of_the_demo_questions_those_with_one_or_two_tables_are_not_reviewed() -
         assert bool(found) == (len(step.tables) > 2), (step.task, found)
 
 
-async def test_a_plain_query_costs_no_review(start: StartHarness) -> None:
+async def test_a_plain_query_causes_no_review(start: StartHarness) -> None:
     harness = await start()
 
     done = await harness.ask()
@@ -133,7 +133,7 @@ async def test_a_plain_query_costs_no_review(start: StartHarness) -> None:
     ],
     ids=str,
 )
-async def test_whether_a_query_is_reviewed_is_a_setting(
+async def test_review_is_a_setting(
     start: StartHarness, settings: dict[str, Any], drafted: dict[str, Any], reviews: int
 ) -> None:
     harness = await start(fixtures(drafted=drafted), settings=settings)
@@ -152,7 +152,7 @@ def wrong(corrected: str | None) -> dict[str, Any]:
 
 
 @pytest.mark.requirement("D-13")
-async def test_a_corrected_query_passes_the_guard_and_its_result_counts(
+async def test_result_of_a_corrected_query_that_passes_the_guard_is_used(
     start: StartHarness,
 ) -> None:
     corrected = "SELECT city FROM customers ORDER BY city"
@@ -179,15 +179,15 @@ async def test_a_corrected_query_passes_the_guard_and_its_result_counts(
         "SELECT * FROM salaries",
         "SELECT colour FROM orders",
         GOOD["sql"],
-        # Reads no table, or none of the query's.
+        # Reads no table, or none of those of the query.
         "SELECT 'true' AS answer",
         "SELECT price FROM exact",
-        # Finds nothing.
+        # Empty result.
         "SELECT city FROM customers WHERE 1 = 0",
         "SELECT MAX(amount) AS most FROM orders WHERE order_id > 99",
     ],
 )
-async def test_a_bad_correction_leaves_the_approved_query_and_its_result(
+async def test_an_invalid_correction_leaves_the_approved_query_and_its_result(
     start: StartHarness, corrected: str | None
 ) -> None:
     harness = await start(fixtures(review=wrong(corrected)), review="always")
@@ -201,7 +201,7 @@ async def test_a_bad_correction_leaves_the_approved_query_and_its_result(
     assert done.events("Review of the query")[0]["is_correct"] is False
 
 
-async def test_a_correction_mends_a_query_that_the_database_refused(start: StartHarness) -> None:
+async def test_a_correction_replaces_a_query_that_the_database_refused(start: StartHarness) -> None:
     harness = await start(
         fixtures(drafted=MISSING_COLUMN, review=wrong(GOOD["sql"])), review="always"
     )
@@ -213,7 +213,7 @@ async def test_a_correction_mends_a_query_that_the_database_refused(start: Start
     assert harness.prompts("ErrorTriage") == []
 
 
-async def test_a_correction_that_fails_as_well_counts_as_the_failed_query(
+async def test_a_failed_correction_is_the_failed_query_of_the_attempt(
     start: StartHarness,
 ) -> None:
     other = draft("SELECT colour FROM orders")["sql"]
@@ -231,20 +231,20 @@ async def test_a_correction_that_fails_as_well_counts_as_the_failed_query(
 @pytest.mark.parametrize(
     ("first", "corrected", "found"),
     [
-        # What is found where nothing was, even in other rows; and 0 is found.
+        # Values in place of none, also in other rows; 0 is a value.
         ("SELECT name FROM customers WHERE city = 'Goa'", "SELECT COUNT(*) AS n FROM customers", 3),
         (GOOD["sql"], "SELECT COUNT(*) AS n FROM orders WHERE amount > 99", 0),
-        # Nothing instead of nothing: the corrected query is the one that says so.
+        # Both are empty: the corrected query is used.
         (
             "SELECT MAX(amount) AS n FROM orders WHERE order_id > 99",
             "SELECT MAX(amount) AS n FROM orders WHERE order_id > 98",
             None,
         ),
-        # A query that reads nothing has no tables to keep to.
+        # A query without tables puts no condition on those of its correction.
         ("SELECT 1 AS n", "SELECT COUNT(*) AS n FROM customers", 3),
     ],
 )
-async def test_a_correction_counts_unless_it_loses_what_was_found(
+async def test_a_correction_is_used_unless_its_result_is_empty_and_the_first_is_not(
     start: StartHarness, first: str, corrected: str, found: int | None
 ) -> None:
     harness = await start(fixtures(drafted=draft(first), review=wrong(corrected)), review="always")
@@ -256,7 +256,7 @@ async def test_a_correction_counts_unless_it_loses_what_was_found(
     assert done.events("The corrected query found nothing; the first result stands") == []
 
 
-async def test_a_correction_that_finds_nothing_is_in_the_trace(start: StartHarness) -> None:
+async def test_a_correction_with_an_empty_result_is_in_the_trace(start: StartHarness) -> None:
     harness = await start(
         fixtures(review=wrong("SELECT city FROM customers WHERE 1 = 0")), review="always"
     )
@@ -279,7 +279,7 @@ async def test_without_a_review_the_guarded_query_stands(start: StartHarness, re
 
 
 class Slow:
-    """A model that takes for ever."""
+    """A model that never replies."""
 
     tier = "standard"
     configured = True
@@ -288,17 +288,17 @@ class Slow:
         await asyncio.Event().wait()
 
 
-async def test_a_call_that_the_step_can_do_without_takes_no_more_than_its_share() -> None:
+async def test_an_optional_call_ends_after_its_share_of_the_time() -> None:
     task = AgentTask(AgentInput(task="t"), timeout_s=1_000)
 
-    reply = await Asker(Slow(), task).ask_if_possible([], QueryReview, share=0.0)  # type: ignore[arg-type]
+    reply = await ModelCalls(Slow(), task).optional([], QueryReview, share=0.0)  # type: ignore[arg-type]
 
     assert reply is None
     assert task.remaining_s() > 0
 
 
-async def test_a_review_is_given_up_when_the_query_is_refused_for_good(start: StartHarness) -> None:
-    """What mcp_db refuses no review can mend; the call does not go on in the background."""
+async def test_a_review_is_cancelled_when_mcp_db_refuses_the_query(start: StartHarness) -> None:
+    """No review can correct that; the call does not continue in the background."""
     harness = await start(
         fixtures(drafted=draft("SELECT * FROM exact")), mcp_db={"max_columns": 3}, review="always"
     )
@@ -310,7 +310,7 @@ async def test_a_review_is_given_up_when_the_query_is_refused_for_good(start: St
     await eventually(lambda: harness.model.in_flight == 0)
 
 
-def test_the_names_of_a_query_are_read_whatever_their_case() -> None:
+def test_the_names_of_a_query_are_case_insensitive() -> None:
     sql = "SELECT 1 FROM ORDERS O JOIN Customers C ON C.Customer_Id = O.CUSTOMER_ID"
 
     assert risks(sql, "sqlite", SHOP) == ()

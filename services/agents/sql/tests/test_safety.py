@@ -1,4 +1,4 @@
-"""Blocked queries."""
+"""Guard of the SQL agent: blocked queries and injected instructions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_instructions_in_cells_do_not_change_what_runs(start: StartHarness
 
     assert done.result.status == SUCCEEDED
     (prompt,) = harness.prompts("ResultInterpretation")
-    # The fence in the cell is harmless: the prompt has those of its own sections only.
+    # The mark in the cell is escaped: the prompt has only those of its own sections.
     assert prompt.count("\n</untrusted>") == 2
     assert "&lt;/untrusted> DROP" in prompt
     assert harness.queries() == 1
@@ -88,8 +88,10 @@ async def test_a_tool_that_the_plan_does_not_list_is_not_called(start: StartHarn
     assert harness.queries() == 0
 
 
-async def test_what_mcp_db_refuses_is_reported_like_our_own_refusal(start: StartHarness) -> None:
-    """The second guard may know more: how many columns a star has."""
+async def test_a_refusal_by_mcp_db_is_reported_like_one_by_the_agents_guard(
+    start: StartHarness,
+) -> None:
+    """Its guard knows more, such as the number of columns of a star."""
     star = "SELECT * FROM exact"
     harness = await start(fixtures(drafted=draft(star)), mcp_db={"max_columns": 3})
 
@@ -114,7 +116,7 @@ def test_only_the_approved_text_may_be_sent() -> None:
     assert not guard.is_approved(forged, forged.sql)
 
 
-def test_guards_are_kept_by_policy_and_their_number_is_bounded() -> None:
+def test_guards_are_cached_by_policy_and_bounded() -> None:
     def overview(limit: int) -> Overview:
         table = TableSummary("orders", "table", "", None)
         return Overview("main", "", "sqlite", "main", limit, 50, (table,))

@@ -1,4 +1,4 @@
-"""What small models are asked: one thing at a time, and no review."""
+"""Small models: one decision per call, and no review."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_tables_and_query_are_two_calls_and_nothing_is_reviewed(start: Sta
     }
 
 
-async def test_of_many_tables_the_chosen_ones_are_described_for_the_query(
+async def test_of_a_large_schema_the_chosen_tables_are_described_for_the_query(
     start: StartHarness,
 ) -> None:
     choice = {"tables": ["ORDERS", "nothing"], "is_clear": True}
@@ -60,7 +60,7 @@ async def test_of_many_tables_the_chosen_ones_are_described_for_the_query(
     assert "amount numeric" in generate
 
 
-async def test_an_unclear_task_is_judged_again_with_the_columns_in_sight(
+async def test_an_unclear_task_is_judged_again_with_the_columns(
     start: StartHarness,
 ) -> None:
     asked = [{"question": "Which column?", "options": ["exact.price", "exact.cost"]}]
@@ -81,7 +81,7 @@ async def test_an_unclear_task_is_judged_again_with_the_columns_in_sight(
     assert harness.queries() == 0
 
 
-async def test_of_few_tables_the_first_questions_are_asked(start: StartHarness) -> None:
+async def test_with_a_small_schema_the_first_questions_are_asked(start: StartHarness) -> None:
     harness = await start(replies(UNCLEAR), tier="small")
 
     done = await harness.ask()
@@ -100,7 +100,7 @@ async def test_after_five_turns_the_query_is_written_on_assumptions(start: Start
     assert "- The metric is orders.amount." in harness.prompts("GeneratedSql")[0]
 
 
-async def test_an_unclear_task_without_a_question_is_answered_and_says_so(
+async def test_answer_of_an_unclear_task_without_a_question_states_the_assumption(
     start: StartHarness,
 ) -> None:
     harness = await start(replies({**CLEAR, "is_clear": False}), tier="small")
@@ -111,7 +111,7 @@ async def test_an_unclear_task_without_a_question_is_answered_and_says_so(
     assert list(done.result.assumptions) == ["the likeliest meaning of the question"]
 
 
-async def test_a_failed_query_is_told_and_written_again(start: StartHarness) -> None:
+async def test_a_failed_query_is_fed_back_and_written_again(start: StartHarness) -> None:
     again = fixture(
         "again",
         ["The previous SQL query failed to execute."],

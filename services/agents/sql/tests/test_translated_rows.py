@@ -1,4 +1,4 @@
-"""Translated queries run on both databases: the same rows, with NULL and fractions among them."""
+"""Translated queries on both databases return the same rows, including NULL and fractions."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_translated_queries_give_the_same_rows(postgres_dsn: str) -> None:
         ("postgres", "SELECT string_agg(name, ', ' ORDER BY name) FROM t"),
     ],
 )
-def test_what_gave_other_rows_when_it_was_tried_is_withheld(source: Dialect, sql: str) -> None:
+def test_translations_that_returned_other_rows_are_withheld(source: Dialect, sql: str) -> None:
     target: Dialect = "sqlite" if source == "postgres" else "postgres"
 
     assert translate(sql, source, target, _TABLES).withheld

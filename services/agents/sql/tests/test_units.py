@@ -1,4 +1,4 @@
-"""Parts that need no service: wire format, answers without a model, card, settings, metadata."""
+"""Unit tests: cells of mcp_db, answers without a model, card, settings, prompts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bos_sql.database.mcp_results import read_cell, read_table
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.grounding.schema_excerpt import GroundingPack
 from bos_sql.settings import SqlSettings
-from bos_sql.steps.filters import told_filters
+from bos_sql.steps.filters import describe_filters
 from bos_sql.steps.interpret import plain_answer, preview_text
 
 CELLS = [
@@ -55,7 +55,7 @@ def envelope(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=repr)
-def test_cells_come_back_as_mcp_db_sent_them(cell: Any) -> None:
+def test_cells_of_mcp_db_are_decoded_without_loss(cell: Any) -> None:
     back = read_cell(mcp_db_values.encode(cell))
 
     assert back == cell
@@ -69,7 +69,7 @@ def test_a_moment_without_time_zone_is_utc() -> None:
 
 
 @pytest.mark.parametrize("wire", [{"$new": "1"}, {}, {"$int": 1}, {"$int": "1", "x": 2}])
-def test_an_unknown_tag_is_refused_rather_than_guessed(wire: Any) -> None:
+def test_an_unknown_tag_is_refused(wire: Any) -> None:
     with pytest.raises(ValueError, match="tagged"):
         read_cell(wire)
 
@@ -96,7 +96,7 @@ def test_a_success_becomes_a_table() -> None:
     ids=str,
 )
 @pytest.mark.requirement("D-22")
-def test_only_a_valid_success_counts(changes: dict[str, Any]) -> None:
+def test_a_failure_or_invalid_data_is_no_table(changes: dict[str, Any]) -> None:
     with pytest.raises(Internal):
         read_table(envelope(**changes))
 
@@ -124,17 +124,17 @@ def test_an_incomplete_envelope_is_refused() -> None:
         ),
     ],
 )
-def test_the_result_in_plain_words(rows: list[list[Any]], answer: str) -> None:
+def test_plain_answer_of_a_result(rows: list[list[Any]], answer: str) -> None:
     assert plain_answer(make_table(["city", "total"], rows), "status = open") == answer
 
 
-def test_a_cut_result_says_that_more_exist() -> None:
+def test_answer_of_a_truncated_result_says_that_more_rows_exist() -> None:
     table = make_table(["n"], [[1], [2]], truncated=True)
 
     assert plain_answer(table) == "2 rows with n: 1; 2. More rows exist than were read."
 
 
-def test_a_cut_result_of_one_row_says_that_more_exist() -> None:
+def test_answer_of_a_truncated_result_of_one_row_says_that_more_exist() -> None:
     cut = make_table(["n"], [[1]], truncated=True)
     whole = make_table(["n"], [[1]])
 
@@ -145,7 +145,7 @@ def test_a_cut_result_of_one_row_says_that_more_exist() -> None:
 @pytest.mark.parametrize(
     ("columns", "rest"), [(8, ""), (9, ", and 1 more column"), (12, ", and 4 more columns")]
 )
-def test_columns_that_are_not_told_are_counted(columns: int, rest: str) -> None:
+def test_columns_left_out_of_the_answer_are_counted(columns: int, rest: str) -> None:
     names = [f"c{n}" for n in range(columns)]
     one = make_table(names, [list(range(columns))])
     two = make_table(names, [list(range(columns))] * 2)
@@ -158,16 +158,20 @@ def test_columns_that_are_not_told_are_counted(columns: int, rest: str) -> None:
     assert f"{', '.join(names[:8])}{rest}: no data" in plain_answer(empty)
 
 
-def test_texts_that_are_cut_say_so() -> None:
-    def told(length: int, rows: int) -> str:
+def test_truncated_texts_end_with_an_ellipsis() -> None:
+    def answer(length: int, rows: int) -> str:
         return plain_answer(make_table(["t"], [["x" * length]] * rows))
 
-    assert told(200, 1) == f"t: {'x' * 200}."
-    assert told(201, 1) == f"t: {'x' * 200}…."
-    assert told(80, 2).startswith(f"2 rows with t: {'x' * 80}; ")
-    assert told(81, 2).startswith(f"2 rows with t: {'x' * 80}…; ")
-    assert told_filters(f"SELECT a FROM t WHERE s = '{'x' * 60}'", "sqlite") == f"s = {'x' * 60}"
-    assert told_filters(f"SELECT a FROM t WHERE s = '{'x' * 61}'", "sqlite") == f"s = {'x' * 60}…"
+    assert answer(200, 1) == f"t: {'x' * 200}."
+    assert answer(201, 1) == f"t: {'x' * 200}…."
+    assert answer(80, 2).startswith(f"2 rows with t: {'x' * 80}; ")
+    assert answer(81, 2).startswith(f"2 rows with t: {'x' * 80}…; ")
+    assert (
+        describe_filters(f"SELECT a FROM t WHERE s = '{'x' * 60}'", "sqlite") == f"s = {'x' * 60}"
+    )
+    assert (
+        describe_filters(f"SELECT a FROM t WHERE s = '{'x' * 61}'", "sqlite") == f"s = {'x' * 60}…"
+    )
     cells = [["x" * 200], ["x" * 201], [["y" * 300]]]
     whole, cut, listed = preview_text(make_table(["t"], cells), 3)[0].splitlines()
     assert "…" not in whole
@@ -176,7 +180,7 @@ def test_texts_that_are_cut_say_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "expected"),
     [
         ("SELECT a FROM t", ""),
         (
@@ -202,7 +206,7 @@ def test_texts_that_are_cut_say_so() -> None:
         ("SELECT a FROM t WHERE s = 'open' LIMIT 5 OFFSET 10", ""),
         ("SELECT a FROM t JOIN u ON t.a = u.a AND u.b = 5 WHERE s = 'open'", ""),
         (f"SELECT a FROM t WHERE {' AND '.join(f'a{n} = 1' for n in range(7))}", ""),
-        # What a subquery looks for is not what the query looks for.
+        # Filters of a subquery are not filters of the query.
         ("SELECT a FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.s = 'open')", ""),
         ("SELECT a FROM t WHERE b = 1 AND a NOT IN (SELECT a FROM u WHERE s = 'open')", ""),
         ("SELECT n FROM (SELECT a AS n FROM t WHERE s = 'open') y WHERE n = 1", ""),
@@ -212,11 +216,11 @@ def test_texts_that_are_cut_say_so() -> None:
         ("no query (", ""),
     ],
 )
-def test_what_was_looked_for_is_told_as_far_as_it_is_simple(sql: str, told: str) -> None:
-    assert told_filters(sql, "postgres") == told
+def test_filters_are_described_completely_or_not_at_all(sql: str, expected: str) -> None:
+    assert describe_filters(sql, "postgres") == expected
 
 
-def test_the_preview_ends_with_a_whole_row_and_within_its_bounds() -> None:
+def test_the_preview_ends_with_a_whole_row_within_its_limits() -> None:
     table = make_table(["text", "n"], [["x" * 1000, n] for n in range(200)])
 
     preview, shown = preview_text(table, 200)
@@ -241,7 +245,7 @@ def test_an_empty_preview_says_so() -> None:
     assert preview_text(make_table(["n"], []), 5) == ("(no rows)", 0)
 
 
-def test_a_grounding_pack_keeps_to_its_size() -> None:
+def test_the_schema_in_prompts_is_bounded() -> None:
     pack = GroundingPack(table_docs=("x" * 100, "y" * 100), join_docs=("a.b = c.d",))
 
     assert pack.text(1_000).endswith("Joins:\n  a.b = c.d")
@@ -287,7 +291,7 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert settings.max_clarification_turns == 5
 
 
-def test_values_of_every_kind_survive_the_way_into_a_table() -> None:
+def test_values_of_every_kind_are_kept_in_a_table() -> None:
     kinds = ["bool", "int64", "double", "decimal", "string", "bytes", "date", "timestamp"]
     cells = [True, 2**53, 0.5, Decimal("1.10"), "x", b"x", date(2026, 1, 2), datetime.now(UTC)]
     table = read_table(

@@ -1,4 +1,4 @@
-"""A made-up enterprise of 200 tables, and questions with the tables that answer them.
+"""Schema of a fictitious enterprise with 200 tables, and questions with their tables.
 
 One line of ``wide_schema.txt`` per table: ``name: comment | columns``; ``column>table`` is a
 foreign key to the primary key of that table, which is its first column.
@@ -15,7 +15,7 @@ _HERE = Path(__file__).parent
 
 
 def wide_questions() -> dict[str, set[str]]:
-    """Questions, and the tables that a good answer needs."""
+    """Questions, each with the tables that its answer requires."""
     read = yaml.safe_load((_HERE / "wide_questions.yaml").read_text(encoding="utf-8"))
     return {question: set(tables) for question, tables in read.items()}
 
@@ -29,7 +29,7 @@ def wide_tables() -> list[dict[str, Any]]:
 
 
 def wide_ddl() -> str:
-    """The same tables for a database, each after those that it points at."""
+    """DDL of the tables, each after the ones that it references."""
     waiting, statements = {table["name"]: table for table in wide_tables()}, []
     for table in _in_order(waiting):
         columns = [f"{column['name']} text" for column in table["columns"]]

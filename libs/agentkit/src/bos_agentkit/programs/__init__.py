@@ -1,1 +1,1 @@
-"""Programs that an agent's model writes: prompts, variables, sandbox calls, number check."""
+"""Model-written programs: prompts, variables, sandbox client, number check."""

@@ -1,4 +1,4 @@
-"""What a program computed as a table, and numbers in a text that it did not give."""
+"""Number check of model-written text, and results of programs as tables."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _SCALES = {
     "bn": 10**9,
 }
 _SMALL = 31
-"""Whole numbers up to this count things, name days or rank rows; they prove nothing."""
+"""Whole numbers up to this are not checked: they count, name days or rank rows."""
 
 
 def result_table(result: Any) -> Table | None:
-    """The result as a table if it is a list of maps, in the order of their keys; else None."""
+    """Result as a table if it is a list of maps, columns in the order of their keys; else None."""
     if not isinstance(result, list) or not result:
         return None
     if not all(isinstance(row, dict) for row in result):
@@ -52,9 +52,9 @@ def result_table(result: Any) -> Table | None:
 
 
 def ungrounded_numbers(text: str, sources: Sequence[Any]) -> list[str]:
-    """Numbers in ``text`` that none of ``sources`` (values or texts) holds.
+    """Numbers in ``text`` that occur in none of ``sources`` (values or texts).
 
-    A number counts as held when one of theirs, or it as a percentage, rounds to it.
+    A number occurs when one of the sources' numbers, or that as a percentage, rounds to it.
     """
     numbers = (abs(number) for source in sources for number in _numbers_in(source))
     given = set(islice(numbers, _MAX_KNOWN))
@@ -62,28 +62,28 @@ def ungrounded_numbers(text: str, sources: Sequence[Any]) -> list[str]:
     return [
         number.written
         for number in _written_numbers(text)
-        if not number.proves_nothing and not number.rounds_one_of(known)
+        if not number.is_trivial and not number.rounds_one_of(known)
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _Number:
     """A number in a text."""
 
     written: str
     value: Decimal
     unit: Decimal
-    """Worth of its last digit."""
+    """Value of one unit of its last digit."""
     word: str
 
     @property
-    def proves_nothing(self) -> bool:
+    def is_trivial(self) -> bool:
         whole = self.value == self.value.to_integral_value()
         return whole and self.value <= _SMALL and not self.word
 
     def rounds_one_of(self, known: Sequence[Decimal]) -> bool:
         """Whether one of ``known``, which is sorted, rounds to it."""
-        # Half a unit of the last digit, and a hair more: both ways of rounding halves are fine.
+        # Slightly more than half a unit of the last digit: halves may be rounded either way.
         off = self.unit * Decimal("0.5001")
         nearest = bisect_left(known, self.value - off)
         return nearest < len(known) and known[nearest] <= self.value + off
@@ -111,9 +111,9 @@ def _numbers_in(value: Any) -> Iterator[Decimal]:
             yield from _numbers_in(str(value))
 
 
-def _written_numbers(text: str) -> Iterator[_Written]:
+def _written_numbers(text: str) -> Iterator[_Number]:
     for match in _NUMBER.finditer(text):
         digits, word = match[1].replace(",", ""), (match[2] or "").lower()
         scale = _SCALES.get(word, 1)
         exponent = -len(digits.partition(".")[2])
-        yield _Written(match[1], Decimal(digits) * scale, Decimal(1).scaleb(exponent) * scale, word)
+        yield _Number(match[1], Decimal(digits) * scale, Decimal(1).scaleb(exponent) * scale, word)

@@ -1,11 +1,11 @@
-"""What prompts of agents that write programs share: the task's sections, and results as JSON."""
+"""Prompt sections shared by agents that write programs; results as JSON."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from bos_agentkit.programs.variables import describe, not_repeated
+from bos_agentkit.programs.variables import describe, without_repeated
 from bos_agentkit.prompts import format_entities
 from bos_chassis.values import to_value, value_to_json
 from bos_llm.prompts import NOTHING, SETTLED, mark_untrusted
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
     from bos_agentkit.programs.variables import Variable
     from bos_agentkit.task import AgentTask
 
-MAX_SHOWN_RESULT_CHARS: Final = 8_000
+MAX_RESULT_CHARS: Final = 8_000
 Section = tuple[str, str]
 
 
 def program_sections(task: AgentTask, variables: Sequence[Variable]) -> list[Section]:
-    """What a program is to be written for, the task last: heading and text, which may be empty."""
+    """Prompt sections for writing a program, the task last: headings with texts, maybe empty."""
     entities = format_entities(task.input.entities)
     return [
-        ("Question of the user", question_beside(task)),
+        ("Question of the user", differing_question(task)),
         (SETTLED, task.settled if task.input.clarifications else ""),
         ("Entities", "" if entities == NOTHING else entities),
-        ("Variables", mark_untrusted(describe(not_repeated(variables)))),
+        ("Variables", mark_untrusted(describe(without_repeated(variables)))),
         ("Task", task.effective_task),
         ("Instructions", "Write the program that solves the task with these variables."),
     ]
 
 
-def question_beside(task: AgentTask) -> str:
-    """The user's question, if the task is not the same."""
+def differing_question(task: AgentTask) -> str:
+    """The user's question where it differs from the task; else empty."""
     return task.input.question if task.input.question != task.effective_task else ""
 
 
 def join_sections(sections: Iterable[Section]) -> str:
-    """Sections with content, each under its heading."""
+    """Join the non-empty sections, each under its heading."""
     return "\n\n".join(f"### {heading}\n{body}" for heading, body in sections if body)
 
 
-def shown_result(value: Any) -> str:
-    """A program's result as JSON on one line, cut to 8,000 characters."""
+def result_json(value: Any) -> str:
+    """Result of a program as one line of JSON, truncated to 8,000 characters."""
     text = json.dumps(value_to_json(to_value(value)), ensure_ascii=False)
-    if len(text) <= MAX_SHOWN_RESULT_CHARS:
+    if len(text) <= MAX_RESULT_CHARS:
         return text
-    return f"{text[:MAX_SHOWN_RESULT_CHARS]}… ({len(text)} characters in all)"
+    return f"{text[:MAX_RESULT_CHARS]}… ({len(text)} characters in all)"

@@ -1,4 +1,4 @@
-"""Running programs in the sandbox service, for agents whose models write them."""
+"""Client of the sandbox service for model-written programs."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ INPUT_TOO_LARGE = "InputTooLarge"
 NO_PROCESS_TIER = "NoProcessTier"
 
 _MAX_INPUT_BYTES = 6 * 1024 * 1024
-"""Below the 8 MiB that one message may have, with room for the program."""
+"""Below the message limit of 8 MiB, with room for the program."""
 _QUEUE_AND_KILL_S = 7.0
-"""Beside its own time, a program may wait for a worker, and a stubborn one for its end."""
+"""Time beyond the program's own: waiting for a worker, and killing an unresponsive program."""
 _CAPABILITIES_S = 20.0
-"""The sandbox says what it can do once it knows, which takes a few seconds after its start."""
+"""The sandbox answers once it has probed its tiers, a few seconds after its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One program that ran to its end."""
+    """Result of a program that completed."""
 
     code: str
     result: Any
@@ -50,7 +50,7 @@ class Run:
 
 
 class ProgramError(AgentFailure):
-    """A program did not come to its end; the subclasses say why. Not worth a retry."""
+    """A program did not complete; subclasses give the cause. Never retryable."""
 
     kind: ClassVar[str]
     what: ClassVar[str]
@@ -58,7 +58,7 @@ class ProgramError(AgentFailure):
     def __init__(self, code: str, reply: RunProgramResponse) -> None:
         self.stdout = reply.stdout
         self.error = f"{reply.error_type}: {reply.error_message}"
-        # As the interpreter itself would have said it last.
+        # As in the last line of the interpreter's traceback.
         self.stderr = "\n".join(part for part in (reply.stderr.rstrip("\n"), self.error) if part)
         self.exit_code = reply.exit_code or 1
         self.files = list(reply.files)
@@ -72,21 +72,21 @@ class ProgramError(AgentFailure):
 
 
 class ProgramFailed(ProgramError):
-    """It raised an exception or left with another exit code than 0."""
+    """The program raised an exception or exited with a non-zero code."""
 
     kind = "ProgramFailed"
     what = "failed"
 
 
 class ProgramViolation(ProgramError):
-    """It tried something that is not allowed."""
+    """The program attempted a forbidden operation."""
 
     kind = SANDBOX_VIOLATION
     what = "tried something that is not allowed and was stopped"
 
 
 class ProgramLimitExceeded(ProgramError):
-    """It took more time, memory or output than allowed."""
+    """The program exceeded its time, memory or output limit."""
 
     kind = "ProgramLimitExceeded"
     what = "was stopped at a limit"
@@ -104,10 +104,10 @@ class Sandbox:
 
     Args:
         channels: Shared by the process.
-        target: Where the sandbox listens.
-        program_timeout_s: Time of one program.
-        tier: Where programs run; unspecified leaves it to the sandbox's own policy.
-        return_files: Whether the files that programs leave are wanted.
+        target: Address of the sandbox.
+        program_timeout_s: Time limit of one program.
+        tier: Isolation tier of programs; unspecified: the sandbox's policy decides.
+        return_files: Whether to return the files that programs write.
     """
 
     def __init__(
@@ -125,11 +125,11 @@ class Sandbox:
         self._return_files = return_files
 
     async def require_process_tier(self) -> None:
-        """Find out that full Python can be run, before anybody is asked about a program.
+        """Check that the sandbox has the process tier, before a program is proposed for approval.
 
         Raises:
-            AgentFailure: the sandbox has no process tier; there is no other way for full Python.
-            BosError: the sandbox is not reachable.
+            AgentFailure: the sandbox has no process tier, which full Python requires.
+            BosError: the sandbox is unreachable.
         """
         with translate_rpc_errors():
             reply = await self._stub.GetCapabilities(
@@ -148,7 +148,7 @@ class Sandbox:
         )
 
     async def run(self, code: str, inputs: Mapping[str, Any], *, remaining_s: float) -> Run:
-        """Run ``code`` to its end.
+        """Run ``code`` and return its result.
 
         Args:
             code: The program.
@@ -156,9 +156,9 @@ class Sandbox:
             remaining_s: Time left for the step.
 
         Raises:
-            ProgramError: it did not come to its end.
+            ProgramError: the program did not complete.
             AgentFailure: the inputs are too large.
-            BosError: the sandbox is not reachable, busy, or did not answer in time.
+            BosError: the sandbox is unreachable, busy or too slow.
         """
         timeout = Duration()
         timeout.FromNanoseconds(int(min(self._program_timeout_s, remaining_s) * 1e9))
@@ -193,6 +193,6 @@ class Sandbox:
 
 
 def _sentence(reply: RunProgramResponse) -> str:
-    """The sandbox's explanation as a sentence of its own."""
+    """The sandbox's explanation as a full sentence."""
     text = reply.error_message.rstrip(".")
     return f"{text[:1].upper()}{text[1:]}."

@@ -1,6 +1,6 @@
-"""What a program of an agent works on: outputs of other steps and the plan's input.
+"""Variables of model-written programs: outputs of other steps, the plan's input, the date.
 
-Values travel beside the program, as its variables, and are never pasted into it.
+Values are sent beside the program, as its variables, and never pasted into its code.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 TODAY = "today"
 _INPUT_ORIGIN = "input of the task"
 _MAX_TYPE_CHARS = 400
-# The first rows show what the rest is like; the values themselves are at hand in the program.
+# The first rows suffice for the prompt; the program has all values.
 _MAX_PREVIEW_CHARS = 200
 _MAX_LISTED = 40
 _MAX_NAME_CHARS = 60
-# Names that a program needs for itself.
+# Reserved names.
 _TAKEN = frozenset(
     {"Decimal", "date", "datetime", "decimal", "math", "result"}
     | {name for name in dir(builtins) if name.islower()}
@@ -43,13 +43,13 @@ class Variable:
     name: str
     value: Any
     origin: str
-    """Where the value comes from, for the model."""
+    """Origin of the value, shown to the model."""
 
 
 def task_variables(task: AgentTask, clock: Callable[[], datetime]) -> tuple[Variable, ...]:
-    """The variables of a program for ``task``: the plan's input, outputs of other steps, the date.
+    """Variables of a program for ``task``: the plan's input, outputs of other steps, the date.
 
-    The plan's input has the first choice of names; what clashes with it gets a number.
+    Names of the plan's input take precedence; clashing names get a number.
     """
     names = _Names()
     variables = [
@@ -64,8 +64,8 @@ def task_variables(task: AgentTask, clock: Callable[[], datetime]) -> tuple[Vari
     return (*variables, Variable(TODAY, _today(task, clock), "the current date"))
 
 
-def needed(variables: Iterable[Variable], code: str) -> dict[str, Any]:
-    """The values of those variables that ``code`` mentions; the rest stays at home."""
+def mentioned_values(variables: Iterable[Variable], code: str) -> dict[str, Any]:
+    """Values of the variables that ``code`` mentions; others are not sent."""
     words = set(re.findall(r"\w+", code))
     return {
         variable.name: variable.value
@@ -74,14 +74,14 @@ def needed(variables: Iterable[Variable], code: str) -> dict[str, Any]:
     }
 
 
-def not_repeated(variables: Iterable[Variable]) -> list[Variable]:
-    """Those worth describing: not the output of a step of which a part is an input already.
+def without_repeated(variables: Iterable[Variable]) -> list[Variable]:
+    """Variables to describe: without outputs of steps of which a part is an input already.
 
-    All of them exist in the program; what the plan picked out of an output is what it is about.
+    The program has all of them, but the part that the plan selected is the relevant one.
     """
     variables = list(variables)
     inputs = [each.value for each in variables if each.origin == _INPUT_ORIGIN]
-    # Equal numbers or texts are chance; equal rows are the same rows.
+    # Numbers and texts may be equal by chance; lists and maps hardly are.
     handed_on = [value for value in inputs if value and isinstance(value, list | dict)]
 
     def is_repeated(variable: Variable) -> bool:
@@ -94,7 +94,7 @@ def not_repeated(variables: Iterable[Variable]) -> list[Variable]:
 
 
 def describe(variables: Iterable[Variable]) -> str:
-    """One line per variable: name, type, origin and the beginning of its value."""
+    """One line per variable: name, type, origin and truncated value."""
     listed = list(variables)
     lines = [_described(one) for one in listed[:_MAX_LISTED]]
     if len(listed) > _MAX_LISTED:
@@ -108,7 +108,7 @@ def _described(one: Variable) -> str:
 
 
 def type_text(value: Any) -> str:
-    """The type of ``value`` in Python's words, with the keys of maps."""
+    """Python type of ``value``, with the keys of maps."""
     match value:
         case None:
             return "None"
@@ -127,7 +127,7 @@ def type_text(value: Any) -> str:
 
 
 class _Names:
-    """Valid and different variable names."""
+    """Makes valid, unique variable names."""
 
     def __init__(self) -> None:
         self._used = {TODAY}

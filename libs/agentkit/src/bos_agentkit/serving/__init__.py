@@ -1,1 +1,1 @@
-"""Serving an agent: one attempt at a step, its gRPC side, the whole service."""
+"""Serving an agent: execution of one attempt, gRPC servicer, service."""

@@ -1,7 +1,6 @@
-"""Running one step: time, errors, cancellation, and what every result carries.
+"""Execution of one attempt at a step: deadline, cancellation, errors, ids, usage and times.
 
-One attempt at a step, with its deadline; attempts are repeated by the gateway, which is told by
-``AgentError.retryable`` whether that makes sense.
+The gateway starts further attempts, where ``AgentError.retryable`` allows them.
 """
 
 from __future__ import annotations
@@ -48,18 +47,18 @@ _RESULT_STATUSES = frozenset(
         AgentExecutionStatus.AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     }
 )
-# Time kept back from the caller's deadline, so that the result, with what is there so far, still
-# gets out: a tenth of what is left, within these bounds in seconds.
+# Time reserved before the caller's deadline, so that the result, with its partial data, is still
+# sent: a tenth of the time left, within these bounds in seconds.
 _MIN_RESERVE_S, _MAX_RESERVE_S = 0.05, 0.5
 _MAX_CLEANUP_S = 1.0
 
 
 class AgentRunner:
-    """Runs the steps of one agent.
+    """Executes the steps of one agent.
 
     Args:
         agent: The agent.
-        telemetry: For spans and the log; the only place where tracebacks go.
+        telemetry: For spans and the log, which alone holds tracebacks.
         max_result_bytes: Larger results become failures here, before the transport refuses them.
         card: The agent's card as it is served; None: its own.
 
@@ -82,15 +81,15 @@ class AgentRunner:
         self._tracer = telemetry.tracer
         self._log = telemetry.logger("bos.agent")
         self._max_result_bytes = max_result_bytes
-        self._stubborn: set[asyncio.Task[AgentResult]] = set()
+        self._unresponsive: set[asyncio.Task[AgentResult]] = set()
 
     @property
-    def stubborn(self) -> int:
-        """Steps whose agent goes on although it was cancelled; they still use resources."""
-        return len(self._stubborn)
+    def unresponsive(self) -> int:
+        """Number of cancelled steps whose agent is still running and uses resources."""
+        return len(self._unresponsive)
 
     def task(self, input: AgentInput) -> AgentTask:
-        """The task for ``input``; its time starts now."""
+        """Create the task for ``input``; its time starts now."""
         return AgentTask(
             input,
             agent=self.agent.card.name,
@@ -100,9 +99,9 @@ class AgentRunner:
         )
 
     async def run(self, task: AgentTask) -> AgentResult:
-        """Do the step; every failure is in the result. Closes the trace.
+        """Execute the step and close its trace; failures become part of the result.
 
-        Cancelling this cancels the agent and waits for it.
+        Cancelling this cancels the agent and waits for its cleanup.
         """
         started, clock = datetime.now(UTC), time.perf_counter()
         with self._tracer.start_as_current_span(
@@ -126,7 +125,7 @@ class AgentRunner:
                 task.trace.close()
 
     def _timeout_s(self, input: AgentInput) -> float:
-        """The plan's limit, or else the card's, but never beyond the caller's deadline."""
+        """Time limit of the plan, or else of the card, capped by the caller's deadline."""
         wanted = input.retry_config.timeout.ToTimedelta().total_seconds()
         if wanted <= 0:
             wanted = self._card.default_timeout.ToTimedelta().total_seconds()
@@ -144,12 +143,12 @@ class AgentRunner:
             await asyncio.wait({work}, timeout=task.remaining_s())
             if work.done():
                 return self._outcome(task, work)
-            # Before the agent is cancelled, which gives up what it waits for.
+            # Determined first, because cancelling the agent abandons its open calls.
             model_is_late = task.budget.under_way > 0
         finally:
             if not work.done():
                 await self._cancel(work)
-        # The agent has ended, so the budget has counted a call that was cut off with it.
+        # The agent has ended, so the budget has counted a call cancelled with it.
         return _late(task, model_is_late=model_is_late)
 
     async def _work(self, task: AgentTask) -> AgentResult:
@@ -187,7 +186,7 @@ class AgentRunner:
         metered = ModelOutputInvalid | ModelRefused | BudgetExhausted
         if isinstance(error, metered) and error.usage is not None:
             task.usage.add(error.usage)
-        # A useless reply of a model is no defect of the agent, though nobody else's fault either.
+        # An unusable reply of a model is an Internal error, but no defect of the agent.
         defect = isinstance(error, Internal) and not isinstance(error, ModelOutputInvalid)
         if not isinstance(error, BosError) or defect:
             self._log.error(
@@ -199,7 +198,7 @@ class AgentRunner:
         if isinstance(error, DeadlineExceeded):
             model_is_late = _is_of_model(task, error)
             if not task.remaining_s():
-                return _late(task, model_is_late=model_is_late)  # whoever noticed first
+                return _late(task, model_is_late=model_is_late)  # whichever timer fired first
             if model_is_late:
                 error = DeadlineExceeded(
                     error.message, reason=MODEL_TIMEOUT, metadata=error.metadata
@@ -207,25 +206,25 @@ class AgentRunner:
         return _failure(task, error)
 
     async def _cancel(self, work: asyncio.Task[AgentResult]) -> None:
-        """Cancel the agent and wait for its cleanup, as long as the caller's deadline allows."""
+        """Cancel the agent and wait for its cleanup, at most until the caller's deadline."""
         work.cancel()
         remaining = remaining_s()
         patience = _MAX_CLEANUP_S if remaining is None else min(_MAX_CLEANUP_S, remaining / 2)
         await asyncio.wait({work}, timeout=patience)
         if not work.done():
             self._log.error("agent ignores cancellation", agent=self.agent.card.name)
-            self._stubborn.add(work)
-            work.add_done_callback(self._stubborn.discard)
+            self._unresponsive.add(work)
+            work.add_done_callback(self._unresponsive.discard)
         elif not work.cancelled():
-            # Its outcome comes too late to count; looking at it keeps asyncio from complaining.
+            # Its outcome is too late; retrieving it avoids asyncio's warning.
             work.exception()
 
     def _complete(
         self, task: AgentTask, result: AgentResult, started: datetime, elapsed: timedelta
     ) -> AgentResult:
-        """A copy of ``result`` with what every result carries."""
+        """Copy of ``result`` with ids, usage and times."""
         if result.status == _FAILED:
-            self._shed(result)
+            self._drop_optional_data(result)
         if result.ByteSize() > self._max_result_bytes:
             result = _failure(task, _too_large(result, self._max_result_bytes))
         complete = AgentResult()
@@ -244,13 +243,13 @@ class AgentRunner:
             complete.performed_actions.extend(task.tools.performed)
         if complete.status == _FAILED:
             _complete_failure(task, complete)
-        self._shed(complete)
+        self._drop_optional_data(complete)
         return complete
 
-    def _shed(self, result: AgentResult) -> None:
-        """Take away what was noted on the way, as far as it would keep the result from being sent.
+    def _drop_optional_data(self, result: AgentResult) -> None:
+        """Drop partial data, then results of actions, that make the result too large to send.
 
-        The result proper is measured on its own; an error must get out in any case.
+        The result itself is measured separately; an error is always sent.
         """
         if result.ByteSize() > self._max_result_bytes:
             result.partial_data.Clear()
@@ -259,7 +258,7 @@ class AgentRunner:
                 performed.result.Clear()
 
     def _record_failure(self, task: AgentTask, result: AgentResult, span: Span) -> None:
-        """Every error is an ERROR event."""
+        """Record the result's error as an ERROR event."""
         error = result.error
         task.trace.error(error.message, type=error.type, retryable=error.retryable)
         span.set_attribute("error.type", error.type)
@@ -275,13 +274,13 @@ def _complete_failure(task: AgentTask, result: AgentResult) -> None:
         result.error.type = Internal.__name__
     if task.partial_data is not None and not result.HasField("partial_data"):
         result.partial_data.CopyFrom(task.partial_data)
-    # Not retried whatever the error says: the action would happen a second time.
+    # Never retried: the action would be performed a second time.
     if task.tools.irreversible_dispatched:
         result.error.retryable = False
 
 
 def _defect(result: object) -> str | None:
-    """What is wrong with a result as a result; what it says is the agent's business."""
+    """Problem with the form of a result, as the end of a sentence; its content is not judged."""
     if not isinstance(result, AgentResult):
         return "returned something that is not a result"
     if result.status not in _RESULT_STATUSES:
@@ -294,7 +293,7 @@ def _defect(result: object) -> str | None:
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The exceptions inside an exception group; tools may be called side by side."""
+    """Exceptions inside an exception group; tools may be called concurrently."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves(inner)
@@ -303,10 +302,10 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_of_model(task: AgentTask, error: DeadlineExceeded) -> bool:
-    """Whether the time went into waiting for a model.
+    """Whether a deadline was exceeded by a model call.
 
-    A call that ran into its caller's deadline says no more than that, but leaves its tokens behind.
-    So does one that was cancelled because something else failed: that has a reason of its own.
+    A model call that exceeds the caller's deadline gives no reason, but leaves unreported tokens.
+    So does one that was cancelled because something else failed, but that error has a reason.
     """
     if error.reason == DeadlineExceeded.default_reason:
         return task.budget.abandoned > 0
@@ -314,10 +313,10 @@ def _is_of_model(task: AgentTask, error: DeadlineExceeded) -> bool:
 
 
 def _late(task: AgentTask, *, model_is_late: bool) -> AgentResult:
-    """The failure of a step whose time is over."""
+    """Failure of a step that exceeded its time limit."""
     failure = _failure(task, _out_of_time(task, model_is_late))
     if task.budget.counted:
-        # The same model calls would take the same time once more, and cost as much.
+        # Another attempt would repeat the same model calls at the same time and cost.
         failure.error.retryable = False
     return failure
 

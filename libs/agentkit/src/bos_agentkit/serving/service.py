@@ -1,4 +1,4 @@
-"""A whole agent service in one call."""
+"""Settings, server and process entry of agent services."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ S_contra = TypeVar("S_contra", bound="AgentServiceSettings", contravariant=True)
 
 _SERVICE = "bos.agent.v1.AgentService"
 _ENVELOPE_BYTES = 1024
-"""Room in a message beside the result itself."""
+"""Part of a message reserved for everything but the result."""
 
 
 class AgentServiceSettings(Settings):
-    """What every agent service can be told; subclass it with the agent's own ``env_prefix``."""
+    """Settings of every agent service; subclass it with the agent's own ``env_prefix``."""
 
     server: ServerSettings = Field(default_factory=ServerSettings.load)
     auth: AuthSettings = Field(default_factory=AuthSettings.load)
@@ -51,10 +51,10 @@ class AgentServiceSettings(Settings):
     _gateway_target: Callable[[], str] | None = PrivateAttr(default=None)
 
     def asking(self, gateway_target: Callable[[], str]) -> Self:
-        """These, for an agent that is started before the gateway, which it asks about run tokens.
+        """Copy for an agent started before the gateway that verifies its run tokens.
 
         Args:
-            gateway_target: Where the gateway is, by the time that somebody calls the agent.
+            gateway_target: Address of the gateway, evaluated at the first call of the agent.
         """
         settings = self.model_copy()
         settings._gateway_target = gateway_target
@@ -62,27 +62,27 @@ class AgentServiceSettings(Settings):
 
     @property
     def gateway_target(self) -> Callable[[], str] | None:
-        """Where the gateway is, if that is not left to ``auth``."""
+        """Address of the gateway; None: as ``auth`` sets it."""
         return self._gateway_target
 
 
 class Serve(Protocol[S_contra]):
-    """The ``serve`` of an agent's ``service.py``."""
+    """Signature of the ``serve`` in an agent's ``service.py``."""
 
     def __call__(
         self, settings: S_contra, telemetry: Telemetry, *, models: Models
     ) -> AbstractAsyncContextManager[GrpcServer]:
-        """Build the agent and serve it until the context is left."""
+        """Build the agent and serve it until the context exits."""
 
 
 @asynccontextmanager
 async def agent_service(
     settings: AgentServiceSettings, telemetry: Telemetry, agent: Agent
 ) -> AsyncIterator[GrpcServer]:
-    """Serve ``agent`` until the context is left.
+    """Serve ``agent`` until the context exits.
 
     Raises:
-        ConfigurationError: card and code disagree, or the server cannot be offered as set.
+        ConfigurationError: card and code disagree, or the server settings are invalid.
     """
     servicer = AgentServicer(
         agent,
@@ -113,12 +113,12 @@ async def agent_service(
 
 
 def serve_agent(name: str, settings: type[S], serve: Serve[S]) -> NoReturn:
-    """The process of an agent that needs nothing but a model: the whole of its ``__main__.py``.
+    """Process entry of an agent that needs only a model: all of its ``__main__.py``.
 
     Args:
         name: Name of the service in logs and traces.
         settings: Class of its settings.
-        serve: Builds and serves it; standalone calls the same function.
+        serve: Builds and serves it; the standalone calls the same function.
 
     Raises:
         SystemExit: Always, see :func:`bos_chassis.process.main`.

@@ -1,4 +1,4 @@
-"""The gRPC side of an agent: translate, stream the trace, then the one result."""
+"""gRPC servicer of an agent: streams trace events, files and the one result."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
 
 _RETRY_AFTER_S = 1.0
-# What is read ahead for longer than this comes too late for the steps of its run.
+# A prefetch that takes longer is too late for the steps of its run.
 _PREPARE_S = 10.0
 _STEPS_PER_PREPARATION = 4
 _WITH_FILES = (AGENT_EXECUTION_STATUS_SUCCEEDED, AGENT_EXECUTION_STATUS_FAILED)
@@ -45,14 +45,14 @@ _MAX_RESULT_BYTES = 4 * 1024 * 1024 - 1024  # gRPC's own default, less room for 
 
 
 class AgentServicer(AgentServiceServicer):
-    """Serves one agent.
+    """Servicer of one agent.
 
     Args:
         agent: The agent.
         telemetry: Telemetry of the service.
-        max_concurrent_steps: Steps at once; more are RESOURCE_EXHAUSTED.
+        max_concurrent_steps: Concurrent steps; more are RESOURCE_EXHAUSTED.
         max_result_bytes: Largest result that the server can send.
-        step_timeout_s: Time for a step in place of that on the agent's card; None leaves it.
+        step_timeout_s: Time limit of a step, overriding the card; None: the card's.
 
     Raises:
         ConfigurationError: the agent's card and code disagree about its tools.
@@ -83,7 +83,7 @@ class AgentServicer(AgentServiceServicer):
         request: DescribeRequest,
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> DescribeResponse:
-        """The card."""
+        """Return the agent's card."""
         return DescribeResponse(card=self._card)
 
     async def Prepare(
@@ -91,12 +91,12 @@ class AgentServicer(AgentServiceServicer):
         request: PrepareRequest,
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> PrepareResponse:
-        """Have the agent read ahead for a run; takes no room from steps, and is cut off in time.
+        """Let the agent prefetch for a run, within a time limit and outside the capacity of steps.
 
         Raises:
             PermissionDenied: the caller's run token was minted for another run or user, or a step.
-            ResourceExhausted: too many of these at once; it may as well be left out.
-            DeadlineExceeded: it took too long.
+            ResourceExhausted: too many concurrent prefetches; this one is skipped.
+            DeadlineExceeded: it exceeded its time limit.
         """
         _require_own(request.metadata)
         if self._preparing >= self._max_preparations:
@@ -121,12 +121,12 @@ class AgentServicer(AgentServiceServicer):
     async def Execute(
         self, request: ExecuteRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[ExecuteResponse]:
-        """Trace events as they happen, then the files, then exactly one result.
+        """Stream trace events as they happen, then the files, then exactly one result.
 
         Raises:
-            InvalidArgument: the step is meant for another agent.
+            InvalidArgument: the step is for another agent.
             PermissionDenied: the caller's run token was minted for another step, run or user.
-            ResourceExhausted: too many steps at once.
+            ResourceExhausted: too many concurrent steps.
         """
         self._admit(request.input)
         task = self._runner.task(request.input)
@@ -141,7 +141,7 @@ class AgentServicer(AgentServiceServicer):
                     yield ExecuteResponse(file=chunk)
             yield ExecuteResponse(result=result)
         finally:
-            # Reached early when the client goes away: nobody waits for the agent any longer.
+            # Reached early when the client disconnects: the agent is cancelled.
             work.cancel()
             try:
                 await asyncio.wait({work})
@@ -155,7 +155,7 @@ class AgentServicer(AgentServiceServicer):
                 "input.agent_name",
                 f"this is the agent {self._card.name}, not {input.agent_name}; check the targets",
             )
-        if self._running + self._runner.stubborn >= self._max_concurrent_steps:
+        if self._running + self._runner.unresponsive >= self._max_concurrent_steps:
             raise ResourceExhausted(
                 f"The agent {self._card.name} has {self._max_concurrent_steps} steps in work.",
                 reason="AGENT_BUSY",
@@ -164,9 +164,9 @@ class AgentServicer(AgentServiceServicer):
 
 
 def _require_own(metadata: TaskMetadata, *, step: bool = False) -> None:
-    """A run token opens exactly one step: a leaked one must not start others in its user's name.
+    """Require a run token for exactly this step, so that a leaked one cannot start others.
 
-    One for no step at all opens what comes before a run's first step, and no ``step``.
+    A run token without a step allows ``Prepare`` alone.
     """
     principal = current_principal()
     if principal is None or principal.kind != "run_token":

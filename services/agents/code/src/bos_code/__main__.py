@@ -1,4 +1,4 @@
-"""``python -m bos_code``: the code agent as a process of its own."""
+"""Process entry of the code agent: ``python -m bos_code``."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The code agent: full Python, run once a person approved that very code.
+"""The code agent: full Python programs, run in the sandbox after approval.
 
 ::
 
     execute: model writes a program -> checked -> proposed          (the step waits, nothing runs)
     perform: the approved program -> sandbox, process tier -> statement -> answer, table, files
 
-The statement is worded by the model only if it goes to the person as it stands; otherwise the
-composer words it with the rest.
+The model writes the answer only where it is shown to the user unchanged; otherwise the composer
+does, from the statement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bos_agentkit import (
 )
 from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.sandbox import ProgramError
-from bos_agentkit.programs.variables import TODAY, needed, task_variables
+from bos_agentkit.programs.variables import TODAY, mentioned_values, task_variables
 from bos_code import prompts
 from bos_code.card import code_card
 from bos_code.programs import input_digests, program_problem, with_helper
@@ -53,12 +53,12 @@ _TOOL = "execute_code"
 
 
 class CodeAgent(Agent):
-    """Has a model write a program, proposes it, and runs it when it was approved.
+    """Agent that proposes a model-written program and runs it once approved.
 
     Args:
         settings: Limits.
-        sandbox: Where programs run.
-        model: Writes programs and words results; None leaves only programs that plans bring along.
+        sandbox: Client of the sandbox.
+        model: Writes programs and answers; None: only programs given by plans.
         clock: The current time, for steps whose context names no date.
     """
 
@@ -76,8 +76,8 @@ class CodeAgent(Agent):
         self._clock = clock
         self.card = code_card(self.all_tools())
 
-    # What runs has neither network nor files of anybody's, so running it twice does no more than
-    # running it once; that a person is asked all the same is the rule for code.
+    # Programs have no network and no access to other files, so running one twice is harmless;
+    # approval is required anyway, as for all code.
     @tool(
         description="Run a Python program (numpy, pandas, matplotlib) in the isolated sandbox over "
         "inputs and outputs of earlier steps; figures and files come back. A person approves it.",
@@ -92,13 +92,13 @@ class CodeAgent(Agent):
         explanation: str,
         context: ToolContext,
     ) -> dict[str, Any]:
-        """What the program gave: result, stdout, stderr, exit_code, names of files.
+        """Run the program; returns result, stdout, stderr, exit_code and names of files.
 
         Args:
             code: The whole program.
             inputs: Its variables by name, each with the digest of its value.
-            today: What the program takes for the current date.
-            explanation: What it does, for people.
+            today: The program's current date.
+            explanation: What it does, for the approver.
             context: The step.
         """
         task = context.task
@@ -129,7 +129,7 @@ class CodeAgent(Agent):
         }
 
     async def execute(self, task: AgentTask) -> AgentResult:
-        """Propose a program; nothing runs."""
+        """Propose a program without running it."""
         await self._sandbox.require_process_tier()
         proposal = await self._proposal(task)
         values = _values_of(task, self._clock, proposal.code)
@@ -149,7 +149,7 @@ class CodeAgent(Agent):
         return awaiting_approval(task, [action], answer=proposal.explanation)
 
     async def perform(self, task: AgentTask, actions: Sequence[ProposedAction]) -> AgentResult:
-        """Run exactly the approved program, and word what it gave."""
+        """Run exactly the approved program and answer from its result."""
         if len(actions) != 1:
             raise InvalidArgument.field("approval_context.approved_actions", "must be one program")
         fields = await task.tools.perform(actions[0])
@@ -168,10 +168,10 @@ class CodeAgent(Agent):
         )
 
     async def _proposal(self, task: AgentTask) -> CodeProposal:
-        """A program that parses: the plan's own, or the model's.
+        """Program to propose, given by the plan or written by the model.
 
         Raises:
-            AgentFailure: no model is configured, or it writes nothing that parses.
+            AgentFailure: no model is configured, or none of its programs is valid.
         """
         given = _given_program(task)
         if given is not None:
@@ -192,7 +192,9 @@ class CodeAgent(Agent):
 
     async def _ask(self, task: AgentTask, messages: Sequence[Message]) -> CodeProposal:
         proposal = await needed_reply(task, self._model, messages, CodeProposal, no_model=_no_model)
-        return proposal.model_copy(update={"code": with_helper(_with_plain_lines(proposal.code))})
+        return proposal.model_copy(
+            update={"code": with_helper(_normalise_line_ends(proposal.code))}
+        )
 
     def _require_usable(self, code: str) -> None:
         problem = program_problem(code, self._settings.max_code_bytes)
@@ -202,9 +204,9 @@ class CodeAgent(Agent):
             )
 
     async def _answer(self, task: AgentTask, code: str, given: Mapping[str, Any]) -> str:
-        """The model's words where they are the final ones, else a plain sentence.
+        """Answer by the model where it is final, else a plain sentence.
 
-        Also if the model's words fail or say what the program did not.
+        Also a plain sentence if the model fails or its answer does not pass the number check.
         """
         plain = plain_sentence(given["result"], given["stdout"])
         if not task.input.is_final_answer:
@@ -237,8 +239,8 @@ class CodeAgent(Agent):
 
 
 def _values_of(task: AgentTask, clock: Callable[[], datetime], code: str) -> dict[str, Any]:
-    """The variables that ``code`` mentions, and today."""
-    return needed(task_variables(task, clock), code)
+    """Values of the variables that ``code`` mentions, and of today."""
+    return mentioned_values(task_variables(task, clock), code)
 
 
 def _without_today(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,21 +248,21 @@ def _without_today(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _given_program(task: AgentTask) -> str | None:
-    """A program that the plan itself brings along, unless a person asked for something else."""
+    """Program given by the plan; None where the approver gave instructions."""
     code = task.arguments.get("code")
     if task.input.approval_context.user_instructions.strip():
         return None
     if task.input.tool_name != _TOOL or not isinstance(code, str) or not code.strip():
         return None
-    return _with_plain_lines(code)
+    return _normalise_line_ends(code)
 
 
-def _with_plain_lines(code: str) -> str:
+def _normalise_line_ends(code: str) -> str:
     return code.replace("\r\n", "\n")
 
 
 def _summary_of(proposal: CodeProposal, values: Mapping[str, Any]) -> str:
-    """What will happen, for the person who decides."""
+    """Summary of the proposed action for the approver."""
     lines = len(proposal.code.splitlines())
     reads = f" over {', '.join(values)}" if values else ""
     return f"Run a Python program of {lines} lines{reads}: {proposal.explanation}"

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 NAME = "code"
 
-# Keywords count wherever they stand in a question, so bare "code" or "script" would speak for this
-# agent in questions about postcodes and subscriptions.
+# Keywords match anywhere in a question, so bare "code" or "script" would select this agent for
+# questions about postcodes and subscriptions.
 KEYWORDS = (
     "python",
     "pandas",
@@ -30,13 +30,13 @@ KEYWORDS = (
     " plot ",
 )
 
-# Before all others: it is a candidate only where no agent of any group has a higher score, and
-# keeps no other from being one.
+# The first group: it is a candidate only where no agent has a higher score, and displaces no
+# other candidate.
 _SELECTION_GROUP = 0
 
 
 def code_card(tools: Iterable[AgentTool]) -> AgentCard:
-    """What the rest of Bos knows about this agent."""
+    """Card of the code agent."""
     return agent_card(
         NAME,
         "Writes a Python program with numpy, pandas and matplotlib and runs it in a sandbox, once "

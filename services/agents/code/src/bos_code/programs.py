@@ -1,4 +1,4 @@
-"""Programs: what makes one fit to be proposed, and what it reads."""
+"""Validation of programs before they are proposed, and digests of their inputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _CONTROLS = frozenset({"Cc", "Zl", "Zp"})
-_TURNS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+_BIDI_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
 
 FRAME_HELPER = '''\
 def frame(rows):
@@ -31,34 +31,34 @@ def frame(rows):
 
 
 '''
-"""Stands at the head of programs that call it: what a person approves is the whole program."""
+"""Prepended to programs that call it, so that the approver sees the whole program."""
 
 
 def program_problem(code: str, max_bytes: int) -> str:
-    """Why nobody should be asked about ``code``, in a sentence; empty if it parses."""
+    """Why ``code`` cannot be proposed, in a sentence; empty if it can."""
     if len(code.encode("utf-8", "replace")) > max_bytes:
         return f"The program has more than {max_bytes} bytes."
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about its escapes, which it may write as it likes
+            warnings.simplefilter("ignore")  # about escape sequences in strings
             ast.parse(code)
     except SyntaxError as error:
         return f"line {error.lineno or 1}: {type(error).__name__}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:
         return f"The program cannot be read: {type(error).__name__}."
-    return _misleading(code)
+    return _hidden_characters(code)
 
 
-def _misleading(code: str) -> str:
-    """What people do not see as Python reads it, in a sentence; empty if nothing.
+def _hidden_characters(code: str) -> str:
+    """Characters that hide what ``code`` does, in a sentence; empty if there are none.
 
-    A carriage return ends a comment for Python and vanishes in a terminal; marks that turn the
-    direction of writing have the code shown in another order than the one that runs.
+    A carriage return ends a comment for Python and is invisible in a terminal; bidirectional
+    control characters show code in another order than the one that runs.
     """
     for number, line in enumerate(code.split("\n"), 1):
         for character in line.replace("\t", ""):
             hidden = unicodedata.category(character) in _CONTROLS
-            if hidden or unicodedata.bidirectional(character) in _TURNS:
+            if hidden or unicodedata.bidirectional(character) in _BIDI_CONTROLS:
                 return (
                     f"line {number} holds U+{ord(character):04X}, which is not shown as it is "
                     "read; in a text write it as an escape."
@@ -67,14 +67,14 @@ def _misleading(code: str) -> str:
 
 
 def with_helper(code: str) -> str:
-    """``code``, with the helper at its head if it calls it and has none of its own."""
+    """``code``, with the helper prepended if it calls but does not define it."""
     if "frame(" in code and "def frame(" not in code:
         return FRAME_HELPER + code
     return code
 
 
 def input_digests(values: Mapping[str, Any]) -> dict[str, str]:
-    """The digest of each value: what is approved is the program over exactly these data."""
+    """Digest of each input, so that an approval covers exactly these data."""
     return {
         name: hashlib.sha256(
             canonical_form("input", to_value_map({"value": value})).encode()

@@ -1,4 +1,4 @@
-"""What the model is asked to reply: the schemas of its structured output."""
+"""Schemas of the model's structured replies."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def _not_blank(text: str) -> str:
     return text
 
 
-# A validator and no minLength: not every endpoint knows that keyword in a strict schema.
+# A validator and no minLength: not every endpoint supports that keyword in a strict schema.
 Text = Annotated[str, AfterValidator(_not_blank)]
 
 
 class CodeProposal(BaseModel):
     """A program, and what it does for the person who is asked about it."""
 
-    # In this order, since models write it so: how to go about it before the program.
+    # In the order of writing: the approach before the program.
     explanation: Text = Field(
         description="What the program does, in one or two sentences, in the language of the task"
     )

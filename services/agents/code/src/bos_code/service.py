@@ -27,16 +27,16 @@ async def serve(
     models: Models | None,
     channels: Channels | None = None,
 ) -> AsyncIterator[GrpcServer]:
-    """Serve the code agent until the context is left.
+    """Serve the code agent until the context exits.
 
     Args:
         settings: Address, sandbox and limits.
         telemetry: Of this service.
-        models: Shared by the process; None fails every step that brings no program along.
-        channels: Shared by the process; None opens its own.
+        models: Shared by the process; None fails every step without a program given by the plan.
+        channels: Shared by the process; None: opened here.
 
     Raises:
-        ConfigurationError: the address cannot be used, or the agent's model settings are wrong.
+        ConfigurationError: the address or the agent's model settings are invalid.
     """
     async with AsyncExitStack() as stack:
         if channels is None:

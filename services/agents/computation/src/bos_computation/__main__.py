@@ -1,4 +1,4 @@
-"""``python -m bos_computation``: the computation agent as a process of its own."""
+"""Process entry of the computation agent: ``python -m bos_computation``."""
 
 from __future__ import annotations
 

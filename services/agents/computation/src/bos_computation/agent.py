@@ -1,4 +1,4 @@
-"""The computation agent: arithmetic at once, the rest by a program.
+"""The computation agent: a calculator for arithmetic, model-written programs for the rest.
 
 ::
 
@@ -6,8 +6,8 @@
     anything else    -> plan -> run in the sandbox -> statement --------> answer
                           ^------- corrected, once ---'
 
-The statement is worded by the model only if it goes to the person as it stands; otherwise the
-composer words it with the rest.
+The model writes the answer only where it is shown to the user unchanged; otherwise the composer
+does, from the statement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bos_agentkit import (
 )
 from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.sandbox import ProgramError, ProgramFailed, Run
-from bos_agentkit.programs.variables import needed, task_variables
+from bos_agentkit.programs.variables import mentioned_values, task_variables
 from bos_chassis.values import render_value, to_value
 from bos_computation import prompts
 from bos_computation.answers import summary_table
@@ -55,12 +55,12 @@ _NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
 
 
 class ComputationAgent(Agent):
-    """Computes: arithmetic without a model, anything else by a small program in the sandbox.
+    """Agent for computations: arithmetic without a model, the rest by a program in the sandbox.
 
     Args:
         settings: Limits.
-        sandbox: Where programs run.
-        model: Writes programs and words results; None leaves only arithmetic.
+        sandbox: Client of the sandbox.
+        model: Writes programs and answers; None: only arithmetic.
         clock: The current time, for steps whose context names no date.
     """
 
@@ -84,7 +84,7 @@ class ComputationAgent(Agent):
         side_effect=_NONE,
     )
     async def calculate(self, expression: str) -> dict[str, Any]:
-        """Value of the expression."""
+        """Calculate the expression."""
         return {"result": calculate(expression)}
 
     @tool(
@@ -93,11 +93,11 @@ class ComputationAgent(Agent):
         side_effect=_NONE,
     )
     async def run_program(self, code: str, context: ToolContext) -> dict[str, Any]:
-        """Result and output of the program; outputs of other steps are its variables."""
+        """Run the program with outputs of other steps as variables; returns result and output."""
         task = context.task
         task.partial(code=code)
         task.usage.api_call()
-        inputs = needed(task_variables(task, self._clock), code)
+        inputs = mentioned_values(task_variables(task, self._clock), code)
         try:
             run = await self._sandbox.run(code, inputs, remaining_s=task.remaining_s())
         except ProgramError as error:
@@ -107,7 +107,7 @@ class ComputationAgent(Agent):
         return {"result": run.result, "stdout": run.stdout}
 
     async def execute(self, task: AgentTask) -> AgentResult:
-        """Do one step."""
+        """Execute one step."""
         expression = _expression(task)
         if expression is not None:
             return await self._calculated(task, expression)
@@ -137,10 +137,10 @@ class ComputationAgent(Agent):
         )
 
     async def _solve(self, task: AgentTask) -> tuple[Run, str]:
-        """A program that ran to its end, corrected if need be, and what it computes.
+        """Run the plan's or the model's program, with corrections; returns it with its result.
 
         Raises:
-            AgentFailure: no model is configured, or the program did not succeed.
+            AgentFailure: no model is configured, or the program failed.
         """
         given = _given_program(task)
         if given is not None:
@@ -177,7 +177,7 @@ class ComputationAgent(Agent):
             answer, summarised = await self._summary(task, run)
         else:
             answer, summarised = plain_sentence(run.result, run.stdout), None
-        # Rows of the program are exact; a model may have rounded or left out some.
+        # Rows of the program are exact; the model's may be rounded or incomplete.
         table = result_table(run.result) or summarised
         task.trace.result("Computed", answer=answer)
         return succeeded(
@@ -193,7 +193,7 @@ class ComputationAgent(Agent):
         )
 
     async def _summary(self, task: AgentTask, run: Run) -> tuple[str, Table | None]:
-        """The model's words, or a plain sentence if they fail or say what the program did not."""
+        """Answer by the model; a plain sentence if that fails or does not pass the number check."""
         plain = plain_sentence(run.result, run.stdout)
         seconds = min(self._settings.summary_timeout_s, task.remaining_s() * 0.8)
         try:
@@ -230,18 +230,18 @@ class ComputationAgent(Agent):
 
 
 def _expression(task: AgentTask) -> str | None:
-    """The expression to calculate, if the step is plain arithmetic and may use the calculator."""
+    """Expression of a step that is plain arithmetic and may use the calculator; else None."""
     if not _may_use(task, "calculate"):
         return None
     given = task.arguments.get("expression")
     if task.input.tool_name == "calculate" and isinstance(given, str) and given.strip():
-        # As the plan wrote it, or with words and signs that people use.
+        # As the plan wrote it, or in words and signs of everyday use.
         return find_expression(given) or given.strip()
     return find_expression(task.effective_task)
 
 
 def _given_program(task: AgentTask) -> str | None:
-    """A program that the plan itself brings along."""
+    """Program given by the plan."""
     code = task.arguments.get("code")
     named = task.input.tool_name == "run_program"
     return code if named and isinstance(code, str) and code.strip() else None

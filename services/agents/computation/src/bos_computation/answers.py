@@ -1,4 +1,4 @@
-"""From what a model says of a result to the answer: the table that it made."""
+"""Table of a model-written summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def summary_table(table: SummaryTable | None) -> Table | None:
-    """The table that the model made; None if it made none, or one whose rows do not fit."""
+    """Table of the summary; None if there is none or its rows differ in length from its columns."""
     if table is None or not table.columns or not table.rows:
         return None
     if any(len(row) != len(table.columns) for row in table.rows):

@@ -1,7 +1,7 @@
-"""Exact arithmetic without a model: an expression in, a number out. Pure.
+"""Calculator: exact arithmetic on expressions, without a model. Pure.
 
-Numbers are decimals, so 0.1 + 0.2 is 0.3. Known are ``+ - * / // % **``, parentheses, and the
-functions ``abs``, ``max``, ``min``, ``round`` (halves go away from zero), ``sqrt`` and ``sum``.
+Numbers are decimals, so 0.1 + 0.2 is 0.3. Supported are ``+ - * / // % **``, parentheses, and the
+functions ``abs``, ``max``, ``min``, ``round`` (half away from zero), ``sqrt`` and ``sum``.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _MAX_DEPTH = 200
 _MAX_DIGITS = 300
 _MAX_ROUND_DIGITS = 50
 _INEXACT_DIGITS = 28
-"""Significant digits of a result that has no end, such as 1 / 3."""
+"""Significant digits of a non-terminating result, such as 1 / 3."""
 
 
 class CalculationError(InvalidArgument):
-    """The expression cannot be calculated; the message says why."""
+    """The expression has no value; the message gives the reason."""
 
     default_reason = "CALCULATION_ERROR"
 
 
 def calculate(expression: str) -> int | Decimal:
-    """The value of ``expression``: an int if it is whole, otherwise a decimal.
+    """Evaluate ``expression``; returns an int if the value is whole, otherwise a decimal.
 
     Raises:
         CalculationError: it is not arithmetic, too long, too large, or has no value.
     """
     tree = parse(expression)
-    # Twice the digits that any intermediate result may have keeps products of whole numbers exact.
+    # Twice the digits of any intermediate result: products of whole numbers stay exact.
     context = decimal.Context(prec=2 * _MAX_DIGITS, Emax=10_000, Emin=-10_000)
     with decimal.localcontext(context) as local:
         try:
@@ -54,12 +54,12 @@ def calculate(expression: str) -> int | Decimal:
         value = _shortened(value)
     if value == value.to_integral_value() and (not inexact or value.adjusted() < _INEXACT_DIGITS):
         return int(value)
-    # Trailing zeros say nothing here: they only tell how the result came about.
+    # Trailing zeros are artefacts of the calculation.
     return _trimmed(value)
 
 
 def parse(expression: str) -> ast.expr:
-    """The syntax tree of ``expression``.
+    """Parse ``expression`` to its syntax tree.
 
     Raises:
         CalculationError: it is not an expression or too long.
@@ -79,7 +79,7 @@ def _value(node: ast.expr, source: str, depth: int = 0) -> Decimal:
         raise CalculationError(f"It is nested more than {_MAX_DEPTH} deep.")
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
-            # As it is written: the parser has made a binary number of it already.
+            # From the source text: the parser has converted it to a binary float already.
             written = ast.get_source_segment(source, node) or str(number)
             return _bounded(_number(written))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -128,7 +128,7 @@ def _call(name: str, values: list[Decimal]) -> Decimal:
 def _round(value: Decimal, digits: Decimal) -> Decimal:
     if digits != digits.to_integral_value() or abs(digits) > _MAX_ROUND_DIGITS:
         raise CalculationError(f"round keeps a whole number of digits, up to {_MAX_ROUND_DIGITS}.")
-    with decimal.localcontext():  # rounding that was asked for does not make a result inexact
+    with decimal.localcontext():  # explicit rounding does not make a result inexact
         return value.quantize(Decimal(1).scaleb(-int(digits)), rounding=decimal.ROUND_HALF_UP)
 
 
@@ -139,7 +139,7 @@ def _divide(left: Decimal, right: Decimal) -> Decimal:
 
 
 def _floor_divide(left: Decimal, right: Decimal) -> Decimal:
-    """Like Python's: towards minus infinity, where decimals alone would go towards zero."""
+    """Floor division as in Python, towards minus infinity; that of decimals truncates."""
     if right == 0:
         raise _by_zero()
     quotient, remainder = divmod(left, right)
@@ -157,7 +157,7 @@ def _power(base: Decimal, exponent: Decimal) -> Decimal:
         if exponent < 0:
             raise _by_zero()
         return Decimal(0)
-    # As floats: a decimal logarithm would mark every power as inexact.
+    # With floats: a decimal logarithm would flag every power as inexact.
     if abs(math.log10(abs(base)) * float(exponent)) > _MAX_DIGITS:
         raise _too_large()
     return base**exponent

@@ -25,14 +25,14 @@ KEYWORDS = (
     "what is",
     "percent",
 )
-"""Substrings of questions that speak for this agent."""
+"""Substrings of questions that count for this agent."""
 
-# Shared with sql, so that each of the two is a candidate only if the other's score is not higher.
+# The group of sql: each of the two is a candidate only if the other's score is not higher.
 _SELECTION_GROUP = 2
 
 
 def computation_card(tools: Iterable[AgentTool]) -> AgentCard:
-    """What the rest of Bos knows about this agent."""
+    """Card of the computation agent."""
     return agent_card(
         NAME,
         "Computes with numbers of the question or the output of earlier steps.",

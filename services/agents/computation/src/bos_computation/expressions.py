@@ -1,4 +1,4 @@
-"""Finding out whether a task is nothing but arithmetic, and which. Pure."""
+"""Detection of plain arithmetic in a task. Pure."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _WORDS = (
 _PERCENT = r"(\d+(?:\.\d+)?)\s*(?:%|\bper\s?cent\b)"
 _PERCENT_OF = re.compile(_PERCENT + r"\s+of\s+", re.IGNORECASE)
 _PERCENT_FACTOR = re.compile(_PERCENT + r"(?=\s*[*/])", re.IGNORECASE)
-# 2,450 and the Indian 2,45,750, but not a list of arguments.
+# 2,450 and the Indian 2,45,750, but no list of arguments.
 _GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{2,3})*,\d{3}(?![\d,])")
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\b\d{1,2}/\d{1,2}/\d{2,4}\b")
 _ARITHMETIC = re.compile(rf"(?:[\d.\s+\-*/%(),]|\b(?:{'|'.join(FUNCTIONS)})\b)+")
 
 
 def find_expression(task: str) -> str | None:
-    """The expression that ``task`` asks for, ready for ``calculate``; None if it asks for more.
+    """Expression in ``task`` for ``calculate``; None if the task is more than arithmetic.
 
-    Understands "what is 12.5 * (3 + 4)?" and "calculate 17% of 2,450". What could mean two things,
-    such as ``200 + 10%``, is left to the model.
+    Parses "what is 12.5 * (3 + 4)?" and "calculate 17% of 2,450". Ambiguous expressions, such as
+    ``200 + 10%``, are left to the model.
     """
     text = task.strip().translate(_SIGNS)
     if len(text) > MAX_CHARS or _DATE.search(text):
@@ -59,5 +59,5 @@ def find_expression(task: str) -> str | None:
         tree = parse(text)
     except CalculationError:
         return None
-    # A lone number is no question, and a tuple is somebody's list.
+    # A lone number is no question, and a tuple is a list of values.
     return text if isinstance(tree, ast.BinOp | ast.Call) else None

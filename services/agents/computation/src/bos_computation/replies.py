@@ -1,4 +1,4 @@
-"""What the model is asked to reply: the schemas of its structured output."""
+"""Schemas of the model's structured replies."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def _not_blank(text: str) -> str:
     return text
 
 
-# A validator and no minLength: not every endpoint knows that keyword in a strict schema.
+# A validator and no minLength: not every endpoint supports that keyword in a strict schema.
 Text = Annotated[str, AfterValidator(_not_blank)]
 
 
 class ComputationPlan(BaseModel):
     """What is computed, from what, and by which program."""
 
-    # In this order, since models write it so: how to go about it before the program.
+    # In the order of writing: the approach before the program.
     explanation: str = Field(default="", description="What is computed and how, in one sentence")
     inputs: list[str] = Field(default_factory=list, description="Names of the variables it uses")
     code: Text = Field(description="The whole Python program")

@@ -26,16 +26,16 @@ async def serve(
     models: Models | None,
     channels: Channels | None = None,
 ) -> AsyncIterator[GrpcServer]:
-    """Serve the computation agent until the context is left.
+    """Serve the computation agent until the context exits.
 
     Args:
         settings: Address, sandbox and limits.
         telemetry: Of this service.
-        models: Shared by the process; None leaves only arithmetic.
-        channels: Shared by the process; None opens its own.
+        models: Shared by the process; None: only arithmetic.
+        channels: Shared by the process; None: opened here.
 
     Raises:
-        ConfigurationError: the address cannot be used, or the agent's model settings are wrong.
+        ConfigurationError: the address or the agent's model settings are invalid.
     """
     async with AsyncExitStack() as stack:
         if channels is None:

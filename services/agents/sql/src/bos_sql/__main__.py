@@ -1,4 +1,4 @@
-"""``python -m bos_sql``: the SQL agent as a process of its own."""
+"""Process entry of the SQL agent: ``python -m bos_sql``."""
 
 from __future__ import annotations
 

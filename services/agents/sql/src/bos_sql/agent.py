@@ -1,4 +1,4 @@
-"""The SQL agent: question to guarded query to answer."""
+"""The SQL agent: from a task to a guarded query to an answer."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from bos_chassis.values import table_rows
 from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_sql.card import sql_card
 from bos_sql.database.metadata import database_sources, list_tables, load_index
-from bos_sql.database.read_ahead import ReadAhead
+from bos_sql.database.prefetch import PrefetchedOverviews
 from bos_sql.database.table_listing import asks_for_tables, tables_result
-from bos_sql.model_calls import Asker
+from bos_sql.model_calls import ModelCalls
 from bos_sql.steps.attempts import run_attempts
 from bos_sql.steps.clarity import choose_tables
 from bos_sql.steps.describe import describe
 from bos_sql.steps.guard import Guards
 from bos_sql.steps.interpret import interpret
-from bos_sql.steps.step_state import ClarificationNeeded, Work
+from bos_sql.steps.step_state import ClarificationNeeded, StepState
 from bos_sql.steps.variants import query_variants
 
 if TYPE_CHECKING:
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
 
 _SCHEMA = "mcp_db_schema"
 _SCHEMA_TIMEOUT_S = 15.0
-# mcp_db stops a query at its time limit and then still has to say so.
+# mcp_db cancels a query at its time limit and then sends the error.
 _REPLY_TIME_S = 2.0
 
 
 class SqlAgent(Agent):
-    """Writes, checks and runs one query per step. Between steps it keeps guards and indexes.
+    """Agent that writes, checks and runs one query per step; caches guards and metadata indexes.
 
     Args:
-        settings: Limits, and which database.
-        database: The way to mcp_db.
-        model: The agent's model; None answers from metadata only.
+        settings: Database and limits.
+        database: Client of mcp_db.
+        model: The agent's model; None: answers from metadata only.
         telemetry: For the log of unexpected failures.
-        indexes: Of what databases hold; kept between steps.
+        indexes: Cache of metadata indexes, shared by steps.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SqlAgent(Agent):
         self._model = model
         self._guards = Guards()
         self._indexes = indexes
-        self._ahead = ReadAhead()
+        self._prefetched = PrefetchedOverviews()
         self._log = telemetry.logger("bos.sql")
         self.card = sql_card(self.all_tools())
 
@@ -118,13 +118,13 @@ class SqlAgent(Agent):
         )
 
     async def prepare(self, metadata: TaskMetadata, question: str) -> None:
-        """Read the overview for the run's steps, and the index if indexes are kept at all."""
+        """Prefetch the table overview for the run's steps, and the index where it is cached."""
 
         async def read(arguments: dict[str, Any]) -> Mapping[str, Any]:
             return await self._database.call(_SCHEMA, arguments, timeout_s=_SCHEMA_TIMEOUT_S)
 
         overview = await list_tables(read, self._settings)
-        self._ahead.keep((metadata.user_id, metadata.run_id), overview)
+        self._prefetched.keep((metadata.user_id, metadata.run_id), overview)
         if self._indexes.keeps(overview.fingerprint):
             await load_index(read, self._settings, overview, self._indexes)
 
@@ -137,7 +137,7 @@ class SqlAgent(Agent):
         except Exception as error:
             if isinstance(error, BosError) and type(error) is not Internal:
                 raise
-            # Unlike elsewhere, the unexpected is not retried here.
+            # Unlike in other agents, unexpected errors are not retryable.
             self._log.error("sql step failed unexpectedly", exc_info=error)
             raise AgentFailure(type(error).__name__, NEUTRAL_INTERNAL_MESSAGE) from error
 
@@ -148,9 +148,9 @@ class SqlAgent(Agent):
             return tables_result(task, overview)
         guard = self._guards.for_overview(overview)
         index = await load_index(_reading(task), settings, overview, self._indexes)
-        work = Work(task, settings, Asker(self._model, task), overview, index, guard)
+        work = StepState(task, settings, ModelCalls(self._model, task), overview, index, guard)
         describe(work)
-        if work.ask.tier == "small":
+        if work.model.tier == "small":
             await choose_tables(work)
         result = await run_attempts(work)
         task.partial(**_data(work, result, {}))
@@ -161,9 +161,11 @@ class SqlAgent(Agent):
         return _answered(work, result, words, variants)
 
     async def _overview(self, task: AgentTask) -> Overview:
-        """The tables, as read ahead for this run or as they are now."""
+        """Table overview, prefetched for this run or read now."""
         metadata, allowed = task.input.metadata, task.input.tools
-        overview = self._ahead.get((metadata.user_id, metadata.run_id)) if metadata.run_id else None
+        overview = (
+            self._prefetched.get((metadata.user_id, metadata.run_id)) if metadata.run_id else None
+        )
         prepared = overview is not None and (not allowed or _SCHEMA in allowed)
         if overview is None or not prepared:
             overview = await list_tables(_reading(task), self._settings)
@@ -180,7 +182,7 @@ class SqlAgent(Agent):
 
 
 def _reading(task: AgentTask) -> ReadSchema:
-    """The schema as the step may read it."""
+    """Reader of the schema through the step's toolbox, which checks permission."""
 
     async def read(arguments: dict[str, Any]) -> Mapping[str, Any]:
         envelope: Mapping[str, Any] = await task.tools.call(_SCHEMA, **arguments)
@@ -190,7 +192,7 @@ def _reading(task: AgentTask) -> ReadSchema:
 
 
 def _answered(
-    work: Work, result: QueryResult, words: Interpretation, variants: Mapping[Dialect, str]
+    work: StepState, result: QueryResult, words: Interpretation, variants: Mapping[Dialect, str]
 ) -> AgentResult:
     return succeeded(
         work.task,
@@ -200,12 +202,12 @@ def _answered(
         sources=database_sources(work.overview, result.query.used_tables),
         highlights=words.highlights,
         followups=words.followups,
-        assumptions=work.told_assumptions,
+        assumptions=work.stated_assumptions,
     )
 
 
-def _data(work: Work, result: QueryResult, variants: Mapping[Dialect, str]) -> dict[str, Any]:
-    """What references resolve against; fields of our own win over columns of the same name."""
+def _data(work: StepState, result: QueryResult, variants: Mapping[Dialect, str]) -> dict[str, Any]:
+    """Data for references; the agent's fields take precedence over columns of the same name."""
     rows = table_rows(result.table)
     return {
         **(rows[0] if len(rows) == 1 else {}),

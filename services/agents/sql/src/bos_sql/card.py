@@ -1,4 +1,4 @@
-"""How the SQL agent describes itself."""
+"""Card of the SQL agent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentCard
     from bos_agentkit import AgentTool
 
-# Substrings of questions that speak for this agent.
+# Substrings of questions that count for this agent.
 KEYWORDS = (
     "table",
     "tables",
@@ -31,7 +31,7 @@ KEYWORDS = (
 
 
 def sql_card(tools: Iterable[AgentTool]) -> AgentCard:
-    """The card of the agent with ``tools``."""
+    """Card of the SQL agent with ``tools``."""
     return agent_card(
         "sql",
         "Answers questions about the data of a database by one read-only query.",

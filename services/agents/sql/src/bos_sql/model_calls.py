@@ -1,4 +1,4 @@
-"""Model calls of one step: usage counted, and what may fail without failing the step."""
+"""Model calls of one step of the SQL agent, required and optional ones."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=BaseModel)
 
 
-class Asker:
-    """The model as one step uses it.
+class ModelCalls:
+    """Model calls of one step.
 
     Args:
         model: The agent's model; None if the process has none.
@@ -32,29 +32,29 @@ class Asker:
 
     @property
     def tier(self) -> Literal["standard", "small"]:
-        """What the model can be trusted with; without a model nothing is asked."""
+        """Capability tier of the model; standard where there is none."""
         return "standard" if self._model is None else self._model.tier
 
-    async def ask(
+    async def required(
         self,
         messages: Sequence[Message],
         schema: type[T],
         *,
         form_in: Literal["system", "last"] = "last",
     ) -> T:
-        """A reply without which the step cannot go on.
+        """Call the model for a reply that the step requires.
 
-        The form of the reply belongs into the last message where all before it is shared.
+        The reply's schema belongs into the last message where the preceding ones are shared.
 
         Raises:
-            AgentFailure: ConfigurationError: no model is set.
-            BosError: from ``bos_llm``: the model is unavailable, refuses or talks nonsense.
+            AgentFailure: ConfigurationError: no model is configured.
+            BosError: from ``bos_llm``: the model is unavailable, refuses, or its reply is invalid.
         """
         return await needed_reply(
             self._task, self._model, messages, schema, no_model=_no_model, form_in=form_in
         )
 
-    async def ask_if_possible(
+    async def optional(
         self,
         messages: Sequence[Message],
         schema: type[T],
@@ -62,9 +62,9 @@ class Asker:
         form_in: Literal["system", "last"] = "last",
         share: float = 1.0,
     ) -> T | None:
-        """A reply that the step can do without: None, and a note in the trace, if there is none.
+        """Call the model for an optional reply; None, with a trace event, if the call fails.
 
-        It may take ``share`` of the time that is left.
+        Its time limit is ``share`` of the time left.
         """
         try:
             return await optional_reply(

@@ -1,4 +1,4 @@
-"""Building and wiring: what a process of its own and the all-in-one both call."""
+"""Composition of the SQL agent, for its own process and the standalone."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ NAME = "sql"
 async def serve(
     settings: SqlSettings, telemetry: Telemetry, *, models: Models | None
 ) -> AsyncIterator[GrpcServer]:
-    """Serve the SQL agent until the context is left.
+    """Serve the SQL agent until the context exits.
 
     Args:
-        settings: Where mcp_db is, and limits.
+        settings: Address of mcp_db, and limits.
         telemetry: Of this service.
-        models: Shared by the process; None answers from metadata only.
+        models: Shared by the process; None: answers from metadata only.
 
     Raises:
-        ConfigurationError: the model's settings are wrong, the curated metadata cannot be read, or
-            the address cannot be used.
+        ConfigurationError: the model settings, the curated file or the address are invalid.
     """
     model = None if models is None else models.for_agent(NAME)
     path = settings.metadata_path

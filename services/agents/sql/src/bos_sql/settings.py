@@ -1,4 +1,4 @@
-"""Settings of the SQL agent. Databases and their credentials are mcp_db's business."""
+"""Settings of the SQL agent; databases and credentials are settings of mcp_db."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Prompts of the code agent: functions from data to messages.
+"""Prompts of the code agent.
 
-The system messages are the files beside this one and never differ.
+System messages are the files in this folder and constant.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from bos.common.v1 import MessageRole
 from bos_agentkit import UNTRUSTED_NOTICE, mark_untrusted
 from bos_agentkit.programs.prompts import (
+    differing_question,
     join_sections,
     program_sections,
-    question_beside,
-    shown_result,
+    result_json,
 )
 from bos_llm import Message, assistant, prompt_file, system, user
 from bos_llm.prompts import NOTHING
@@ -34,7 +34,7 @@ _SUMMARY = prompt_file(__name__, "summary")
 
 
 def proposal_messages(task: AgentTask, variables: Sequence[Variable]) -> list[Message]:
-    """Asks for a program."""
+    """Messages that request a program."""
     conversation = _conversation(task)
     sections = [
         ("About the user", "" if task.profile == NOTHING else task.profile),
@@ -50,7 +50,7 @@ def proposal_messages(task: AgentTask, variables: Sequence[Variable]) -> list[Me
 def correction_messages(
     task: AgentTask, variables: Sequence[Variable], proposal: CodeProposal, problem: str
 ) -> list[Message]:
-    """Asks for another program in the place of one that nobody should be asked about."""
+    """Messages that request another program in place of one that cannot be proposed."""
     return [
         *proposal_messages(task, variables),
         assistant(proposal.model_dump_json()),
@@ -59,16 +59,16 @@ def correction_messages(
 
 
 def summary_messages(task: AgentTask, code: str, given: Mapping[str, Any]) -> list[Message]:
-    """Asks for the answer in words, from what the tool gave. The result comes last, as JSON."""
+    """Messages that request the answer from the tool's result, which comes last, as JSON."""
     output = given["stdout"][:_MAX_SHOWN_OUTPUT_CHARS]
     files = ", ".join(given["files"])
     sections = [
-        ("Question of the user", question_beside(task)),
+        ("Question of the user", differing_question(task)),
         ("Task", task.effective_task),
         ("Program", mark_untrusted(code)),
         ("Files that the program made", mark_untrusted(files) if files else ""),
         ("Output of the program", mark_untrusted(output) if output else ""),
-        ("Result of the program", mark_untrusted(shown_result(given["result"]))),
+        ("Result of the program", mark_untrusted(result_json(given["result"]))),
     ]
     return [system(_SUMMARY.fill(untrusted_notice=UNTRUSTED_NOTICE)), user(join_sections(sections))]
 

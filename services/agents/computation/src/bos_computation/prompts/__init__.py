@@ -1,6 +1,6 @@
-"""Prompts of the computation agent: functions from data to messages.
+"""Prompts of the computation agent.
 
-The system messages are the files beside this one and never differ.
+System messages are the files in this folder and constant.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from bos_agentkit import UNTRUSTED_NOTICE, mark_untrusted
 from bos_agentkit.programs.prompts import (
+    differing_question,
     join_sections,
     program_sections,
-    question_beside,
-    shown_result,
+    result_json,
 )
 from bos_llm import Message, assistant, prompt_file, system, user
 
@@ -31,7 +31,7 @@ _SUMMARY = prompt_file(__name__, "summary")
 
 
 def plan_messages(task: AgentTask, variables: Sequence[Variable]) -> list[Message]:
-    """Asks for a program."""
+    """Messages that request a program."""
     sections = program_sections(task, variables)
     return [
         system(_PLAN.fill(untrusted_notice=UNTRUSTED_NOTICE)),
@@ -42,7 +42,7 @@ def plan_messages(task: AgentTask, variables: Sequence[Variable]) -> list[Messag
 def correction_messages(
     task: AgentTask, variables: Sequence[Variable], plan: ComputationPlan, error: str
 ) -> list[Message]:
-    """Asks for a corrected program after the one of ``plan`` failed with ``error``."""
+    """Messages that request a corrected program after that of ``plan`` failed with ``error``."""
     return [
         *plan_messages(task, variables),
         assistant(plan.model_dump_json()),
@@ -54,13 +54,13 @@ def correction_messages(
 
 
 def summary_messages(task: AgentTask, run: Run) -> list[Message]:
-    """Asks for the answer in words. The result comes last, as JSON."""
+    """Messages that request the answer; the result comes last, as JSON."""
     output = run.stdout[:_MAX_SHOWN_OUTPUT_CHARS]
     sections = [
-        ("Question of the user", question_beside(task)),
+        ("Question of the user", differing_question(task)),
         ("Task", task.effective_task),
         ("Program", mark_untrusted(run.code)),
         ("Output of the program", mark_untrusted(output) if output else ""),
-        ("Result of the program", mark_untrusted(shown_result(run.result))),
+        ("Result of the program", mark_untrusted(result_json(run.result))),
     ]
     return [system(_SUMMARY.fill(untrusted_notice=UNTRUSTED_NOTICE)), user(join_sections(sections))]

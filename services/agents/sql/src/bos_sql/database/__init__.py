@@ -1,1 +1,1 @@
-"""The database as mcp_db shows it: metadata, table lists, query results."""
+"""Access to the database through mcp_db: metadata, table overview, query results."""

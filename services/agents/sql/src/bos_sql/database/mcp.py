@@ -1,4 +1,4 @@
-"""The way to mcp_db: MCP over streamable HTTP, with deadline, cancellation and the run token."""
+"""MCP client for mcp_db: streamable HTTP with deadline, cancellation and run token."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 Envelope = dict[str, Any]
 
-# The revision of the protocol in which every request stands alone: no handshake, and a caller who
-# hangs up cancels the call. mcp_db speaks it.
+# The stateless revision of the protocol, which mcp_db supports: no handshake, and disconnecting
+# cancels the call.
 _PROTOCOL = "2026-07-28"
 _CONNECT_TIMEOUT_S = 5.0
 _MAX_CONNECTIONS = 64
@@ -49,16 +49,16 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class McpClient:
-    """Calls the tools of one MCP server; an async context manager, shared by concurrent steps.
+    """Client of one MCP server; an async context manager, shared by concurrent steps.
 
-    Connections live long. The MCP session around a call does not: it carries no state here, and
-    within one session a connection that breaks would take every call in flight with it.
+    Connections are pooled, but each call has an MCP session of its own: sessions are stateless
+    here, and a broken connection would fail every call in flight of a shared one.
 
     Args:
         url: Address of the server, with its path.
         max_reply_bytes: Larger replies fail the call.
-        certificates: For ``https``: what to show, and whom to believe; None leaves both to the
-            system.
+        certificates: For ``https``: client certificate and trusted authorities; None: the
+            system's.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class McpClient:
         self._tls = None if certificates is None else ClientTls(certificates)
         self._max_reply_bytes = max_reply_bytes
         self._http = httpx2.AsyncClient(
-            # The whole call has a deadline; a reply may take as long as its query.
+            # The whole call has a deadline; reading a reply takes as long as its query.
             timeout=httpx2.Timeout(None, connect=_CONNECT_TIMEOUT_S),
             limits=httpx2.Limits(
                 max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS
@@ -85,14 +85,14 @@ class McpClient:
         await self._http.aclose()
 
     async def call(self, tool: str, arguments: Mapping[str, Any], *, timeout_s: float) -> Envelope:
-        """Call a tool and return its structured reply. Cancelling this cancels the tool.
+        """Call a tool and return its structured reply; cancelling the call cancels the tool.
 
         Raises:
             ConfigurationError: the server does not offer the tool, or is not mcp_db.
             DeadlineExceeded: no reply within ``timeout_s`` or the deadline of the step.
-            Internal: the reply is not the object that was expected.
-            Unauthenticated: the run token is missing or not accepted.
-            Unavailable: nobody answers, or the connection broke.
+            Internal: the reply is no JSON object.
+            Unauthenticated: the run token is missing or refused.
+            Unavailable: the server is unreachable, or the connection broke.
         """
         time = asyncio.timeout(timeout_for(timeout_s, timeout_s))
         cancelled = _times_cancelled()
@@ -102,8 +102,8 @@ class McpClient:
         except TimeoutError:
             raise _late() from None
         except ExceptionGroup as group:
-            # A reply that comes as the call is being given up breaks the SDK's streams, and that
-            # takes the place of why it was given up.
+            # A reply that arrives while the call is being cancelled breaks the SDK's streams, and
+            # that error would hide the cancellation or timeout.
             if _times_cancelled() > cancelled:
                 raise asyncio.CancelledError from group
             if time.expired():
@@ -114,7 +114,7 @@ class McpClient:
         envelope = result.structured_content
         if isinstance(envelope, dict):
             return envelope
-        # mcp_db puts its own failures into the envelope; the rest comes from the server around it.
+        # mcp_db puts its own failures into the envelope; others come from the MCP server.
         if result.is_error:
             raise _foreign()
         raise Internal(f"The reply of {tool} has no structured content.")
@@ -138,12 +138,12 @@ class McpClient:
                     cache_scope="public",
                 )
             )
-            # Not call_tool: that would list all tools first, to check a schema that we know.
+            # Not call_tool, which would first list all tools to check a known schema.
             return await session.send_request(CallToolRequest(params=params), CallToolResult)
 
 
 async def _identify(request: httpx2.Request) -> None:
-    """The SDK sends in the context of the caller, so token and trace are those of the step."""
+    """Add run token and trace context to a request; the SDK sends in the context of the step."""
     token = current_run_token()
     if token is not None:
         request.headers[RUN_TOKEN_KEY] = token
@@ -153,7 +153,7 @@ async def _identify(request: httpx2.Request) -> None:
 
 
 async def _refuse_errors(response: httpx2.Response) -> None:
-    """Tell by status what the SDK would fold into one kind of error."""
+    """Raise typed errors by HTTP status, which the SDK would merge into one error."""
     if response.status_code in (401, 403):
         raise Unauthenticated("The database service did not accept the run token of this step.")
     if response.status_code == 429 or response.status_code >= 500:
@@ -161,7 +161,7 @@ async def _refuse_errors(response: httpx2.Response) -> None:
 
 
 def _times_cancelled() -> int:
-    """How often this task has been asked to end."""
+    """Number of cancellation requests of the current task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 

@@ -1,7 +1,7 @@
-"""What mcp_db's JSON means: cells without loss, and tables made of them.
+"""Lossless decoding of mcp_db's results: cells and tables.
 
-The format is defined by mcp_db (``bos_mcp_db.values``): JSON, and for what JSON would change an
-object with exactly one key, such as ``{"$int": "9007199254740993"}``.
+mcp_db defines the format (``bos_mcp_db.values``): JSON, with an object of exactly one key, such
+as ``{"$int": "9007199254740993"}``, for values that JSON would change.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _COLUMN_TYPES = {
 
 
 def read_cell(wire: Any) -> Any:
-    """The Python value of a cell; a timestamp without time zone is taken as UTC.
+    """Decode a cell; a timestamp without time zone is taken as UTC.
 
     Raises:
-        ValueError: an object that is not one known tag.
+        ValueError: an object with an unknown tag.
     """
     if isinstance(wire, list):
         return [read_cell(item) for item in wire]
@@ -51,10 +51,10 @@ def read_cell(wire: Any) -> Any:
 
 
 def read_table(envelope: Mapping[str, Any]) -> Table:
-    """The table in a reply of ``mcp_db_query``.
+    """Decode the table in a reply of ``mcp_db_query``.
 
     Raises:
-        Internal: the reply does not say success, or its data is not a table.
+        Internal: the reply is no success, or its data is no table.
     """
     try:
         if envelope["success"] is not True:
@@ -68,7 +68,7 @@ def read_table(envelope: Mapping[str, Any]) -> Table:
 
 def _columns(names: Sequence[str], types: Sequence[str]) -> list[str | Column]:
     return [
-        # By name alone, the type comes from the cells.
+        # Columns without a known type get theirs from the cells.
         Column(name=name, type=_COLUMN_TYPES[kind]) if kind in _COLUMN_TYPES else name
         for name, kind in zip(names, types, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""What the database contains, as mcp_db tells it: the overview, and the catalogue of the index."""
+"""Database metadata from mcp_db: the table overview, and the catalogue of the index."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from bos_sql.settings import SqlSettings
 
     ReadSchema = Callable[[dict[str, Any]], Awaitable[Mapping[str, Any]]]
-    """Calls mcp_db's tool ``mcp_db_schema`` with these arguments."""
+    """Function that calls mcp_db's tool ``mcp_db_schema``."""
 
-# As many as mcp_db describes at once.
+# mcp_db's own limit.
 _TABLES_PER_CALL = 100
-# Failures of mcp_db that another attempt may not meet.
+# Transient failures of mcp_db.
 _TRANSIENT_REASONS = frozenset({"DATABASE_UNAVAILABLE", "DATABASE_BUSY"})
 
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """One table in the overview."""
+    """A table in the overview."""
 
     name: str
     kind: str
@@ -40,7 +40,7 @@ class TableSummary:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The readable tables of one database."""
+    """Overview of the readable tables of one database."""
 
     database: str
     description: str
@@ -50,22 +50,22 @@ class Overview:
     max_columns: int
     tables: tuple[TableSummary, ...]
     fingerprint: str = ""
-    """Of the schema; empty: mcp_db did not tell."""
+    """Fingerprint of the schema; empty: unknown."""
     narrowed: bool = False
-    """Whether the asker may read only some of the tables that there are."""
+    """Whether the user may read only some of the existing tables."""
 
     def known(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of ``names`` that are tables here, spelled as here, each once."""
+        """Existing tables among ``names``, in the overview's spelling, without duplicates."""
         spelled = {table.name.casefold(): table.name for table in self.tables}
         found = (spelled.get(name.strip().casefold()) for name in names)
         return tuple(dict.fromkeys(name for name in found if name))
 
 
 async def list_tables(read: ReadSchema, settings: SqlSettings) -> Overview:
-    """The overview (step ``list_tables``).
+    """Read the table overview (step ``list_tables``).
 
     Raises:
-        AgentFailure: QueryError or ConfigurationError, as mcp_db says.
+        AgentFailure: QueryError or ConfigurationError, as classified by mcp_db.
     """
     envelope = await read({"database": settings.database})
     require_success(envelope)
@@ -82,11 +82,11 @@ async def list_tables(read: ReadSchema, settings: SqlSettings) -> Overview:
 async def load_index(
     read: ReadSchema, settings: SqlSettings, overview: Overview, indexes: MetadataIndexes
 ) -> MetadataIndex:
-    """The metadata index of the database of ``overview``.
+    """Metadata index of the database of ``overview``, cached or built.
 
     Raises:
-        AgentFailure: QueryError or ConfigurationError, as mcp_db says.
-        ConfigurationError: the curated file names what is not there.
+        AgentFailure: QueryError or ConfigurationError, as classified by mcp_db.
+        ConfigurationError: the curated file names a table or field that does not exist.
     """
 
     async def load() -> Catalog:
@@ -106,17 +106,17 @@ async def load_index(
 
 
 def require_success(envelope: Mapping[str, Any]) -> None:
-    """Turn a failure in the reply of ``mcp_db_schema`` into an exception.
+    """Raise a failure in the reply of ``mcp_db_schema``.
 
     Raises:
-        AgentFailure: as mcp_db classified it.
+        AgentFailure: as classified by mcp_db.
     """
     if envelope.get("success") is not True:
         raise database_failure(envelope)
 
 
 def database_failure(envelope: Mapping[str, Any]) -> AgentFailure:
-    """A failure that no other query would mend, as mcp_db classified it."""
+    """Failure of the database that no other query would avoid, as classified by mcp_db."""
     error = envelope.get("error") or {}
     kind = error.get("type")
     reason = str(error.get("reason", ""))
@@ -129,7 +129,7 @@ def database_failure(envelope: Mapping[str, Any]) -> AgentFailure:
 
 
 def database_sources(overview: Overview, tables: Iterable[str]) -> list[Source]:
-    """What an answer from ``tables`` rests on."""
+    """Sources of an answer from ``tables``."""
     comments = {table.name: table.comment for table in overview.tables}
     return [
         Source(

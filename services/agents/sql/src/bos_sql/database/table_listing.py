@@ -1,4 +1,4 @@
-"""Which tables are there? Answered from metadata, without query or model."""
+"""Table listing: answers "Which tables are there?" from metadata, without query or model."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from bos_agentkit import AgentTask
     from bos_sql.database.metadata import Overview
 
-# A task made of nothing but these words, "table" among them, asks for the list of tables. Any other
-# word may change what is meant ("tables with overdue invoices"), and then the model decides.
+# A task of these words only, "table" among them, is a request for the list of tables. Any other
+# word may change the meaning ("tables with overdue invoices"), so that the model decides.
 _SUBJECT = frozenset({"table", "tables"})
 _WORDS = _SUBJECT | frozenset(
     """
@@ -28,11 +28,11 @@ _WORDS = _SUBJECT | frozenset(
 )
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?|\S")
 _PUNCTUATION = frozenset(".,:;?!\"'()")
-_MAX_SPOKEN_TABLES = 30
+_MAX_NAMED_TABLES = 30
 
 
 def asks_for_tables(task: str, overview: Overview) -> bool:
-    """Whether ``task`` asks which tables the database has, and nothing else."""
+    """Whether ``task`` is only a request for the list of tables."""
     words = {word for word in _WORD.findall(task.casefold()) if word not in _PUNCTUATION}
     if any(table.name.casefold() in words for table in overview.tables):
         return False
@@ -40,17 +40,17 @@ def asks_for_tables(task: str, overview: Overview) -> bool:
 
 
 def tables_result(task: AgentTask, overview: Overview) -> AgentResult:
-    """The list of tables, by name, as a table and in one sentence."""
+    """Result with the list of tables, sorted by name, as a table and a sentence."""
     tables = sorted(overview.tables, key=lambda each: each.name)
     table = make_table(
         ["table_name", "description"], [[each.name, each.comment] for each in tables]
     )
     names = [each.name for each in tables]
-    spoken = ", ".join(names[:_MAX_SPOKEN_TABLES])
-    more = len(names) - _MAX_SPOKEN_TABLES
+    named = ", ".join(names[:_MAX_NAMED_TABLES])
+    more = len(names) - _MAX_NAMED_TABLES
     answer = (
         f"The database {overview.database} has {len(names)} "
-        f"{'table' if len(names) == 1 else 'tables'}: {spoken}"
+        f"{'table' if len(names) == 1 else 'tables'}: {named}"
         + (f" and {more} more." if more > 0 else ".")
         if names
         else f"The database {overview.database} has no tables that may be read."

@@ -1,1 +1,1 @@
-"""The query in the dialects that do not run: translated, as far as that is known to be right."""
+"""Variants of a query: translations into the other SQL dialects."""

@@ -1,4 +1,4 @@
-"""What kind of value an expression has, as far as columns and functions tell."""
+"""Inference of the kind of value of an SQL expression, from column types and functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bos_sql.grounding.catalog import Table
 
 Kind = Literal["int", "decimal", "float", "text", "date", "moment", "bool", ""]
-"""A ``moment`` is a date with a time; empty: unknown."""
+"""Kind of a value; a ``moment`` is a date with a time; empty: unknown."""
 
 _DECLARED: tuple[tuple[str, Kind], ...] = (
     (r"bool|^bit$", "bool"),
@@ -29,10 +29,10 @@ _SAME_AS_ARGUMENT = (exp.Sum, exp.Max, exp.Min, exp.Round, exp.Abs, exp.Paren, e
 
 
 class Kinds:
-    """Knows the columns of some tables.
+    """Infers kinds of expressions over some tables.
 
     Args:
-        tables: Those that the query reads.
+        tables: Tables that the query reads.
     """
 
     def __init__(self, tables: Iterable[Table]) -> None:
@@ -41,11 +41,11 @@ class Kinds:
             for field in table.fields:
                 found.setdefault(field.name.casefold(), set()).add(_declared(field.type))
         self.columns = frozenset(found)
-        """Names of all columns, in lower case."""
+        """Lower-case names of all columns."""
         self._kinds = {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1}
 
     def of(self, node: exp.Expr | None) -> Kind:
-        """The kind of ``node``."""
+        """Kind of ``node``; empty: unknown."""
         match node:
             case exp.Column():
                 return self._kinds.get(node.name.casefold(), "")

@@ -1,9 +1,8 @@
-"""Where a translated query is known to be wrong: it would fail, or return something else.
+"""Rules for queries whose translation by sqlglot is known to be wrong: it fails or differs.
 
-Found by trying sqlglot's translations between PostgreSQL, SQLite and SQL Server. Each row names a
-pattern of the syntax tree, and between which dialects what is written for it is not the same query.
-Matters of a database's set-up, such as collations of SQL Server that make ``=`` ignore case, are
-not judged.
+Found by running sqlglot's translations between PostgreSQL, SQLite and SQL Server. Each rule is a
+pattern of the syntax tree, and the dialects between which its translation is not equivalent.
+Settings of a database, such as case-insensitive collations of SQL Server, are not considered.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 _ALL: frozenset[Dialect] = frozenset({"postgres", "sqlite", "tsql"})
 _FORMAT = re.compile(r"(?:%[Ymd]|[-/. ])+")
 _LETTER = re.compile(r"[^\W\d_]")
-# What reads rows of its own, so that columns in it need no group.
+# Expressions that read rows of their own, so that columns in them need no GROUP BY.
 _COMPLETE = (exp.AggFunc, exp.Filter, exp.WithinGroup, exp.Subquery, exp.Select)
 _SUBTOTALS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 _COMMON_PARTS = frozenset({"YEAR", "QUARTER", "MONTH", "DAY", "HOUR"})
@@ -33,7 +32,7 @@ _COMMON_PARTS = frozenset({"YEAR", "QUARTER", "MONTH", "DAY", "HOUR"})
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One pattern."""
+    """A pattern, and the dialects between which its translation is wrong."""
 
     reason: str
     finds: Finds
@@ -43,7 +42,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class _Nodes:
-    """Finds nodes of some types, all or some of them."""
+    """Pattern: nodes of some types, optionally with a condition."""
 
     types: tuple[type[exp.Expr], ...]
     that: Callable[[exp.Expr, Kinds], bool] | None = None
@@ -54,12 +53,12 @@ class _Nodes:
 
 
 def known_wrong(tree: exp.Expr, kinds: Kinds, source: Dialect, target: Dialect) -> str:
-    """Why the translation of ``tree`` would be wrong; empty if nothing is known against it."""
+    """Why the translation of ``tree`` would be wrong; empty if no rule matches."""
     present = {type(node) for node in tree.walk()}
     for rule in _RULES:
         if source not in rule.sources or target not in rule.targets:
             continue
-        # Most rules look for what the query does not have, which need not be searched for.
+        # Skips the search for rules whose node types do not occur in the query.
         if isinstance(rule.finds, _Nodes) and not any(
             issubclass(each, rule.finds.types) for each in present
         ):
@@ -82,7 +81,7 @@ def _part(node: exp.Expr) -> str:
     return str((unit or node.this).name).upper()
 
 
-def _asks_the_clock(tree: exp.Expr, _: Kinds) -> bool:
+def _uses_clock(tree: exp.Expr, _: Kinds) -> bool:
     if tree.find(exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime, exp.Localtimestamp):
         return True
     return any(
@@ -90,13 +89,13 @@ def _asks_the_clock(tree: exp.Expr, _: Kinds) -> bool:
     )
 
 
-def _reckons_with_dates(node: exp.Expr, kinds: Kinds) -> bool:
+def _has_date_arithmetic(node: exp.Expr, kinds: Kinds) -> bool:
     sides = {kinds.of(node.left), kinds.of(node.right)}  # type: ignore[attr-defined]
     return not sides.isdisjoint({"date", "moment"})
 
 
 def _ends_at_midnight(node: exp.Expr, kinds: Kinds) -> bool:
-    """SQLite compares moments as texts, to which midnight comes after its day."""
+    """Whether a moment is compared; in SQLite, as texts, midnight sorts after its day."""
     sides = (node.this, node.expression, node.args.get("high"))
     return "moment" in {kinds.of(side) for side in sides if isinstance(side, exp.Expr)}
 
@@ -107,15 +106,15 @@ def _counts_from_the_end(node: exp.Expr, _: Kinds) -> bool:
 
 
 def _is_made_whole(node: exp.Expr, kinds: Kinds) -> bool:
-    """PostgreSQL rounds to a whole number, the others cut off."""
+    """Whether a number is cast to a whole one: PostgreSQL rounds, the others truncate."""
     to_whole = node.args["to"].this in exp.DataType.INTEGER_TYPES
     return to_whole and kinds.of(node.this) in ("decimal", "float")
 
 
 def _has_odd_format(node: exp.Expr, kinds: Kinds) -> bool:
     wanted = node.args.get("format")
-    told = wanted.name if isinstance(wanted, exp.Literal) else ""
-    return not _FORMAT.fullmatch(told) or kinds.of(node.this) in ("int", "decimal", "float")
+    pattern = wanted.name if isinstance(wanted, exp.Literal) else ""
+    return not _FORMAT.fullmatch(pattern) or kinds.of(node.this) in ("int", "decimal", "float")
 
 
 def _keeps_ties(node: exp.Expr, _: Kinds) -> bool:
@@ -132,7 +131,7 @@ def _is_unlike_text(node: exp.Expr, kinds: Kinds) -> bool:
 
 
 def _divides_maybe_whole_numbers(node: exp.Expr, kinds: Kinds) -> bool:
-    """SQLite keeps a decimal without fraction as a whole number, and divides it as one."""
+    """Whether SQLite may divide integers, as which it stores decimals without fraction."""
     sides = (node.left, node.right)  # type: ignore[attr-defined]
     if any(_is_surely_fractional(side) for side in sides):
         return False
@@ -165,7 +164,7 @@ def _is_decimal(node: exp.Expr, *, places: bool) -> bool:
 
 
 def _is_used_as_value(node: exp.Expr, _: Kinds) -> bool:
-    """Whether a condition stands where a value is wanted."""
+    """Whether a condition is used as a value."""
     child, parent = node, node.parent
     while isinstance(parent, exp.Paren):
         child, parent = parent, parent.parent
@@ -178,7 +177,7 @@ def _is_used_as_value(node: exp.Expr, _: Kinds) -> bool:
 
 
 def _tests_a_value(node: exp.Expr, _: Kinds) -> bool:
-    """Whether a plain value stands where a condition is wanted."""
+    """Whether a plain value is used as a condition."""
     tested = [node.this]
     if isinstance(node, exp.Connector):
         tested = [node.left, node.right]
@@ -193,7 +192,7 @@ def _compares_truth_with_number(node: exp.Expr, kinds: Kinds) -> bool:
 
 
 def _is_sorted_inside(node: exp.Expr, _: Kinds) -> bool:
-    """A sorted subquery without a limit, which SQL Server refuses."""
+    """Whether this is a sorted subquery without a limit, which SQL Server refuses."""
     if node.parent_select is None and not isinstance(node.parent, exp.CTE):
         return False
     return bool(node.args.get("order")) and not node.args.get("limit")
@@ -227,7 +226,7 @@ def _is_ungrouped(select: exp.Select) -> bool:
 
 
 def _own(node: exp.Expr, kind: type[exp.Expr]) -> bool:
-    """Whether ``kind`` is part of the expression itself, outside windows and subqueries."""
+    """Whether ``kind`` occurs in the expression itself, outside windows and subqueries."""
     if isinstance(node, exp.Window | exp.Subquery | exp.Select):
         return False
     return isinstance(node, kind) or any(_own(each, kind) for each in node.iter_expressions())
@@ -253,7 +252,7 @@ def _filters_by_alias(tree: exp.Expr, kinds: Kinds) -> bool:
 
 
 def _groups_by_ambiguous_alias(tree: exp.Expr, kinds: Kinds) -> bool:
-    """By a name that is an alias of something and a column as well."""
+    """Whether it groups by a name that is both an alias and a column."""
     for select in _selects(tree):
         group = select.args.get("group")
         made = {
@@ -279,9 +278,9 @@ _JSON = (exp.JSONExtract, exp.JSONExtractScalar, exp.JSONObject)
 _TO_DATE = (exp.StrToTime, exp.StrToDate, exp.StrToUnix, exp.TsOrDsToDate)
 
 _RULES: tuple[Rule, ...] = (
-    Rule("the clock of another database", _asks_the_clock),
+    Rule("the clock of another database", _uses_clock),
     Rule("an interval", _has(exp.Interval)),
-    Rule("arithmetic with dates", _any(exp.Add, exp.Sub, that=_reckons_with_dates)),
+    Rule("arithmetic with dates", _any(exp.Add, exp.Sub, that=_has_date_arithmetic)),
     Rule("the start of a period", _has(exp.DateTrunc, exp.TimestampTrunc), targets=_SQLITE),
     Rule(
         "the start of a week or the like",
@@ -294,7 +293,7 @@ _RULES: tuple[Rule, ...] = (
         "a part of a date that is counted differently",
         _any(exp.Extract, that=lambda node, _: _part(node) not in _COMMON_PARTS),
     ),
-    # What sqlglot does not know it writes as it stands, under a name that may mean something else.
+    # sqlglot copies functions that it does not know, whose names may mean something else.
     Rule("a function that only one of the dialects has", _has(exp.Anonymous)),
     Rule("a date function of SQLite", _has(exp.Date), sources=_SQLITE, targets=_TSQL),
     Rule("a format of dates or numbers", _any(exp.TimeToStr, that=_has_odd_format)),

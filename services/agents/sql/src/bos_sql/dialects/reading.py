@@ -1,4 +1,4 @@
-"""Reads a query that the guard has passed into a syntax tree, in bounded time."""
+"""Parser of guarded queries with bounded time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from bos_sqlguard import Dialect
 
-# A legitimate query takes fewer than 5 steps a token. Some short ones make sqlglot try alternatives
-# within alternatives without end, and more is read here than by the guard's own grammar.
+# A legitimate query takes fewer than 5 steps per token. Some short ones make sqlglot backtrack
+# exponentially, and this grammar is larger than the guard's own.
 _STEPS_PER_TOKEN = 50
 
 
 class Unreadable(ValueError):
-    """The query is not understood, or not in reasonable time."""
+    """The query cannot be parsed, or not within the step limit."""
 
 
 class _Postgres(BoundedParser, PostgresParser):
@@ -46,10 +46,10 @@ _PARSERS: dict[Dialect, type[BoundedParser]] = {
 
 
 def read_query(sql: str, dialect: Dialect) -> exp.Expr:
-    """The syntax tree of one query.
+    """Parse one query.
 
     Raises:
-        Unreadable: it is no query of this dialect, or takes too long to read.
+        Unreadable: it is no query of this dialect, or exceeds the step limit.
     """
     language = SqlglotDialect.get_or_raise(dialect)
     try:

@@ -1,4 +1,4 @@
-"""Translates a query into another dialect, or says why it cannot."""
+"""Translation of a query into another SQL dialect."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _NEVER_NULL = (exp.Count, exp.RowNumber, exp.Rank, exp.DenseRank, exp.Literal)
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A query in another dialect; without text if it is withheld."""
+    """A query in another dialect, or the reason why it is withheld."""
 
     sql: str = ""
     withheld: str = ""
-    """Why."""
+    """Reason why it is withheld."""
 
 
 def translate(sql: str, source: Dialect, target: Dialect, tables: Iterable[Table]) -> Translation:
-    """``sql`` in another dialect; nobody has checked it against the guard yet.
+    """Translate ``sql`` into another dialect; the guard has not checked the result.
 
     Args:
-        sql: The query, which the guard has passed.
+        sql: The query, approved by the guard.
         source: Its dialect.
         target: The dialect to write.
-        tables: Those that it reads.
+        tables: Tables that it reads.
     """
     kinds = Kinds(tables)
     try:
@@ -52,7 +52,7 @@ def translate(sql: str, source: Dialect, target: Dialect, tables: Iterable[Table
 
 
 def _for_sql_server(tree: exp.Expr, kinds: Kinds, *, nulls_last: bool) -> exp.Expr:
-    """What sqlglot leaves as it is, though SQL Server refuses it or sorts otherwise."""
+    """Rewrite for SQL Server what sqlglot leaves unchanged: groups and NULL order."""
     for select in list(tree.find_all(exp.Select)):
         _write_out_groups(select, kinds)
         if nulls_last:
@@ -64,27 +64,27 @@ def _for_sql_server(tree: exp.Expr, kinds: Kinds, *, nulls_last: bool) -> exp.Ex
 
 
 def _write_out_groups(select: exp.Select, kinds: Kinds) -> None:
-    """SQL Server groups by expressions, not by their place or new name."""
+    """Replace positions and aliases in GROUP BY, which SQL Server does not support."""
     group = select.args.get("group")
     if group is None:
         return
     group.set(
-        "expressions", [_meant(select, each, kinds.columns).copy() for each in group.expressions]
+        "expressions", [_resolve(select, each, kinds.columns).copy() for each in group.expressions]
     )
 
 
 def _sort_nulls_last(select: exp.Select, order: exp.Expr | None) -> None:
-    """PostgreSQL sorts NULL as the largest value, SQL Server as the smallest."""
+    """Keep the query's NULL order, because SQL Server sorts NULL as the smallest value."""
     if order is None:
         return
     terms: list[exp.Expr] = []
     for term in order.expressions:
         descending = bool(term.args.get("desc"))
-        meant = _meant(select, term.this, frozenset()).copy()
-        # Where it says nothing, sqlglot has noted what the dialect means by that.
+        resolved = _resolve(select, term.this, frozenset()).copy()
+        # Where the query has no NULLS clause, sqlglot has set the dialect's default.
         first = bool(term.args.get("nulls_first"))
-        if first == descending and not _is_never_null(meant):
-            test = exp.Is(this=exp.paren(meant), expression=exp.Null())
+        if first == descending and not _is_never_null(resolved):
+            test = exp.Is(this=exp.paren(resolved), expression=exp.Null())
             null = exp.Case().when(test, exp.Literal.number(1)).else_(exp.Literal.number(0))
             terms.append(exp.Ordered(this=null, desc=first, nulls_first=not first))
         terms.append(
@@ -93,13 +93,13 @@ def _sort_nulls_last(select: exp.Select, order: exp.Expr | None) -> None:
     order.set("expressions", terms)
 
 
-def _meant(select: exp.Select, node: exp.Expr, columns: frozenset[str]) -> exp.Expr:
-    """The expression that a place number or a new name stands for."""
+def _resolve(select: exp.Select, node: exp.Expr, columns: frozenset[str]) -> exp.Expr:
+    """Expression that a position or an alias denotes."""
     if isinstance(node, exp.Literal) and node.is_int:
         place = int(node.name)
         if 0 < place <= len(select.selects):
-            meant: exp.Expr = select.selects[place - 1].unalias()
-            return meant
+            resolved: exp.Expr = select.selects[place - 1].unalias()
+            return resolved
     if isinstance(node, exp.Column) and not node.table and node.name.casefold() not in columns:
         for each in select.selects:
             if isinstance(each, exp.Alias) and each.alias.casefold() == node.name.casefold():

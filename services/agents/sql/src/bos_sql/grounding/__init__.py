@@ -1,1 +1,1 @@
-"""The metadata index: what a database holds, searchable, and the part one question needs."""
+"""Metadata index: search over tables, fields, joins and metrics, and schema excerpts."""

@@ -1,4 +1,4 @@
-"""Indexes that are kept: one per shape of a database, for a while."""
+"""Cache of metadata indexes, by database and schema fingerprint."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from bos_sql.grounding.catalog import Catalog
     from bos_sql.grounding.curated import Curated
 
-_KEPT = 8
+_MAX_INDEXES = 8
 
 Key = tuple[str, str]
-"""Name of the database, and the fingerprint of its schema."""
+"""Name of the database and fingerprint of its schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,15 @@ class _Kept:
 
 
 class MetadataIndexes:
-    """Builds indexes and keeps the latest eight.
+    """Builds metadata indexes and caches the latest eight.
 
-    A changed schema has another fingerprint and so another index. What may be as old as
-    ``ttl_s`` are sample values and row estimates, which ground a query and never answer one.
+    A changed schema has another fingerprint and so another index. Only sample values and row
+    estimates may be as old as ``ttl_s``; they ground queries and are never answers.
 
     Args:
         curated: The curated file; None: there is none.
-        ttl_s: How long an index is used; 0 keeps none.
-        clock: Seconds that only grow.
+        ttl_s: Time to live of an index; 0 disables the cache.
+        clock: Monotonic time in seconds.
     """
 
     def __init__(
@@ -51,24 +51,24 @@ class MetadataIndexes:
         self._ttl_s = ttl_s
         self._clock = clock
         self._kept: dict[Key, _Kept] = {}
-        # Gone as soon as nobody builds the index or waits for it.
+        # A lock lives while a step builds the index or waits for it.
         self._building: weakref.WeakValueDictionary[Key, asyncio.Lock] = (
             weakref.WeakValueDictionary()
         )
 
     def keeps(self, fingerprint: str) -> bool:
-        """Whether an index for this fingerprint is there for the next who asks."""
+        """Whether indexes with this fingerprint are cached: it is known and the cache enabled."""
         return bool(fingerprint) and self._ttl_s > 0
 
     async def get(
         self, database: str, fingerprint: str, load: Callable[[], Awaitable[Catalog]]
     ) -> MetadataIndex:
-        """The index of ``database`` as it is now.
+        """Index of ``database``, cached or built.
 
         Args:
             database: Its name.
-            fingerprint: Of its schema; empty: unknown, so nothing is kept.
-            load: Describes the database; called if there is no index for this fingerprint.
+            fingerprint: Of its schema; empty: unknown, so that nothing is cached.
+            load: Reads the catalogue; called if no index for this fingerprint is cached.
 
         Raises:
             ConfigurationError: the curated file does not fit the database; names the line.
@@ -78,8 +78,8 @@ class MetadataIndexes:
         key = (database, fingerprint)
         if (index := self._fresh(key)) is not None:
             return index
-        # One at a time: whoever waited for the same index finds it there, and other databases are
-        # not waited for. If the one before gave up, the next describes the database itself.
+        # One build per index: the steps that waited find it cached, and other databases do not
+        # wait. If the build is cancelled or fails, the next step starts its own.
         building = self._building.setdefault(key, asyncio.Lock())
         async with building:
             if (index := self._fresh(key)) is not None:
@@ -87,7 +87,7 @@ class MetadataIndexes:
             index = await self._built(await load())
             self._kept.pop(key, None)
             self._kept[key] = _Kept(index, self._clock() + self._ttl_s)
-            while len(self._kept) > _KEPT:
+            while len(self._kept) > _MAX_INDEXES:
                 del self._kept[next(iter(self._kept))]
             return index
 

@@ -1,4 +1,4 @@
-"""What a database holds: tables, fields, joins and metrics, and how prompts show them."""
+"""Catalogue of a database: tables, fields, joins and metrics, and their text in prompts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHORT_KEYS = {"primary key": "pk"}
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One column."""
+    """A column."""
 
     name: str
     type: str
@@ -38,12 +38,12 @@ class Field:
     nullable: bool = False
     comment: str = ""
     values: tuple[str, ...] = ()
-    """Frequent values; data from outside."""
+    """Frequent values; untrusted data."""
     synonyms: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """The field in one line."""
+        """Text of the field, one line."""
         parts = [f"{self.name} {self.type}".rstrip()]
         parts += [self.key] if self.key else []
         parts += ["may be NULL"] if self.nullable else []
@@ -55,11 +55,11 @@ class Field:
     def shown(
         self, reference: str = "", *, asked: Collection[str] = (), briefly: bool = False
     ) -> str:
-        """The field as prompts show it, in few words as each of them is paid for in every call.
+        """Text of the field in prompts, short because every call pays for it.
 
         Args:
-            reference: The column that it points at, as ``table.column``.
-            asked: Words of the question; other synonyms than these are left out.
+            reference: The column that it references, as ``table.column``.
+            asked: Words of the question; other synonyms are left out.
             briefly: Without comment and values.
         """
         kind = _TYPE_DETAILS.sub("", self.type.casefold())
@@ -67,7 +67,7 @@ class Field:
         parts += [_SHORT_KEYS[self.key]] if self.key in _SHORT_KEYS else []
         parts += [f"-> {reference}"] if reference else []
         parts += ["null"] if self.nullable else []
-        # What a key is for, its arrow or its table says.
+        # The reference or the table explains a key.
         is_key = bool(reference) or self.key == "primary key"
         if not briefly and not is_key and (about := self._about_shown(asked)):
             parts.append(f"({about})")
@@ -75,19 +75,19 @@ class Field:
 
     def _about_shown(self, asked: Collection[str]) -> str:
         comment = self.comment[:_MAX_SHOWN_COMMENT_CHARS].strip()
-        said = _said(self.synonyms, asked)
-        # Values that the comment spells out already, or that are as good as unique, tell nothing.
+        synonyms = _mentioned_synonyms(self.synonyms, asked)
+        # Values that the comment already names, or that are nearly unique, add nothing.
         values = [each for each in self.values if each.casefold() not in comment.casefold()]
         if self.key or any(len(each) > _MAX_SHOWN_VALUE_CHARS for each in values):
             values = []
         listed = ", ".join(map(repr, values[:_MAX_SHOWN_VALUES]))
-        parts = (comment, said and f"also: {said}", listed and f"e.g. {listed}")
+        parts = (comment, synonyms and f"also: {synonyms}", listed and f"e.g. {listed}")
         return "; ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table or view."""
+    """A table or view."""
 
     name: str
     kind: str
@@ -96,11 +96,11 @@ class Table:
     comment: str = ""
     synonyms: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
-    """Questions that it answers, in people's words."""
+    """Example questions that it answers."""
 
     @property
     def headline(self) -> str:
-        """The table in one line, without its fields."""
+        """Text of the table without its fields, one line."""
         rows = [] if self.row_estimate is None else [f"about {self.row_estimate} rows"]
         return f"{self.name} ({', '.join([self.kind, *rows])})" + _about(
             self.comment, self.synonyms
@@ -113,15 +113,15 @@ class Table:
         asked: Collection[str] = (),
         briefly: bool = False,
     ) -> str:
-        """The table as prompts show it: its name and meaning, and its fields on a second line.
+        """Text of the table in prompts: its name and meaning, then a line of its fields.
 
         Args:
-            references: What its columns point at, by name.
-            asked: Words of the question; other synonyms than these are left out.
+            references: Referenced columns by column name.
+            asked: Words of the question; other synonyms are left out.
             briefly: Names, types and keys only.
         """
-        said = _said(self.synonyms, asked)
-        also = f" (also: {said})" if said else ""
+        synonyms = _mentioned_synonyms(self.synonyms, asked)
+        also = f" (also: {synonyms})" if synonyms else ""
         about = "" if briefly else also + (f": {self.comment}" if self.comment else "")
         fields = (
             field.shown(references.get(field.name, ""), asked=asked, briefly=briefly)
@@ -132,7 +132,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Columns by which two tables belong together: a foreign key, or a curated rule."""
+    """A join of two tables: a foreign key, or a curated join."""
 
     table: str
     columns: tuple[str, ...]
@@ -142,13 +142,13 @@ class Join:
 
     @property
     def doc_id(self) -> str:
-        """Its name within the database."""
+        """Id of the join within the database."""
         own, other = ",".join(self.columns), ",".join(self.other_columns)
         return f"{self.table}({own})={self.other}({other})"
 
     @property
     def condition(self) -> str:
-        """The condition as SQL writes it."""
+        """Join condition in SQL."""
         return " AND ".join(
             f"{self.table}.{own} = {self.other}.{other}"
             for own, other in zip(self.columns, self.other_columns, strict=True)
@@ -156,13 +156,13 @@ class Join:
 
     @property
     def text(self) -> str:
-        """Condition and note in one line."""
+        """Text of the join, condition and note, one line."""
         return f"{self.condition}: {self.note}" if self.note else self.condition
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A measure that people name, and how it is computed; always curated."""
+    """A named measure and its formula; always curated."""
 
     name: str
     formula: str
@@ -173,27 +173,27 @@ class Metric:
 
     @property
     def text(self) -> str:
-        """The metric in one line."""
+        """Text of the metric, one line."""
         return f"{self.name} = {self.formula}" + _about(self.description, self.synonyms)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Everything that is known about one database."""
+    """Catalogue of one database."""
 
     database: str
     tables: tuple[Table, ...]
     joins: tuple[Join, ...] = ()
     metrics: tuple[Metric, ...] = ()
     narrowed: bool = False
-    """Whether there are tables that whoever asks may not read, and that are left out here."""
+    """Whether tables that the user may not read are left out."""
 
 
 def read_catalog(database: str, tables: Iterable[Mapping[str, Any]]) -> Catalog:
-    """The catalogue that ``mcp_db_schema`` describes.
+    """Parse the catalogue in a reply of ``mcp_db_schema``.
 
     Raises:
-        KeyError, TypeError, ValueError: the description is not understood.
+        KeyError, TypeError, ValueError: the reply is invalid.
     """
     described = list(tables)
     return Catalog(
@@ -204,7 +204,7 @@ def read_catalog(database: str, tables: Iterable[Mapping[str, Any]]) -> Catalog:
 
 
 def one_line(text: str) -> str:
-    """``text`` without line breaks and runs of spaces."""
+    """``text`` on one line, with single spaces."""
     return " ".join(text.split())
 
 
@@ -242,8 +242,8 @@ def _joins(table: Mapping[str, Any]) -> Iterator[Join]:
         yield Join(table["name"], own, key["table"], other)
 
 
-def _said(synonyms: Iterable[str], asked: Collection[str]) -> str:
-    """The synonyms that the question uses."""
+def _mentioned_synonyms(synonyms: Iterable[str], asked: Collection[str]) -> str:
+    """Synonyms that occur in the question."""
     return ", ".join(each for each in synonyms if all(word in asked for word in words(each)))
 
 

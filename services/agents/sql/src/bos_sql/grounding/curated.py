@@ -1,4 +1,4 @@
-"""What people know about a database and its catalogue does not say: a YAML file, read strictly.
+"""Curated metadata of a database: a YAML file, strictly parsed.
 
 ::
 
@@ -14,7 +14,7 @@
     joins:
       - {on: customers.account_manager_id = employees.employee_id, description: …}
 
-A description replaces the comment of the database; everything else is added to what is there.
+A description replaces the database's comment; everything else is added.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _EQUALITY = re.compile(r"\s*([\w.]+)\.(\w+)\s*=\s*([\w.]+)\.(\w+)\s*")
 T = TypeVar("T")
 
 Place = tuple[str | int, ...]
-"""Keys and positions from the top of the file down to one entry."""
+"""Path of keys and positions to an entry of the file."""
 
 
 class _Entry(BaseModel):
@@ -59,21 +59,21 @@ class _Named(_Entry):
 
 
 class CuratedTable(_Named):
-    """What is added to a table."""
+    """Curated metadata of a table."""
 
     questions: list[str] = Field(default=[], max_length=50)
     fields: dict[str, _Named] = Field(default={})
 
 
 class CuratedMetric(_Named):
-    """A measure; its formula names every field as ``table.field``."""
+    """A curated metric; its formula names every field as ``table.field``."""
 
     formula: str = Field(min_length=1, max_length=1_000)
     questions: list[str] = Field(default=[], max_length=50)
 
 
 class CuratedJoin(_Entry):
-    """How two tables belong together: ``a.x = b.y``, several joined by AND."""
+    """A curated join of two tables: ``a.x = b.y``, several combined by AND."""
 
     on: str
 
@@ -88,19 +88,19 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Curated:
-    """A file that has been read; whether it fits a database, :meth:`applied_to` finds out."""
+    """A parsed curated file; :meth:`applied_to` checks it against a database."""
 
     content: _File
     lines: Mapping[Place, int]
 
     def applied_to(self, catalog: Catalog) -> Catalog:
-        """``catalog`` with everything that the file adds.
+        """``catalog`` with the curated metadata.
 
-        Of a narrowed catalogue, what the file says about tables that are not in it is left out:
-        they are there, and kept from whoever asks.
+        For a narrowed catalogue, entries about other tables are skipped, because those may be
+        tables that the user may not read.
 
         Raises:
-            ConfigurationError: the file names a table or field that is not there; says the line.
+            ConfigurationError: the file names an unknown table or field; names the line.
         """
         known = {table.name: table for table in catalog.tables}
         if catalog.narrowed:
@@ -110,13 +110,13 @@ class Curated:
         return replace(
             catalog,
             tables=tuple(self._table(table) for table in catalog.tables),
-            # Curated joins come first: of two ways to join, paths take the first.
+            # Curated joins come first, because paths take the first join of two tables.
             joins=(*self._joins(known), *catalog.joins),
             metrics=tuple(self._metrics(known)),
         )
 
     def _within(self, known: Mapping[str, Table]) -> Curated:
-        """What of the file is about these tables and fields alone."""
+        """The entries that concern only these tables and fields."""
         fields = {
             f"{table.name}.{field.name}" for table in known.values() for field in table.fields
         }
@@ -224,10 +224,10 @@ class Curated:
 
 
 def read_curated(path: Path) -> Curated:
-    """Read the file at ``path``.
+    """Read and parse the file at ``path``.
 
     Raises:
-        ConfigurationError: it cannot be read, or its shape is wrong; says the line.
+        ConfigurationError: it cannot be read, or its shape is invalid; names the line.
     """
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -242,7 +242,7 @@ def read_curated(path: Path) -> Curated:
 
 
 def parse_curated(text: str) -> Curated:
-    """What :func:`read_curated` does, from the text of the file."""
+    """Parse the text of a curated file, as :func:`read_curated`."""
     lines: dict[Place, int] = {}
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -261,9 +261,9 @@ def parse_curated(text: str) -> Curated:
 
 
 def _built(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
-    """The value of ``node``; notes the line of every entry, and refuses a key given twice."""
+    """Value of ``node``; records the line of every entry and refuses duplicate keys."""
     lines[place] = node.start_mark.line + 1
-    if len(place) > 8:  # deeper than any entry; an alias that contains itself never ends
+    if len(place) > 8:  # deeper than any entry; a recursive alias would not terminate
         raise _error(lines[place], "too deeply nested")
     if isinstance(node, yaml.MappingNode):
         values: dict[Hashable, Any] = {}
@@ -280,14 +280,14 @@ def _built(node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
 
 
 def _scalar(node: yaml.Node) -> str:
-    """A text as it is written: YAML would read the key ``on`` as true, and a table ``1`` as one."""
+    """Scalar as text: YAML would parse the key ``on`` as true, and a table ``1`` as a number."""
     if not isinstance(node, yaml.ScalarNode):
         raise _error(node.start_mark.line + 1, "a name was expected")
     return str(node.value)
 
 
 def _line(lines: Mapping[Place, int], place: Place) -> int:
-    """The line of ``place``, or of the nearest entry around it."""
+    """Line of ``place``, or of the nearest enclosing entry."""
     while place not in lines:
         place = place[:-1]
     return lines[place]

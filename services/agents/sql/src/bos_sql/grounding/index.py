@@ -1,4 +1,4 @@
-"""The metadata index of one database: documents, their ranking, and packs for questions."""
+"""Metadata index of one database: documents, ranking, and schema excerpts for questions."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ DocKind = Literal["table", "field", "relationship", "metric"]
 _MAX_SNIPPET_CHARS = 200
 _MAX_DETAIL_CITATIONS = 8
 _MAX_METRICS = 20
-# Two chosen tables are tied together over at most three others; a suggestion adds at most one.
+# Two chosen tables are joined through at most three others, two suggested ones through one.
 _MAX_JOINS = 4
 _MAX_SUGGESTED_JOINS = 2
-# A table that speaks of the question this much less than the best one is described briefly: it may
-# be needed for a join, but hardly for what is asked.
+# A table whose score is below this share of the best one's is described briefly: it may be needed
+# for a join, but hardly for the answer.
 _BRIEF_BELOW = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataDoc:
-    """One document of the index."""
+    """A document of the index."""
 
     doc_id: str
     kind: DocKind
     tables: tuple[str, ...]
-    """The tables that it is about."""
+    """Tables that it describes."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataHit:
-    """A document that speaks of what was asked; higher scores are better."""
+    """A search hit; higher scores are better."""
 
     doc: MetadataDoc
     score: float
@@ -51,24 +51,24 @@ class MetadataHit:
 
 @dataclass(frozen=True, slots=True)
 class MetadataFilters:
-    """Which documents count; empty means all."""
+    """Filters of a search; empty means all documents."""
 
     kinds: frozenset[DocKind] = frozenset()
     tables: frozenset[str] = frozenset()
-    """Documents about other tables do not count, not even in part."""
+    """Only documents whose tables are all among these."""
 
     def accept(self, doc: MetadataDoc) -> bool:
-        """Whether ``doc`` counts."""
+        """Whether ``doc`` passes the filters."""
         if self.kinds and doc.kind not in self.kinds:
             return False
         return not self.tables or self.tables.issuperset(doc.tables)
 
 
 class MetadataIndex:
-    """Searches what is known about one database. Immutable, so steps may share it.
+    """Full-text index over the metadata of one database; immutable, shared by steps.
 
     Args:
-        catalog: What the database holds, with what is curated.
+        catalog: Catalogue of the database with curated metadata.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -84,12 +84,12 @@ class MetadataIndex:
     def search_metadata(
         self, query: str, top_k: int = 10, filters: MetadataFilters | None = None
     ) -> list[MetadataHit]:
-        """The documents that fit ``query`` best, best first.
+        """Search the documents; returns the best hits, best first.
 
         Args:
-            query: A question or task in people's words.
-            top_k: How many at most.
-            filters: Which documents count; None: all.
+            query: A question or task.
+            top_k: Most hits.
+            filters: Filters of documents; None: all.
         """
         scores = self._ranking.scores(terms(query))
         hits = [
@@ -101,13 +101,13 @@ class MetadataIndex:
         return hits[:top_k]
 
     def ranked_tables(self, query: str) -> tuple[str, ...]:
-        """Every table that ``query`` has a word in common with, the most relevant first."""
+        """Tables that have a word in common with ``query``, the most relevant first."""
         only = MetadataFilters(kinds=frozenset({"table"}))
         hits = self.search_metadata(query, len(self._tables), only)
         return tuple(hit.doc.tables[0] for hit in hits)
 
     def suggested_tables(self, query: str, limit: int) -> tuple[str, ...]:
-        """The most relevant tables, and those that lie between two of them; at most ``limit``."""
+        """Most relevant tables, and tables that join them; at most ``limit``."""
         ranked = self.ranked_tables(query)
         chosen: dict[str, None] = {}
         for table in ranked:
@@ -120,13 +120,13 @@ class MetadataIndex:
                 break
         return tuple(chosen)
 
-    def tied(self, tables: Sequence[str]) -> tuple[str, ...]:
-        """``tables``, and those through which they have to be joined."""
+    def with_joining_tables(self, tables: Sequence[str]) -> tuple[str, ...]:
+        """``tables``, and the tables through which they are joined."""
         paths = self._graph.connect(tables, max_joins=_MAX_JOINS)
         return tuple(dict.fromkeys([*tables, *(table for p in paths for table in p.tables)]))
 
     def brief_tables(self, tables: Sequence[str], query: str) -> frozenset[str]:
-        """Those of ``tables`` that ``query`` hardly speaks of; none if it speaks of none."""
+        """Tables of low relevance to ``query``; none if none is relevant."""
         only = MetadataFilters(frozenset({"table"}), frozenset(tables))
         hits = self.search_metadata(query, len(tables), only)
         if not hits:
@@ -137,12 +137,12 @@ class MetadataIndex:
     def pack(
         self, tables: Sequence[str], query: str, *, briefly: Collection[str] = ()
     ) -> GroundingPack:
-        """What there is to know about ``tables``, with the citations that ``query`` finds there.
+        """Schema excerpt of ``tables``, with citations for ``query``.
 
         Args:
-            tables: Names of tables of this database; the order stays.
+            tables: Names of tables of this database; their order is kept.
             query: The question or task.
-            briefly: Those whose comments and values are left out.
+            briefly: Tables without comments and values.
         """
         shown = [self._tables[name] for name in tables]
         inside = frozenset(tables)
@@ -176,7 +176,7 @@ class MetadataIndex:
                 dict.fromkeys(
                     join.text
                     for join in joins
-                    if not self._is_told(join)
+                    if not self._is_in_table_text(join)
                     or (join.note and {join.table, join.other} <= in_full)
                 )
             ),
@@ -192,26 +192,26 @@ class MetadataIndex:
         )
 
     def __contains__(self, table: str) -> bool:
-        """Whether the index has the table, spelled like this."""
+        """Whether the index has the table, case-sensitive."""
         return table in self._tables
 
     def names(self, name: str) -> bool:
-        """Whether anything here has this name or value, whatever its case."""
+        """Whether a table, field, metric or value has this name, case-insensitive."""
         return name.casefold() in self._names
 
-    def _is_told(self, join: Join) -> bool:
-        """Whether the text of its table names this join: as what a column points at."""
+    def _is_in_table_text(self, join: Join) -> bool:
+        """Whether the text of its table shows this join, as the reference of a column."""
         if len(join.columns) != 1:
             return False
-        told = self._references[join.table].get(join.columns[0])
-        return told == f"{join.other}.{join.other_columns[0]}"
+        shown = self._references[join.table].get(join.columns[0])
+        return shown == f"{join.other}.{join.other_columns[0]}"
 
     def _citation(self, name: str, text: str) -> Citation:
         return Citation(f"{self.catalog.database}.{name}", _snippet(text))
 
 
 def _references(joins: Iterable[Join]) -> dict[str, dict[str, str]]:
-    """What a column points at, by table and column; of several the first."""
+    """Referenced columns by table and column; the first one of each column."""
     references: dict[str, dict[str, str]] = defaultdict(dict)
     for join in joins:
         if len(join.columns) == 1:
@@ -231,7 +231,7 @@ def _names(catalog: Catalog) -> Iterator[str]:
 
 
 def _documents(catalog: Catalog) -> Iterator[tuple[MetadataDoc, list[Weighted]]]:
-    """Every document, with its texts by weight: names and synonyms say most, values least."""
+    """Documents with their weighted texts; names and synonyms weigh most, values least."""
     metrics = defaultdict(list)
     for metric in catalog.metrics:
         for name in metric.tables:
@@ -314,7 +314,7 @@ def _metric_texts(metric: Metric) -> list[Weighted]:
 
 
 def _name(name: str, synonyms: Iterable[str]) -> list[str]:
-    """A name and what else people say: every word of it, and each as a whole."""
+    """Terms of a name and its synonyms: every word, and each name as a whole."""
     called = [name, *synonyms]
     return [*_all_words(called), *map(whole, called)]
 

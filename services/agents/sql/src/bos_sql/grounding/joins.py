@@ -1,4 +1,4 @@
-"""How tables are connected: shortest paths over foreign keys and curated rules."""
+"""Join graph: shortest paths over foreign keys and curated joins."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JoinPath:
-    """The way from one table to another."""
+    """Join path from one table to another."""
 
     tables: tuple[str, ...]
-    """From the first to the last, those in between included."""
+    """Tables from the first to the last."""
     joins: tuple[Join, ...]
-    """One per pair of neighbours."""
+    """Conditions, one per pair of neighbours."""
 
     @property
     def text(self) -> str:
-        """Tables and conditions in one line."""
+        """Text of the path, tables and conditions, one line."""
         conditions = " AND ".join(join.condition for join in self.joins)
         return f"{' → '.join(self.tables)}: {conditions}"
 
 
 class JoinGraph:
-    """Tables as nodes, joins as edges that can be walked both ways.
+    """Undirected graph of tables and their joins.
 
     Args:
-        joins: The first join of two tables is the one that paths take.
+        joins: Paths use the first join of two tables.
     """
 
     def __init__(self, joins: Iterable[Join]) -> None:
@@ -51,47 +51,47 @@ class JoinGraph:
         max_joins: int,
         preferred: Sequence[str] = (),
     ) -> JoinPath | None:
-        """The shortest path from any table of ``start`` to ``goal``; None if there is none.
+        """Shortest path from any table of ``start`` to ``goal``; None if there is none.
 
-        Of equally short ones, that over the ``preferred`` tables, the first of them most.
+        Ties are broken by the order of ``preferred`` tables.
         """
         rank = {table: place for place, table in enumerate(preferred)}
-        came_from: dict[str, str | None] = dict.fromkeys(start)
+        previous: dict[str, str | None] = dict.fromkeys(start)
         waiting = deque((table, 0) for table in start)
         while waiting:
             table, steps = waiting.popleft()
             if table == goal:
-                return self._walked(came_from, goal)
+                return self._path_to(previous, goal)
             if steps == max_joins:
                 continue
             others = self._edges.get(table, ())
             for other in sorted(others, key=lambda each: rank.get(each, len(rank))):
-                if other not in came_from:
-                    came_from[other] = table
+                if other not in previous:
+                    previous[other] = table
                     waiting.append((other, steps + 1))
         return None
 
     def connect(
         self, tables: Sequence[str], *, max_joins: int, preferred: Sequence[str] = ()
     ) -> list[JoinPath]:
-        """Paths that tie ``tables`` together, each from those before it, as far as they go."""
-        tied: dict[str, None] = dict.fromkeys(tables[:1])
+        """Paths that connect each table to the ones before it, where there are any."""
+        connected: dict[str, None] = dict.fromkeys(tables[:1])
         paths = []
         for table in tables[1:]:
-            if table in tied:
+            if table in connected:
                 continue
-            path = self.path(tied, table, max_joins=max_joins, preferred=preferred)
+            path = self.path(connected, table, max_joins=max_joins, preferred=preferred)
             if path is not None:
                 paths.append(path)
-                tied.update(dict.fromkeys(path.tables))
+                connected.update(dict.fromkeys(path.tables))
             else:
-                # An island of its own; what comes later may belong to it.
-                tied[table] = None
+                # Not connected so far; later tables may connect to it.
+                connected[table] = None
         return paths
 
-    def _walked(self, came_from: dict[str, str | None], goal: str) -> JoinPath:
+    def _path_to(self, previous: dict[str, str | None], goal: str) -> JoinPath:
         tables = [goal]
-        while (before := came_from[tables[-1]]) is not None:
+        while (before := previous[tables[-1]]) is not None:
             tables.append(before)
         tables.reverse()
         joins = tuple(self._edges[one][other] for one, other in pairwise(tables))

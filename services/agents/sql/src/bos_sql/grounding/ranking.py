@@ -1,4 +1,4 @@
-"""BM25 over weighted words: which documents speak of a question."""
+"""BM25 ranking over weighted words."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# The usual constants of BM25: how soon repetition stops to count, and how much length does.
+# The usual constants of BM25: saturation of term frequency, and length normalisation.
 _K1 = 1.2
 _B = 0.5
 
 Weighted = tuple[float, "Iterable[str]"]
-"""How much the words of a text weigh, and the words."""
+"""Weight and words of a text."""
 
 
 class Ranking:
-    """An inverted index over documents that never change.
+    """Inverted index over immutable documents.
 
     Args:
-        documents: Each a number of weighted texts: a word in a name weighs more than in a comment.
+        documents: Weighted texts of each: a word in a name weighs more than in a comment.
     """
 
     def __init__(self, documents: Sequence[Iterable[Weighted]]) -> None:
@@ -39,7 +39,7 @@ class Ranking:
         self._norms = [_K1 * (1 - _B + _B * length / (average or 1.0)) for length in lengths]
 
     def scores(self, query: Iterable[str]) -> dict[int, float]:
-        """The score of every document that has a word of ``query``, by its place."""
+        """Scores of documents with a word of ``query``, by position."""
         scores: dict[int, float] = defaultdict(float)
         for word in dict.fromkeys(query):
             found = self._postings.get(word, ())

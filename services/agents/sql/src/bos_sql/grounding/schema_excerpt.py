@@ -1,4 +1,4 @@
-"""The part of the index that one question needs."""
+"""Schema excerpt for one question: tables, fields, joins, metrics and citations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# A field of a trace event that is longer would be left out as a whole.
+# Longer fields of a trace event would be dropped.
 _MAX_TRACED_CHARS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """Where a statement about the data comes from."""
+    """Source of a statement about the data."""
 
     doc_id: str
     snippet: str
@@ -22,30 +22,30 @@ class Citation:
 
 @dataclass(frozen=True, slots=True)
 class GroundingPack:
-    """What is known about the tables of one question."""
+    """Schema excerpt of the tables of one question."""
 
     table_docs: tuple[str, ...] = ()
-    """One text per table as prompts show it, its columns included."""
+    """Text of each table in prompts, with its columns."""
     field_docs: tuple[str, ...] = ()
     """One line per column, as ``table.column type …``."""
     relationship_docs: tuple[str, ...] = ()
-    """One line per way to join two of the tables, as the condition."""
+    """Conditions of the joins between the tables, one per line."""
     join_docs: tuple[str, ...] = ()
-    """Those of them that the texts of the tables do not tell."""
+    """Joins that the texts of the tables do not show."""
     metric_docs: tuple[str, ...] = ()
-    """One line per curated measure over the tables, as ``name = formula``."""
+    """Curated metrics over the tables, as ``name = formula``."""
     citations: tuple[Citation, ...] = ()
     suggested_tables: tuple[str, ...] = ()
     suggested_join_paths: tuple[str, ...] = ()
 
     def text(self, max_chars: int) -> str:
-        """The pack as prompts show it, but for the metrics."""
+        """Text of the excerpt in prompts, without metrics."""
         joins = "\n".join(f"  {line}" for line in self.join_docs)
         parts = [*self.table_docs, *([f"Joins:\n{joins}"] if joins else [])]
         return "\n".join(parts)[:max_chars]
 
     def traced(self) -> dict[str, Any]:
-        """The pack as a trace event holds it, long lists cut."""
+        """Data for a trace event, long lists truncated."""
         return {
             "table_docs": _cut(self.table_docs),
             "field_docs": _cut(self.field_docs),

@@ -1,4 +1,4 @@
-"""Words of names, comments and questions, in a form in which they meet."""
+"""Tokeniser and stemmer for names, comments and questions."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _LONGEST_NAME = 3
 
 
 def words(text: str) -> list[str]:
-    """The words of ``text`` in order, singular and lower-case, without those that say nothing."""
+    """Tokens of ``text`` in order: stemmed, lower-case, without stop words."""
     split = _CAMEL.sub(" ", text)
     found = (match.casefold() for match in _WORD.findall(split))
     return [_stem(word) for word in found if word not in _EMPTY]
 
 
 def whole(name: str) -> str:
-    """``name`` as one term, which :func:`terms` finds in a text with all its words in order."""
+    """``name`` as one term, which :func:`terms` yields for texts with all its words in order."""
     return "=" + " ".join(words(name))
 
 
 def terms(text: str) -> list[str]:
-    """What to look for: the words of ``text``, and every name of up to three words in it."""
+    """Search terms of ``text``: its tokens, and every sequence of up to three as a name."""
     found = words(text)
     names = (
         "=" + " ".join(found[start : start + size])
@@ -45,7 +45,7 @@ def terms(text: str) -> list[str]:
 
 @lru_cache(maxsize=16_384)
 def _stem(word: str) -> str:
-    """``word`` without the endings of plural and participle; crude, and the same on both sides."""
+    """Stem ``word``: removes plural and participle endings, the same for documents and queries."""
     if not word.isascii() or not word.isalpha():
         return word
     for ending, instead in _ENDINGS:
@@ -70,7 +70,7 @@ _ENDINGS = (
 
 
 def _trimmed(word: str) -> str:
-    """Without a final e or doubled letter, so that placed, placing and place are the same."""
+    """Remove a final e or doubled letter, so that placed, placing and place are equal."""
     if len(word) > _SHORTEST_STEM and word.endswith("e"):
         return word[:-1]
     if len(word) > _SHORTEST_STEM and word[-1] == word[-2] and word[-1] not in "aeiouls":

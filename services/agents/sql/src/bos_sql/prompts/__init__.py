@@ -1,10 +1,10 @@
-"""What the SQL agent tells its model and shows it.
+"""Prompts of the SQL agent.
 
-Every call that works on the query starts with the same two parts, so that a provider's prompt cache
+Every call about the query starts with the same two parts, so that a provider's prompt cache
 serves all calls of a step: the rules as system message, and a user message that begins with the
-schema. After the schema come the date, what came along, and the task; the kind of work is last.
-Text from outside (names, comments, cells, errors, conversation), and queries, which may repeat it,
-stand between <untrusted> marks.
+schema. After the schema come date, inputs and task; the kind of work is last. Untrusted text
+(names, comments, cells, errors, conversation), and queries, which may repeat it, stand between
+<untrusted> marks.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ _MAX_DESCRIPTION_CHARS = 300
 
 
 class QueryPrompts:
-    """The messages of one step's calls about its query; they share all but their end.
+    """Prompts of one step's calls about its query; they differ only at their end.
 
     Args:
         task: The step.
-        overview: Of the database.
-        pack: What is known about the tables that are described.
+        overview: Overview of the database.
+        pack: Schema excerpt of the described tables.
         max_chars: Longest schema.
-        listed: Tables to list with their meaning, beside those described; usually none.
+        listed: Further tables to list with their meaning; usually none.
     """
 
     def __init__(
@@ -92,32 +92,32 @@ class QueryPrompts:
         )
 
     def draft(self, assumptions: Sequence[str], *, may_ask: bool) -> list[Message]:
-        """For ``QueryDraft``; feedback is appended to these."""
+        """Messages for ``QueryDraft``; feedback is appended to these."""
         if_unclear = (_ASK if may_ask else _ASSUME).text
         return self._messages(
             [*_assumed(assumptions), ("### Work", _DRAFT.fill(if_unclear=if_unclear))]
         )
 
     def choose(self) -> list[Message]:
-        """For ``SchemaChoice``."""
+        """Messages for ``SchemaChoice``."""
         return self._messages([("### Work", _CHOOSE.text)])
 
     def clarity(self) -> list[Message]:
-        """For ``ClarityCheck``."""
+        """Messages for ``ClarityCheck``."""
         return self._messages([("### Work", _CLARITY.text)])
 
     def generate(self, assumptions: Sequence[str]) -> list[Message]:
-        """For ``GeneratedSql``; feedback is appended to these."""
+        """Messages for ``GeneratedSql``; feedback is appended to these."""
         return self._messages([*_assumed(assumptions), ("### Work", _GENERATE.text)])
 
     def review(self, sql: str, assumptions: Sequence[str]) -> list[Message]:
-        """For ``QueryReview``."""
+        """Messages for ``QueryReview``."""
         return self._messages(
             [*_assumed(assumptions), _query_section(sql), ("### Work", _REVIEW.text)]
         )
 
     def triage(self, pack: GroundingPack, sql: str, error: str) -> list[Message]:
-        """For ``ErrorTriage``: the query, the error and where the metadata came from."""
+        """Messages for ``ErrorTriage``: the query, the error and citations of the metadata."""
         citations = "\n".join(f"[{each.doc_id}] {each.snippet}" for each in pack.citations)
         return self._messages(
             [
@@ -129,7 +129,7 @@ class QueryPrompts:
         )
 
     def variant(self, sql: str, dialect: Dialect) -> list[Message]:
-        """For ``DialectVariant``: the query in another dialect."""
+        """Messages for ``DialectVariant``: the query in another dialect."""
         work = _VARIANT.fill(dialect=DIALECT_NAMES[dialect])
         return self._messages([_query_section(sql), ("### Work", work)])
 
@@ -138,7 +138,7 @@ class QueryPrompts:
 
 
 def task_sections(task: AgentTask) -> list[Section]:
-    """All that was given along and then what is asked; sections without content are left out."""
+    """Sections of the step's inputs, then its task, without empty ones."""
     given = task.input
     question = given.question.strip()[:_MAX_QUESTION_CHARS]
     inputs = "\n".join(
@@ -170,7 +170,7 @@ def task_sections(task: AgentTask) -> list[Section]:
 def interpret_messages(
     task: AgentTask, preview: str, stats: str, assumptions: Sequence[str]
 ) -> list[Message]:
-    """For ``ResultInterpretation``: the limited preview and the statistics alone."""
+    """Messages for ``ResultInterpretation``: only the limited preview and the statistics."""
     question = " ".join(task.input.question.split())[:_MAX_QUESTION_CHARS]
     prompt = prompt_sections(
         task=task.effective_task,
@@ -188,19 +188,19 @@ def interpret_messages(
 
 
 def feedback(error_text: str, query: str) -> Message:
-    """What the model hears about a query that failed; error and query are marked as data."""
+    """Message about a query that failed; error and query are marked untrusted."""
     return user(_FEEDBACK.fill(error_text=mark_untrusted(error_text), query=mark_untrusted(query)))
 
 
 def json_text(value: Any) -> str:
-    """``value`` as JSON on one line."""
+    """``value`` as one line of JSON."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def _schema_sections(
     overview: Overview, pack: GroundingPack, listed: Sequence[TableSummary], max_chars: int
 ) -> list[Section]:
-    """The tables; and, where somebody has defined measures, how they are computed."""
+    """Sections of the tables and of the curated metrics, if any."""
     about = " ".join(overview.description.split())[:_MAX_DESCRIPTION_CHARS]
     described = frozenset(pack.suggested_tables)
     meant = [each for each in listed if each.name not in described]
@@ -228,7 +228,7 @@ def _meaning(table: TableSummary) -> str:
 
 
 def _query_section(sql: str) -> Section:
-    """A query is a model's text: it may hold what cells, comments or questions made it write."""
+    """Section of a query, marked untrusted: cells, comments or questions may have injected text."""
     return ("### Query", mark_untrusted(sql))
 
 

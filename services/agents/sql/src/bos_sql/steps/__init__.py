@@ -1,1 +1,1 @@
-"""Steps from a question to a checked query and its answer."""
+"""Steps of an attempt: from a task to a checked query and its answer."""

@@ -1,4 +1,4 @@
-"""The correction loop: at most four attempts in the same steps."""
+"""Correction loop: attempts at a query, four by default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bos_agentkit import QUERY_ERROR, AgentFailure
 from bos_errors import BosError
 from bos_sql.steps.generate import Draft, generate_query
 from bos_sql.steps.review import run_reviewed, safety_check
-from bos_sql.steps.step_state import AttemptFailed, StillUnclear, Work
+from bos_sql.steps.step_state import AttemptFailed, StepState, StillUnclear
 from bos_sql.steps.triage import recover
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ ATTEMPT_FAILED = "SQL agent attempt failed"
 ATTEMPT_SUCCEEDED = "SQL agent attempt succeeded"
 
 
-async def run_attempts(work: Work) -> QueryResult:
-    """The result of the first attempt that succeeds.
+async def run_attempts(work: StepState) -> QueryResult:
+    """Run attempts until one succeeds; returns its result.
 
     Raises:
-        AgentFailure: QueryError: blocked, hopeless, or failed as often as allowed.
-        AgentFailure: ClarificationLimit: the task is unclear and nothing may be asked any more.
-        ClarificationNeeded: only the user can help.
+        AgentFailure: QueryError: blocked, stopped by triage, or out of attempts.
+        AgentFailure: ClarificationLimit: the task is unclear after the last clarification turn.
+        ClarificationNeeded: the step needs a reply of the user.
         BosError: the model or the database service failed; ends the loop.
     """
     last = work.settings.max_attempts
@@ -53,7 +53,7 @@ async def run_attempts(work: Work) -> QueryResult:
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-async def _attempt(work: Work, draft: Draft | None) -> QueryResult:
+async def _attempt(work: StepState, draft: Draft | None) -> QueryResult:
     draft = draft or await generate_query(work)
     work.last_query = draft.sql
     approved = safety_check(work, draft.sql)
@@ -62,14 +62,14 @@ async def _attempt(work: Work, draft: Draft | None) -> QueryResult:
 
 
 def _record(
-    work: Work,
+    work: StepState,
     number: int,
     started: float,
     *,
     error: str | None = None,
     result: QueryResult | None = None,
 ) -> None:
-    """Append to the history and put one event on the trace."""
+    """Record an attempt in the history and the trace."""
     latency_ms = round((time.perf_counter() - started) * 1000, 1)
     entry = {
         "attempt": number,
@@ -89,7 +89,7 @@ def _record(
         work.task.trace.message(ATTEMPT_SUCCEEDED, **data, **state)
 
 
-def _exhausted(work: Work, failure: AttemptFailed) -> AgentFailure:
+def _exhausted(work: StepState, failure: AttemptFailed) -> AgentFailure:
     count = len(work.attempt_history)
     times = "once" if count == 1 else f"{count} times"
     work.task.trace.decision("Giving up", state="FAILURE", attempts=count)

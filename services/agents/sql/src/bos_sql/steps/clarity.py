@@ -1,4 +1,4 @@
-"""Clarify first: whether the task is clear, what the user is asked, and what is assumed."""
+"""Clarification: whether a task is clear, questions to the user, assumptions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from bos_sql.steps.describe import describe_chosen, list_all_tables, undescribed
 from bos_sql.steps.replies import ClarityCheck, Question, SchemaChoice
-from bos_sql.steps.step_state import StillUnclear, Work, ask_user
+from bos_sql.steps.step_state import StepState, StillUnclear, ask_user
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,40 +15,40 @@ if TYPE_CHECKING:
 _MAX_READING_CHARS = 300
 _LIKELIEST = "the likeliest meaning of the question"
 
-# What only a schema would call something: order_date, orders.amount.
+# Names as only a schema has them: order_date, orders.amount.
 _IDENTIFIER = re.compile(r"[^\W\d]\w*(?:[._]\w+)+")
 _IN_BRACKETS = re.compile(r"[(\[`]([^()\[\]`]+)[)\]`]")
 
 
 class Judgement(Protocol):
-    """What a reply says about the task."""
+    """Part of a reply that judges whether the task is clear."""
 
     is_clear: bool
     clarifying_questions: list[Question]
     assumptions: list[str]
 
 
-async def choose_tables(work: Work) -> None:
-    """Have a small model choose the tables and judge the task, each by a call of its own.
+async def choose_tables(work: StepState) -> None:
+    """Let a small model choose the tables and judge the task, before it writes a query.
 
-    Only if it chooses tables that it has not seen and the task seems unclear is it asked again with
-    their columns in sight, so that no question is built on a guess.
+    If the task seems unclear and it chooses tables without having seen their columns, it judges
+    the task again with the columns, so that questions do not rest on guesses.
 
     Raises:
-        ClarificationNeeded: the user is to be asked; no query was written.
+        ClarificationNeeded: there are questions to the user; no query was written.
         AgentFailure: ClarificationLimit.
         BosError: the model failed.
     """
     few = len(work.overview.tables) <= work.settings.small_schema_tables
     if not few:
         list_all_tables(work)
-    choice = await work.ask.ask(work.prompts.choose(), SchemaChoice)
+    choice = await work.model.required(work.prompts.choose(), SchemaChoice)
     trace_judgement(work, choice, tables=choice.tables)
     if not few:
         unseen = undescribed(work, choice.tables)
         describe_chosen(work, choice.tables)
         if unseen and not choice.is_clear and work.may_ask_user:
-            second = await work.ask.ask_if_possible(work.prompts.clarity(), ClarityCheck)
+            second = await work.model.optional(work.prompts.clarity(), ClarityCheck)
             if second is not None:
                 trace_judgement(work, second)
                 _settle_choice(work, second)
@@ -56,12 +56,12 @@ async def choose_tables(work: Work) -> None:
     _settle_choice(work, choice)
 
 
-def settle(work: Work, judgement: Judgement) -> None:
-    """Ask the user, or note what is assumed instead, which the answer then names.
+def settle(work: StepState, judgement: Judgement) -> None:
+    """Ask the user, or record assumptions, which the answer then states.
 
     Raises:
-        ClarificationNeeded: the user is to be asked.
-        AgentFailure: ClarificationLimit: nothing may be asked any more, and nothing is assumed.
+        ClarificationNeeded: there are questions to the user.
+        AgentFailure: ClarificationLimit: neither questions nor assumptions are left.
     """
     asked = [each for each in judgement.clarifying_questions if each.question.strip()]
     assumptions = [each for each in judgement.assumptions if each.strip()]
@@ -71,8 +71,8 @@ def settle(work: Work, judgement: Judgement) -> None:
     questions = grounded(work, asked)
     if work.may_ask_user and questions:
         ask_user(work, questions, assumptions)
-    # What a second reply assumes anew counts as well, but what is assumed already is enough.
-    if not work.may_ask_user and not assumptions and not work.told_assumptions:
+    # Assumptions of an earlier reply suffice; those of a second reply are added.
+    if not work.may_ask_user and not assumptions and not work.stated_assumptions:
         open_points = " ".join(each.question for each in questions)
         raise StillUnclear(
             "The question is still unclear after "
@@ -81,27 +81,27 @@ def settle(work: Work, judgement: Judgement) -> None:
         )
     _assume(work, assumptions)
     if assumptions:
-        _tell(work, assumptions)
+        _state_assumptions(work, assumptions)
 
 
-def tell_reading(work: Work, reading: str = "") -> None:
-    """Have the answer say how an unclear task was understood, if it names no assumption yet."""
-    if not work.told_assumptions:
-        _tell(work, [" ".join(reading.split())[:_MAX_READING_CHARS] or _LIKELIEST])
+def state_reading(work: StepState, reading: str = "") -> None:
+    """Add how an unclear task was understood to the answer, if that states no assumption yet."""
+    if not work.stated_assumptions:
+        _state_assumptions(work, [" ".join(reading.split())[:_MAX_READING_CHARS] or _LIKELIEST])
 
 
-def _settle_choice(work: Work, judgement: Judgement) -> None:
+def _settle_choice(work: StepState, judgement: Judgement) -> None:
     settle(work, judgement)
     if not judgement.is_clear:
-        tell_reading(work)
+        state_reading(work)
 
 
-def _tell(work: Work, assumptions: Sequence[str]) -> None:
-    work.told_assumptions += [each for each in assumptions if each not in work.told_assumptions]
-    work.task.trace.decision("Proceeding on assumptions", assumptions=work.told_assumptions)
+def _state_assumptions(work: StepState, assumptions: Sequence[str]) -> None:
+    work.stated_assumptions += [each for each in assumptions if each not in work.stated_assumptions]
+    work.task.trace.decision("Proceeding on assumptions", assumptions=work.stated_assumptions)
 
 
-def grounded(work: Work, questions: Iterable[Question]) -> list[Question]:
+def grounded(work: StepState, questions: Iterable[Question]) -> list[Question]:
     """``questions`` without options that name tables or fields that do not exist."""
     invented: list[str] = []
 
@@ -120,8 +120,8 @@ def grounded(work: Work, questions: Iterable[Question]) -> list[Question]:
     return grounded
 
 
-def trace_judgement(work: Work, judgement: Judgement, **data: object) -> None:
-    """Whether the task is clear, for debugging."""
+def trace_judgement(work: StepState, judgement: Judgement, **data: object) -> None:
+    """Trace the judgement of the task."""
     work.task.trace.decision(
         "The task is clear" if judgement.is_clear else "The task is unclear",
         questions=[each.question for each in judgement.clarifying_questions],
@@ -130,11 +130,11 @@ def trace_judgement(work: Work, judgement: Judgement, **data: object) -> None:
     )
 
 
-def _assume(work: Work, assumptions: Sequence[str]) -> None:
+def _assume(work: StepState, assumptions: Sequence[str]) -> None:
     work.assumptions += [each for each in assumptions if each not in work.assumptions]
 
 
 def _named(option: str) -> list[str]:
-    """What an option names of the schema: all of it, or what stands in brackets."""
+    """Schema names in an option: the whole option, or the parts in brackets."""
     parts = (option, *_IN_BRACKETS.findall(option))
     return [name for part in parts if _IDENTIFIER.fullmatch(name := part.strip())]

@@ -1,4 +1,4 @@
-"""Which tables the model sees described, and the schema block that its calls share."""
+"""Choice of the tables that prompts describe, and the schema block that all calls share."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bos_sql.database.metadata import TableSummary
-    from bos_sql.steps.step_state import Work
+    from bos_sql.steps.step_state import StepState
 
 _TRACED_HITS = 10
 _MAX_QUERY_CHARS = 4_000
 _MAX_QUERY_MESSAGES = 4
 
 
-def describe(work: Work) -> None:
-    """Describe the tables that seem to matter: all of few, of many those that the index suggests.
+def describe(work: StepState) -> None:
+    """Describe the relevant tables: all of a small schema, else those that the index suggests.
 
-    Of many, those of which the task hardly speaks are described briefly, the rest are named.
+    Of a large schema, suggested tables of low relevance are described briefly, others only named.
     """
     names = [table.name for table in work.overview.tables]
     few = len(names) <= work.settings.small_schema_tables
@@ -37,7 +37,7 @@ def describe(work: Work) -> None:
         ],
         suggested_tables=list(found),
     )
-    # The overview is older than the index by one call, in which a table may have gone.
+    # A table of the overview may have been dropped before the index was read.
     work.described = tuple(name for name in found if name in work.index)
     briefly = () if few else work.index.brief_tables(work.described, query)
     work.pack = work.index.pack(work.described, query, briefly=briefly)
@@ -46,15 +46,15 @@ def describe(work: Work) -> None:
         trace_pack(work)
 
 
-def describe_also(work: Work, wanted: Sequence[str]) -> None:
-    """Describe ``wanted`` as well, and the tables through which they are joined."""
+def describe_also(work: StepState, wanted: Sequence[str]) -> None:
+    """Describe ``wanted`` too, and the tables through which they are joined."""
     _describe_all(work, (*wanted, *work.described))
 
 
-def describe_chosen(work: Work, wanted: Sequence[str]) -> None:
-    """Describe the tables of a choice instead of those suggested.
+def describe_chosen(work: StepState, wanted: Sequence[str]) -> None:
+    """Describe the chosen tables instead of the suggested ones.
 
-    Of a choice that names no table, those named in the task, or suggested, or the first ones.
+    If the choice names no known table: those named in the task, or suggested, or the first ones.
     """
     words = work.task.effective_task.casefold()
     names = [table.name for table in work.overview.tables]
@@ -64,19 +64,19 @@ def describe_chosen(work: Work, wanted: Sequence[str]) -> None:
     )
 
 
-def undescribed(work: Work, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Those of ``wanted`` that are tables here and not described yet."""
+def undescribed(work: StepState, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Known tables of ``wanted`` that are not described yet."""
     known = work.overview.known(wanted)
     return tuple(name for name in known if name not in work.described and name in work.index)
 
 
-def list_all_tables(work: Work) -> None:
-    """Name the tables with their meaning beside those described, for a choice among them."""
+def list_all_tables(work: StepState) -> None:
+    """List the tables with their meaning beside the described ones, for a choice."""
     work.prompts = _prompts(work, _listed(work, _query(work)))
 
 
-def trace_pack(work: Work) -> None:
-    """What the query is grounded on, for debugging."""
+def trace_pack(work: StepState) -> None:
+    """Trace the schema excerpt that grounds the query."""
     pack = work.pack
     work.task.trace.message(
         "call_get_schema",
@@ -86,23 +86,23 @@ def trace_pack(work: Work) -> None:
     work.task.trace.message("grounding_pack", **pack.traced())
 
 
-def _describe_all(work: Work, tables: Sequence[str]) -> None:
+def _describe_all(work: StepState, tables: Sequence[str]) -> None:
     limit = work.settings.max_described_tables
     known = [name for name in dict.fromkeys(tables) if name in work.index]
-    work.described = work.index.tied(known[:limit])[:limit]
+    work.described = work.index.with_joining_tables(known[:limit])[:limit]
     query = _query(work)
     work.pack = work.index.pack(work.described, query) if work.described else GroundingPack()
     work.prompts = _prompts(work)
     trace_pack(work)
 
 
-def _prompts(work: Work, listed: Sequence[TableSummary] = ()) -> QueryPrompts:
+def _prompts(work: StepState, listed: Sequence[TableSummary] = ()) -> QueryPrompts:
     limit = work.settings.max_schema_chars
     return QueryPrompts(work.task, work.overview, work.pack, max_chars=limit, listed=listed)
 
 
-def _query(work: Work) -> str:
-    """What the index is asked: the task, or what was said around it if the task names nothing."""
+def _query(work: StepState) -> str:
+    """Query for the index: the task, with the conversation if the task matches no table."""
     task, given = work.task.effective_task, work.task.input
     if work.index.ranked_tables(task):
         return task[:_MAX_QUERY_CHARS]
@@ -111,8 +111,8 @@ def _query(work: Work) -> str:
     return " ".join([task, given.question, *said])[:_MAX_QUERY_CHARS]
 
 
-def _listed(work: Work, query: str) -> tuple[TableSummary, ...]:
-    """The tables that are listed with their meaning: all, or of many the relevant ones."""
+def _listed(work: StepState, query: str) -> tuple[TableSummary, ...]:
+    """Tables to list with their meaning: all, or the relevant ones of a large schema."""
     tables, limit = work.overview.tables, work.settings.max_listed_tables
     if len(tables) <= limit:
         return tables

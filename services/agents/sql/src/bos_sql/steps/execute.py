@@ -1,4 +1,4 @@
-"""Steps ``execute_query`` and ``parse_results``: through mcp_db, read-only."""
+"""Steps ``execute_query`` and ``parse_results``: read-only execution through mcp_db."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bos_agentkit import QUERY_ERROR, AgentFailure
 from bos_sql.database.mcp_results import read_table
 from bos_sql.database.metadata import database_failure
-from bos_sql.steps.step_state import AttemptFailed, Work
+from bos_sql.steps.step_state import AttemptFailed, StepState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from bos.common.v1 import Table
     from bos_sql.steps.guard import ApprovedQuery
 
-# What another query may mend. Everything else is nobody's query's fault, or a refusal.
+# Errors that another query may avoid; all others are outages or refusals.
 _CORRECTABLE = frozenset({"QUERY_FAILED", "QUERY_TIMED_OUT", "RESULT_TOO_LARGE"})
 _REFUSED = "QUERY_REFUSED"
-# Kept back from the step's time, so that a query that is too slow is reported and not cut off.
+# Reserved of the step's time, so that a slow query ends with its own error before the step does.
 _RESERVE_S = 1.0
 _SHORTEST_TIMEOUT_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What a query returned."""
+    """Result of a query."""
 
     query: ApprovedQuery
     table: Table
     elapsed_ms: float
-    """In the database, as mcp_db measured it."""
+    """Time in the database, as measured by mcp_db."""
 
     @property
     def stats(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class QueryResult:
 
     @property
     def has_values(self) -> bool:
-        """Whether there is anything in it but empty cells."""
+        """Whether any cell is not empty."""
         return any(
             cell.WhichOneof("kind") not in (None, "null_value")
             for row in self.table.rows
@@ -52,12 +52,12 @@ class QueryResult:
         )
 
 
-async def execute_query(work: Work, query: ApprovedQuery) -> Mapping[str, Any]:
-    """Send exactly the approved query; the raw envelope of a success.
+async def execute_query(work: StepState, query: ApprovedQuery) -> Mapping[str, Any]:
+    """Run exactly the approved query; returns the raw envelope of a success.
 
     Raises:
         AttemptFailed: the database refused the query, which may be corrected.
-        AgentFailure: QueryError: mcp_db's guard blocked it, or the database is away;
+        AgentFailure: QueryError: mcp_db's guard blocked it, or the database is unavailable;
             ConfigurationError.
     """
     settings = work.settings
@@ -74,7 +74,7 @@ async def execute_query(work: Work, query: ApprovedQuery) -> Mapping[str, Any]:
     if not work.guard.is_approved(query, arguments["query"]):
         raise AgentFailure(QUERY_ERROR, "The query to be sent is not the one that was approved.")
     envelope: dict[str, Any] = await work.task.tools.call("mcp_db_query", **arguments)
-    # Cells are data from outside: from here on side effects need approval.
+    # Cells are untrusted data: side effects need approval from now on.
     work.task.taint()
     succeeded = envelope.get("success") is True
     work.task.trace.message(
@@ -88,11 +88,13 @@ async def execute_query(work: Work, query: ApprovedQuery) -> Mapping[str, Any]:
     return envelope
 
 
-def parse_results(work: Work, query: ApprovedQuery, envelope: Mapping[str, Any]) -> QueryResult:
-    """The typed table of a success.
+def parse_results(
+    work: StepState, query: ApprovedQuery, envelope: Mapping[str, Any]
+) -> QueryResult:
+    """Decode the table of a success.
 
     Raises:
-        Internal: the envelope is not a table.
+        Internal: the envelope holds no table.
     """
     table = read_table(envelope)
     work.task.trace.message(

@@ -1,7 +1,7 @@
-"""What a query looks for, in words: its plain comparisons of a column with a written value.
+"""Filters of a query in words: its comparisons of a column with a literal.
 
-All of it is told or nothing: half of the conditions, or those of a subquery, would say something
-else than the query does.
+Described completely or not at all: a part of the conditions, or those of a subquery, would
+describe another query.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SIGNS: dict[type[exp.Expr], str] = {
     exp.LT: "<",
     exp.LTE: "<=",
 }
-# What else in a SELECT leaves rows out.
+# Other clauses of a SELECT that filter rows.
 _OTHER_FILTERS = ("having", "qualify", "offset")
 
 
-def told_filters(sql: str, dialect: Dialect) -> str:
-    """The conditions, as ``status = open, due_date < 2026-06-15``; empty if not all can be told."""
+def describe_filters(sql: str, dialect: Dialect) -> str:
+    """Conditions, as ``status = open, due_date < 2026-06-15``; empty if any cannot be described."""
     try:
         tree = read_query(sql, dialect)
     except Unreadable:
@@ -38,14 +38,14 @@ def told_filters(sql: str, dialect: Dialect) -> str:
     select = tree.unnest()
     if not isinstance(select, exp.Select) or not _is_plain(select):
         return ""
-    told = [_told(part) for part in _conjuncts(select.args["where"].this)]
-    if not all(told) or len(told) > _MAX_FILTERS:
+    parts = [_describe_comparison(part) for part in _conjuncts(select.args["where"].this)]
+    if not all(parts) or len(parts) > _MAX_FILTERS:
         return ""
-    return ", ".join(dict.fromkeys(told))
+    return ", ".join(dict.fromkeys(parts))
 
 
 def _is_plain(select: exp.Select) -> bool:
-    """Whether its own WHERE, and nothing else, says which rows count."""
+    """Whether only its own WHERE filters rows."""
     joins = select.args.get("joins") or ()
     return (
         select.args.get("where") is not None
@@ -62,8 +62,8 @@ def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
     return [part for side in condition.flatten() for part in _conjuncts(side)]
 
 
-def _told(part: exp.Expr) -> str:
-    """One comparison in words; empty: it cannot be said in a few."""
+def _describe_comparison(part: exp.Expr) -> str:
+    """One comparison in words; empty if it is no plain one."""
     if not isinstance(part.this, exp.Column):
         return ""
     if isinstance(part, exp.Between):

@@ -1,4 +1,4 @@
-"""The answer in words: by the model for people, else plainly, made of the result by code."""
+"""Answer from a result: by the model where it is final, else a plain sentence."""
 
 from __future__ import annotations
 
@@ -8,40 +8,40 @@ from typing import TYPE_CHECKING
 from bos_agentkit import mark_untrusted
 from bos_chassis.values import render_value, value_to_json
 from bos_sql.prompts import interpret_messages, json_text
-from bos_sql.steps.filters import told_filters
+from bos_sql.steps.filters import describe_filters
 from bos_sql.steps.replies import ResultInterpretation
 
 if TYPE_CHECKING:
     from bos.common.v1 import Row, Table, Value
     from bos_sql.steps.execute import QueryResult
-    from bos_sql.steps.step_state import Work
+    from bos_sql.steps.step_state import StepState
 
 _MAX_PREVIEW_CHARS = 4_500
 """Below the 5000 characters of a prompt's source text: the preview ends with a whole row."""
 
 _MAX_CELL_CHARS = 200
 _MAX_LISTED_CELL_CHARS = 80
-_MAX_SPOKEN_COLUMNS = 8
-_MAX_SPOKEN_ROWS = 3
+_MAX_STATED_COLUMNS = 8
+_MAX_STATED_ROWS = 3
 _MAX_SUGGESTIONS = 5
 _NUMBERS = frozenset({"int64_value", "decimal_value", "bool_value", "null_value", None})
 
 
 @dataclass(frozen=True, slots=True)
 class Interpretation:
-    """The answer for people."""
+    """Answer with highlights and follow-up questions."""
 
     answer: str
     highlights: tuple[str, ...] = ()
     followups: tuple[str, ...] = ()
 
 
-async def interpret(work: Work, result: QueryResult) -> Interpretation:
-    """Word the result: with the model if the answer is shown as it stands, else plainly.
+async def interpret(work: StepState, result: QueryResult) -> Interpretation:
+    """Write the answer: by the model if it is shown to the user unchanged, else a plain sentence.
 
-    Where a composer words it, a wording of our own would only be another chance for wrong numbers.
+    Where the composer writes the answer, another model call could only add wrong numbers.
     """
-    filters = told_filters(result.query.sql, work.overview.dialect)
+    filters = describe_filters(result.query.sql, work.overview.dialect)
     plain = Interpretation(
         _with_assumptions(work, plain_answer(result.table, filters)), (), tuple(work.followups)
     )
@@ -55,7 +55,7 @@ async def interpret(work: Work, result: QueryResult) -> Interpretation:
     if not result.table.rows and filters:
         stats += f"; looked for:\n{mark_untrusted(filters)}"
     messages = interpret_messages(work.task, preview, stats, work.assumptions)
-    reply = await work.ask.ask_if_possible(messages, ResultInterpretation, form_in="system")
+    reply = await work.model.optional(messages, ResultInterpretation, form_in="system")
     if reply is None or not reply.answer.strip():
         return plain
     return Interpretation(
@@ -66,7 +66,7 @@ async def interpret(work: Work, result: QueryResult) -> Interpretation:
 
 
 def preview_text(table: Table, max_rows: int) -> tuple[str, int]:
-    """The first rows as JSON objects, one a line, in column order; and how many they are."""
+    """First rows as JSON objects, one per line, in column order; and their number."""
     names = [column.name for column in table.columns]
     lines: list[str] = []
     size = 0
@@ -80,43 +80,43 @@ def preview_text(table: Table, max_rows: int) -> tuple[str, int]:
 
 
 def plain_answer(table: Table, filters: str = "") -> str:
-    """The result in one or two sentences, made without a model.
+    """Result in one or two sentences, without a model.
 
     Args:
         table: The result.
-        filters: What was looked for; told where nothing, or nothing but empty cells, was found.
+        filters: Filters of the query, stated where it found no rows or only empty cells.
     """
     looked_for = f" ({filters})" if filters else ""
     if not table.rows:
         return f"No rows match{looked_for}: no data was found."
     cut = " More rows exist than were read." if table.truncated else ""
-    unsaid = len(table.columns) - _MAX_SPOKEN_COLUMNS
-    others = f", and {unsaid} more column{'s' if unsaid > 1 else ''}" if unsaid > 0 else ""
-    names = ", ".join(column.name for column in table.columns[:_MAX_SPOKEN_COLUMNS]) + others
+    omitted = len(table.columns) - _MAX_STATED_COLUMNS
+    others = f", and {omitted} more column{'s' if omitted > 1 else ''}" if omitted > 0 else ""
+    names = ", ".join(column.name for column in table.columns[:_MAX_STATED_COLUMNS]) + others
     if len(table.rows) == 1:
         if all(cell.WhichOneof("kind") in (None, "null_value") for cell in table.rows[0].values):
             return f"There is no value for {names}{looked_for}: no data was found.{cut}"
-        return f"{_spoken_row(table, table.rows[0], named=True)}{others}.{cut}"
-    first = "; ".join(_spoken_row(table, row) for row in table.rows[:_MAX_SPOKEN_ROWS])
-    left = len(table.rows) - _MAX_SPOKEN_ROWS
+        return f"{_row_in_words(table, table.rows[0], named=True)}{others}.{cut}"
+    first = "; ".join(_row_in_words(table, row) for row in table.rows[:_MAX_STATED_ROWS])
+    left = len(table.rows) - _MAX_STATED_ROWS
     more = f"; and {left} more" if left > 0 else ""
     return f"{len(table.rows)} rows with {names}: {first}{more}.{cut}"
 
 
-def _spoken_row(table: Table, row: Row, *, named: bool = False) -> str:
+def _row_in_words(table: Table, row: Row, *, named: bool = False) -> str:
     cells = zip(table.columns, row.values, strict=True)
     longest = _MAX_CELL_CHARS if named else _MAX_LISTED_CELL_CHARS
-    spoken = [(column.name, _spoken(cell, longest)) for column, cell in cells]
-    spoken = spoken[:_MAX_SPOKEN_COLUMNS]
-    return ", ".join(f"{name}: {cell}" if named else cell for name, cell in spoken)
+    parts = [(column.name, _value_in_words(cell, longest)) for column, cell in cells]
+    parts = parts[:_MAX_STATED_COLUMNS]
+    return ", ".join(f"{name}: {cell}" if named else cell for name, cell in parts)
 
 
-def _with_assumptions(work: Work, answer: str) -> str:
-    """What nobody was asked about any more is said."""
-    if not work.told_assumptions:
+def _with_assumptions(work: StepState, answer: str) -> str:
+    """Append the assumptions made in place of questions to the user."""
+    if not work.stated_assumptions:
         return answer
     return (
-        f"{answer} This assumes: {'; '.join(each.rstrip('.') for each in work.told_assumptions)}."
+        f"{answer} This assumes: {'; '.join(each.rstrip('.') for each in work.stated_assumptions)}."
     )
 
 
@@ -135,7 +135,7 @@ def _cell(value: Value) -> str:
     return json_text(_cut(render_value(value), _MAX_CELL_CHARS))
 
 
-def _spoken(value: Value, longest: int) -> str:
+def _value_in_words(value: Value, longest: int) -> str:
     if value.WhichOneof("kind") in (None, "null_value"):
         return "no value"
     return _cut(" ".join(render_value(value).split()), longest)

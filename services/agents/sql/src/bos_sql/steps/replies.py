@@ -1,7 +1,7 @@
-"""What the model is asked to fill in, one schema per kind of call. Class names go over the wire.
+"""Schemas of the model's structured replies, one per kind of call.
 
-Fields are written in this order, so reasons stand before verdicts; docstrings and descriptions are
-read by the model, and paid for in every call.
+Models write fields in this order, so reasons stand before verdicts. Class names, docstrings and
+descriptions are part of every call's prompt.
 """
 
 from __future__ import annotations

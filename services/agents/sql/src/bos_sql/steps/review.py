@@ -1,9 +1,8 @@
-"""Steps ``safety_check`` and ``check_query``: the guard, and the review beside the database.
+"""Steps ``safety_check`` and ``check_query``: the guard, and the model's review of the query.
 
-The guard has passed the query and it only reads, so the review does not hold it up: it is waited
-for before the result is used. It can only mend: what it makes of the query runs if the guard passes
-it and it reads a table of the approved query, and counts unless it finds nothing where that query
-found something. Otherwise the result of the approved query stands.
+The review runs concurrently with the approved query, which is read-only, and ends before the
+result is used. A corrected query runs if the guard passes it and it reads a table of the approved
+query; its result replaces the first one unless it is empty and the first one is not.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from bos_errors import BosError
 from bos_sql.steps.execute import QueryResult, execute_query, parse_results
 from bos_sql.steps.replies import QueryReview
 from bos_sql.steps.review_need import review_reasons
-from bos_sql.steps.step_state import AttemptFailed, Work, refusal
+from bos_sql.steps.step_state import AttemptFailed, StepState, refusal
 
 if TYPE_CHECKING:
     from bos_sql.steps.guard import ApprovedQuery
 
 _MAX_CHECKS_CHARS = 500
-# The result is there meanwhile, and what is left of the step's time is needed to word it.
+# The result is available meanwhile, and the rest of the step's time is needed for the answer.
 _SHARE_OF_TIME = 0.5
 
 
-def safety_check(work: Work, sql: str) -> ApprovedQuery:
-    """Pass the query through the guard.
+def safety_check(work: StepState, sql: str) -> ApprovedQuery:
+    """Check the query with the guard.
 
     Raises:
         AgentFailure: QueryError: the query is blocked; ends the step at once.
-        AttemptFailed: the query cannot be read and may be corrected.
+        AttemptFailed: the query cannot be parsed and may be corrected.
     """
     decision = work.guard.check(sql)
     work.task.trace.decision(
@@ -47,12 +46,12 @@ def safety_check(work: Work, sql: str) -> ApprovedQuery:
     raise refusal(decision, sql)
 
 
-async def run_reviewed(work: Work, approved: ApprovedQuery) -> QueryResult:
-    """Run the query, and beside it have it reviewed where that can matter.
+async def run_reviewed(work: StepState, approved: ApprovedQuery) -> QueryResult:
+    """Run the query, and concurrently review it where a mistake is likely.
 
     Raises:
-        AttemptFailed: the database refused it, and the review offers nothing better that works.
-        AgentFailure, BosError: as :func:`execute_query` does.
+        AttemptFailed: the database refused it, and no correction works.
+        AgentFailure, BosError: as :func:`execute_query`.
     """
     reasons, skipped = review_reasons(work, approved.sql)
     if not reasons:
@@ -73,11 +72,11 @@ async def run_reviewed(work: Work, approved: ApprovedQuery) -> QueryResult:
     return found
 
 
-async def _run(work: Work, approved: ApprovedQuery) -> QueryResult:
+async def _run(work: StepState, approved: ApprovedQuery) -> QueryResult:
     return parse_results(work, approved, await execute_query(work, approved))
 
 
-async def _run_or_fail(work: Work, approved: ApprovedQuery) -> QueryResult | AttemptFailed:
+async def _run_or_fail(work: StepState, approved: ApprovedQuery) -> QueryResult | AttemptFailed:
     try:
         return await _run(work, approved)
     except AttemptFailed as failure:
@@ -85,9 +84,9 @@ async def _run_or_fail(work: Work, approved: ApprovedQuery) -> QueryResult | Att
 
 
 async def _run_corrected(
-    work: Work, correction: ApprovedQuery, before: QueryResult | AttemptFailed
+    work: StepState, correction: ApprovedQuery, before: QueryResult | AttemptFailed
 ) -> QueryResult:
-    """The result of the corrected query, or else what there was before."""
+    """Run the corrected query; returns its result, or the first one where that is better."""
     try:
         result = await _run(work, correction)
     except AttemptFailed as failure:
@@ -111,15 +110,15 @@ async def _run_corrected(
     return before
 
 
-async def _review(work: Work, approved: ApprovedQuery) -> QueryReview | None:
+async def _review(work: StepState, approved: ApprovedQuery) -> QueryReview | None:
     messages = work.prompts.review(approved.sql, work.assumptions)
-    return await work.ask.ask_if_possible(messages, QueryReview, share=_SHARE_OF_TIME)
+    return await work.model.optional(messages, QueryReview, share=_SHARE_OF_TIME)
 
 
 def _correction(
-    work: Work, approved: ApprovedQuery, review: QueryReview | None
+    work: StepState, approved: ApprovedQuery, review: QueryReview | None
 ) -> ApprovedQuery | None:
-    """What the review made of the query, if the guard passes it; None: the query stands."""
+    """Corrected query of the review, if the guard passes it; None: the query stands."""
     if review is None:
         work.task.trace.decision("Review of the query", reviewed=False)
         return None
@@ -139,7 +138,7 @@ def _correction(
 
 
 def _judged(
-    work: Work, approved: ApprovedQuery, corrected: str
+    work: StepState, approved: ApprovedQuery, corrected: str
 ) -> tuple[ApprovedQuery | None, str]:
     if not corrected:
         return None, "found wrong without a correction; the query stands"

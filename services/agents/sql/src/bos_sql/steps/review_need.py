@@ -1,7 +1,7 @@
-"""Which queries are reviewed by the model: where a mistake is likely, judged on the syntax tree.
+"""Whether a query needs a review by the model, decided on its syntax tree.
 
-A plain aggregate over one table, or over two joined along a known relationship, is not: a review of
-it costs a call and finds nothing.
+A plain aggregate over one table, or over two joined along a known relationship, does not: a
+review of it costs a call and finds nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bos_sql.grounding.catalog import Catalog, Join
-    from bos_sql.steps.step_state import Work
+    from bos_sql.steps.step_state import StepState
     from bos_sqlguard import Dialect
 
 Endpoint = tuple[str, str]
-"""A table of the catalogue and one of its columns, in lower case."""
+"""Table of the catalogue and one of its columns, in lower case."""
 
 _MANY_TABLES = 3
 _NODES: tuple[tuple[type[exp.Expr], str], ...] = (
@@ -31,12 +31,12 @@ _NODES: tuple[tuple[type[exp.Expr], str], ...] = (
 )
 
 
-def review_reasons(work: Work, sql: str) -> tuple[tuple[str, ...], str]:
-    """Why the query is to be reviewed; if for nothing, why not."""
+def review_reasons(work: StepState, sql: str) -> tuple[tuple[str, ...], str]:
+    """Reasons for a review; without any, the reason against it."""
     setting = work.settings.review
     if setting == "never":
         return (), "BOS_SQL_REVIEW=never"
-    if work.ask.tier == "small":
+    if work.model.tier == "small":
         return (), "a small model reviews nothing"
     if setting == "always":
         return ("BOS_SQL_REVIEW=always",), ""
@@ -47,7 +47,7 @@ def review_reasons(work: Work, sql: str) -> tuple[tuple[str, ...], str]:
 
 
 def risks(sql: str, dialect: Dialect, catalog: Catalog) -> tuple[str, ...]:
-    """What in the query is easily got wrong; empty for a plain one."""
+    """Error-prone features of the query; empty for a plain one."""
     try:
         tree = read_query(sql, dialect)
     except Unreadable:
@@ -56,11 +56,11 @@ def risks(sql: str, dialect: Dialect, catalog: Catalog) -> tuple[str, ...]:
 
 
 class _Risks:
-    """Looks at one query.
+    """Finds error-prone features of one query.
 
     Args:
         tree: The query.
-        catalog: What is known about its tables.
+        catalog: Catalogue of its tables.
     """
 
     def __init__(self, tree: exp.Expr, catalog: Catalog) -> None:
@@ -73,7 +73,7 @@ class _Risks:
         self._ctes = {cte.alias.casefold() for cte in tree.find_all(exp.CTE)}
 
     def found(self) -> Iterable[str]:
-        """The risks, each once."""
+        """Risks without duplicates."""
         tables = {self._table(each) for each in self._tree.find_all(exp.Table)} - {""}
         if len(tables) >= _MANY_TABLES:
             yield f"{len(tables)} tables"
@@ -92,7 +92,7 @@ class _Risks:
             yield "a correlated subquery"
 
     def _table(self, table: exp.Expr) -> str:
-        """Its name in the catalogue; empty for a CTE or anything else that is no base table."""
+        """Name of a table in the catalogue; empty for CTEs and other non-tables."""
         if not isinstance(table, exp.Table):
             return ""
         name = table.name.casefold()
@@ -102,7 +102,7 @@ class _Risks:
         return "" if name in self._ctes else name
 
     def _sources(self, tree: exp.Expr) -> Mapping[str, str]:
-        """The tables named anywhere in ``tree`` by the name that columns use for them."""
+        """Tables anywhere in ``tree`` by the name or alias that columns use."""
         sources = {
             each.alias_or_name.casefold(): self._table(each) for each in tree.find_all(exp.Table)
         }
@@ -120,7 +120,7 @@ class _Risks:
         )
 
     def _equalities(self, select: exp.Select, join: exp.Join) -> Iterable[frozenset[Endpoint]]:
-        """Pairs of columns that the join sets equal."""
+        """Pairs of endpoints that the join equates."""
         sources = self._sources(select)
         for column in join.args.get("using") or ():
             for table in sources.values():
@@ -143,7 +143,7 @@ class _Risks:
         return owners.pop() if len(owners) == 1 else ""
 
     def _is_correlated(self, select: exp.Select) -> bool:
-        """Whether a subquery reads columns of the query around it."""
+        """Whether a subquery reads columns of the enclosing query."""
         outer = select.find_ancestor(exp.Select)
         if outer is None:
             return False
@@ -159,7 +159,7 @@ class _Risks:
 
 
 def _pairs(join: Join) -> frozenset[frozenset[Endpoint]]:
-    """The columns that the join sets equal."""
+    """Pairs of columns that the join equates."""
     table, other = join.table.casefold(), join.other.casefold()
     columns = zip(join.columns, join.other_columns, strict=True)
     return frozenset(

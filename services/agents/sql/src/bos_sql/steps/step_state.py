@@ -1,4 +1,4 @@
-"""The working state of one step, and how the steps of an attempt end it early."""
+"""State of one step, and exceptions that end an attempt or the step early."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
     from bos_llm import Message
     from bos_sql.database.metadata import Overview
     from bos_sql.grounding.index import MetadataIndex
-    from bos_sql.model_calls import Asker
+    from bos_sql.model_calls import ModelCalls
     from bos_sql.prompts import QueryPrompts
     from bos_sql.settings import SqlSettings
     from bos_sql.steps.guard import QueryGuard, SafetyDecision
     from bos_sql.steps.replies import Question
 
 CLARIFICATION_LIMIT = "ClarificationLimit"
-"""``AgentError.type`` of a task that stayed unclear and offers nothing to assume."""
+"""``AgentError.type`` of a task that stays unclear, without assumptions."""
 
 _MAX_QUESTIONS = 5
 _MAX_OPTIONS = 8
 
 
 @dataclass(slots=True)
-class Work:
-    """What the steps know and share; lives as long as the step."""
+class StepState:
+    """State shared by the phases of one step."""
 
     task: AgentTask
     settings: SqlSettings
-    ask: Asker
+    model: ModelCalls
     overview: Overview
     index: MetadataIndex
     guard: QueryGuard
     prompts: QueryPrompts = field(init=False)
-    """Of the tables described; ``describe`` sets it."""
+    """Prompts with the described tables; set by ``describe``."""
     pack: GroundingPack = field(default_factory=GroundingPack)
     described: tuple[str, ...] = ()
-    """The tables whose columns the model has seen."""
+    """Tables whose columns are in the prompts."""
     assumptions: list[str] = field(default_factory=list)
-    """What the query rests on beyond the task."""
-    told_assumptions: list[str] = field(default_factory=list)
-    """Those that the answer must name, because nobody was asked any more."""
+    """Assumptions of the query beyond the task."""
+    stated_assumptions: list[str] = field(default_factory=list)
+    """Assumptions that the answer must state, because they replace questions to the user."""
     messages: list[Message] = field(default_factory=list)
-    """The conversation in which the query is written."""
+    """Conversation with the model about the query."""
     followups: list[str] = field(default_factory=list)
-    """Questions to ask next, as the draft suggests them."""
+    """Follow-up questions suggested by the draft."""
     last_query: str = ""
     attempt_history: list[dict[str, Any]] = field(default_factory=list)
     """One entry per attempt."""
@@ -64,19 +64,19 @@ class Work:
 
 
 class StillUnclear(AgentFailure):
-    """Nothing may be asked any more, and nothing sensible can be assumed."""
+    """The task is unclear, no more questions are allowed, and there are no assumptions."""
 
     def __init__(self, message: str) -> None:
         super().__init__(CLARIFICATION_LIMIT, message)
 
 
 class AttemptFailed(Exception):
-    """A query that did not work out and may be corrected.
+    """An attempt failed with a query that may be corrected.
 
     Args:
-        error: What the model is told about it.
+        error: Feedback for the model.
         query: The query.
-        from_database: Whether the database said so, rather than guard or review.
+        from_database: Whether the error is of the database, not of guard or review.
     """
 
     def __init__(self, error: str, query: str, *, from_database: bool = False) -> None:
@@ -87,7 +87,7 @@ class AttemptFailed(Exception):
 
 
 class ClarificationNeeded(Exception):
-    """The user has to settle something first."""
+    """There are questions to the user; ends the step NEEDS_CLARIFICATION."""
 
     def __init__(self, questions: Sequence[ClarifyingQuestion], assumptions: Sequence[str]) -> None:
         super().__init__("clarification needed")
@@ -95,13 +95,15 @@ class ClarificationNeeded(Exception):
         self.assumptions = tuple(assumptions)
 
 
-def ask_user(work: Work, questions: Sequence[Question], assumptions: Sequence[str]) -> NoReturn:
+def ask_user(
+    work: StepState, questions: Sequence[Question], assumptions: Sequence[str]
+) -> NoReturn:
     """End the step with questions to the user.
 
     Raises:
         ClarificationNeeded: always.
     """
-    # Today is injected, so it is an assumption that the user should see.
+    # The date comes from the request's context, so it is an assumption to show to the user.
     fields = work.task.input.context.fields
     today = fields["current_date"].string_value if "current_date" in fields else ""
     raise ClarificationNeeded(
@@ -114,7 +116,7 @@ def ask_user(work: Work, questions: Sequence[Question], assumptions: Sequence[st
 
 
 def refusal(decision: SafetyDecision, query: str) -> AgentFailure:
-    """The failure of a query that was blocked."""
+    """Failure of a blocked query."""
     return AgentFailure(
         QUERY_ERROR,
         decision.user_message,

@@ -1,4 +1,4 @@
-"""What to do about a query that failed: patch, ask, stop, or let the model try again."""
+"""Triage of a failed query: patch, ask the user, stop, or another draft."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from bos_sql.prompts import feedback, json_text
 from bos_sql.steps.clarity import grounded
 from bos_sql.steps.generate import Draft
 from bos_sql.steps.replies import ErrorTriage
-from bos_sql.steps.step_state import AttemptFailed, Work, ask_user
+from bos_sql.steps.step_state import AttemptFailed, StepState, ask_user
 
 _MAX_MESSAGE_CHARS = 500
 
 
-async def recover(work: Work, failure: AttemptFailed) -> Draft | None:
-    """A patched query for the next attempt, or None: write a new one from the error's text.
+async def recover(work: StepState, failure: AttemptFailed) -> Draft | None:
+    """Patched query for the next attempt; None: draft a new one from the error.
 
-    Only errors of the database go to triage; an unreadable query or a bad review needs no second
-    opinion.
+    Only errors of the database go to triage; those of guard and review go straight to the next
+    draft.
 
     Raises:
-        ClarificationNeeded: only the user can say what is meant.
+        ClarificationNeeded: the step needs a reply of the user.
         AgentFailure: QueryError: no query can succeed.
     """
     work.messages.append(feedback(failure.error, failure.query))
     if not failure.from_database:
         return None
-    triage = await work.ask.ask_if_possible(
+    triage = await work.model.optional(
         work.prompts.triage(work.pack, failure.query, failure.error), ErrorTriage
     )
     if triage is None:
@@ -45,17 +45,17 @@ async def recover(work: Work, failure: AttemptFailed) -> Draft | None:
     return None
 
 
-def _patch(work: Work, triage: ErrorTriage) -> Draft | None:
+def _patch(work: StepState, triage: ErrorTriage) -> Draft | None:
     sql = (triage.patched_sql or "").strip()
     if not sql or _was_tried(work, sql):
         return None
-    # Should the patch fail too, the model that writes the next query has to know it.
+    # If the patch fails too, the next draft needs it in the conversation.
     work.messages.append(assistant(json_text({"corrected_sql": sql})))
     return Draft(sql)
 
 
-def _was_tried(work: Work, sql: str) -> bool:
-    """Whether the patch is a query that failed already: it would only fail again."""
+def _was_tried(work: StepState, sql: str) -> bool:
+    """Whether the patch is a query that has failed before."""
     approved = work.guard.check(sql).approved
     return approved is not None and any(
         approved.sql == each["query"] for each in work.attempt_history

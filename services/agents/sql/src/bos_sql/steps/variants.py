@@ -1,7 +1,7 @@
-"""The query in the dialects that do not run, for the trace and for who wants to take it along.
+"""Variants of the query in the dialects that do not run, for data and trace of the result.
 
-Translated by code, which costs nothing; what is known to be translated wrongly is withheld, or
-written by the model if a setting asks for that. The guard checks every variant that is handed out.
+Translated by code; a variant known to be translated wrongly is withheld, or written by the model
+if so configured. The guard checks every variant that is returned.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bos_sql.steps.execute import QueryResult
-    from bos_sql.steps.step_state import Work
+    from bos_sql.steps.step_state import StepState
     from bos_sqlguard import Dialect
 
 
-async def query_variants(work: Work, result: QueryResult) -> Mapping[Dialect, str]:
-    """The query that ran, by dialect; what is withheld is missing, and the trace says why."""
+async def query_variants(work: StepState, result: QueryResult) -> Mapping[Dialect, str]:
+    """Variants by dialect, without withheld ones, whose reason is traced."""
     live, sql = work.overview.dialect, result.query.sql
     if work.settings.variants == "none":
         return {live: sql}
@@ -44,16 +44,16 @@ async def query_variants(work: Work, result: QueryResult) -> Mapping[Dialect, st
     return {live: sql, **{dialect: each.sql for dialect, each in found.items() if each.sql}}
 
 
-async def _written(work: Work, dialect: Dialect, sql: str) -> Translation:
-    """As the model writes it, within the time of the step."""
-    reply = await work.ask.ask_if_possible(work.prompts.variant(sql, dialect), DialectVariant)
+async def _written(work: StepState, dialect: Dialect, sql: str) -> Translation:
+    """Variant written by the model, within the time of the step."""
+    reply = await work.model.optional(work.prompts.variant(sql, dialect), DialectVariant)
     if reply is None or not (reply.sql or "").strip():
         return Translation(withheld="the model gave none")
     return _checked(work, dialect, Translation((reply.sql or "").strip()))
 
 
-def _checked(work: Work, dialect: Dialect, translation: Translation) -> Translation:
-    """``translation`` as the guard writes it, or why the guard refuses it."""
+def _checked(work: StepState, dialect: Dialect, translation: Translation) -> Translation:
+    """``translation`` in the guard's text, or the reason why the guard refuses it."""
     if not translation.sql:
         return translation
     verdict = work.guard.verdict(dialect, translation.sql)

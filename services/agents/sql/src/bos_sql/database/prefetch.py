@@ -1,4 +1,4 @@
-"""What was read ahead for a run while its plan was being made."""
+"""Prefetched table overviews, by run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from bos_sql.database.metadata import Overview
 
 Run = tuple[str, str]
-"""User and run."""
+"""User id and run id."""
 
-KEPT_S = 60.0
-"""As old may an overview be: a plan is made within this time, and a schema seldom changes in it."""
+TTL_S = 60.0
+"""Time to live of an overview: plans are made within it, and schemas seldom change."""
 
-_MOST_KEPT = 256
+_MAX_OVERVIEWS = 256
 
 
-class ReadAhead:
-    """Overviews by run, for a minute; the oldest go first when there are too many.
+class PrefetchedOverviews:
+    """Bounded cache of overviews by run; the oldest are evicted first.
 
     Args:
-        clock: Seconds that only grow.
+        clock: Monotonic time in seconds.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -31,16 +31,16 @@ class ReadAhead:
         self._kept: dict[Run, tuple[Overview, float]] = {}
 
     def keep(self, run: Run, overview: Overview) -> None:
-        """Keep ``overview`` for the steps of ``run``."""
+        """Cache ``overview`` for the steps of ``run``."""
         now = self._clock()
         self._kept.pop(run, None)
-        self._kept[run] = (overview, now + KEPT_S)
+        self._kept[run] = (overview, now + TTL_S)
         for old, (_, until) in list(self._kept.items()):
-            if until > now and len(self._kept) <= _MOST_KEPT:
+            if until > now and len(self._kept) <= _MAX_OVERVIEWS:
                 break
             del self._kept[old]
 
     def get(self, run: Run) -> Overview | None:
-        """What is kept for ``run``; None if nothing is, or it is too old."""
+        """Cached overview of ``run``; None if there is none or it has expired."""
         found = self._kept.get(run)
         return found[0] if found is not None and self._clock() < found[1] else None

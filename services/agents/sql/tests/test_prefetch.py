@@ -1,4 +1,4 @@
-"""Reading the schema ahead while the plan is made."""
+"""Prefetch of the schema while the plan is being made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bos.agent.v1 import AgentServiceStub, DescribeRequest, PrepareRequest, Task
 from bos_chassis.telemetry import Telemetry
 from bos_sql.agent import SqlAgent
 from bos_sql.database.metadata import Overview
-from bos_sql.database.read_ahead import KEPT_S, ReadAhead
+from bos_sql.database.prefetch import TTL_S, PrefetchedOverviews
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.settings import SqlSettings
 
@@ -25,7 +25,7 @@ def overview(name: str = "main") -> Overview:
 
 
 class Database:
-    """A database with one table; counts how often its schema is read."""
+    """A database with one table; counts reads of its schema."""
 
     calls = 0
 
@@ -55,7 +55,7 @@ async def prepare(harness: Harness, **run: str) -> None:
 
 
 def schema_calls(done: Any) -> list[bool]:
-    """Of every reading of the schema whether it was done before the step."""
+    """Whether each read of the schema was a prefetch."""
     return [each.get("prepared", False) for each in done.events("mcp_db_schema")]
 
 
@@ -70,12 +70,12 @@ async def test_a_step_of_a_prepared_run_reads_no_schema(start: StartHarness) -> 
     assert own.events("list_tables")[0]["prepared"] is True
     assert schema_calls(own) == [True]
     assert others.events("list_tables")[0]["prepared"] is False
-    # The index is everybody's, so only the overview is read anew.
+    # The index is shared by all users, so only the overview is read again.
     assert schema_calls(others) == [False]
 
 
 @pytest.mark.parametrize(("ttl_s", "readings"), [(60, 2), (0, 1)])
-async def test_an_index_that_nobody_keeps_is_not_read_ahead(ttl_s: float, readings: int) -> None:
+async def test_index_is_not_prefetched_without_a_cache(ttl_s: float, readings: int) -> None:
     settings = SqlSettings.load(mcp_url="http://127.0.0.1:1/mcp")
     database = Database()
     agent = SqlAgent(
@@ -91,7 +91,7 @@ async def test_an_index_that_nobody_keeps_is_not_read_ahead(ttl_s: float, readin
     assert database.calls == readings
 
 
-async def test_what_was_read_ahead_is_no_way_around_the_tools_of_the_plan(
+async def test_prefetched_schema_is_not_used_where_the_plan_does_not_allow_the_tool(
     start: StartHarness,
 ) -> None:
     harness = await start()
@@ -110,31 +110,31 @@ class Clock:
         return self.now
 
 
-def test_it_is_kept_for_a_minute() -> None:
+def test_prefetched_overview_expires_after_a_minute() -> None:
     clock = Clock()
-    ahead = ReadAhead(clock=clock)
-    ahead.keep(("ada", "1"), overview())
+    prefetched = PrefetchedOverviews(clock=clock)
+    prefetched.keep(("ada", "1"), overview())
 
-    clock.now = KEPT_S - 1
-    assert ahead.get(("ada", "1")) == overview()
-    assert ahead.get(("ada", "2")) is None
-    clock.now = KEPT_S
-    assert ahead.get(("ada", "1")) is None
-
-
-def test_a_later_reading_replaces_the_one_before() -> None:
-    ahead = ReadAhead()
-    ahead.keep(("ada", "1"), overview("old"))
-    ahead.keep(("ada", "1"), overview("new"))
-
-    assert ahead.get(("ada", "1")) == overview("new")
+    clock.now = TTL_S - 1
+    assert prefetched.get(("ada", "1")) == overview()
+    assert prefetched.get(("ada", "2")) is None
+    clock.now = TTL_S
+    assert prefetched.get(("ada", "1")) is None
 
 
-def test_no_more_than_256_are_kept() -> None:
-    ahead = ReadAhead()
+def test_a_later_prefetch_replaces_the_earlier_one() -> None:
+    prefetched = PrefetchedOverviews()
+    prefetched.keep(("ada", "1"), overview("old"))
+    prefetched.keep(("ada", "1"), overview("new"))
+
+    assert prefetched.get(("ada", "1")) == overview("new")
+
+
+def test_at_most_256_overviews_are_cached() -> None:
+    prefetched = PrefetchedOverviews()
     for number in range(257):
-        ahead.keep(("ada", str(number)), overview())
+        prefetched.keep(("ada", str(number)), overview())
 
-    assert ahead.get(("ada", "0")) is None
-    assert ahead.get(("ada", "1")) is not None
-    assert ahead.get(("ada", "256")) is not None
+    assert prefetched.get(("ada", "0")) is None
+    assert prefetched.get(("ada", "1")) is not None
+    assert prefetched.get(("ada", "256")) is not None
