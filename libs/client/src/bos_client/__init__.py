@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bos_client.client import BosClient, Reconnect
     from bos_client.requests import AskOptions
-    from bos_errors import BosError, FieldViolation
 
 __all__ = ["AskOptions", "BosClient", "Reconnect"]
 
