@@ -10,8 +10,9 @@ import pytest_asyncio
 from bos.agent.v1 import AgentExecutionStatus, SideEffectClass
 from bos.gateway.v1 import RunStatus
 from bos.planner.v1 import Intent
-from bos_agentkit import HTTP_ERROR, AgentFailure, agent_card
+from bos_agentkit import AgentFailure, agent_card
 from bos_chassis.values import from_value, from_value_map
+from bos_errors import AgentErrorType
 from bos_testkit.agents import FailingAgent
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import TEXT_CALLS
@@ -134,7 +135,7 @@ def api_docs() -> FailingAgent:
         keywords=["api", "endpoint"],
         selection_group=1,
     )
-    error = AgentFailure(HTTP_ERROR, COMPLAINT, {"status": 503})
+    error = AgentFailure(AgentErrorType.HTTP_ERROR, COMPLAINT, {"status": 503})
     return FailingAgent("api_docs", error=error, partial={"endpoint": "/v1/orders"}, card=card)
 
 

@@ -25,7 +25,6 @@ from bos.agent.v1 import (
 )
 from bos.common.v1 import Clarification, ClarifyingQuestion, TraceEventType
 from bos_agentkit import (
-    QUERY_ERROR,
     Agent,
     AgentFailure,
     AgentTask,
@@ -37,7 +36,13 @@ from bos_agentkit import (
 from bos_chassis.deadlines import remaining_s
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map, make_table, to_value, to_value_map
-from bos_errors import ConfigurationError, InvalidArgument, Unavailable, from_rpc_error
+from bos_errors import (
+    AgentErrorType,
+    ConfigurationError,
+    InvalidArgument,
+    Unavailable,
+    from_rpc_error,
+)
 from bos_llm import ModelOutputInvalid, Models, ModelSettings, Usage
 from bos_testkit.agents import (
     CountingAgent,
@@ -154,7 +159,12 @@ async def test_an_override_is_reported_with_its_marker() -> None:
 @pytest.mark.parametrize(
     ("error", "type", "message", "retryable"),
     [
-        (AgentFailure(QUERY_ERROR, "No such table."), "QueryError", "No such table.", False),
+        (
+            AgentFailure(AgentErrorType.QUERY_ERROR, "No such table."),
+            "QueryError",
+            "No such table.",
+            False,
+        ),
         (AgentFailure("HttpError", "502.", retryable=True), "HttpError", "502.", True),
         (ConfigurationError("Set X."), "ConfigurationError", "Set X.", False),
         (Unavailable("Down."), "Unavailable", "Down.", True),
@@ -246,11 +256,11 @@ async def test_partial_data_too_large_to_send_is_dropped_and_the_error_sent(
 ) -> None:
     def do(task: AgentTask) -> AgentResult:
         task.partial(rows="x" * size)
-        raise AgentFailure(QUERY_ERROR, "No such table.")
+        raise AgentFailure(AgentErrorType.QUERY_ERROR, "No such table.")
 
     async with agent_server(CallbackAgent(do)) as address:
         _, result = await call_agent(address, AgentInput(task="t"))
-    assert result.error.type == QUERY_ERROR
+    assert result.error.type == AgentErrorType.QUERY_ERROR
     assert ("rows" in result.partial_data.fields) is kept
 
 

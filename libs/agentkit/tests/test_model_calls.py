@@ -9,8 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from bos.agent.v1 import AgentInput
-from bos_agentkit import CONFIGURATION_ERROR, AgentFailure, AgentTask, needed_reply, optional_reply
+from bos_agentkit import AgentFailure, AgentTask, needed_reply, optional_reply
 from bos_chassis.telemetry import Telemetry
+from bos_errors import AgentErrorType
 from bos_llm import Models, ModelUnavailable, NoReply, user
 from bos_llm.errors import ModelOutputInvalid
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
@@ -32,7 +33,9 @@ class Greeting(BaseModel):
 
 
 def no_model(error: ModelNotConfigured) -> AgentFailure:
-    return AgentFailure(CONFIGURATION_ERROR, f"A greeting needs a model. {error.message}")
+    return AgentFailure(
+        AgentErrorType.CONFIGURATION_ERROR, f"A greeting needs a model. {error.message}"
+    )
 
 
 @pytest.fixture
@@ -76,7 +79,7 @@ async def test_needed_reply_without_a_model_fails_the_step_with_the_agents_messa
 ) -> None:
     with pytest.raises(AgentFailure) as caught:
         await needed(task, None)
-    assert caught.value.type == CONFIGURATION_ERROR
+    assert caught.value.type == AgentErrorType.CONFIGURATION_ERROR
     assert "OPENAI_API_KEY" in caught.value.message
     settings = model_settings(scripted, base_url=None)
     async with Models(settings, Telemetry.for_tests("models")) as models:
@@ -91,7 +94,7 @@ async def test_needed_reply_with_a_refused_key_is_a_configuration_error(
     scripted.knobs.fail_next(9, status=401)
     with pytest.raises(AgentFailure) as caught:
         await needed(task, model)
-    assert caught.value.type == CONFIGURATION_ERROR
+    assert caught.value.type == AgentErrorType.CONFIGURATION_ERROR
 
 
 async def test_needed_reply_that_fails_is_the_failure_of_the_step(

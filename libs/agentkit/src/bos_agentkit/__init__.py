@@ -4,13 +4,6 @@ from bos_agentkit.actions import action_digest, digest_matches
 from bos_agentkit.agent import Agent, agent_card
 from bos_agentkit.effective_task import effective_task
 from bos_agentkit.failures import (
-    CONFIGURATION_ERROR,
-    HTTP_ERROR,
-    HTTP_REQUEST_ERROR,
-    PATH_RESOLUTION_ERROR,
-    PLANNING_DECLINED,
-    QUERY_ERROR,
-    SANDBOX_VIOLATION,
     AgentFailure,
     ApprovalNeeded,
 )
@@ -33,13 +26,6 @@ from bos_llm.prompts import (
 )
 
 __all__ = [
-    "CONFIGURATION_ERROR",
-    "HTTP_ERROR",
-    "HTTP_REQUEST_ERROR",
-    "PATH_RESOLUTION_ERROR",
-    "PLANNING_DECLINED",
-    "QUERY_ERROR",
-    "SANDBOX_VIOLATION",
     "SETTLED",
     "UNTRUSTED_NOTICE",
     "Agent",

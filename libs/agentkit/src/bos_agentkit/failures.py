@@ -21,15 +21,6 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import ProposedAction
 
-# Error types of agents; an unexpected exception is reported by its class name.
-PLANNING_DECLINED = "PlanningDeclined"
-QUERY_ERROR = "QueryError"
-HTTP_ERROR = "HttpError"
-HTTP_REQUEST_ERROR = "HttpRequestError"
-PATH_RESOLUTION_ERROR = "PathResolutionError"
-SANDBOX_VIOLATION = "SandboxViolation"
-CONFIGURATION_ERROR = "ConfigurationError"
-
 # Errors of passing conditions. UNKNOWN and INTERNAL are unexpected exceptions in other services,
 # retried like unexpected ones here.
 _TRANSIENT = frozenset(
@@ -51,7 +42,7 @@ class AgentFailure(BosError):
     """Failure of a step; raise it from anywhere inside ``Agent.execute``.
 
     Args:
-        type: One of the constants of this module, or a CamelCase name of the agent's own.
+        type: An ``AgentErrorType``, or a CamelCase name of the agent's own.
         message: One or two sentences for users; must be safe to show to any caller.
         details: Facts for debugging, of types that ``to_value`` takes; no secrets.
         retryable: Whether another attempt with the same input may succeed.

@@ -1,5 +1,6 @@
 """Errors of Bos: one exception tree for services and clients, and their form as gRPC statuses."""
 
+from bos_errors.agent_types import AgentErrorType
 from bos_errors.tree import (
     NEUTRAL_INTERNAL_MESSAGE,
     Aborted,
@@ -34,6 +35,7 @@ __all__ = [
     "NEUTRAL_INTERNAL_MESSAGE",
     "STATUS_DETAILS_KEY",
     "Aborted",
+    "AgentErrorType",
     "AlreadyExists",
     "BosError",
     "Cancelled",

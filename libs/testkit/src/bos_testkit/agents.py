@@ -33,6 +33,7 @@ from bos_agentkit import (
 )
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import AgentErrorType
 from bos_llm import user
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class FailingAgent(RecordingAgent):
         **card: Any,
     ) -> None:
         super().__init__(name, **card)
-        self._error = error or AgentFailure("HttpError", "The other side is broken.")
+        self._error = error or AgentFailure(AgentErrorType.HTTP_ERROR, "The other side is broken.")
         self._times = times
         self._partial = dict(partial or {})
         self.failures = 0

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import AgentExecutionStatus
+from bos_errors import AgentErrorType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,27 +17,27 @@ OVERRIDE_MARKER = "### User Override Instructions"
 
 _SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 # Error types of an agent whose model endpoint failed.
-_MODEL_OUTAGES = frozenset({"ModelUnavailable", "ModelRateLimited"})
+_MODEL_OUTAGES = frozenset({AgentErrorType.MODEL_UNAVAILABLE, AgentErrorType.MODEL_RATE_LIMITED})
 _MAX_REASON_CHARS = 400
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+@")
 _STACK_TRACE = "Traceback (most recent call last)"
 _UNKNOWN = "something unexpected went wrong"
 
 # Text per error type; the agent's own message follows.
-_KINDS = {
-    "PlanningDeclined": "no suitable way to get it was found",
-    "QueryError": "the database query failed",
-    "HttpError": "the API answered with an error",
-    "HttpRequestError": "the API could not be reached",
-    "PathResolutionError": "a part of the API's address is not known",
-    "SandboxViolation": "the calculation tried something that is not allowed",
-    "ConfigurationError": "something is not set up",
+_KINDS: dict[str, str] = {
+    AgentErrorType.PLANNING_DECLINED: "no suitable way to get it was found",
+    AgentErrorType.QUERY_ERROR: "the database query failed",
+    AgentErrorType.HTTP_ERROR: "the API answered with an error",
+    AgentErrorType.HTTP_REQUEST_ERROR: "the API could not be reached",
+    AgentErrorType.PATH_RESOLUTION_ERROR: "a part of the API's address is not known",
+    AgentErrorType.SANDBOX_VIOLATION: "the calculation tried something that is not allowed",
+    AgentErrorType.CONFIGURATION_ERROR: "something is not set up",
 }
 # Why a step that needs approval did not run.
-_BLOCKED = {
-    "denied_by_user": "the approval was denied",
-    "hitl_timeout": "nobody decided in time",
-    "hitl_skipped_non_streaming": "nobody could be asked on this kind of request",
+_BLOCKED: dict[str, str] = {
+    AgentErrorType.DENIED_BY_USER: "the approval was denied",
+    AgentErrorType.HITL_TIMEOUT: "nobody decided in time",
+    AgentErrorType.HITL_SKIPPED_NON_STREAMING: "nobody could be asked on this kind of request",
 }
 
 

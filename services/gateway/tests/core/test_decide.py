@@ -27,8 +27,8 @@ from bos.agent.v1 import (
 from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_CLARIFICATION_NEEDED, RUN_STATUS_FAILED
 from bos.runlog.v1 import CancelRequested, LogEvent, RunFinished
+from bos_errors import AgentErrorType
 from bos_gateway.core.decide import Compose, MakePlan, Record, RunStep, decide, next_wake
-from bos_gateway.core.failures import DEADLINE_EXCEEDED, OUTCOME_UNKNOWN, RESULT_TOO_LARGE
 from bos_gateway.core.fold import apply, fold
 from bos_gateway.core.run_state import BrokenLog, UnknownEvent
 from bos_testkit.plans import step
@@ -91,8 +91,8 @@ def test_step_interrupted_by_a_change_of_owner(side_effect: int, again: bool) ->
 @pytest.mark.parametrize(
     ("effect", "told"),
     [
-        (SIDE_EFFECT_CLASS_IRREVERSIBLE, OUTCOME_UNKNOWN),
-        (SIDE_EFFECT_CLASS_NONE, DEADLINE_EXCEEDED),
+        (SIDE_EFFECT_CLASS_IRREVERSIBLE, AgentErrorType.OUTCOME_UNKNOWN),
+        (SIDE_EFFECT_CLASS_NONE, AgentErrorType.DEADLINE_EXCEEDED),
     ],
 )
 def test_step_that_is_cut_off_by_the_time_may_have_acted_if_its_tools_do(
@@ -106,7 +106,7 @@ def test_step_that_is_cut_off_by_the_time_may_have_acted_if_its_tools_do(
     wanted(state, START + LIMIT)
     results = [state.steps[name].result for name in "ab"]
     # A step that was never sent has not acted, with any tools.
-    assert [r.error.type for r in results if r] == [told, DEADLINE_EXCEEDED]
+    assert [r.error.type for r in results if r] == [told, AgentErrorType.DEADLINE_EXCEEDED]
 
 
 def test_step_of_large_inputs_is_decided_on_alone() -> None:
@@ -132,7 +132,7 @@ def test_inputs_that_are_too_large_end_their_step_only() -> None:
     assert wanted(state) == ["c"]
     result = state.steps["b"].result
     assert result is not None
-    assert result.error.type == RESULT_TOO_LARGE
+    assert result.error.type == AgentErrorType.RESULT_TOO_LARGE
     assert state.steps["b"].sub_task is None
 
 

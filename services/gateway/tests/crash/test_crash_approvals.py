@@ -26,7 +26,7 @@ from bos.gateway.v1 import (
     ListApprovalsRequest,
     RespondApprovalRequest,
 )
-from bos_gateway.core.failures import OUTCOME_UNKNOWN
+from bos_errors import AgentErrorType
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -90,7 +90,10 @@ async def each_approval_had_its_effect_once(crash: CrashHarness) -> None:
                 if event.step_finished.result.agent_name == agent.card.name
             ]
             if result.error.type:
-                assert (result.error.type, agent.repeatable) == (OUTCOME_UNKNOWN, False)
+                assert (result.error.type, agent.repeatable) == (
+                    AgentErrorType.OUTCOME_UNKNOWN,
+                    False,
+                )
             else:
                 assert landed[run.run_id]
 

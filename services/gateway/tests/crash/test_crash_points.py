@@ -31,7 +31,7 @@ from gateway_harness.crash.harness import (
 )
 
 from bos.runlog.v1 import LogEvent
-from bos_gateway.core.failures import OUTCOME_UNKNOWN
+from bos_errors import AgentErrorType
 from bos_gateway.core.fold import apply
 from bos_gateway.core.run_state import BrokenLog, RunState, UnknownEvent
 from bos_testkit.waiting import eventually
@@ -118,7 +118,7 @@ async def test_ended_at_the_plan_that_mends(crash: CrashHarness) -> None:
         response = each.events[-1].run_finished.response
         # A step that may act only once was not sent, or its outcome is unknown.
         told = [each.error.type for each in response.agent_results if each.HasField("error")]
-        assert told in ([], [OUTCOME_UNKNOWN])
+        assert told in ([], [AgentErrorType.OUTCOME_UNKNOWN])
         assert response.metadata.revision == 1
         assert [result.agent_name for result in response.agent_results] == [
             "quick",

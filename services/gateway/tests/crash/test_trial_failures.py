@@ -40,7 +40,7 @@ from bos.planner.v1 import (
     add_PlannerServiceServicer_to_server,
 )
 from bos_agentkit import tool
-from bos_gateway.core.failures import OUTCOME_UNKNOWN
+from bos_errors import AgentErrorType
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.plans import step
@@ -219,7 +219,7 @@ async def test_action_whose_call_broke_off_has_an_unknown_outcome(harness: Harne
     async with replica(harness) as (_, client, _):
         events = await client.events("send it!")
     assert acted == 1
-    assert result_of(events, "a").error.type == OUTCOME_UNKNOWN
+    assert result_of(events, "a").error.type == AgentErrorType.OUTCOME_UNKNOWN
 
 
 @pytest.mark.parametrize("how", ["says that it failed", "may be repeated"])

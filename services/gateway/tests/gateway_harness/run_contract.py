@@ -23,7 +23,7 @@ from google.protobuf.message import DecodeError
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_FAILED
 from bos.runlog.v1 import LogEvent
-from bos_gateway.core.failures import OUTCOME_UNKNOWN
+from bos_errors import AgentErrorType
 from bos_gateway.core.fold import fold
 from bos_gateway.core.public_events import project, visible_response
 from bos_gateway.core.run_state import BrokenLog
@@ -229,7 +229,9 @@ def _check_log(run: StoredRun, verdict: Verdict) -> None:
             finished.add((done.revision, done.step_id))
             if done.result.status == AGENT_EXECUTION_STATUS_SUCCEEDED:
                 succeeded.add(done.step_id)
-            verdict.unknown += event.step_finished.result.error.type == OUTCOME_UNKNOWN
+            verdict.unknown += (
+                event.step_finished.result.error.type == AgentErrorType.OUTCOME_UNKNOWN
+            )
 
 
 def _check_end(run: StoredRun, verdict: Verdict) -> None:

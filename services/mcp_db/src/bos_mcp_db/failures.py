@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from bos_errors import (
+    AgentErrorType,
     DeadlineExceeded,
     FailedPrecondition,
     InvalidArgument,
@@ -40,7 +41,7 @@ _MAX_TEXT = 400
 class QueryFailure:
     """Common to all failures of this service: its ``AgentError.type``."""
 
-    error_type: ClassVar[str] = "QueryError"
+    error_type: ClassVar[AgentErrorType] = AgentErrorType.QUERY_ERROR
 
 
 class QueryRefused(QueryFailure, PermissionDenied):
@@ -97,7 +98,7 @@ class RoleUnavailable(QueryFailure, FailedPrecondition):
     """The role that reads for the caller's groups is not there, or may not be taken on."""
 
     default_reason = "DATABASE_ROLE_UNAVAILABLE"
-    error_type = "ConfigurationError"
+    error_type = AgentErrorType.CONFIGURATION_ERROR
 
     def __init__(self) -> None:
         super().__init__(
@@ -135,4 +136,4 @@ class UnknownDatabase(QueryFailure, NotFound):
     """A database name that is not configured."""
 
     default_reason = "UNKNOWN_DATABASE"
-    error_type = "ConfigurationError"
+    error_type = AgentErrorType.CONFIGURATION_ERROR

@@ -17,9 +17,10 @@ from bos.sandbox.v1 import (
     SandboxServiceStub,
     Tier,
 )
-from bos_agentkit.failures import SANDBOX_VIOLATION, AgentFailure
+from bos_agentkit.failures import AgentFailure
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.values import from_value, to_value
+from bos_errors import AgentErrorType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -74,21 +75,21 @@ class ProgramError(AgentFailure):
 class ProgramFailed(ProgramError):
     """The program raised an exception or exited with a non-zero code."""
 
-    kind = "ProgramFailed"
+    kind = AgentErrorType.PROGRAM_FAILED
     what = "failed"
 
 
 class ProgramViolation(ProgramError):
     """The program attempted a forbidden operation."""
 
-    kind = SANDBOX_VIOLATION
+    kind = AgentErrorType.SANDBOX_VIOLATION
     what = "tried something that is not allowed and was stopped"
 
 
 class ProgramLimitExceeded(ProgramError):
     """The program exceeded its time, memory or output limit."""
 
-    kind = "ProgramLimitExceeded"
+    kind = AgentErrorType.PROGRAM_LIMIT_EXCEEDED
     what = "was stopped at a limit"
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
 from bos_agentkit import (
-    CONFIGURATION_ERROR,
     Agent,
     AgentFailure,
     ToolContext,
@@ -33,7 +32,7 @@ from bos_code import prompts
 from bos_code.card import code_card
 from bos_code.programs import input_digests, program_problem, with_helper
 from bos_code.replies import CodeProposal, CodeSummary
-from bos_errors import InvalidArgument
+from bos_errors import AgentErrorType, InvalidArgument
 from bos_llm import NoReply
 from bos_llm.fallback import plain_sentence
 
@@ -278,7 +277,7 @@ def _attach(task: AgentTask, files: Iterable[ProgramFile]) -> None:
 
 def _no_model(_: ModelNotConfigured) -> AgentFailure:
     return AgentFailure(
-        CONFIGURATION_ERROR,
+        AgentErrorType.CONFIGURATION_ERROR,
         "Writing a program needs a language model, and none is configured. Set OPENAI_API_KEY, or "
         "OPENAI_BASE_URL and BOS_MODEL.",
     )

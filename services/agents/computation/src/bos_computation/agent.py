@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
 from bos_agentkit import (
-    CONFIGURATION_ERROR,
     Agent,
     AgentFailure,
     ToolContext,
@@ -36,7 +35,7 @@ from bos_computation.calculator import CalculationError, calculate
 from bos_computation.card import computation_card
 from bos_computation.expressions import find_expression
 from bos_computation.replies import ComputationPlan, ComputationSummary
-from bos_errors import PermissionDenied
+from bos_errors import AgentErrorType, PermissionDenied
 from bos_llm import NoReply
 from bos_llm.fallback import plain_sentence
 
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from bos_computation.settings import ComputationSettings
     from bos_llm import Message, Model, ModelNotConfigured
 
-CALCULATION_ERROR = "CalculationError"
 _NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
 
 
@@ -125,7 +123,7 @@ class ComputationAgent(Agent):
             value = (await task.tools.call("calculate", expression=expression))["result"]
         except CalculationError as error:
             raise AgentFailure(
-                CALCULATION_ERROR,
+                AgentErrorType.CALCULATION_ERROR,
                 f"{expression[:200]} cannot be calculated. {error.message}",
                 {"expression": expression},
             ) from error
@@ -253,7 +251,7 @@ def _may_use(task: AgentTask, tool: str) -> bool:
 
 def _no_model(_: ModelNotConfigured) -> AgentFailure:
     return AgentFailure(
-        CONFIGURATION_ERROR,
+        AgentErrorType.CONFIGURATION_ERROR,
         "This computation needs a language model to write a program, and none is configured. "
         "Plain arithmetic such as 12.5 * (3 + 4) works without one. Set OPENAI_API_KEY, or "
         "OPENAI_BASE_URL and BOS_MODEL.",

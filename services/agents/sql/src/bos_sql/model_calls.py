@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import BaseModel
 
-from bos_agentkit import CONFIGURATION_ERROR, AgentFailure, needed_reply, optional_reply
+from bos_agentkit import AgentFailure, needed_reply, optional_reply
+from bos_errors import AgentErrorType
 from bos_llm import NoReply
 
 if TYPE_CHECKING:
@@ -83,4 +84,6 @@ class ModelCalls:
 
 
 def _no_model(error: ModelNotConfigured) -> AgentFailure:
-    return AgentFailure(CONFIGURATION_ERROR, f"Writing a query needs a model. {error.message}")
+    return AgentFailure(
+        AgentErrorType.CONFIGURATION_ERROR, f"Writing a query needs a model. {error.message}"
+    )

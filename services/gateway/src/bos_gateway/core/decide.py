@@ -15,6 +15,7 @@ from bos.common.v1 import AgentError
 from bos.gateway.v1 import APPROVAL_STATUS_CANCELLED, APPROVAL_STATUS_EXPIRED
 from bos.runlog import v1 as runlog
 from bos.runlog.v1 import LogEvent, SubTask
+from bos_errors import AgentErrorType
 from bos_gateway.core import failures, proposals, unknown_outcomes
 from bos_gateway.core.budget import (
     StepBudget,
@@ -110,20 +111,22 @@ def decide(state: RunState, now: datetime) -> list[Command]:
     if state.cancel_reason is not None:
         text = f"The run was cancelled{': ' + state.cancel_reason if state.cancel_reason else '.'}"
         requests = proposals.closed(state, now, APPROVAL_STATUS_CANCELLED)
-        return _finish(now, explained_response(state, now, failures.CANCELLED, text), *requests)
+        return _finish(
+            now, explained_response(state, now, AgentErrorType.CANCELLED, text), *requests
+        )
     if (error := state.plan_failure) is not None:
         return _finish(now, explained_response(state, now, error.type, error.message))
     if state.plan is None:
         if now < run_deadline(state):
             return [MakePlan(state.revision, for_planning(state))]
         text = "The time for this run is over."
-        return _finish(now, explained_response(state, now, failures.DEADLINE_EXCEEDED, text))
+        return _finish(now, explained_response(state, now, AgentErrorType.DEADLINE_EXCEEDED, text))
     if state.replanning is not None:
         if now < steps_deadline(state, now) + DEADLINE_GRACE:
             return [MakePlan(state.replanning, for_planning(state))]
         # The results there are can still be composed.
         text = "There was no time left for another plan."
-        error = AgentError(type=failures.DEADLINE_EXCEEDED, message=text)
+        error = AgentError(type=AgentErrorType.DEADLINE_EXCEEDED, message=text)
         failed = runlog.PlanFailed(revision=state.replanning, error=error)
         return _record(now, LogEvent(plan_failed=failed))
     if state.clarification is not None:
@@ -229,7 +232,7 @@ class _Steps:
         elif self._turns <= 0:
             turns = self._state.request.request.max_turns
             text = f"Not run: the limit of {turns} turns was reached."
-            self._end(step, failures.TURNS_EXHAUSTED, text, SKIPPED)
+            self._end(step, AgentErrorType.MAX_TURNS_REACHED, text, SKIPPED)
         elif self._slots > 0 and not self._large:
             self._start(step)
 
@@ -247,9 +250,9 @@ class _Steps:
         try:
             sub_task = _sub_task(state, step)
         except ReferenceUnresolved as error:
-            self._end(step, failures.REFERENCE_UNRESOLVED, str(error))
+            self._end(step, AgentErrorType.REFERENCE_UNRESOLVED, str(error))
         except InputTooLarge as error:
-            self._end(step, failures.RESULT_TOO_LARGE, str(error))
+            self._end(step, AgentErrorType.RESULT_TOO_LARGE, str(error))
             self._large = True
         else:
             self._large = sub_task.ByteSize() > _LARGE_INPUT_BYTES
@@ -272,7 +275,7 @@ class _Steps:
         if asked is not None:
             self.events.append(LogEvent(approval_requested=asked))
         else:
-            self._end(step, failures.OUTCOME_UNKNOWN, _INTERRUPTED)
+            self._end(step, AgentErrorType.OUTCOME_UNKNOWN, _INTERRUPTED)
 
     def _follow_approval(self, step: StepState) -> None:
         """Perform approved actions; that this is about to happen is in the log first.
@@ -316,7 +319,7 @@ class _Steps:
                 f"for steps, and one takes at least {budget.least}. Raise "
                 "BOS_GATEWAY_MAX_RUN_TOKENS or the request's max_tokens, or ask for less."
             )
-            self._end(step, failures.BUDGET_EXHAUSTED, text, SKIPPED)
+            self._end(step, AgentErrorType.BUDGET_EXHAUSTED, text, SKIPPED)
 
     def _may_repeat(self, step: StepState) -> bool:
         card = self._state.card(step.step.agent)
@@ -326,14 +329,14 @@ class _Steps:
         """End a step for which there is no time; nor is there to do anything again."""
         if step.running and not self._may_repeat(step):
             text = _INTERRUPTED if step.interrupted else _CUT_OFF
-            self._end(step, failures.OUTCOME_UNKNOWN, text)
+            self._end(step, AgentErrorType.OUTCOME_UNKNOWN, text)
         else:
             text = "The time for this run was over before the step ended."
-            self._end(step, failures.DEADLINE_EXCEEDED, text)
+            self._end(step, AgentErrorType.DEADLINE_EXCEEDED, text)
 
     def _end_not_run(self, step: StepState) -> None:
         text = "Not run: another step needs an answer from you first."
-        self._end(step, failures.NOT_RUN, text, SKIPPED)
+        self._end(step, AgentErrorType.NOT_RUN, text, SKIPPED)
 
     def _end(
         self, step: StepState, error_type: str, text: str, status: AgentExecutionStatus = FAILED

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_NONE, AgentResult
 from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, AgentError, TraceEvent
 from bos.runlog.v1 import LogEvent, StepFinished, StepProgressed
+from bos_errors import AgentErrorType
 from bos_gateway.core.run_state import FAILED
 
 if TYPE_CHECKING:
@@ -20,36 +21,16 @@ if TYPE_CHECKING:
 
 NEUTRAL = "Something went wrong inside the service. The failure has been logged."
 
-# Values of AgentError.type that the gateway gives, beside those of agents.
-REFERENCE_UNRESOLVED = "ReferenceUnresolved"
-DEADLINE_EXCEEDED = "DeadlineExceeded"
-TURNS_EXHAUSTED = "MaxTurnsReached"
-STEPS_EXHAUSTED = "MaxStepsReached"
-BUDGET_EXHAUSTED = "BudgetExhausted"
-OUTCOME_UNKNOWN = "OutcomeUnknown"
-CANCELLED = "Cancelled"
-INVALID_PLAN = "InvalidPlan"
-NO_NEW_PLAN = "NoNewPlan"
-NOT_RUN = "NotRun"
-AGENT_UNKNOWN = "AgentUnknown"
-NOT_PERMITTED = "PermissionDenied"
-"""The user who asked may not use the agent, or a tool of it."""
-AGENT_PROTOCOL = "AgentProtocolError"
-CLARIFICATION_LIMIT = "ClarificationLimit"
-"""It is still unclear after all rounds of questions, and nothing may be assumed."""
-CREDENTIAL_LOST = "CredentialLost"
-RESULT_TOO_LARGE = "ResultTooLarge"
-COMPOSING_FAILED = "ComposingFailed"
-HITL_SKIPPED = "hitl_skipped_non_streaming"
-HITL_TIMEOUT = "hitl_timeout"
-DENIED = "denied_by_user"
-DONE_BEFORE = "DoneBefore"
-"""An earlier attempt of the run has done just this, or may have."""
-
 # Failures of a model's endpoint: it is down, too slow, admits no more calls or refuses the key. By
 # type, and by reason for those that a service reports in an error of another type. The maker of
 # the call has repeated it as often as that was worth it.
-_MODEL_TYPES = frozenset({"ModelUnavailable", "ModelRateLimited", "ModelNotConfigured"})
+_MODEL_TYPES = frozenset(
+    {
+        AgentErrorType.MODEL_UNAVAILABLE,
+        AgentErrorType.MODEL_RATE_LIMITED,
+        AgentErrorType.MODEL_NOT_CONFIGURED,
+    }
+)
 _MODEL_REASONS = frozenset(
     {
         *("MODEL_UNAVAILABLE", "MODEL_TIMEOUT", "MODEL_CIRCUIT_OPEN", "MODEL_REPLY_FOREIGN"),

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from bos.agent.v1 import INSTRUCTION_MODE_ENHANCE, INSTRUCTION_MODE_OVERRIDE
 from bos.common.v1 import AgentError, Usage
 from bos.gateway import v1 as gateway
+from bos_errors import AgentErrorType
 from bos_gateway.core.budget import for_classifying, for_planning, held_beside_steps
-from bos_gateway.core.failures import NO_NEW_PLAN
 from bos_gateway.core.run_state import (
     AWAITING_APPROVAL,
     RUNNING,
@@ -219,7 +219,9 @@ def _planned(state: RunState, planned: runlog.Planned) -> None:
     if planned.HasField("clarification"):
         state.clarification = planned.clarification
     if revised and not planned.plan.steps:
-        state.revision_failure = AgentError(type=NO_NEW_PLAN, message="There is no other plan.")
+        state.revision_failure = AgentError(
+            type=AgentErrorType.NO_NEW_PLAN, message="There is no other plan."
+        )
         return
     if revised:
         _leave_attempt(state, planned)

@@ -11,7 +11,8 @@ from bos.common.v1 import Value
 from bos.gateway import v1 as gateway
 from bos.gateway.v1 import Approval
 from bos.runlog.v1 import ApprovalResolved, LogEvent
-from bos_gateway.core.failures import DENIED, HITL_TIMEOUT, failed_result
+from bos_errors import AgentErrorType
+from bos_gateway.core.failures import failed_result
 from bos_gateway.core.run_state import SKIPPED
 from bos_plans import is_duration
 
@@ -178,9 +179,9 @@ def not_allowed(step: StepState) -> AgentResult:
     approval = step.approval or Approval()
     tools = tool_names(approval.actions)
     if approval.status == gateway.APPROVAL_STATUS_TIMED_OUT:
-        reason, why = HITL_TIMEOUT, "Nobody decided in time"
+        reason, why = AgentErrorType.HITL_TIMEOUT, "Nobody decided in time"
     else:
-        reason, why = DENIED, "The approval was denied"
+        reason, why = AgentErrorType.DENIED_BY_USER, "The approval was denied"
     text = f"{why}, so this was not done: {', '.join(tools)}."
     result = failed_result(step, reason, text, SKIPPED)
     result.task_description = approval.task_description

@@ -9,8 +9,9 @@ from bos.common.v1 import AgentError
 from bos.composer.v1 import ComposerOutput
 from bos.gateway import v1 as gateway
 from bos.gateway.v1 import OrchestratorResponse
+from bos_errors import AgentErrorType
 from bos_gateway.core.budget import held_beside_steps, held_by_steps
-from bos_gateway.core.failures import CANCELLED, COMPOSING_FAILED, NEUTRAL, NOT_RUN, failed_result
+from bos_gateway.core.failures import NEUTRAL, failed_result
 from bos_gateway.core.fold import add_usage
 from bos_gateway.core.result_limits import MAX_RESULTS_BYTES, fit, fit_response
 from bos_gateway.core.revision_context import definitive_failure
@@ -61,7 +62,7 @@ def composed_response(
         response.data.CopyFrom(output.data)
     add_usage(response.metadata.usage, output.usage)
     if status == gateway.RUN_STATUS_FAILED:
-        unwritten = AgentError(type=COMPOSING_FAILED, message=problem)
+        unwritten = AgentError(type=AgentErrorType.COMPOSING_FAILED, message=problem)
         errors = (result.error for result in response.agent_results if result.HasField("error"))
         response.error.CopyFrom(next(errors, unwritten))
     fit_response(response)
@@ -70,7 +71,7 @@ def composed_response(
 
 def broken_response(state: RunState) -> OrchestratorResponse:
     """The outcome of a run that a defect of ours ended; made of nothing that could break again."""
-    error = AgentError(type="InternalError", message=NEUTRAL)
+    error = AgentError(type=AgentErrorType.INTERNAL, message=NEUTRAL)
     return OrchestratorResponse(
         run_id=state.run_id, status=gateway.RUN_STATUS_FAILED, answer=NEUTRAL, error=error
     )
@@ -168,10 +169,10 @@ def _unended(step: StepState) -> AgentResult:
     if uncertain_actions(step):
         return left_unknown(step, _STOPPED if step.running else _UNASKED)
     if step.running:
-        return failed_result(step, CANCELLED, _STOPPED)
+        return failed_result(step, AgentErrorType.CANCELLED, _STOPPED)
     if step.status == AWAITING_APPROVAL:
-        return failed_result(step, CANCELLED, _UNDECIDED, SKIPPED)
-    return failed_result(step, NOT_RUN, _NOT_RUN, PENDING)
+        return failed_result(step, AgentErrorType.CANCELLED, _UNDECIDED, SKIPPED)
+    return failed_result(step, AgentErrorType.NOT_RUN, _NOT_RUN, PENDING)
 
 
 def _response(state: RunState, now: datetime, status: gateway.RunStatus) -> OrchestratorResponse:

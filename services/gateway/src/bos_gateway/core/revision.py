@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from bos_errors import AgentErrorType
 from bos_gateway.core import failures
 from bos_gateway.core.budget import enough_for_revision, steps_left, turns_left
 from bos_gateway.core.run_state import FAILED
@@ -24,9 +25,14 @@ if TYPE_CHECKING:
 # Failures caused by a person, a rule or a limit, or of unknown outcome.
 _FINAL_TYPES = frozenset(
     {
-        *("SandboxViolation", "PermissionDenied", "HttpRefused", "ModelRefused"),
-        *(failures.CLARIFICATION_LIMIT, failures.BUDGET_EXHAUSTED, failures.CANCELLED),
-        *(failures.CREDENTIAL_LOST, failures.OUTCOME_UNKNOWN),
+        *(AgentErrorType.SANDBOX_VIOLATION, AgentErrorType.PERMISSION_DENIED),
+        *(AgentErrorType.HTTP_REFUSED, AgentErrorType.MODEL_REFUSED),
+        *(
+            AgentErrorType.CLARIFICATION_LIMIT,
+            AgentErrorType.BUDGET_EXHAUSTED,
+            AgentErrorType.CANCELLED,
+        ),
+        *(AgentErrorType.CREDENTIAL_LOST, AgentErrorType.OUTCOME_UNKNOWN),
     }
 )
 # The same as reasons of the errors of services, inside an agent's failure.
@@ -34,7 +40,7 @@ _FINAL_REASONS = frozenset(
     {"MODEL_REFUSED", "HTTP_REFUSED", "PERMISSION_DENIED", "BUDGET_EXHAUSTED"}
 )
 # With these the agent has not even begun, so its tools have done nothing.
-_NOT_BEGUN = (failures.AGENT_UNKNOWN, failures.REFERENCE_UNRESOLVED)
+_NOT_BEGUN = (AgentErrorType.AGENT_UNKNOWN, AgentErrorType.REFERENCE_UNRESOLVED)
 _VIOLATIONS = "violations"
 """Details of an AgentError: the rules that a query broke."""
 _OF_A_MODEL = "model"
@@ -111,10 +117,10 @@ def revision_problems(state: RunState, plan: Plan) -> tuple[str, list[str]]:
         The type of the failure and what is wrong, one sentence each; none if the plan is fine.
     """
     if not plan.steps:
-        return failures.NO_NEW_PLAN, ["There is no other plan."]
+        return AgentErrorType.NO_NEW_PLAN, ["There is no other plan."]
     failed = [state.steps[step_id].step for step_id in state.mending]
     if len(repetitions(plan.steps, failed)) == len(plan.steps):
-        return failures.NO_NEW_PLAN, ["The plan repeats what failed."]
+        return AgentErrorType.NO_NEW_PLAN, ["The plan repeats what failed."]
     blocked = [step.step for step in blocked_steps(state)]
     done = [step.step for step in completed(state)]
     taken = {step.step_id for step in blocked}
@@ -147,7 +153,7 @@ def _mendable(state: RunState, step: StepState, found: AbstractSet[str]) -> bool
     error = step.result.error if step.result is not None else None
     if error is None or _is_final(error):
         return False
-    if error.type == failures.REFERENCE_UNRESOLVED:
+    if error.type == AgentErrorType.REFERENCE_UNRESOLVED:
         sources = (state.steps[s] for s in references_of(step.step) if s in state.steps)
         return all(source.succeeded or source.step.step_id in found for source in sources)
     if step.sub_task is None or error.type in _NOT_BEGUN:

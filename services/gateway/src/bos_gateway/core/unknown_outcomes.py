@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from bos.agent.v1 import PerformedAction
 from bos.gateway.v1 import APPROVAL_KIND_OUTCOME_UNKNOWN
 from bos.runlog.v1 import ApprovalRequested
-from bos_gateway.core.failures import OUTCOME_UNKNOWN, ended, failed_result
+from bos_errors import AgentErrorType
+from bos_gateway.core.failures import ended, failed_result
 from bos_gateway.core.proposals import approval_request, not_allowed, tool_names
 from bos_plans import MAX_TASK_CHARS
 
@@ -79,7 +80,7 @@ def left_unknown(step: StepState, why: str) -> AgentResult:
     """
     actions = uncertain_actions(step)
     text = f"{why} It is not known whether this was done: {', '.join(tool_names(actions))}."
-    result = failed_result(step, OUTCOME_UNKNOWN, text)
+    result = failed_result(step, AgentErrorType.OUTCOME_UNKNOWN, text)
     result.performed_actions.extend(
         PerformedAction(action=action, outcome_unknown=True) for action in actions
     )

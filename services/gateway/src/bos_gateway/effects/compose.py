@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from bos.composer.v1 import ComposeRequest, ComposerOutput
 from bos.runlog.v1 import AnswerStarted, LogEvent, RunFinished
-from bos_errors import BosError
+from bos_errors import AgentErrorType, BosError
 from bos_gateway.core.clarification import question_of
 from bos_gateway.core.decide import run_deadline
-from bos_gateway.core.failures import COMPOSING_FAILED, error_trace
+from bos_gateway.core.failures import error_trace
 from bos_gateway.core.response import composed_response, fallback_output, final_answer
 from bos_gateway.core.result_limits import MAX_RESULTS_BYTES, clamp_usage, fit, fit_output
 from bos_gateway.core.revision_context import definitive_failure, working_context
@@ -73,7 +73,7 @@ async def _composed(
     # What the call consumed will not be reported.
     output.usage.unreported_tokens = token_budget or 0
     why = f"The answer was put together without the composer: {problem}"
-    output.trace.append(error_trace(COMPOSER, COMPOSING_FAILED, why, run.now()))
+    output.trace.append(error_trace(COMPOSER, AgentErrorType.COMPOSING_FAILED, why, run.now()))
     return output, problem
 
 

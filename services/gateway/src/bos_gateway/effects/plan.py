@@ -11,7 +11,7 @@ from bos.agent import v1 as agent
 from bos.common.v1 import AgentError, Usage
 from bos.planner.v1 import MakePlanRequest, MakePlanResponse
 from bos.runlog.v1 import LogEvent, PlanFailed, Planned
-from bos_errors import BosError, from_rpc_error
+from bos_errors import AgentErrorType, BosError, from_rpc_error
 from bos_gateway.core import failures, result_limits
 from bos_gateway.core.budget import steps_left
 from bos_gateway.core.clarification import question_of, questions_limit
@@ -38,7 +38,7 @@ _MAX_BESIDE_BYTES = 32 * 1024
 _PREPARE_TIMEOUT_S = 5.0
 _MAX_PREPARING = 8
 # A planner that works may end so; what is said of it needs no introduction.
-_NO_FAULT = frozenset({failures.NO_NEW_PLAN, failures.CLARIFICATION_LIMIT})
+_NO_FAULT = frozenset({AgentErrorType.NO_NEW_PLAN, AgentErrorType.CLARIFICATION_LIMIT})
 _KEYWORDS_PLAN = "Keywords of the question choose the agents instead."
 
 
@@ -53,7 +53,9 @@ async def _planned(run: EffectContext, command: MakePlan) -> LogEvent:
     max_steps = steps_left(state)
     if max_steps <= 0:  # which in a request means no limit
         text = f"The limit of {settings.max_steps} steps over all plans was reached."
-        return _failed(run, revision, failures.STEPS_EXHAUSTED, text, MakePlanResponse(usage={}))
+        return _failed(
+            run, revision, AgentErrorType.MAX_STEPS_REACHED, text, MakePlanResponse(usage={})
+        )
     left_s = run.left_s(run_deadline(state))
     if state.replanning is not None:  # then a step must be able to run as well
         left_s = run.left_s(steps_deadline(state)) / 2
@@ -101,7 +103,7 @@ def _without_plan(
     if is_fault and answer is not None:
         log = run.deps.telemetry.logger("bos.gateway.plan")
         log.error("planner made an invalid plan", run=run.state.run_id, problems=problems)
-    if request.HasField("revision") or error_type == failures.CLARIFICATION_LIMIT:
+    if request.HasField("revision") or error_type == AgentErrorType.CLARIFICATION_LIMIT:
         if is_fault:
             text = f"The question could not be planned: {text}"
         return _failed(run, command.revision, error_type, text, answer)
@@ -185,7 +187,7 @@ def _problems(state: RunState, answer: MakePlanResponse, max_steps: int) -> tupl
     """Why the answer is no plan, by type and in words; no words if it is one."""
     if answer.HasField("clarification"):
         limit = questions_limit(state.request, answer.clarification)
-        return failures.CLARIFICATION_LIMIT, [limit] if limit else []
+        return AgentErrorType.CLARIFICATION_LIMIT, [limit] if limit else []
     forbidden: list[str] = []
     if state.replanning is not None:
         error_type, forbidden = revision_problems(state, answer.plan)
@@ -193,7 +195,7 @@ def _problems(state: RunState, answer: MakePlanResponse, max_steps: int) -> tupl
             return error_type, forbidden
     kept = [step.step.step_id for step in completed(state)]
     problems = usable_problems(answer, state.request, max_steps, kept)
-    return failures.INVALID_PLAN, problems + forbidden
+    return AgentErrorType.INVALID_PLAN, problems + forbidden
 
 
 def _failed(

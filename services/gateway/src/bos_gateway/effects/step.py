@@ -16,6 +16,7 @@ from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
 from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis.backoff import Backoff
+from bos_errors import AgentErrorType
 from bos_gateway.core import failures, proposals, result_limits, taint
 from bos_gateway.core.agent_input import agent_input, missing_secrets
 from bos_gateway.core.budget import counted, for_attempt
@@ -145,17 +146,17 @@ class _StepRun:
         stub = run.deps.registry.stub(self._agent)
         if stub is None:
             text = f'No agent named "{self._agent}" is configured here.'
-            return await self._failed(failures.AGENT_UNKNOWN, text, unsent=True), False
+            return await self._failed(AgentErrorType.AGENT_UNKNOWN, text, unsent=True), False
         if barred := step_problem(self._step.step, self._access, self._performing):
-            return await self._failed(failures.NOT_PERMITTED, barred, unsent=True), False
+            return await self._failed(AgentErrorType.PERMISSION_DENIED, barred, unsent=True), False
         if lost := missing_secrets(run.state, self._step, run.secrets):
             text = failures.credentials_lost(lost)
-            return await self._failed(failures.CREDENTIAL_LOST, text, unsent=True), False
+            return await self._failed(AgentErrorType.CREDENTIAL_LOST, text, unsent=True), False
         timeout_s = min(self._timeout_s(), self._left_s())
         request = self._request(attempt, timeout_s, tokens)
         if (size := request.ByteSize()) > (most := result_limits.MAX_REQUEST_BYTES):
             text = f"The inputs of this step are too large: {size} bytes of {most}."
-            return await self._failed(failures.RESULT_TOO_LARGE, text, unsent=True), False
+            return await self._failed(AgentErrorType.RESULT_TOO_LARGE, text, unsent=True), False
         step_key = self._command.sub_task.sub_task_id
         token = run.agent_token(self._agent, self._card, timeout_s, step_key)
         margin_s = max(_MIN_MARGIN_S, min(_MAX_MARGIN_S, timeout_s * _MARGIN_SHARE))
@@ -197,7 +198,7 @@ class _StepRun:
         finally:
             call.cancel()
         text = f"The agent {self._agent} ended without a result."
-        return await self._failed(failures.AGENT_PROTOCOL, text, unknown=True), True
+        return await self._failed(AgentErrorType.AGENT_PROTOCOL_ERROR, text, unknown=True), True
 
     def _request(self, attempt: int, timeout_s: float, tokens: int | None) -> ExecuteRequest:
         step_input = agent_input(
@@ -219,7 +220,7 @@ class _StepRun:
         clamped = result_limits.clamp_result(result) + proposals.drop_impossible_timeouts(result)
         if problem := result_limits.result_problem(result):
             text = f"The agent {self._agent} returned a result that cannot be used: {problem}."
-            return await self._failed(failures.AGENT_PROTOCOL, text, unknown=True)
+            return await self._failed(AgentErrorType.AGENT_PROTOCOL_ERROR, text, unknown=True)
         if clamped:
             names = ", ".join(clamped)
             await self._tell(f"Impossible numbers of the result were bounded or dropped: {names}.")
@@ -231,10 +232,10 @@ class _StepRun:
         if result.status == AWAITING_APPROVAL:
             return await self._proposal(result)
         if limit := clarification_limit(self._run.state.request, result):
-            return await self._failed(failures.CLARIFICATION_LIMIT, limit)
+            return await self._failed(AgentErrorType.CLARIFICATION_LIMIT, limit)
         if result.status not in _ENDED:
             text = f"The agent {self._agent} returned a result without a final status."
-            return await self._failed(failures.AGENT_PROTOCOL, text, unknown=True)
+            return await self._failed(AgentErrorType.AGENT_PROTOCOL_ERROR, text, unknown=True)
         return result
 
     async def _proposal(self, result: AgentResult) -> AgentResult:
@@ -286,7 +287,7 @@ class _StepRun:
         if unsent:
             result.usage.SetInParent()
         if unknown and not self._repeatable:
-            result.error.type = failures.OUTCOME_UNKNOWN
+            result.error.type = AgentErrorType.OUTCOME_UNKNOWN
             result.error.message += " What it was to do may have been done all the same."
         return result
 

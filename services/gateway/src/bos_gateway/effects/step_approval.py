@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from bos.agent.v1 import AgentResult
 from bos.runlog.v1 import ApprovalRequested
-from bos_gateway.core import failures, proposals, result_limits
+from bos_errors import AgentErrorType
+from bos_gateway.core import proposals, result_limits
 from bos_gateway.core.run_state import AWAITING_APPROVAL, FAILED, SKIPPED
 from bos_gateway.core.unknown_outcomes import asked_again
 from bos_gateway.permits.approvers import approvers_for
@@ -29,12 +30,12 @@ def proposal_problem(
     """Type and text of the error that a proposal is, if no person can be asked about it."""
     if problem := proposals.proposal_problem(card, step, result):
         text = f"The agent {step.step.agent} cannot be asked about: {problem}."
-        return failures.AGENT_PROTOCOL, text
+        return AgentErrorType.AGENT_PROTOCOL_ERROR, text
     actions, description = result.proposed_actions, result.task_description
     shown = AgentResult(proposed_actions=actions, task_description=description)
     if (size := shown.ByteSize()) > proposals.MAX_APPROVAL_BYTES:
         text = f"What it proposes is too large to be shown: {size} bytes."
-        return failures.RESULT_TOO_LARGE, text
+        return AgentErrorType.RESULT_TOO_LARGE, text
     return None
 
 
@@ -44,13 +45,13 @@ def skip_unless_asked(state: RunState, result: AgentResult) -> None:
     Then the proposed actions do not happen.
     """
     if denied := proposals.denied_before(state, result):
-        reason = failures.DENIED
+        reason = AgentErrorType.DENIED_BY_USER
         text = f"Nobody allowed this before, so it was not done: {', '.join(denied)}."
     elif done := proposals.done_before(state, result):
-        reason = failures.DONE_BEFORE
+        reason = AgentErrorType.DONE_BEFORE
         text = f"This was done before, or may have been, so not again: {', '.join(done)}."
     elif not state.request.interactive:
-        reason = failures.HITL_SKIPPED
+        reason = AgentErrorType.HITL_SKIPPED_NON_STREAMING
         tools = ", ".join(proposals.tool_names(result.proposed_actions))
         text = f"This action needs a person's approval and was not performed: {tools}."
         result.partial_data.fields["explanation"].string_value = _NEEDS_APPROVAL
@@ -108,4 +109,4 @@ def _is_unknown(result: AgentResult, performing: Sequence[ProposedAction]) -> bo
     performed = result.performed_actions
     told = len(performed) == len(performing) and all(p.outcome_unknown for p in performed)
     failed = result.status == FAILED
-    return failed and (told or result.error.type == failures.OUTCOME_UNKNOWN)
+    return failed and (told or result.error.type == AgentErrorType.OUTCOME_UNKNOWN)

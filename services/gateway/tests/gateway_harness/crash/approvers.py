@@ -26,7 +26,7 @@ from bos.gateway.v1 import (
     ApprovalStatus,
     RespondApprovalRequest,
 )
-from bos_gateway.core.failures import OUTCOME_UNKNOWN
+from bos_errors import AgentErrorType
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from gateway_harness.crash.harness import ASKS, cancel_anywhere, follow_anywhere, may_be_away
@@ -222,7 +222,7 @@ def _check_effects(
             )
             step_id = key.rsplit("/", 1)[1]
             times = landed.pop(key, 0)
-            unknown = _error_of(run, step_id) == OUTCOME_UNKNOWN
+            unknown = _error_of(run, step_id) == AgentErrorType.OUTCOME_UNKNOWN
             decided.unknown += unknown
             decided.asked_again += sum(
                 each.kind == APPROVAL_KIND_OUTCOME_UNKNOWN for each in requests.values()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED
 from bos.runlog.v1 import LogEvent
-from bos_gateway.core.failures import DEADLINE_EXCEEDED, OUTCOME_UNKNOWN
+from bos_errors import AgentErrorType
 from bos_gateway.core.fold import fold
 from gateway_harness.interleaving.parts import ONCE
 
@@ -59,4 +59,8 @@ def check_effects(world: World, state: RunState) -> None:
             # Its own result counts also if it was not shown before the step was sent again.
             finished = done.result is not None and not done.result.HasField("error")
             cut_off = state.status == RUN_STATUS_CANCELLED
-            assert finished or cut_off or told in {OUTCOME_UNKNOWN, DEADLINE_EXCEEDED}
+            assert (
+                finished
+                or cut_off
+                or told in {AgentErrorType.OUTCOME_UNKNOWN, AgentErrorType.DEADLINE_EXCEEDED}
+            )

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bos.common.v1 import Source, SourceType
-from bos_agentkit import CONFIGURATION_ERROR, QUERY_ERROR, AgentFailure
-from bos_errors import Internal
+from bos_agentkit import AgentFailure
+from bos_errors import AgentErrorType, Internal
 from bos_sql.grounding.catalog import read_catalog
 from bos_sqlguard import DIALECTS, Dialect
 
@@ -72,7 +72,7 @@ async def list_tables(read: ReadSchema, settings: SqlSettings) -> Overview:
     overview = _read_overview(envelope, settings)
     if settings.dialect not in (None, overview.dialect):
         raise AgentFailure(
-            CONFIGURATION_ERROR,
+            AgentErrorType.CONFIGURATION_ERROR,
             f"The database speaks {overview.dialect}, but BOS_SQL_DIALECT says {settings.dialect}. "
             "Correct or unset BOS_SQL_DIALECT.",
         )
@@ -121,7 +121,9 @@ def database_failure(envelope: Mapping[str, Any]) -> AgentFailure:
     kind = error.get("type")
     reason = str(error.get("reason", ""))
     return AgentFailure(
-        kind if kind in (QUERY_ERROR, CONFIGURATION_ERROR) else QUERY_ERROR,
+        kind
+        if kind in (AgentErrorType.QUERY_ERROR, AgentErrorType.CONFIGURATION_ERROR)
+        else AgentErrorType.QUERY_ERROR,
         str(error.get("message") or "The database service failed."),
         {"reason": reason},
         retryable=reason in _TRANSIENT_REASONS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from bos_agentkit import QUERY_ERROR, AgentFailure
-from bos_errors import BosError
+from bos_agentkit import AgentFailure
+from bos_errors import AgentErrorType, BosError
 from bos_sql.steps.generate import Draft, generate_query
 from bos_sql.steps.review import run_reviewed, safety_check
 from bos_sql.steps.step_state import AttemptFailed, StepState, StillUnclear
@@ -94,7 +94,7 @@ def _exhausted(work: StepState, failure: AttemptFailed) -> AgentFailure:
     times = "once" if count == 1 else f"{count} times"
     work.task.trace.decision("Giving up", state="FAILURE", attempts=count)
     return AgentFailure(
-        QUERY_ERROR,
+        AgentErrorType.QUERY_ERROR,
         f"The query failed {times}. The last error: {failure.error}",
         {
             "error": failure.error,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bos_agentkit import QUERY_ERROR, AgentFailure
+from bos_agentkit import AgentFailure
+from bos_errors import AgentErrorType
 from bos_sql.database.mcp_results import read_table
 from bos_sql.database.metadata import database_failure
 from bos_sql.steps.step_state import AttemptFailed, StepState
@@ -72,7 +73,9 @@ async def execute_query(work: StepState, query: ApprovedQuery) -> Mapping[str, A
         ),
     }
     if not work.guard.is_approved(query, arguments["query"]):
-        raise AgentFailure(QUERY_ERROR, "The query to be sent is not the one that was approved.")
+        raise AgentFailure(
+            AgentErrorType.QUERY_ERROR, "The query to be sent is not the one that was approved."
+        )
     envelope: dict[str, Any] = await work.task.tools.call("mcp_db_query", **arguments)
     # Cells are untrusted data: side effects need approval from now on.
     work.task.taint()
@@ -110,5 +113,7 @@ def _failure(envelope: Mapping[str, Any], query: ApprovedQuery) -> Exception:
         return AttemptFailed(message, query.sql, from_database=True)
     if reason == _REFUSED:
         violations = [dict(each) for each in envelope.get("violations") or ()]
-        return AgentFailure(QUERY_ERROR, message, {"violations": violations, "query": query.sql})
+        return AgentFailure(
+            AgentErrorType.QUERY_ERROR, message, {"violations": violations, "query": query.sql}
+        )
     return database_failure(envelope)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bos_agentkit import QUERY_ERROR, AgentFailure
+from bos_agentkit import AgentFailure
+from bos_errors import AgentErrorType
 from bos_llm import assistant
 from bos_sql.steps.clarity import settle, state_reading, trace_judgement
 from bos_sql.steps.describe import describe_also, describe_chosen, undescribed
@@ -151,6 +152,7 @@ def _draft_of(sql: str, notes: str) -> Draft:
     if not sql:
         reason = " ".join(notes.split())[:_MAX_NOTES_CHARS]
         raise AgentFailure(
-            QUERY_ERROR, f"No query on this database can answer that. {reason}".rstrip()
+            AgentErrorType.QUERY_ERROR,
+            f"No query on this database can answer that. {reason}".rstrip(),
         )
     return Draft(sql)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from bos.common.v1 import ClarifyingQuestion
-from bos_agentkit import QUERY_ERROR, AgentFailure
+from bos_agentkit import AgentFailure
+from bos_errors import AgentErrorType
 from bos_sql.grounding.schema_excerpt import GroundingPack
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def ask_user(
 def refusal(decision: SafetyDecision, query: str) -> AgentFailure:
     """Failure of a blocked query."""
     return AgentFailure(
-        QUERY_ERROR,
+        AgentErrorType.QUERY_ERROR,
         decision.user_message,
         {"violations": [dict(each) for each in decision.violations], "query": query},
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bos_agentkit import QUERY_ERROR, AgentFailure
+from bos_agentkit import AgentFailure
+from bos_errors import AgentErrorType
 from bos_llm import assistant
 from bos_sql.prompts import feedback, json_text
 from bos_sql.steps.clarity import grounded
@@ -36,7 +37,9 @@ async def recover(work: StepState, failure: AttemptFailed) -> Draft | None:
     )
     if triage.action == "STOP":
         message = " ".join((triage.user_message or failure.error).split())[:_MAX_MESSAGE_CHARS]
-        raise AgentFailure(QUERY_ERROR, message, {"error": failure.error, "query": failure.query})
+        raise AgentFailure(
+            AgentErrorType.QUERY_ERROR, message, {"error": failure.error, "query": failure.query}
+        )
     questions = [each for each in triage.clarifying_questions if each.question.strip()]
     if triage.action == "ASK_CLARIFICATION" and questions and work.may_ask_user:
         ask_user(work, grounded(work, questions), work.assumptions)
