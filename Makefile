@@ -105,7 +105,8 @@ test-install: install ## Services alone, each in an empty environment: size, pac
 check: install rest ## Lint, format, types, import floors and circles, sizes, contracts, licences, requirements
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
-	$(BIN)/mypy $(SOURCES) libs/chassis/settings_reference.py libs/sqlguard/rules_reference.py
+	$(BIN)/mypy $(SOURCES) libs/chassis/settings_reference.py libs/errors/errors_reference.py \
+	    libs/sqlguard/rules_reference.py
 	$(BIN)/lint-imports --cache-dir $(CACHE)/import-linter
 	$(BIN)/python tests/structure/import_circles.py
 	$(BIN)/python tests/structure/sizes.py

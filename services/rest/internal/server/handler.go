@@ -259,7 +259,8 @@ func (s *Server) traced(next http.Handler) http.Handler {
 
 // ready is the readiness check for load balancers.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
-	reason, text := "STOPPING", "The service is stopping."
+	failure := apierror.New(http.StatusServiceUnavailable, codes.Unavailable,
+		"STOPPING", "The service is stopping.")
 	if !s.isStopping() {
 		ctx, cancel := context.WithTimeout(r.Context(), healthTimeout)
 		defer cancel()
@@ -269,9 +270,10 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 			say(w, "ready")
 			return
 		}
-		reason, text = "GATEWAY_NOT_READY", "The gateway does not answer."
+		failure = apierror.New(http.StatusServiceUnavailable, codes.Unavailable,
+			"GATEWAY_NOT_READY", "The gateway does not answer.")
 	}
-	apierror.Write(w, apierror.New(http.StatusServiceUnavailable, codes.Unavailable, reason, text))
+	apierror.Write(w, failure)
 }
 
 func say(w http.ResponseWriter, state string) {
