@@ -479,5 +479,5 @@ def interpreters() -> dict[int, int]:
 
 
 def computing(*, since: dict[int, int]) -> set[int]:
-    """Those that have computed for a fifth of a second more; to start takes less than a hundredth."""
+    """Those that have computed for a fifth of a second more; none takes a tenth of it to start."""
     return {pid for pid, ticks in interpreters().items() if ticks - since.get(pid, 0) >= 20}
