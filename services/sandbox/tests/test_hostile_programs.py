@@ -160,12 +160,34 @@ async def test_a_limit_ends_the_program_and_the_next_one_runs(patient: Sandbox, 
     limits = Limits()
     if limit == "time":
         limits.timeout.FromSeconds(1)
-    elif name == "print flood":
-        limits.timeout.FromSeconds(5)  # it runs to its end; 65 prints reach the limit
     response = await patient.run(code, limits=limits)
     assert response.status == ProgramStatus.PROGRAM_STATUS_LIMIT_EXCEEDED, response
     assert response.error_type == limit
     await still_serves(patient)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "while True: print()",
+        "print('x' * 2**16)\nwhile True: pass",
+        "def f():\n while True:\n  try: print('x')\n  except BaseException: pass\nf()",
+    ],
+)
+async def test_a_flood_of_output_ends_with_the_limit_and_not_with_the_time(
+    settings: SandboxSettings, code: str
+) -> None:
+    # The client gives up first; and the next program needs the only worker.
+    longest = settings.model_copy(update={"timeout_s": 300.0, "max_workers": 1})
+    async with open_sandbox(longest) as opened:
+        response = await opened.run(code)
+        assert (response.error_type, len(response.stdout)) == ("output", 2**16)
+        await still_serves(opened)
+
+
+async def test_a_program_goes_on_behind_output_that_fits(sandbox: Sandbox) -> None:
+    response = await sandbox.run("print('x' * (2**16 - 1))\nsum(range(10**5))")
+    assert (response.result.int64_value, len(response.stdout)) == (4999950000, 2**16)
 
 
 async def test_line_numbers_are_those_of_the_program(sandbox: Sandbox) -> None:

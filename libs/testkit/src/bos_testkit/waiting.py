@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_LONGEST_PAUSE_S = 0.01
+
 
 async def eventually(condition: Callable[[], bool], *, within_s: float = 60.0) -> None:
     """Return as soon as ``condition()`` holds.
@@ -16,6 +18,9 @@ async def eventually(condition: Callable[[], bool], *, within_s: float = 60.0) -
         TimeoutError: it does not hold within ``within_s`` seconds.
     """
     # What is waited for happens elsewhere (a server, a pool) and sets no event.
+    pause_s = 0.001
     async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        while not condition():
+            await asyncio.sleep(pause_s)
+            # A condition may be dear, and what it waits for may share this event loop.
+            pause_s = min(pause_s * 1.2, _LONGEST_PAUSE_S)

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.core.fold import fold
+from bos_gateway.core.public_events import Cursor
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership import owners
 from bos_gateway.ownership.clock import DatabaseClock
@@ -99,7 +100,8 @@ def replica(writer: HeldUpWriter, pool: asyncpg.Pool[asyncpg.Record], lines: Lin
     logged = SimpleNamespace(logger=lambda _: lines)
     deps = SimpleNamespace(
         telemetry=logged,
-        settings=SimpleNamespace(max_active_runs=9, max_failures=3),
+        metrics=GatewayMetrics(CollectorRegistry()),
+        settings=SimpleNamespace(max_active_runs=9, max_failures=3, delta_window_s=0.0),
         clock=DatabaseClock(cast("Any", logged), cast("Any", None)),
     )
     return Replica(
@@ -156,6 +158,27 @@ async def test_run_adopted_first_by_another_replica_is_no_error(
     writer.go_on.set()
     await eventually(lambda: bool(lines.of))
     assert lines.of == {"info": ["run not taken up, it has another owner"]}
+
+
+async def test_followers_of_a_run_that_is_stopped_before_its_loop_begins_are_sent_on(
+    writer: HeldUpWriter, replica: Replica
+) -> None:
+    """The lease is lost in the very moment in which the run is taken up."""
+    run_id, feeds, suspensions = await accepted(writer), list[Any](), list[asyncio.Task[None]]()
+
+    def adopted(_: UUID) -> None:
+        """Called just before the loop is started; what is scheduled here runs before it begins."""
+        asyncio.get_running_loop().call_soon(lambda: feeds.append(replica.reader._feed_of(run_id)))
+        suspensions.append(asyncio.create_task(replica.suspend()))
+
+    replica.notifications = cast("Any", SimpleNamespace(adopted=adopted, forget=lambda _: None))
+    writer.go_on.set()
+    await replica.take_lease()
+    await eventually(lambda: bool(suspensions))
+    await asyncio.gather(*suspensions)
+    assert not replica.drives(run_id)
+    followed = [sequence async for sequence, _ in feeds[0].follow(Cursor())]
+    assert followed == [1, 2], "accepted, adopted, and then the feed is closed"
 
 
 async def test_stray_whose_row_is_locked_keeps_no_other_from_being_let_go(

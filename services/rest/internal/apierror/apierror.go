@@ -143,7 +143,6 @@ func Write(w http.ResponseWriter, err error) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")
-	header.Del("Content-Length")
 	if httpStatus == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", "Bearer")
 	}
@@ -153,6 +152,8 @@ func Write(w http.ResponseWriter, err error) {
 			header.Set("Retry-After", strconv.Itoa(int(max(0, seconds))))
 		}
 	}
+	body := append(JSON(err), '\n')
+	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(httpStatus)
-	_, _ = w.Write(append(JSON(err), '\n'))
+	_, _ = w.Write(body)
 }

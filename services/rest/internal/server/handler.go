@@ -86,6 +86,7 @@ func (s *Server) handler() (http.Handler, error) {
 	known, asked := places.NewKnown(), s.settings.IdentityTarget != ""
 	root.Handle("/", guard.Chain(services,
 		guard.Credential(keys, asked),
+		mayDrain,
 		guard.Body(waiting.New(waiting.Limits{
 			Bodies: s.settings.MaxBodies, Bytes: s.settings.MaxBodiesBytes,
 			Within: s.settings.ReadTimeout.Duration(),
@@ -101,7 +102,8 @@ func (s *Server) handler() (http.Handler, error) {
 		),
 	))
 	return guard.Chain(root,
-		connection(s.settings.ReadTimeout.Duration(), s.settings.WriteTimeout.Duration()),
+		connection(s.settings.ReadTimeout.Duration(), s.settings.WriteTimeout.Duration(),
+			drainLimits{bytes: drainBytes, within: drainWithin, atOnce: mostDrains}),
 		guard.Match(document),
 		guard.Client(proxies),
 		observed(s.log, s.metrics),

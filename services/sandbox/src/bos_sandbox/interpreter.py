@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, date, datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,12 @@ from bos.sandbox.v1 import ProgramStatus, RunProgramResponse, Tier
 from bos_chassis.values import to_value
 from bos_errors import ConfigurationError, ResourceExhausted
 from bos_sandbox.outcomes import ended, limit, result_problem
-from bos_sandbox.output import Output
+from bos_sandbox.output import Output, OutputLimitExceeded
 from bos_sandbox.places import Places
 from bos_sandbox.validate import LAST_VALUE, Program
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from bos_sandbox.limits import RunLimits
     from bos_sandbox.settings import SandboxSettings
@@ -65,16 +65,18 @@ class Interpreter:
         """
         started = time.monotonic()
         output = Output(limits.output_bytes)
-        run = _Run(program, inputs, output, self._settings, self._prelude)
         async with (
             self._places.taken(),
             self._session(limits, inputs.get("today")) as session,
         ):
             try:
-                async with asyncio.timeout(limits.timeout_s + self._settings.kill_grace_s):
+                within_s = limits.timeout_s + self._settings.kill_grace_s
+                async with asyncio.timeout(within_s) as deadline:
+                    write = _ends_at_the_limit(output, deadline)
+                    run = _Run(program, inputs, output, write, self._settings, self._prelude)
                     response = await run.perform(session)
             except TimeoutError:
-                response = limit("time")
+                response = limit("output" if output.exceeded else "time")
         response.stdout, response.stderr = output.texts()
         response.duration.FromNanoseconds(int((time.monotonic() - started) * 1e9))
         response.tier = Tier.TIER_INTERPRETER
@@ -120,12 +122,14 @@ class _Run:
         program: Program,
         inputs: Mapping[str, Any],
         output: Output,
+        write: Callable[[str, str], None],
         settings: SandboxSettings,
         prelude: str,
     ) -> None:
         self._program = program
         self._inputs = dict(inputs)
         self._output = output
+        self._write = write
         self._settings = settings
         self._prelude = prelude
         self._refused: str | None = None
@@ -136,7 +140,7 @@ class _Run:
             await session.feed_run(
                 self._program.source_keeping_last_value,
                 inputs=self._inputs,
-                print_callback=self._output.write,
+                print_callback=self._write,
                 os=self._refuse_call,
             )
             collected = await session.feed_run(self._collector(), os=self._refuse_call)
@@ -211,6 +215,28 @@ async def open_interpreter(settings: SandboxSettings) -> AsyncIterator[Interpret
         yield Interpreter(pool, settings, prelude)
     finally:
         await pool.__aexit__(None, None, None)
+
+
+def _ends_at_the_limit(output: Output, deadline: asyncio.Timeout) -> Callable[[str, str], None]:
+    """Write to ``output``; the limit moves the deadline of the run to now.
+
+    A worker (pydantic-monty 1.4.0) goes on with its program after an error of its callback, until
+    its time is over, and reports the error then.
+    """
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        with suppress(RuntimeError):  # the run has ended in the meantime
+            deadline.reschedule(loop.time())
+
+    def write(stream: str, text: str) -> None:
+        try:
+            output.write(stream, text)
+        except OutputLimitExceeded:
+            loop.call_soon_threadsafe(end)  # the pool calls from its own threads
+            raise
+
+    return write
 
 
 def _clock(today: Any) -> Any:

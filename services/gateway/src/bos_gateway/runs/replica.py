@@ -346,9 +346,9 @@ class Replica:
         self._driven[run_id] = driven
         self._deps.metrics.active_runs.set(len(self._driven))
         driven.task = asyncio.create_task(self._driven_to_end(driven), name=f"run {run_id}")
+        driven.task.add_done_callback(lambda _: self._undriven(driven))
 
     async def _driven_to_end(self, driven: Orchestrator) -> None:
-        run_id, feed, adopted = driven.adopted.run_id, driven.feed, driven.adopted
         try:
             await self._driven_or_failed(driven)
             if driven.state.released:
@@ -358,17 +358,23 @@ class Replica:
             if isinstance(error, UnknownEvent):
                 with suppress(Exception):
                     await driven.release(self._release_event("unknown_event"))
-            await self._release(adopted, error)
-        finally:
-            if self._driven.get(run_id) is driven:
-                del self._driven[run_id]
-                self.notifications.forget(run_id)
-            if self._memory is not None and feed.events[-1].HasField("run_finished"):
-                self._memory.ended(run_id)
-            self._deps.metrics.active_runs.set(len(self._driven))
-            feed.close()
-            if adopted.failures >= poison.SUSPECT_FROM:
-                self.notifications.released.set()  # the next suspect may be taken
+            await self._release(driven.adopted, error)
+
+    def _undriven(self, driven: Orchestrator) -> None:
+        """Close the feed of a run whose loop has ended, and free its place.
+
+        A task that is cancelled before it begins runs no ``finally``: the lease may be lost at once.
+        """
+        run_id, feed = driven.adopted.run_id, driven.feed
+        if self._driven.get(run_id) is driven:
+            del self._driven[run_id]
+            self.notifications.forget(run_id)
+        if self._memory is not None and feed.events[-1].HasField("run_finished"):
+            self._memory.ended(run_id)
+        self._deps.metrics.active_runs.set(len(self._driven))
+        feed.close()
+        if driven.adopted.failures >= poison.SUSPECT_FROM:
+            self.notifications.released.set()  # the next suspect may be taken
 
     async def _driven_or_failed(self, driven: Orchestrator) -> None:
         """Drive a run; a defect of ours ends it."""
