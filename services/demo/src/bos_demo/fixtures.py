@@ -205,7 +205,7 @@ def composition(question: Question) -> Fixture:
             # Whole, as its citations are numbered by the results that there are.
             key = f"step{number}_answer"
             sentences.append(f"${{{key}}}")
-            captures[key] = rf"\n(?:- )?rag \({step.id}\)[^\n:]*: ([^\n]+)"
+            captures[key] = r"Agent: rag \| status: \w+\. Answer: ([^\n]+?) Error: "
             continue
         if step.agent == "sql":
             tables += 1
