@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 _MARKER = re.compile(r"\[(\d)\]")
 
 
-def rag_replies(question_id: str, step: RagStep, section: str) -> Iterator[Fixture]:
-    """Yield the replies for one step, whose prompts hold the text `section`."""
+def rag_replies(question_id: str, step: RagStep) -> Iterator[Fixture]:
+    """Yield the replies of the rag agent's model for one step of the question."""
+    section = f"### Task\n{step.task}"  # the last one of the prompt
     numbers = range(1, len(step.passages) + 1)
     yield fixture(
         f"{question_id}/{step.id}: Ranking",

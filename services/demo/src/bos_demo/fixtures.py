@@ -54,7 +54,7 @@ def question_fixtures(question: Question, today: date) -> Iterator[Fixture]:
         elif step.agent == "code":
             yield from _code_replies(question, step)
         elif step.agent == "rag":
-            yield from rag_replies(question.id, step, task_section(step))
+            yield from rag_replies(question.id, step)
         else:
             yield from _computation_replies(question, step)
     yield composition(question)
@@ -102,7 +102,7 @@ def sql_replies(question_id: str, step: SqlStep, today: date) -> Iterator[Fixtur
 
     def reply(schema: str, json: dict[str, Any], *also: str, **more: Any) -> Fixture:
         name = ", ".join([f"{question_id}/{step.id}: {schema}", *also])
-        return fixture(name, [task_section(step), *also], schema=schema, json=json, **more)
+        return fixture(name, [_task_section(step), *also], schema=schema, json=json, **more)
 
     clear = {"is_clear": True, "clarifying_questions": [], "assumptions": []}
     # Small models have a call per step.
@@ -137,14 +137,14 @@ def _computation_replies(question: Question, step: ComputationStep) -> Iterator[
     name = f"{question.id}/{step.id}"
     yield fixture(
         f"{name}: ComputationPlan",
-        [task_section(step)],
+        [_task_section(step)],
         schema="ComputationPlan",
         json={"explanation": step.task, "inputs": list(step.inputs), "code": step.program},
     )
     answer, capture = fill_in(step.answer, _result_capture)
     yield fixture(
         f"{name}: ComputationSummary",
-        [task_section(step)],
+        [_task_section(step)],
         schema="ComputationSummary",
         json={"answer": answer, "table": None},
         capture=capture,
@@ -153,7 +153,7 @@ def _computation_replies(question: Question, step: ComputationStep) -> Iterator[
 
 def _code_replies(question: Question, step: CodeStep) -> Iterator[Fixture]:
     name = f"{question.id}/{step.id}"
-    yield from _program_replies(name, step, [task_section(step)], step.program)
+    yield from _program_replies(name, step, [_task_section(step)], step.program)
     for variant in step.variants:
         # With instructions the task is not a section of its own.
         program = step.program.replace(variant.replaces, variant.by)
@@ -187,7 +187,7 @@ def _program_replies(
     )
 
 
-def task_section(step: AnyStep) -> str:
+def _task_section(step: AnyStep) -> str:
     """The task section of an agent's prompt: the whole section, so that no other task matches."""
     return f"### Task\n{step.task}\n\n###"
 
