@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from bos.documents.v1 import DocumentsServiceAsyncStub
+
 _MARKER = "demo-documents"
 _CALL_TIMEOUT_S = 60.0
 _READING_TIMEOUT_S = 600.0
@@ -86,7 +88,7 @@ async def _loaded(target: str, api_key: str, folder: Path, log: FilteringBoundLo
 
 
 class _Client:
-    def __init__(self, stub: DocumentsServiceStub, api_key: str) -> None:
+    def __init__(self, stub: DocumentsServiceAsyncStub, api_key: str) -> None:
         self._stub = stub
         self._metadata = (("authorization", f"Bearer {api_key}"),)
 
