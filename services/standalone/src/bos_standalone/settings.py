@@ -52,6 +52,6 @@ class StandaloneSettings(Settings):
     demo_documents: bool = Field(
         default=True,
         description="Load the sample company's documents for the local user at the first start, "
-        "if the sample company is the database",
+        "if the sample company is the database; a configured model is asked once about each",
     )
     grace_s: float = Field(default=3.0, ge=0, description="Time for calls in flight at shutdown")
