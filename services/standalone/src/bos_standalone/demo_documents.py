@@ -8,15 +8,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import grpc
-
 from bos.documents.v1 import (
     DocumentsServiceStub,
     DocumentUpload,
     UploadDocumentRequest,
     WatchDocumentRequest,
 )
-from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.channels import Channels, translate_rpc_errors
 from bos_chassis.errors import BosError
 from bos_demo.documents.rendering import render
 from bos_demo.documents.sources import load_sources
@@ -25,9 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from structlog.typing import FilteringBoundLogger
-
     from bos.documents.v1 import DocumentsServiceAsyncStub
+    from bos_chassis.telemetry import Telemetry
 
 _MARKER = "demo-documents"
 _CALL_TIMEOUT_S = 60.0
@@ -50,7 +47,7 @@ class DemoDocuments:
 
 @asynccontextmanager
 async def loading(
-    target: str, api_key: str, folder: Path, log: FilteringBoundLogger
+    target: str, api_key: str, folder: Path, telemetry: Telemetry
 ) -> AsyncIterator[DemoDocuments]:
     """Load the documents beside the block; what is left when the block ends comes next time.
 
@@ -58,9 +55,9 @@ async def loading(
         target: Address of the documents service.
         api_key: API key of the local user, who owns the documents.
         folder: Data folder, which remembers that they are loaded: a user may delete them.
-        log: For failures; nothing else depends on these documents.
+        telemetry: For failures, which are logged: nothing else depends on these documents.
     """
-    task = asyncio.create_task(_loaded(target, api_key, folder, log), name="demo-documents")
+    task = asyncio.create_task(_loaded(target, api_key, folder, telemetry), name="demo-documents")
     try:
         yield DemoDocuments(task)
     finally:
@@ -68,15 +65,16 @@ async def loading(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _loaded(target: str, api_key: str, folder: Path, log: FilteringBoundLogger) -> None:
+async def _loaded(target: str, api_key: str, folder: Path, telemetry: Telemetry) -> None:
+    log = telemetry.logger("bos.standalone")
     marker = folder / _MARKER
     try:
         files = await asyncio.to_thread(_files)
         version = _version(files)
         if marker.exists() and marker.read_text(encoding="ascii").strip() == version:
             return
-        async with grpc.aio.insecure_channel(target) as channel:
-            client = _Client(DocumentsServiceStub(channel), api_key)
+        async with Channels(telemetry) as channels:
+            client = _Client(DocumentsServiceStub(channels.get(target)), api_key)
             uploaded = [await client.upload(name, content) for name, content in files.items()]
             # From here on they are read, whether this process goes on or another one does.
             marker.write_text(version + "\n", encoding="ascii")

@@ -88,7 +88,7 @@ async def serve_all(
                 if _with_documents(composition, settings, list(factories)):
                     target, key = composition.address("documents"), composition.api_key
                     documents = await stack.enter_async_context(
-                        loading(target, key, folder.path, log)
+                        loading(target, key, folder.path, telemetry)
                     )
                     standalone = _with_questions(standalone, documents)
                 yield standalone
