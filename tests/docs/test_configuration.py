@@ -12,9 +12,9 @@ import pytest
 from pydantic import AliasChoices, BaseModel, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import ServerSettings, Settings
 from bos_client.cli import main as command_line
+from bos_errors import ConfigurationError
 
 sys.path.append(str(Path(__file__).parents[2] / "libs/chassis"))
 from settings_reference import complete_example, main, render, settings_classes, variables

@@ -23,7 +23,7 @@ from bos.gateway.v1 import (
     RunEvent,
 )
 from bos_client import BosClient
-from bos_client.errors import BosError, Unavailable
+from bos_errors import BosError, Unavailable
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pytest_asyncio
 from bos.agent.v1 import AgentExecutionStatus
 from bos.gateway.v1 import RunStatus
 from bos_client import BosClient
-from bos_client.errors import DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted
+from bos_errors import DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import TEXT_CALLS

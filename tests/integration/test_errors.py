@@ -13,9 +13,9 @@ from bos.agent.v1 import AgentExecutionStatus, SideEffectClass
 from bos.common.v1 import TraceEventType
 from bos.gateway.v1 import RunStatus
 from bos_agentkit import AgentFailure, agent_card, succeeded, tool
-from bos_chassis.errors import ConfigurationError, Unavailable
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
+from bos_errors import ConfigurationError, Unavailable
 from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_mcp_db.service import serve as serve_mcp_db

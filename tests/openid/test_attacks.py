@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import pytest
 
-from bos_chassis.errors import BosError, InvalidArgument
+from bos_errors import BosError, InvalidArgument
 from bos_postgres import connect
 
 from .issuer_harness import CALLBACK

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_chassis.errors import BosError, ConfigurationError
+from bos_errors import BosError, ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 
 from bos.identity.v1 import AccountServiceStub, DeleteAccountRequest, ExportAccountRequest
 from bos.identity.v1 import RefreshSessionRequest as Refresh
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_postgres import connect
 
 from .test_cli import GATEWAY, bos, ended, says

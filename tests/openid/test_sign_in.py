@@ -15,7 +15,7 @@ from bos.identity.v1 import (
     GetOpenIdProviderRequest,
     RefreshSessionRequest,
 )
-from bos_chassis.errors import BosError, ResourceExhausted
+from bos_errors import BosError, ResourceExhausted
 from bos_postgres import connect
 
 from .issuer_harness import CALLBACK

@@ -32,8 +32,8 @@ from bos.gateway.v1 import (
 )
 from bos_agentkit import agent_card
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token, generate_keypair
-from bos_chassis.errors import from_rpc_error
 from bos_chassis.settings import AuthSettings
+from bos_errors import from_rpc_error
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.processes import service_process

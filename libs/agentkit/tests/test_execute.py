@@ -36,9 +36,9 @@ from bos_agentkit import (
     succeeded,
 )
 from bos_chassis.deadlines import remaining_s
-from bos_chassis.errors import ConfigurationError, InvalidArgument, Unavailable, from_rpc_error
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map, make_table, to_value, to_value_map
+from bos_errors import ConfigurationError, InvalidArgument, Unavailable, from_rpc_error
 from bos_llm import ModelOutputInvalid, Models, ModelSettings, Usage
 from bos_testkit.agents import (
     CountingAgent,

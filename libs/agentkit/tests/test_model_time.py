@@ -12,8 +12,8 @@ import pytest
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AgentInput, RetryConfig
 from bos_agentkit import AgentTask, is_retryable, succeeded
 from bos_agentkit.failures import error_of
-from bos_chassis.errors import BosError, DeadlineExceeded, Unavailable
 from bos_chassis.values import from_value
+from bos_errors import BosError, DeadlineExceeded, Unavailable
 from bos_llm import user
 from bos_llm.errors import ModelOutputInvalid, ModelRateLimited, ModelUnavailable
 from bos_testkit.agents import OneCallAgent, RecordingAgent, SlowAgent, agent_server, call_agent

@@ -20,13 +20,13 @@ from bos.agent.v1 import (
 from bos_agentkit import agent_card
 from bos_agentkit.agent import served_card
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
-from bos_chassis.errors import DeadlineExceeded, PermissionDenied, ResourceExhausted, from_rpc_error
 from bos_chassis.settings import AuthSettings
+from bos_errors import DeadlineExceeded, PermissionDenied, ResourceExhausted, from_rpc_error
 from bos_testkit.agents import EchoAgent, PreparingAgent, agent_server, call_agent
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from bos_chassis.errors import BosError
+    from bos_errors import BosError
 
 FOR_RUN = PrepareRequest(metadata=TaskMetadata(user_id="asha", run_id="run-1"), question="What?")
 

@@ -16,8 +16,8 @@ from bos.agent.v1 import (
     TaskMetadata,
 )
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
-from bos_chassis.errors import PermissionDenied, Unauthenticated, from_rpc_error
 from bos_chassis.settings import AuthSettings
+from bos_errors import PermissionDenied, Unauthenticated, from_rpc_error
 from bos_testkit.agents import EchoAgent, agent_server
 
 if TYPE_CHECKING:

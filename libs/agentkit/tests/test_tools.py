@@ -19,13 +19,13 @@ from bos.agent.v1 import (
 from bos_agentkit import Agent, AgentTask, ApprovalNeeded, ToolContext, agent_card, tool
 from bos_agentkit.agent import check_tools
 from bos_agentkit.failures import AgentFailure
-from bos_chassis.errors import (
+from bos_chassis.values import from_value_map, to_value_map
+from bos_errors import (
     ConfigurationError,
     InvalidArgument,
     PermissionDenied,
     Unavailable,
 )
-from bos_chassis.values import from_value_map, to_value_map
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,7 +26,7 @@ from bos_artefacts import (
     Owner,
     open_artefacts,
 )
-from bos_chassis.errors import ConfigurationError, InvalidArgument, Unavailable
+from bos_errors import ConfigurationError, InvalidArgument, Unavailable
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

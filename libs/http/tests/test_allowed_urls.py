@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_http import Failure, HttpFailed, HttpPolicy, HttpRefused, Rule
 
 pytestmark = pytest.mark.security

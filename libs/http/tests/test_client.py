@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bos_chassis.errors import BosError, ConfigurationError, to_status
 from bos_chassis.telemetry import Telemetry
+from bos_errors import BosError, ConfigurationError, to_status
 from bos_http import (
     Failure,
     HttpClient,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from token_issuer import Issuer, accepts, opened, openid_issuer
 
-from bos_chassis.errors import Unavailable
+from bos_errors import Unavailable
 from bos_http import issuer_document
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 from pydantic import BaseModel
 from serving import endpoint_of
 
-from bos_chassis.errors import BosError, InvalidArgument
+from bos_errors import BosError, InvalidArgument
 from bos_llm import (
     Completion,
     ModelNotConfigured,

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from bos_chassis.deadlines import set_remaining
-from bos_chassis.errors import DeadlineExceeded, InvalidArgument
 from bos_chassis.telemetry import Telemetry
+from bos_errors import DeadlineExceeded, InvalidArgument
 from bos_llm import (
     BudgetExhausted,
     EmbeddingModel,

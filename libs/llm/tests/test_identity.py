@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from bos_chassis import deadlines
-from bos_chassis.errors import ConfigurationError, DeadlineExceeded
+from bos_errors import ConfigurationError, DeadlineExceeded
 from bos_llm import Completion, ModelNotConfigured, ModelUnavailable, user
 from bos_testkit.waiting import eventually
 

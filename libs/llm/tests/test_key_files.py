@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_llm import ModelNotConfigured, user
 from bos_llm.settings import ModelSettings
 from bos_testkit.waiting import eventually

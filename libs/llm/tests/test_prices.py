@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_llm import ModelPrice, ModelSettings, user
 from bos_llm.prices import PriceTable, announced_end
 from bos_llm.replies.wire import TokenCount, read_completion

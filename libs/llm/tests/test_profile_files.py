@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_llm import ModelNotConfigured, set_key_profile, user
 from bos_llm.settings import ModelSettings
 from bos_testkit.scripted_model.replies import fixture

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_llm import ModelSettings, user
 from bos_llm.endpoints.providers import PROVIDERS, Capabilities, provider_row, recognise
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import SecretStr
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.telemetry import Telemetry
+from bos_errors import ConfigurationError
 from bos_llm import AgentModelConfig, ModelNotConfigured, Models, ModelSettings, user
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos_chassis import deadlines
-from bos_chassis.errors import DeadlineExceeded
+from bos_errors import DeadlineExceeded
 from bos_llm import (
     Completion,
     ModelOutputInvalid,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos_chassis import deadlines
-from bos_chassis.errors import DeadlineExceeded, InvalidArgument
+from bos_errors import DeadlineExceeded, InvalidArgument
 from bos_llm import (
     ModelNotConfigured,
     ModelOutputInvalid,

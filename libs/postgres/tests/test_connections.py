@@ -8,7 +8,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from bos_chassis.errors import (
+from bos_errors import (
     AlreadyExists,
     ConfigurationError,
     DeadlineExceeded,

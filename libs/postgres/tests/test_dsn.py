@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_postgres import check_dsn, describe, with_database
 from bos_postgres.dsn import (
     check_identifier,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_errors import ConfigurationError, Unavailable
 from bos_postgres import EmbeddedPostgres, connect
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_postgres import EmbeddedPostgres, connect, embedded
 from bos_postgres._identity import Identity, choose_identity
 from bos_postgres._installation import find_installation

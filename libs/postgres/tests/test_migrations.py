@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 
-from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_errors import ConfigurationError, Unavailable
 from bos_postgres import EmbeddedPostgres, connect, migrate, migration_files, with_database
 from bos_postgres.dsn import password_of
 from bos_postgres.migrations import dbmate_program

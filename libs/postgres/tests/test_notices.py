@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_errors import ConfigurationError, Unavailable
 from bos_postgres import Notices, connect
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_errors import ConfigurationError, Unavailable
 from bos_postgres import acquire, connect, migrate, open_database
 from bos_postgres.dsn import with_address, with_options
 from bos_postgres.notices import Notices

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.values import to_value
 from bos_composer.numbers import NumberFormat
 from bos_composer.settings import ComposerSettings
+from bos_errors import ConfigurationError
 
 pytestmark = pytest.mark.requirement("K-05")
 

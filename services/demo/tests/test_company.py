@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 
-from bos_chassis.errors import FailedPrecondition, InvalidArgument
 from bos_demo.company import load_postgres, table_names, write_sqlite
+from bos_errors import FailedPrecondition, InvalidArgument
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.telemetry import Telemetry
 from bos_demo.company import DEFAULT_TODAY, table_names
 from bos_demo.service import serve
 from bos_demo.settings import DemoSettings
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -37,7 +37,10 @@ from bos_chassis.auth.account_data import ERASE, SERVICE_NAME, account_to
 from bos_chassis.auth.callers import AUTHORIZATION_KEY
 from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.channels import Channels, translate_rpc_errors
-from bos_chassis.errors import (
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import AuthSettings, ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_errors import (
     AlreadyExists,
     BosError,
     FailedPrecondition,
@@ -47,9 +50,6 @@ from bos_chassis.errors import (
     Unauthenticated,
     Unavailable,
 )
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import AuthSettings, ServerSettings
-from bos_chassis.telemetry import Telemetry
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_postgres import connect
 from bos_testkit.waiting import eventually

@@ -15,7 +15,8 @@ from bos.identity.v1 import (
     LogOutRequest,
     RevokeSessionRequest,
 )
-from bos_chassis.errors import (
+from bos_chassis.settings import AuthSettings
+from bos_errors import (
     AlreadyExists,
     BosError,
     InvalidArgument,
@@ -24,7 +25,6 @@ from bos_chassis.errors import (
     ResourceExhausted,
     Unauthenticated,
 )
-from bos_chassis.settings import AuthSettings
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.opaque_tokens import digest
 from bos_postgres import connect

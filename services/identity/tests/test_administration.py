@@ -23,7 +23,7 @@ from bos.identity.v1 import (
     SetUserGroupsRequest,
     SetUserRolesRequest,
 )
-from bos_chassis.errors import (
+from bos_errors import (
     AlreadyExists,
     BosError,
     FailedPrecondition,

@@ -24,7 +24,7 @@ from bos.identity.v1 import (
     RevokeApiKeyRequest,
 )
 from bos.identity.v1 import CreatePasswordResetRequest as ResetRequest
-from bos_chassis.errors import (
+from bos_errors import (
     BosError,
     FailedPrecondition,
     InvalidArgument,

@@ -32,7 +32,7 @@ from bos.identity.v1 import (
     SetUserGroupsRequest,
     SetUserRolesRequest,
 )
-from bos_chassis.errors import BosError, PermissionDenied, ResourceExhausted, Unauthenticated
+from bos_errors import BosError, PermissionDenied, ResourceExhausted, Unauthenticated
 from bos_identity.openid.settings import OpenIdSettings
 from bos_identity.service import SCHEMA
 from bos_postgres import connect

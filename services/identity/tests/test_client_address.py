@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from identity_harness import REST, Starter, coming_from
 
-from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unauthenticated
 from bos_chassis.settings import AuthSettings
+from bos_errors import PermissionDenied, ResourceExhausted, Unauthenticated
 from bos_testkit.address_tokens import AddressTokens
 
 

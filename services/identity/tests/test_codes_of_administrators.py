@@ -15,7 +15,7 @@ from bos.identity.v1 import (
     ResetPasswordRequest,
     SetUserRolesRequest,
 )
-from bos_chassis.errors import PermissionDenied
+from bos_errors import PermissionDenied
 from bos_postgres import connect
 
 NEW = "another one, longer"

@@ -11,9 +11,9 @@ from bos.identity.v1 import CreateApiKeyRequest, RevokeApiKeyRequest, RevokeSess
 from bos_chassis.auth.session_check import SessionCheck
 from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.channels import Channels
-from bos_chassis.errors import Unauthenticated, Unavailable
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -16,8 +16,8 @@ from bos.identity.v1 import (
     ExportAccountRequest,
     SignInMethod,
 )
-from bos_chassis.errors import BosError, Unauthenticated
 from bos_chassis.settings import AuthSettings
+from bos_errors import BosError, Unauthenticated
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.openid.settings import OpenIdSettings
 from bos_postgres import connect

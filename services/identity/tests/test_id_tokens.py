@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm
 
 from bos_chassis.auth.jwks import KeySet
-from bos_chassis.errors import Unauthenticated
 from bos_chassis.telemetry import Telemetry
+from bos_errors import Unauthenticated
 from bos_identity.openid.claims import (
     display_name_of,
     email_of,

@@ -12,7 +12,7 @@ from identity_harness import KEY, Caller, Starter
 
 from bos.identity.v1 import GetJsonWebKeySetRequest
 from bos_chassis.auth.callers import generate_keypair
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_postgres import connect
 

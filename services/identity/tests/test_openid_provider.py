@@ -16,7 +16,7 @@ from bos.identity.v1 import (
     OpenIdServiceStub,
 )
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import BosError, ConfigurationError, PermissionDenied
+from bos_errors import BosError, ConfigurationError, PermissionDenied
 from bos_identity.administration.invitations import Invitations, NewInvitation
 from bos_identity.openid.settings import OpenIdSettings
 from bos_identity.service import SCHEMA

@@ -15,7 +15,8 @@ from bos.identity.v1 import (
     RegisterUserRequest,
     RevokeInvitationRequest,
 )
-from bos_chassis.errors import (
+from bos_chassis.settings import ServerSettings
+from bos_errors import (
     AlreadyExists,
     BosError,
     InvalidArgument,
@@ -23,7 +24,6 @@ from bos_chassis.errors import (
     PermissionDenied,
     ResourceExhausted,
 )
-from bos_chassis.settings import ServerSettings
 from bos_identity.administration.registration import all_local
 from bos_postgres import connect
 

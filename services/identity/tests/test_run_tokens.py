@@ -21,8 +21,8 @@ from bos_chassis.auth.callers import (
     generate_keypair,
     set_caller,
 )
-from bos_chassis.errors import Unauthenticated
 from bos_chassis.settings import AuthSettings
+from bos_errors import Unauthenticated
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.credentials.callers import Callers
 

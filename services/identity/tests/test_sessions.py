@@ -10,7 +10,7 @@ import pytest
 from identity_harness import PASSWORD, Caller, Starter, until
 
 from bos.identity.v1 import ChangePasswordRequest, LogInRequest
-from bos_chassis.errors import InvalidArgument, Unauthenticated
+from bos_errors import InvalidArgument, Unauthenticated
 from bos_postgres import connect
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from identity_harness import PASSWORD, Caller, Starter, coming_from
 
-from bos_chassis.errors import BosError, ResourceExhausted, Unauthenticated
+from bos_errors import BosError, ResourceExhausted, Unauthenticated
 from bos_postgres import connect
 
 

@@ -10,8 +10,8 @@ import pytest
 from identity_harness import PASSWORD, Caller, Starter, coming_from, until
 
 from bos.identity.v1 import ChangePasswordRequest, LogInRequest
-from bos_chassis.errors import BosError, InvalidArgument, ResourceExhausted, Unauthenticated
 from bos_chassis.telemetry import Telemetry
+from bos_errors import BosError, InvalidArgument, ResourceExhausted, Unauthenticated
 from bos_identity.metrics import IdentityMetrics
 from bos_identity.passwords.attempts import Attempts
 from bos_identity.passwords.throttle import Subject, Throttle

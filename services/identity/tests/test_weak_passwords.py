@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos.identity.v1 import ChangePasswordRequest
-from bos_chassis.errors import InvalidArgument
+from bos_errors import InvalidArgument
 from bos_identity.names import clean_name
 from bos_identity.passwords.weak import weakness
 

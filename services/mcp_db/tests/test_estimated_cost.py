@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from mcp_db_rig import call, postgres_database, running, sqlite_database
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_mcp_db.settings import McpDbSettings
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from mcp_db_rig import READER, call, postgres_database, sqlite_database
 
 from bos_chassis.auth.access import AccessSettings
 from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.telemetry import Telemetry
+from bos_errors import ConfigurationError
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.databases import open_databases
 from bos_mcp_db.failures import QueryFailed

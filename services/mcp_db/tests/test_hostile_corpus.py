@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mcp_db_rig import as_reader, call, provisioned, running
 
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.postgres import PostgresBackend
 from bos_mcp_db.backends.sqlite import SqliteBackend

@@ -17,7 +17,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_mcp_db.backends import mssql_schema
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.mssql import _RIGHTS, _SESSION, _SHAPE, MssqlBackend

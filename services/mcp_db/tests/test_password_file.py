@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.mssql_driver import parse_address
 from bos_mcp_db.databases import open_databases

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.telemetry import Telemetry
+from bos_errors import ConfigurationError
 from bos_mcp_db.databases import open_databases
 from bos_mcp_db.settings import McpDbSettings
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from mcp_db_rig import call, postgres_database, running, sqlite_database
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_mcp_db.values import decode
 
 if TYPE_CHECKING:

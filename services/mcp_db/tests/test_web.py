@@ -13,9 +13,9 @@ from mcp_db_rig import call, sqlite_database
 
 from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
 from bos_chassis.credentials.tls import CertificateFiles, ClientTls
-from bos_chassis.errors import BosError, ConfigurationError, Unauthenticated, Unavailable
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import BosError, ConfigurationError, Unauthenticated, Unavailable
 from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
 from bos_sql.database.mcp import McpClient

@@ -18,8 +18,8 @@ from bos.memory.v1 import (
     RecordTurnRequest,
     UpdateConversationRequest,
 )
-from bos_chassis.errors import NotFound, PermissionDenied, Unauthenticated
 from bos_chassis.settings import AuthSettings
+from bos_errors import NotFound, PermissionDenied, Unauthenticated
 from bos_postgres import open_database
 
 if TYPE_CHECKING:

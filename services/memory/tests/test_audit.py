@@ -18,8 +18,8 @@ from bos.memory.v1 import (
     UpdateConversationRequest,
     UpdateLongTermMemoryRequest,
 )
-from bos_chassis.errors import BosError
 from bos_chassis.settings import AuthSettings
+from bos_errors import BosError
 from bos_memory.retention import main
 from bos_memory.service import SCHEMA
 from bos_postgres import connect

@@ -17,7 +17,7 @@ from bos.memory.v1 import (
     ListMessagesRequest,
     UpdateConversationRequest,
 )
-from bos_chassis.errors import InvalidArgument, NotFound
+from bos_errors import InvalidArgument, NotFound
 from bos_memory.facts import PersonalFacts
 from bos_memory.summarizing import ConversationSummary
 from bos_testkit.scripted_model.replies import fixture

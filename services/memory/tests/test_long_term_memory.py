@@ -10,7 +10,7 @@ import pytest
 
 from bos.common.v1 import CriticalFacts, LongTermMemory, UserPreferences
 from bos.memory.v1 import DeleteLongTermMemoryRequest, UpdateLongTermMemoryRequest
-from bos_chassis.errors import InvalidArgument
+from bos_errors import InvalidArgument
 from bos_memory.facts import FoundFacts, FoundPreferences, PersonalFacts, joined
 from bos_memory.profiles import Profiles
 from bos_memory.service import READER, SCHEMA

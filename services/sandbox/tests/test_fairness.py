@@ -11,10 +11,10 @@ import pytest
 
 from bos.sandbox.v1 import ProgramStatus, RunProgramRequest, SandboxServiceStub, Tier
 from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair
-from bos_chassis.errors import from_rpc_error
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
+from bos_errors import from_rpc_error
 from bos_sandbox.service import AUDIENCE, serve
 from bos_sandbox.settings import SandboxSettings
 

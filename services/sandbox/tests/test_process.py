@@ -14,9 +14,9 @@ from sandbox_cases import LIMITS, VALUES
 from sandbox_client import open_sandbox
 
 from bos.sandbox.v1 import GetCapabilitiesRequest, Limits, ProgramStatus, RunProgramRequest, Tier
-from bos_chassis.errors import from_rpc_error
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
+from bos_errors import from_rpc_error
 from bos_sandbox.service import serve
 from bos_testkit.waiting import eventually
 

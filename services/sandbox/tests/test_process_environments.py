@@ -27,7 +27,7 @@ from bos.sandbox.v1 import *
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
-from bos_chassis.errors import from_rpc_error
+from bos_errors import from_rpc_error
 from bos_sandbox.service import serve
 from bos_sandbox.settings import SandboxSettings
 

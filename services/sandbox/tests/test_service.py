@@ -12,8 +12,8 @@ from sandbox_client import open_sandbox
 
 from bos.common.v1 import Value
 from bos.sandbox.v1 import GetCapabilitiesRequest, Limits, ProgramStatus, RunProgramRequest, Tier
-from bos_chassis.errors import BosError, from_rpc_error
 from bos_chassis.telemetry import Telemetry
+from bos_errors import BosError, from_rpc_error
 from bos_sandbox.service import serve
 from bos_testkit.waiting import eventually
 

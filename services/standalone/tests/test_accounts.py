@@ -15,8 +15,8 @@ import pytest
 
 from bos.identity.v1 import IdentityServiceStub, RegisterUserRequest
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import PermissionDenied
 from bos_chassis.telemetry import Telemetry
+from bos_errors import PermissionDenied
 from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings

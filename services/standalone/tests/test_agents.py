@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos_agentkit import AgentServiceSettings
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_standalone.agents import GROUP, SERVICES, agent_factory, by_name, installed_agents
 from bos_testkit.packages import offer_entry_points
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
 from bos_client.connection import CONNECTION_FILE, NoConnection, find_connection
+from bos_errors import ConfigurationError
 from bos_gateway.key_ring import SecretsKeyRing
 from bos_standalone.data_folder import LOG_FILE, open_log, own_folder
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.telemetry import Telemetry
+from bos_errors import ConfigurationError
 from bos_standalone.group import ServiceGroup, ServiceNotStarted
 
 if TYPE_CHECKING:

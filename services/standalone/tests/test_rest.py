@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.telemetry import Telemetry
+from bos_errors import ConfigurationError
 from bos_standalone.data_folder import own_folder
 from bos_standalone.group import ServiceGroup
 from bos_standalone.rest import Rest, find_binary, serve_rest

@@ -18,10 +18,10 @@ from bos.identity.v1 import GetUserRequest, IdentityServiceStub
 from bos.memory.v1 import GetLongTermMemoryRequest, MemoryServiceStub
 from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
 from bos.sandbox.v1 import GetCapabilitiesRequest, SandboxServiceStub
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_demo.questions import load_questions
+from bos_errors import ConfigurationError
 from bos_standalone.agents import SERVICES, installed_agents
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings

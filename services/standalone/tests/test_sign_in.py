@@ -15,11 +15,10 @@ from bos.identity.v1 import (
     RegisterUserRequest,
     SignInMethod,
 )
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.names import ROLES
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
-from bos_client.errors import NotFound
+from bos_errors import ConfigurationError, NotFound
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings

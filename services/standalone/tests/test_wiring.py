@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.telemetry import Telemetry
+from bos_errors import ConfigurationError
 from bos_standalone.group import ServiceGroup, ServiceNotStarted
 from bos_standalone.wiring import Row, start_all, start_order
 

@@ -11,9 +11,9 @@ import asyncpg
 
 from bos.gateway.v1 import RunStatus
 from bos_client import BosClient
-from bos_client.errors import BosError
 from bos_demo.company import DEFAULT_TODAY, load_postgres
 from bos_demo.expectations import expected_facts
+from bos_errors import BosError
 from bos_llm import ModelOutputInvalid
 from bos_postgres import EmbeddedPostgres, create_database
 from bos_testkit.runs import SeenRun

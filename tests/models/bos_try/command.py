@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bos_chassis.concurrency.loop import new_event_loop
-from bos_chassis.errors import BosError, ConfigurationError
 from bos_chassis.telemetry import Telemetry
 from bos_demo.questions import load_questions
+from bos_errors import BosError, ConfigurationError
 from bos_llm import ModelSettings
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import uvicorn
 from pydantic import BaseModel, Field, SecretStr
 
-from bos_chassis.errors import BosError
 from bos_chassis.telemetry import Telemetry
+from bos_errors import BosError
 from bos_llm import Models, ModelSettings, TextDelta, system, user
 from bos_try.recorder import ANSWER, Recorder
 from bos_try.servers import ROOT, free_port, litellm

@@ -12,7 +12,7 @@ from bos.agent.v1 import AgentCard, AgentResult, OutputField
 from bos_agentkit.results import succeeded
 from bos_agentkit.task import result_fields
 from bos_agentkit.tools import AgentTool
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from bos.common.v1 import AgentError, Value
-from bos_chassis.errors import NEUTRAL_INTERNAL_MESSAGE, BosError, from_rpc_error
 from bos_chassis.values import to_value
+from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, from_rpc_error
 from bos_llm.errors import (
     MODEL_TIMEOUT,
     ModelOutputInvalid,

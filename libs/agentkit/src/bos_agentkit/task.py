@@ -18,7 +18,8 @@ from bos_agentkit.files import Files
 from bos_agentkit.tools import FilledIn, plain
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
-from bos_chassis.errors import (
+from bos_chassis.values import MAX_DEPTH, from_value, from_value_map, to_value, to_value_map
+from bos_errors import (
     BosError,
     Cancelled,
     DeadlineExceeded,
@@ -27,7 +28,6 @@ from bos_chassis.errors import (
     PermissionDenied,
     Unavailable,
 )
-from bos_chassis.values import MAX_DEPTH, from_value, from_value_map, to_value, to_value_map
 from bos_llm import TokenBudget
 from bos_llm.prompts import format_clarifications, format_user_profile
 

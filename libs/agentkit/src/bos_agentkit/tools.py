@@ -11,8 +11,8 @@ from google.protobuf import json_format, struct_pb2
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from bos.agent.v1 import SideEffectClass, Tool
-from bos_chassis.errors import FieldViolation, InvalidArgument
 from bos_chassis.values import render_value, to_value
+from bos_errors import FieldViolation, InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

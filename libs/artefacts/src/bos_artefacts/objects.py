@@ -20,7 +20,7 @@ from bos_artefacts.store import (
     ArtefactMissing,
     ArtefactTooLarge,
 )
-from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

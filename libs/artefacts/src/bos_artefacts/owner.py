@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from bos_chassis.errors import InvalidArgument
+from bos_errors import InvalidArgument
 
 if TYPE_CHECKING:
     from uuid import UUID

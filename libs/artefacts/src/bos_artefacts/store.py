@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from bos_chassis.errors import BosError, InvalidArgument, NotFound
+from bos_errors import BosError, InvalidArgument, NotFound
 
 if TYPE_CHECKING:
     from typing import BinaryIO

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from bos_chassis.errors import DeadlineExceeded, PermissionDenied, Unavailable
+from bos_errors import DeadlineExceeded, PermissionDenied, Unavailable
 
 
 class Rule(StrEnum):

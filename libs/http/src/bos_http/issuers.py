@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from bos_chassis.errors import Unavailable
+from bos_errors import Unavailable
 from bos_http.client import HttpClient
 from bos_http.policy import HttpPolicy
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_http.errors import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bos_chassis.errors import InvalidArgument
+from bos_errors import InvalidArgument
 from bos_llm.budget import current_budget, texts_bound
 from bos_llm.calling import CHARS_PER_TOKEN, give_up
 from bos_llm.usage import Usage

@@ -1,6 +1,6 @@
 """Errors of model calls, as seen by the caller.
 
-Every one is a :class:`bos_chassis.errors.BosError`. Their text is ours: what an endpoint writes
+Every one is a :class:`bos_errors.BosError`. Their text is ours: what an endpoint writes
 into an error body may hold keys or prompts and is never repeated.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bos_chassis.errors import FailedPrecondition, Internal, ResourceExhausted, Unavailable
+from bos_errors import FailedPrecondition, Internal, ResourceExhausted, Unavailable
 
 if TYPE_CHECKING:
     from bos_llm.usage import Usage

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
-from bos_chassis.errors import BosError, ConfigurationError
+from bos_errors import BosError, ConfigurationError
 from bos_llm.calling import Caller, count_tokens
 from bos_llm.endpoints.profiles import current_key_profile
 from bos_llm.endpoints.request import Request, RequestWriter

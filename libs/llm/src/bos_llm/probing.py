@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, Field
 
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_llm.messages import system, user
 from bos_llm.model import TextDelta
 from bos_llm.prices import announced_end

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError, model_validator
 from pydantic_settings import PydanticBaseSettingsSource, SettingsConfigDict
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import Settings
+from bos_errors import ConfigurationError
 from bos_llm.agent_config import (
     EFFORT_TYPE,
     EXTRA_BODY_TYPE,

@@ -10,8 +10,8 @@ import canned_streams
 import pytest
 from canned_replies import CannedReply, TableChoice, serve_canned
 
-from bos_chassis.errors import BosError, InvalidArgument
 from bos_chassis.telemetry import Telemetry
+from bos_errors import BosError, InvalidArgument
 from bos_llm import (
     Completion,
     Model,

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     import threading

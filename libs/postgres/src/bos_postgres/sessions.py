@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_postgres.connections import connect, statement_errors
 from bos_postgres.dsn import describe
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_sql.grounding.catalog import Catalog, read_catalog
 from bos_sql.grounding.curated import parse_curated, read_curated
 

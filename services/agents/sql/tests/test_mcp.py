@@ -15,14 +15,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
-from bos_chassis.errors import (
+from bos_chassis.telemetry import Telemetry
+from bos_errors import (
     BosError,
     ConfigurationError,
     DeadlineExceeded,
     Unauthenticated,
     Unavailable,
 )
-from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.service import serve as serve_mcp_db
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_sql.database.mcp import McpClient

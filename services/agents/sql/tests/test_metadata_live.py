@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import pytest
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import FAILED, NEEDS_CLARIFICATION, SUCCEEDED, StartHarness, draft, fixtures

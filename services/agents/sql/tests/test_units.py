@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bos.agent.v1 import SideEffectClass
-from bos_chassis.errors import ConfigurationError, Internal
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value, make_table, table_rows
+from bos_errors import ConfigurationError, Internal
 from bos_mcp_db import values as mcp_db_values
 from bos_sql.agent import SqlAgent
 from bos_sql.database.mcp import McpClient

@@ -10,9 +10,9 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bos_chassis.errors import FailedPrecondition, InvalidArgument
 from bos_demo.generators.generate import SEED, generate
 from bos_demo.schema import comment_statements, read_tables, schema_sql
+from bos_errors import FailedPrecondition, InvalidArgument
 from bos_postgres import connect
 
 if TYPE_CHECKING:

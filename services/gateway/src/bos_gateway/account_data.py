@@ -14,7 +14,7 @@ from bos.account.v1 import (
 )
 from bos_artefacts import Owner
 from bos_chassis.auth.account_data import ERASE, EXPORT, account_to, parts
-from bos_chassis.errors import NotFound
+from bos_errors import NotFound
 from bos_gateway.run_log.reader import run_of
 from bos_gateway.run_log.retention import erase_some
 from bos_postgres import acquire, fetch, statement_errors

@@ -14,8 +14,8 @@ from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
 from bos_chassis.auth.callers import AUTHORIZATION_KEY, LOCAL_USER, current_principal
 from bos_chassis.auth.roles import require_role
-from bos_chassis.errors import PermissionDenied, ResourceExhausted, Unavailable
 from bos_chassis.names import USER
+from bos_errors import PermissionDenied, ResourceExhausted, Unavailable
 from bos_gateway.core.public_events import Cursor, Piece, project, project_text, visible_response
 from bos_gateway.permits.approvers import Answerer
 from bos_gateway.run_log.reader import run_of

@@ -11,8 +11,8 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos.runlog.v1 import RunSettings
 from bos_chassis.auth.access import AccessSettings, ToolPattern
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
+from bos_errors import ConfigurationError
 from bos_gateway.core.budget import MAX_RUN_TOKENS, freeze_shares
 from bos_gateway.key_ring import SecretsKeyRing
 from bos_gateway.permits import audiences

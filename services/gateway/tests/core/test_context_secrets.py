@@ -11,7 +11,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from bos.gateway.v1 import AgentRequest
 from bos_agentkit import agent_card
-from bos_chassis.errors import InvalidArgument
+from bos_errors import InvalidArgument
 from bos_gateway.admission import normalise as contexts
 from bos_gateway.admission.context_secrets import (
     DeclaredKeys,

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from bos_chassis.auth.callers import LOCAL_USER
-from bos_chassis.errors import ResourceExhausted
+from bos_errors import ResourceExhausted
 from bos_gateway.api import StreamLimiter
 from bos_gateway.metrics import GatewayMetrics
 

@@ -26,7 +26,7 @@ from bos.gateway.v1 import (
     RespondApprovalRequest,
     RunEvent,
 )
-from bos_chassis.errors import InvalidArgument, Unavailable, from_rpc_error
+from bos_errors import InvalidArgument, Unavailable, from_rpc_error
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 

@@ -16,7 +16,7 @@ from bos.gateway.v1 import (
     ListApprovalsRequest,
     RespondApprovalRequest,
 )
-from bos_chassis.errors import from_rpc_error
+from bos_errors import from_rpc_error
 
 if TYPE_CHECKING:
     from gateway_harness.harness import Client

@@ -38,10 +38,10 @@ from bos.planner.v1 import (
     Step,
     add_PlannerServiceServicer_to_server,
 )
-from bos_chassis.errors import FailedPrecondition
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import FailedPrecondition
 from bos_gateway.service import serve
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import agent_server
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import AgentResult, InstructionMode
     from bos_agentkit import Agent
-    from bos_chassis.errors import BosError
     from bos_chassis.server import GrpcServer
+    from bos_errors import BosError
 
 ERASE = "from bos_gateway.operator.erasing import erase; erase(prog_name='bos runs erase')"
 """A program: ``bos runs erase`` in a process of its own."""

@@ -13,7 +13,7 @@ from gateway_harness.golden.logs import NAMES, load, meaning, pinned
 
 from bos.gateway.v1 import RUN_STATUS_EXECUTING, GetRunRequest, RunEvent, WatchRunRequest
 from bos.runlog.v1 import LogEvent, RunAccepted
-from bos_chassis.errors import Unavailable, from_rpc_error
+from bos_errors import Unavailable, from_rpc_error
 from bos_gateway.api import LOCAL_USER
 from bos_gateway.core.decide import decide
 from bos_gateway.core.fold import _APPLY, apply

@@ -30,8 +30,8 @@ from bos.runlog.v1 import (
     RunAccepted,
     RunFinished,
 )
-from bos_chassis.errors import AlreadyExists
 from bos_chassis.telemetry import Telemetry
+from bos_errors import AlreadyExists
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.permits.approvers import Answerer
 from bos_gateway.run_log.approvals import Approvals

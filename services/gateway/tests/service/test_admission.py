@@ -22,7 +22,7 @@ from bos.gateway.v1 import (
 from bos.planner.v1 import MakePlanResponse
 from bos.runlog.v1 import LogEvent, RunFinished
 from bos_chassis.auth.callers import LOCAL_USER
-from bos_chassis.errors import ResourceExhausted, from_rpc_error
+from bos_errors import ResourceExhausted, from_rpc_error
 from bos_gateway.run_log.records import Append, NewRun
 from bos_gateway.run_log.writer import LogWriter, UserLimit
 from bos_gateway.service import migrate_store

@@ -12,7 +12,7 @@ from bos.agent.v1 import (
     INSTRUCTION_MODE_ENHANCE,
     INSTRUCTION_MODE_OVERRIDE,
 )
-from bos_chassis.errors import InvalidArgument, from_rpc_error
+from bos_errors import InvalidArgument, from_rpc_error
 
 from .test_approvals import APPROVE, DENY, Following, agent, patient, respond
 

@@ -37,7 +37,7 @@ from bos.gateway.v1 import (
     RunEvent,
 )
 from bos.runlog.v1 import LogEvent
-from bos_chassis.errors import AlreadyExists, NotFound, from_rpc_error
+from bos_errors import AlreadyExists, NotFound, from_rpc_error
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, SlowAgent

@@ -20,7 +20,7 @@ from bos.gateway.v1 import (
     ListApprovalsRequest,
 )
 from bos.runlog.v1 import LogEvent
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_gateway.permits.approvers import ApproverRule, approvers_for
 from bos_gateway.run_log.reader import READER
 from bos_gateway.run_log.session import SCHEMA

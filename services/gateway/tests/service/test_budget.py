@@ -39,7 +39,7 @@ from bos.runlog.v1 import (
     StepFinished,
 )
 from bos_agentkit import AgentFailure, agent_card
-from bos_chassis.errors import Unavailable
+from bos_errors import Unavailable
 from bos_gateway.core import budget as budgets
 from bos_gateway.core.budget import (
     MIN_STEP_TOKENS,

@@ -30,7 +30,7 @@ from bos.gateway.v1 import (
 from bos.planner.v1 import MakePlanResponse
 from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished
 from bos_agentkit import needs_clarification, succeeded
-from bos_chassis.errors import BosError, FailedPrecondition, InvalidArgument, from_rpc_error
+from bos_errors import BosError, FailedPrecondition, InvalidArgument, from_rpc_error
 from bos_gateway.core.clarification import (
     MAX_REPLY_CHARS,
     ClarificationReply,

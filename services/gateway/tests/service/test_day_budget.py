@@ -17,7 +17,7 @@ from bos.gateway.v1 import (
 )
 from bos.runlog.v1 import LogEvent, RunFinished
 from bos_chassis.auth.callers import LOCAL_USER
-from bos_chassis.errors import ConfigurationError, NotFound
+from bos_errors import ConfigurationError, NotFound
 from bos_gateway.admission import daily_quota
 from bos_gateway.admission.daily_quota import DayLimit
 from bos_gateway.run_log import quota

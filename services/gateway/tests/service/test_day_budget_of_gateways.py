@@ -27,7 +27,7 @@ from bos.gateway.v1 import (
     CancelRunRequest,
     WatchRunRequest,
 )
-from bos_chassis.errors import ResourceExhausted, from_rpc_error
+from bos_errors import ResourceExhausted, from_rpc_error
 from bos_gateway.core.budget import freeze_shares
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.struct_pb2 import Struct
 
 from bos_agentkit import agent_card
-from bos_chassis.errors import AlreadyExists, from_rpc_error
+from bos_errors import AlreadyExists, from_rpc_error
 from bos_gateway.run_log.reader import StoredCards
 from bos_testkit.agents import EchoAgent, agent_server
 from bos_testkit.plans import step

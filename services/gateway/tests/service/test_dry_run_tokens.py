@@ -14,7 +14,7 @@ from gateway_harness.admission import AS_ANNA, as_account
 from bos.common.v1 import Usage
 from bos.gateway.v1 import AgentRequest, PlanQuestionRequest
 from bos_chassis.auth.callers import LOCAL_USER
-from bos_chassis.errors import Unavailable, from_rpc_error
+from bos_errors import Unavailable, from_rpc_error
 from bos_gateway.admission import daily_quota
 from bos_gateway.admission.daily_quota import DayBudget, DayLimit
 from bos_gateway.run_log.session import SCHEMA

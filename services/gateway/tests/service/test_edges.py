@@ -31,15 +31,15 @@ from bos.gateway.v1 import (
     GetRunRequest,
 )
 from bos_agentkit import Agent, AgentTask, agent_card, succeeded
-from bos_chassis.errors import (
+from bos_chassis.settings import ServerSettings
+from bos_chassis.values import make_table
+from bos_errors import (
     ConfigurationError,
     InvalidArgument,
     ResourceExhausted,
     Unavailable,
     from_rpc_error,
 )
-from bos_chassis.settings import ServerSettings
-from bos_chassis.values import make_table
 from bos_gateway.core.result_limits import sound_trace
 from bos_plans import HEURISTIC_CONFIDENCE
 from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent

@@ -25,8 +25,8 @@ from bos.gateway.v1 import (
 from bos_agentkit import agent_card, failed, succeeded
 from bos_chassis.auth.access import AccessSettings
 from bos_chassis.auth.callers import current_principal, generate_keypair
-from bos_chassis.errors import from_rpc_error
 from bos_chassis.settings import AuthSettings
+from bos_errors import from_rpc_error
 from bos_gateway.run_log.session import SCHEMA
 from bos_plans import HEURISTIC, HEURISTIC_CONFIDENCE
 from bos_postgres import connect

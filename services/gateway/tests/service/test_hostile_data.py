@@ -45,8 +45,8 @@ from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, GetRunRequest, ListAgentsRequest, RunEvent
 from bos.planner.v1 import MakePlanResponse, Plan
 from bos.runlog.v1 import LogEvent
-from bos_chassis.errors import InvalidArgument, from_rpc_error
 from bos_chassis.values import MAX_DEPTH, make_table
+from bos_errors import InvalidArgument, from_rpc_error
 from bos_gateway.core.result_limits import (
     MAX_CALL_TOKENS,
     MAX_RESULT_BYTES,

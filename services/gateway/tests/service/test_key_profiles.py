@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from gateway_harness.decide_logs import START, accepted, planned
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_gateway.core.decide import Record, decide
 from bos_gateway.core.fold import fold
 from bos_gateway.settings import GatewaySettings

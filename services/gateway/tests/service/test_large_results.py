@@ -13,7 +13,7 @@ from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import GetRunRequest, RunEvent, RunStatus
 from bos.runlog.v1 import LogEvent, StepFinished
 from bos_agentkit import succeeded
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_gateway.run_log.reader import PAGE_BYTES, PAGE_EVENTS, READER, Runs
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store

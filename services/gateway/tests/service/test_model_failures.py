@@ -21,11 +21,11 @@ from bos.agent.v1 import (
 from bos.common.v1 import Usage
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos_agentkit import AgentFailure, agent_card
-from bos_chassis.errors import Unavailable
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
+from bos_errors import Unavailable
 from bos_gateway.core.fold import add_usage
 from bos_llm import Models
 from bos_llm.errors import ModelRateLimited, ModelUnavailable

@@ -22,7 +22,7 @@ from bos.agent.v1 import (
 from bos.common.v1 import Row, Table, TraceEvent, Value
 from bos.gateway.v1 import GetRunRequest, PlanQuestionRequest, RunStatus
 from bos_agentkit import AgentTask, agent_card, succeeded, tool
-from bos_chassis.errors import FailedPrecondition
+from bos_errors import FailedPrecondition
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent

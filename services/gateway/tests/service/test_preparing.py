@@ -11,8 +11,8 @@ import pytest
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_SUCCEEDED, CancelRunRequest
 from bos_agentkit import agent_card
 from bos_chassis.auth.callers import current_run_token, generate_keypair
-from bos_chassis.errors import Unavailable
 from bos_chassis.settings import AuthSettings
+from bos_errors import Unavailable
 from bos_testkit.agents import EchoAgent, PreparingAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually

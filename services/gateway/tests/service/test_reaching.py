@@ -20,10 +20,10 @@ from bos.planner.v1 import (
     add_PlannerServiceServicer_to_server,
 )
 from bos_chassis.channels import Channels, service_config
-from bos_chassis.errors import Unavailable
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import Unavailable
 from bos_gateway.effects import call_retries
 from bos_gateway.effects.call_retries import answered, streamed
 

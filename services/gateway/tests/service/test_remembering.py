@@ -28,10 +28,10 @@ from bos.memory.v1 import (
     add_MemoryTurnServiceServicer_to_server,
 )
 from bos.planner.v1 import MakePlanResponse, Plan
-from bos_chassis.errors import BosError, InvalidArgument, Unavailable
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.values import MAX_DEPTH
+from bos_errors import BosError, InvalidArgument, Unavailable
 from bos_postgres import connect
 from bos_testkit.waiting import eventually
 

@@ -19,7 +19,8 @@ from bos.gateway.v1 import (
     RunStatus,
 )
 from bos_chassis.auth.callers import generate_keypair
-from bos_chassis.errors import (
+from bos_chassis.settings import AuthSettings
+from bos_errors import (
     AlreadyExists,
     InvalidArgument,
     NotFound,
@@ -27,7 +28,6 @@ from bos_chassis.errors import (
     Unavailable,
     from_rpc_error,
 )
-from bos_chassis.settings import AuthSettings
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually

@@ -18,7 +18,7 @@ from gateway_harness.harness import ERASE
 from prometheus_client import CollectorRegistry
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
-from bos_chassis.errors import FailedPrecondition, NotFound, Unavailable
+from bos_errors import FailedPrecondition, NotFound, Unavailable
 from bos_gateway.api import LOCAL_USER
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.operator.deployment import find_run_stores

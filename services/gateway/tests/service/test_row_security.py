@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from bos.gateway.v1 import ListRunsRequest
-from bos_chassis.errors import ConfigurationError, NotFound
+from bos_errors import ConfigurationError, NotFound
 from bos_gateway.run_log.reader import _LOOK, READER, Look, Runs
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store

@@ -27,8 +27,8 @@ from bos.runlog.v1 import (
     RunReleased,
     StepProgressed,
 )
-from bos_chassis.errors import Unavailable
 from bos_chassis.telemetry import Telemetry
+from bos_errors import Unavailable
 from bos_gateway.core.fold import WAITING_FOR_APPROVAL
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log.lanes import LogRefused

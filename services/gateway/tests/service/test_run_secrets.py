@@ -17,7 +17,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from bos.gateway.v1 import CancelRunRequest, GetRunRequest, RunStatus
 from bos_agentkit import agent_card
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_gateway.key_ring import SealedSecrets, SecretsKeyRing, SecretsUnreadable
 from bos_gateway.operator.deployment import Deployment
 from bos_gateway.operator.store import check_secrets

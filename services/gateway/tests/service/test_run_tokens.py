@@ -41,8 +41,8 @@ from bos_chassis.auth.callers import (
     current_run_token,
     generate_keypair,
 )
-from bos_chassis.errors import ConfigurationError, ResourceExhausted
 from bos_chassis.settings import AuthSettings
+from bos_errors import ConfigurationError, ResourceExhausted
 from bos_gateway import service
 from bos_gateway.ownership.attempt_checks import Attempts
 from bos_gateway.run_log.session import SCHEMA

@@ -26,10 +26,10 @@ from bos.gateway.v1 import (
     PlanQuestionRequest,
 )
 from bos_agentkit import Agent, AgentFailure, AgentTask, agent_card
-from bos_chassis.errors import (
+from bos_chassis.values import from_value
+from bos_errors import (
     Unavailable,
 )
-from bos_chassis.values import from_value
 from bos_testkit.agents import CountingAgent, EchoAgent, FailingAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually

@@ -10,8 +10,8 @@ from gateway_harness.callers import signed_in, token
 from token_issuer import Issuer, openid_issuer
 
 from bos.gateway.v1 import AgentRequest, AskRequest, GetRunRequest, ListAgentsRequest
-from bos_chassis.errors import ResourceExhausted, from_rpc_error
 from bos_chassis.settings import AuthSettings
+from bos_errors import ResourceExhausted, from_rpc_error
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 

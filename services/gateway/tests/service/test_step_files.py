@@ -21,7 +21,7 @@ from bos.common.v1 import TraceEventType
 from bos.gateway.v1 import DownloadFileRequest
 from bos_agentkit import Agent, agent_card, failed, succeeded
 from bos_artefacts import Artefact, Owner, open_artefacts
-from bos_chassis.errors import FailedPrecondition
+from bos_errors import FailedPrecondition
 from bos_gateway.api import LOCAL_USER
 from bos_gateway.effects.memory_budget import MemoryBudget
 from bos_gateway.effects.step_files import MAX_FILE_BYTES, StepFiles

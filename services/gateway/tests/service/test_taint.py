@@ -34,7 +34,7 @@ from bos.common.v1 import ClarificationTurn, ConversationMessage, LongTermMemory
 from bos.gateway.v1 import APPROVAL_STATUS_PENDING, AgentRequest, Approval
 from bos.memory.v1 import OpenTurnResponse
 from bos.runlog.v1 import ApprovalRequested, RunAccepted, RunFinished
-from bos_chassis.errors import FailedPrecondition
+from bos_errors import FailedPrecondition
 from bos_gateway.admission.memory import take_in, turn_request
 from bos_gateway.core.decide import RunStep
 from bos_gateway.core.fold import apply

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import asyncpg
 
 from bos.identity.v1 import User
-from bos_chassis.errors import AlreadyExists
 from bos_chassis.names import ADMINISTRATOR, USER
+from bos_errors import AlreadyExists
 from bos_identity.account import Account
 from bos_identity.sessions import END_OTHERS
 from bos_postgres import execute, fetchrow, for_user

@@ -19,7 +19,7 @@ from bos.identity.v1 import (
 )
 from bos_chassis.auth.proxy_tokens import PROXY_TOKEN_KEY
 from bos_chassis.client_address import client_address, network
-from bos_chassis.errors import PermissionDenied
+from bos_errors import PermissionDenied
 from bos_identity.administration.registration import all_local, passed_on
 from bos_identity.client_address import Addresses
 from bos_identity.credentials.callers import as_uuid, key_refused

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from bos.identity.v1 import LogInResponse, Tokens
 from bos_chassis.auth.user_tokens import refused_token
-from bos_chassis.errors import (
+from bos_errors import (
     FailedPrecondition,
     FieldViolation,
     InvalidArgument,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from bos_chassis.concurrency.tasks import running_task
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

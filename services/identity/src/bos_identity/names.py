@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from bos_chassis.errors import InvalidArgument
+from bos_errors import InvalidArgument
 
 _REFUSED_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp"})
 # Letters by their category, and blank to readers.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from bos.identity.v1 import Session, SignInMethod
-from bos_chassis.errors import NotFound
+from bos_errors import NotFound
 from bos_postgres import acquire, acting_for, fetch, fetchrow, fetchval, for_user, statement_errors
 from bos_postgres.audit import By, deed, record, stranger
 

@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind
 from pydantic import Field
 
 from bos_chassis.auth.callers import current_principal
-from bos_chassis.errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
+from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_mcp_db.envelope import (
     Envelope,
     failure_envelope,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from bos_chassis.auth.access import AccessRules
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.mssql import MssqlBackend
 from bos_mcp_db.backends.mssql_driver import driver_installed, parse_address, session_opener

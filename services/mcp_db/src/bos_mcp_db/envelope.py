@@ -13,7 +13,7 @@ from bos_mcp_db.values import encode
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bos_chassis.errors import BosError
+    from bos_errors import BosError
     from bos_mcp_db.backends.backend import Limits, Result, TableInfo
     from bos_mcp_db.databases import Database
     from bos_mcp_db.samples import Samples

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from bos_chassis.errors import (
+from bos_errors import (
     DeadlineExceeded,
     FailedPrecondition,
     InvalidArgument,

@@ -8,8 +8,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, fiel
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos_chassis.auth.access import AccessSettings
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import ServerSettings, Settings
+from bos_errors import ConfigurationError
 
 DEFAULT_DATABASE = "main"
 

@@ -21,7 +21,7 @@ from bos.memory.v1 import (
     UpdateLongTermMemoryResponse,
 )
 from bos_chassis.auth.callers import LOCAL_USER, current_principal
-from bos_chassis.errors import InvalidArgument, PermissionDenied
+from bos_errors import InvalidArgument, PermissionDenied
 from bos_memory.facts import checked
 from bos_memory.texts import MAX_STORED_CHARS, on_one_line
 from bos_postgres.audit import By

@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 
 from bos.common.v1 import ConversationMessage, MessageRole
 from bos.memory.v1 import Conversation, Message, OpenTurnResponse
-from bos_chassis.errors import NotFound
 from bos_chassis.paging import after_time, time_token
+from bos_errors import NotFound
 from bos_memory.paging import after_ordinal, ordinal_token
 from bos_memory.profiles import parsed
 from bos_memory.texts import cut, storable, title_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_memory.facts import PersonalFacts
 from bos_memory.prompts import extraction_messages
 

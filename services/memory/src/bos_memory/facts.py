@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from bos.common.v1 import CriticalFacts, LongTermMemory, UserPreferences
-from bos_chassis.errors import FieldViolation, InvalidArgument
+from bos_errors import FieldViolation, InvalidArgument
 from bos_memory.texts import on_one_line
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from bos_chassis.errors import BosError, NotFound
 from bos_chassis.settings import Settings
+from bos_errors import BosError, NotFound
 from bos_memory.service import SCHEMA
 from bos_postgres import connect, statement_errors
 from bos_postgres.audit import OPERATOR, record

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import yaml  # type: ignore[import-untyped]
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_planner.reply import IntentName, NamedValue, PlannerReply, is_number, read_value
 from bos_plans import without_references
 

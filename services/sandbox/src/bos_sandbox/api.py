@@ -12,8 +12,8 @@ from bos.sandbox.v1 import (
     Tier,
     TierCapability,
 )
-from bos_chassis.errors import InvalidArgument
 from bos_chassis.values import from_value
+from bos_errors import InvalidArgument
 from bos_sandbox.limits import run_limits
 from bos_sandbox.outcomes import ended
 from bos_sandbox.policy import choose, wants_second_run

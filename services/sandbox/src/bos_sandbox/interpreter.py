@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pydantic_monty as monty
 
 from bos.sandbox.v1 import ProgramStatus, RunProgramResponse, Tier
-from bos_chassis.errors import ConfigurationError, ResourceExhausted
 from bos_chassis.values import to_value
+from bos_errors import ConfigurationError, ResourceExhausted
 from bos_sandbox.outcomes import ended, limit, result_problem
 from bos_sandbox.output import Output
 from bos_sandbox.places import Places

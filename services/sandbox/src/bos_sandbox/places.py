@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bos_chassis.auth.callers import current_principal
 from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
-from bos_chassis.errors import ResourceExhausted
+from bos_errors import ResourceExhausted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

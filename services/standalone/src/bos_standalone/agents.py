@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from bos_agentkit import AgentServiceSettings
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

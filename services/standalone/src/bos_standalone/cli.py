@@ -114,8 +114,8 @@ def _package(service: str) -> str:
 
 
 def _installed_agents() -> Mapping[str, str]:
-    from bos_chassis.errors import ConfigurationError
     from bos_chassis.process import EXIT_CONFIGURATION
+    from bos_errors import ConfigurationError
     from bos_standalone.agents import installed_agents
 
     try:

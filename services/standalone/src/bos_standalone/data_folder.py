@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from bos_chassis.errors import ConfigurationError
 from bos_client.local import FILE, LOCK, is_registered, register, write_private
+from bos_errors import ConfigurationError
 from bos_identity.signing.key_ring import new_key_encryption_key
 
 if TYPE_CHECKING:

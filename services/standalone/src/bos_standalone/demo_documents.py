@@ -15,9 +15,9 @@ from bos.documents.v1 import (
     WatchDocumentRequest,
 )
 from bos_chassis.channels import Channels, translate_rpc_errors
-from bos_chassis.errors import BosError
 from bos_demo.documents.rendering import render
 from bos_demo.documents.sources import load_sources
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

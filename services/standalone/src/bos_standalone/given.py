@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import TlsSettings, is_loopback
+from bos_errors import ConfigurationError
 from bos_identity.settings import IdentitySettings
 from bos_llm import ModelPrice, ModelSettings
 

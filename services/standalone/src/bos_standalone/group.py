@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from bos_chassis.errors import BosError, FailedPrecondition
+from bos_errors import BosError, FailedPrecondition
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,10 +11,10 @@ from contextlib import ExitStack, asynccontextmanager, redirect_stderr
 from typing import TYPE_CHECKING, Literal
 
 from bos_chassis.concurrency.loop import new_event_loop
-from bos_chassis.errors import BosError
 from bos_chassis.process import EXIT_CONFIGURATION, EXIT_FAILED
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
+from bos_errors import BosError
 from bos_standalone.data_folder import open_log
 from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings

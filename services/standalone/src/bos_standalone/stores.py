@@ -7,7 +7,7 @@ import secrets
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bos_chassis.errors import AlreadyExists
+from bos_errors import AlreadyExists
 from bos_mcp_db.provisioning import provision_sql
 from bos_mcp_db.settings import DatabaseSettings
 from bos_postgres import connect, create_database, with_database

@@ -14,7 +14,6 @@ from pydantic import SecretStr
 
 from bos_chassis.auth.callers import authenticator_from
 from bos_chassis.auth.run_token_checks import open_run_tokens
-from bos_chassis.errors import Unavailable
 from bos_chassis.settings import ServerSettings, is_loopback
 from bos_composer import service as composer
 from bos_composer.settings import ComposerSettings
@@ -22,6 +21,7 @@ from bos_demo import service as demo
 from bos_demo.settings import DemoSettings
 from bos_documents import service as documents
 from bos_documents.settings import DocumentsSettings
+from bos_errors import Unavailable
 from bos_gateway import service as gateway
 from bos_gateway.settings import GatewaySettings
 from bos_identity import service as identity

@@ -26,7 +26,7 @@ from bos_agentkit.failures import (
 from bos_agentkit.results import awaiting_approval
 from bos_agentkit.task import DEFAULT_TIMEOUT_S, AgentTask
 from bos_chassis.deadlines import remaining_s, set_remaining
-from bos_chassis.errors import BosError, DeadlineExceeded, Internal
+from bos_errors import BosError, DeadlineExceeded, Internal
 from bos_llm import MODEL_TIMEOUT, add_unreported, set_budget, set_key_profile
 from bos_llm.errors import BudgetExhausted, ModelOutputInvalid, ModelRefused
 

@@ -20,7 +20,7 @@ from bos_agentkit.agent import served_card
 from bos_agentkit.serving.execution import AgentRunner
 from bos_chassis.auth.callers import current_principal
 from bos_chassis.deadlines import remaining_s, set_remaining
-from bos_chassis.errors import (
+from bos_errors import (
     DeadlineExceeded,
     InvalidArgument,
     PermissionDenied,

@@ -23,7 +23,7 @@ import httpx2
 import openai
 from openai import AsyncAzureOpenAI, AsyncOpenAI, AsyncStream
 
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_llm.endpoints.breaker import CircuitBreaker
 from bos_llm.endpoints.error_reply import is_about_request, read_refusal
 from bos_llm.endpoints.identity import AzureTokens

@@ -14,7 +14,7 @@ import logging
 import time
 from typing import TYPE_CHECKING, Final
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_llm.errors import ModelNotConfigured, ModelUnavailable
 
 if TYPE_CHECKING:

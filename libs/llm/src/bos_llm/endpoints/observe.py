@@ -14,7 +14,7 @@ from opentelemetry import trace
 from prometheus_client import Counter, Histogram
 from prometheus_client.registry import Collector
 
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

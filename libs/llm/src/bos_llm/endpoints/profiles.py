@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from bos_chassis.credentials.watched_files import REFRESH_S, secret_file
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bos_chassis.errors import BosError, InvalidArgument
+from bos_errors import BosError, InvalidArgument
 from bos_llm.endpoints.capabilities import SETTINGS, named_parameter
 from bos_llm.endpoints.retry import Verdict
 from bos_llm.errors import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from bos_chassis.errors import InvalidArgument
+from bos_errors import InvalidArgument
 from bos_llm.endpoints.providers import provider_row
 
 if TYPE_CHECKING:

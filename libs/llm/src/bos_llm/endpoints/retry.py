@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bos_chassis.backoff import Backoff
 from bos_chassis.deadlines import remaining_s
-from bos_chassis.errors import DeadlineExceeded
+from bos_errors import DeadlineExceeded
 from bos_llm.errors import ModelUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from bos_chassis.errors import BosError
+    from bos_errors import BosError
     from bos_llm.endpoints.breaker import CircuitBreaker
 
 R = TypeVar("R")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from pydantic import BaseModel
 
 from bos_chassis.deadlines import timeout_for
-from bos_chassis.errors import BosError, Internal
+from bos_errors import BosError, Internal
 from bos_llm.errors import MODEL_TIMEOUT, ModelNotConfigured
 from bos_llm.usage import Usage
 

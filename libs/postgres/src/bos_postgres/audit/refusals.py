@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, evolve, field
 
 from bos_chassis.concurrency.tasks import running_task
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_postgres.audit.entries import AuditEntry, record
 from bos_postgres.connections import acquire, statement_errors
 

@@ -12,8 +12,8 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.concurrency.tasks import running_task
-from bos_chassis.errors import BosError
 from bos_chassis.settings import Settings
+from bos_errors import BosError
 from bos_postgres.audit.trail import drop_older, seal
 from bos_postgres.connections import acquire, statement_errors
 from bos_postgres.migrations import migrate

@@ -14,7 +14,7 @@ import grpc
 from google.protobuf import duration_pb2
 
 from bos.agent.v1 import DescribeRequest, RetryConfig
-from bos_chassis.errors import DeadlineExceeded, ResourceExhausted, from_rpc_error
+from bos_errors import DeadlineExceeded, ResourceExhausted, from_rpc_error
 from bos_testkit.agent_contract.answers import FAILED, SUCCEEDED, check_result
 from bos_testkit.agent_contract.subject import (
     TIMEOUT_S,

@@ -17,7 +17,9 @@ from bos.agent.v1 import (
 )
 from bos.common.v1 import Value, ValueList
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
-from bos_chassis.errors import (
+from bos_chassis.settings import AuthSettings
+from bos_chassis.values import to_value, to_value_map
+from bos_errors import (
     NEUTRAL_INTERNAL_MESSAGE,
     BosError,
     InvalidArgument,
@@ -25,8 +27,6 @@ from bos_chassis.errors import (
     Unauthenticated,
     from_rpc_error,
 )
-from bos_chassis.settings import AuthSettings
-from bos_chassis.values import to_value, to_value_map
 from bos_testkit.agent_contract.answers import FAILED, SUCCEEDED, WAITS, check_result
 from bos_testkit.agent_contract.subject import (
     RUN,

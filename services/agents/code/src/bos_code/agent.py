@@ -29,11 +29,11 @@ from bos_agentkit import (
 from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.sandbox import ProgramError
 from bos_agentkit.programs.variables import TODAY, needed, task_variables
-from bos_chassis.errors import InvalidArgument
 from bos_code import prompts
 from bos_code.card import code_card
 from bos_code.programs import input_digests, program_problem, with_helper
 from bos_code.replies import CodeProposal, CodeSummary
+from bos_errors import InvalidArgument
 from bos_llm import NoReply
 from bos_llm.fallback import plain_sentence
 

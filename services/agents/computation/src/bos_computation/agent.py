@@ -29,7 +29,6 @@ from bos_agentkit import (
 from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
 from bos_agentkit.programs.sandbox import ProgramError, ProgramFailed, Run
 from bos_agentkit.programs.variables import needed, task_variables
-from bos_chassis.errors import PermissionDenied
 from bos_chassis.values import render_value, to_value
 from bos_computation import prompts
 from bos_computation.answers import summary_table
@@ -37,6 +36,7 @@ from bos_computation.calculator import CalculationError, calculate
 from bos_computation.card import computation_card
 from bos_computation.expressions import find_expression
 from bos_computation.replies import ComputationPlan, ComputationSummary
+from bos_errors import PermissionDenied
 from bos_llm import NoReply
 from bos_llm.fallback import plain_sentence
 

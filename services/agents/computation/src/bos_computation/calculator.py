@@ -12,7 +12,7 @@ import math
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from bos_chassis.errors import InvalidArgument
+from bos_errors import InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from bos_agentkit import (
     succeeded,
     tool,
 )
-from bos_chassis.errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_chassis.values import table_rows
+from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_sql.card import sql_card
 from bos_sql.database.metadata import database_sources, list_tables, load_index
 from bos_sql.database.read_ahead import ReadAhead

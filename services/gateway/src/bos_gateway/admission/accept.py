@@ -14,7 +14,7 @@ from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.auth.callers import LOCAL_USER
 from bos_chassis.credentials.credential_forms import MAX_PARTS, TooManyParts
-from bos_chassis.errors import (
+from bos_errors import (
     AlreadyExists,
     BosError,
     InvalidArgument,

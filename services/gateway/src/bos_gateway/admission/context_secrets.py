@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 from google.protobuf.json_format import MessageToDict
 
-from bos_chassis.errors import FieldViolation, InvalidArgument
+from bos_errors import FieldViolation, InvalidArgument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

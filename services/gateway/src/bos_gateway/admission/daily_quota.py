@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from attrs import define, field
 
 from bos_chassis.auth.callers import LOCAL_USER
-from bos_chassis.errors import ResourceExhausted
+from bos_errors import ResourceExhausted
 from bos_gateway.core.budget import MIN_STEP_TOKENS, PLAN_SHARE
 from bos_gateway.run_log.quota import counted_tokens, held
 from bos_postgres import execute, fetchrow, fetchval

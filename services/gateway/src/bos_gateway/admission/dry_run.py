@@ -8,7 +8,7 @@ from attrs import define
 
 from bos.gateway.v1 import PlanQuestionResponse, Stage
 from bos.runlog.v1 import RunAccepted
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_gateway.admission import normalise
 from bos_gateway.admission.accept import continued_by, declared_keys, mask_credentials
 from bos_gateway.admission.context_secrets import named_files, take_secrets

@@ -19,7 +19,7 @@ from attrs import define, field
 from bos.memory.v1 import ExtractFactsRequest, OpenTurnRequest, RecordTurnRequest
 from bos.runlog.v1 import LogEvent
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import BosError, DeadlineExceeded, Unavailable
+from bos_errors import BosError, DeadlineExceeded, Unavailable
 from bos_gateway.core.clarification import beside_exchanges
 from bos_gateway.core.taint import begins_tainted
 from bos_gateway.rounds import for_ever

@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from bos.gateway.v1 import AgentRequest
-from bos_chassis.errors import FieldViolation, InvalidArgument
+from bos_errors import FieldViolation, InvalidArgument
 from bos_gateway.admission.context_secrets import without_secrets
 from bos_plans import OutOfBounds, extent
 

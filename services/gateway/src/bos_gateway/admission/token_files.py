@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bos_chassis.errors import InvalidArgument, Unavailable
+from bos_errors import InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bos.common.v1 import Clarification, ClarificationTurn, ClarifyingQuestion
 from bos.gateway.v1 import RUN_STATUS_CLARIFICATION_NEEDED, AgentRequest, RunStatus
-from bos_chassis.errors import FailedPrecondition, FieldViolation, InvalidArgument
+from bos_errors import FailedPrecondition, FieldViolation, InvalidArgument
 from bos_gateway.core.run_state import NEEDS_CLARIFICATION
 
 if TYPE_CHECKING:

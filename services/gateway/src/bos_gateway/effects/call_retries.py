@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from bos_chassis.errors import STATUS_DETAILS_KEY, from_rpc_error
+from bos_errors import STATUS_DETAILS_KEY, from_rpc_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bos.agent import v1 as agent
 from bos.planner.v1 import ClassifyInstructionsRequest
 from bos.runlog.v1 import InstructionsClassified, LogEvent
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_gateway.core import failures, result_limits
 from bos_gateway.core.decide import steps_deadline
 from bos_gateway.effects.call_retries import answered

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bos.composer.v1 import ComposeRequest, ComposerOutput
 from bos.runlog.v1 import AnswerStarted, LogEvent, RunFinished
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_gateway.core.clarification import question_of
 from bos_gateway.core.decide import run_deadline
 from bos_gateway.core.failures import COMPOSING_FAILED, error_trace

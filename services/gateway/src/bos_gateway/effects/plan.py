@@ -11,7 +11,7 @@ from bos.agent import v1 as agent
 from bos.common.v1 import AgentError, Usage
 from bos.planner.v1 import MakePlanRequest, MakePlanResponse
 from bos.runlog.v1 import LogEvent, PlanFailed, Planned
-from bos_chassis.errors import BosError, from_rpc_error
+from bos_errors import BosError, from_rpc_error
 from bos_gateway.core import failures, result_limits
 from bos_gateway.core.budget import steps_left
 from bos_gateway.core.clarification import question_of, questions_limit

@@ -12,7 +12,7 @@ import grpc
 
 from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.gateway.v1 import AgentInfo
-from bos_chassis.errors import Unavailable, from_rpc_error
+from bos_errors import Unavailable, from_rpc_error
 from bos_gateway.core.result_limits import values_problem
 from bos_gateway.permits.agents import offered_card
 from bos_gateway.rounds import for_ever

@@ -10,11 +10,11 @@ from uuid import UUID
 
 import grpc
 
+import bos_errors as errors
 from bos.agent.v1 import AgentResult, ExecuteRequest
 from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
 from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
-from bos_chassis import errors
 from bos_chassis.backoff import Backoff
 from bos_gateway.core import failures, proposals, result_limits, taint
 from bos_gateway.core.agent_input import agent_input, missing_secrets

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import define, field
 
 from bos.common.v1 import Artefact
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from bos.agent.v1 import FileChunk

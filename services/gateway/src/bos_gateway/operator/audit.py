@@ -14,7 +14,7 @@ import asyncpg
 import click
 from attrs import asdict
 
-from bos_chassis.errors import BosError, FailedPrecondition, Unavailable
+from bos_errors import BosError, FailedPrecondition, Unavailable
 from bos_gateway.operator.bounded import run_bounded
 from bos_gateway.operator.deployment import find_audit_stores
 from bos_postgres import connect, statement_errors

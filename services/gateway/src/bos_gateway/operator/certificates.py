@@ -12,7 +12,7 @@ import structlog
 from cryptography import x509
 
 from bos_chassis.credentials.tls import CertificateFiles, callers
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic_settings import SettingsConfigDict
 
-from bos_chassis.errors import ConfigurationError
 from bos_chassis.settings import Settings, TlsSettings, settings_from
 from bos_client.connection import Connection, NoConnection, find_connection
+from bos_errors import ConfigurationError
 from bos_gateway.permits.audiences import DEFAULT
 from bos_gateway.settings import GatewaySettings
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from bos_chassis.errors import ConfigurationError
 from bos_client.render.text import one_line
+from bos_errors import ConfigurationError
 from bos_gateway.operator.bounded import run_bounded
 from bos_gateway.operator.cards import check_cards
 from bos_gateway.operator.deployment import Deployment, find_deployment

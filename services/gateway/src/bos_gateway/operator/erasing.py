@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from bos_artefacts import open_artefacts
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_gateway.operator.bounded import run_bounded
 from bos_gateway.operator.deployment import find_run_stores
 from bos_gateway.run_log.retention import Scope, cancel

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from bos_chassis.errors import BosError
 from bos_chassis.settings import TelemetrySettings, settings_from
 from bos_chassis.telemetry import setup_telemetry
+from bos_errors import BosError
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 from bos_llm import Models, ModelSettings, identity_available, probe
 

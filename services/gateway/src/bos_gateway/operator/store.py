@@ -16,7 +16,7 @@ import asyncpg
 import bos_postgres as postgres
 from bos.gateway.v1 import RUN_STATUS_ACCEPTED, RUN_STATUS_WAITING_FOR_APPROVAL
 from bos.runlog.v1 import LogEvent
-from bos_chassis.errors import BosError, ConfigurationError, Unavailable
+from bos_errors import BosError, ConfigurationError, Unavailable
 from bos_gateway.key_ring import SealedSecrets, SecretsUnreadable
 from bos_gateway.operator.findings import Finding, Level, ok, problem, warning
 from bos_gateway.run_log.session import SCHEMA

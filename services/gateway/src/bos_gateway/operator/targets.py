@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
+import bos_errors as errors
 from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.composer.v1 import ComposeRequest, ComposerServiceStub
 from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
-from bos_chassis import errors
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner
 from bos_chassis.auth.run_token_keys import signing_keys_file
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.credentials.tls import channel_credentials
 from bos_client import BosClient
-from bos_client.errors import BosError as ClientError
+from bos_errors import BosError as ClientError
 from bos_gateway.operator.certificates import check_shown, open_certificates
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 from bos_gateway.ownership.attempt_checks import FILE_VARIABLE

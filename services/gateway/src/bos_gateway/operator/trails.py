@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_gateway.operator.audit import trails
 from bos_gateway.operator.deployment import audit_stores_of
 from bos_gateway.operator.findings import Finding, ok, problem, warning

@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError
 from bos.gateway import v1 as gateway
 from bos_chassis.auth.callers import current_principal
 from bos_chassis.auth.roles import require_role
-from bos_chassis.errors import PermissionDenied
 from bos_chassis.names import OPERATOR
+from bos_errors import PermissionDenied
 from bos_gateway.core.run_state import BrokenLog
 from bos_gateway.overseeing.overview import add_state, overview_of_row
 from bos_gateway.overseeing.rows import page_of_runs, row_of_run

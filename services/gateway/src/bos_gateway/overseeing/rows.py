@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from bos_chassis.errors import InvalidArgument
 from bos_chassis.paging import decoded, encoded, foreign_token
+from bos_errors import InvalidArgument
 from bos_gateway.run_log.reader import UNDER_WAY, not_found
 from bos_postgres import fetch
 

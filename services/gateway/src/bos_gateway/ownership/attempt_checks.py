@@ -16,7 +16,7 @@ from attrs import define, field
 from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier
 from bos_chassis.auth.run_token_keys import key_sources, signing_keys_file
 from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
-from bos_chassis.errors import PermissionDenied, ResourceExhausted
+from bos_errors import PermissionDenied, ResourceExhausted
 from bos_postgres import fetch
 
 if TYPE_CHECKING:

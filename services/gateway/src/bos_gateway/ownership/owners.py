@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_gateway.ownership.poison import GETS_FURTHER, RESUMED, SUSPECT_FROM
 from bos_gateway.run_log.notifications import CHANNEL
 from bos_postgres import execute, fetch

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import AgentCard
-from bos_chassis.errors import PermissionDenied
+from bos_errors import PermissionDenied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bos.gateway.v1 import Approvers
 from bos_chassis.auth.roles import require_role
-from bos_chassis.errors import PermissionDenied
 from bos_chassis.names import MAX_NAMES, ROLES, USER, GroupName, Role
+from bos_errors import PermissionDenied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

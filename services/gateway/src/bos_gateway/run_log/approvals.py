@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError
 
 from bos.gateway import v1 as gateway
 from bos.runlog.v1 import ApprovalResolved, LogEvent
-from bos_chassis.errors import AlreadyExists, InvalidArgument, NotFound, PermissionDenied
 from bos_chassis.paging import after_time, time_token
+from bos_errors import AlreadyExists, InvalidArgument, NotFound, PermissionDenied
 from bos_gateway.core.proposals import resolved
 from bos_gateway.core.shown.display import approval_display, with_display
 from bos_gateway.permits.approvers import SEPARATOR, approvers_named

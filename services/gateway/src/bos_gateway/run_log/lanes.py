@@ -15,7 +15,7 @@ import asyncpg
 from attrs import define, field
 
 from bos_chassis.backoff import Backoff
-from bos_chassis.errors import BosError, Unavailable
+from bos_errors import BosError, Unavailable
 from bos_gateway.run_log.records import Append, NewRun
 
 if TYPE_CHECKING:

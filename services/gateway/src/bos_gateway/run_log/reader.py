@@ -12,8 +12,8 @@ from attrs import define, evolve, field
 
 from bos.gateway import v1 as gateway
 from bos.runlog.v1 import LogEvent, RunAccepted
-from bos_chassis.errors import InvalidArgument, NotFound
 from bos_chassis.paging import after_time, time_token
+from bos_errors import InvalidArgument, NotFound
 from bos_gateway.core.public_events import visible_response
 from bos_gateway.core.revision_context import journal, working_context
 from bos_gateway.core.run_state import BrokenLog, UnknownEvent

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_artefacts import Owner
-from bos_chassis.errors import FailedPrecondition, NotFound, Unavailable
+from bos_errors import FailedPrecondition, NotFound, Unavailable
 from bos_gateway.run_log.audit import SERVICE
 from bos_gateway.run_log.quota import settle
 from bos_postgres.audit import OPERATOR, record

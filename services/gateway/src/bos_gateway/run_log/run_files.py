@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from attrs import define
 
 from bos_artefacts import ArtefactDamaged, ArtefactMissing
-from bos_chassis.errors import FailedPrecondition, NotFound, Unavailable
+from bos_errors import FailedPrecondition, NotFound, Unavailable
 from bos_postgres import fetchval
 
 if TYPE_CHECKING:

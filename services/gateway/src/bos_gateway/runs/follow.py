@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from bos_chassis.errors import NotFound, Unavailable
+from bos_errors import NotFound, Unavailable
 from bos_gateway.core.fold import fold
 from bos_gateway.core.public_events import Piece
 from bos_gateway.core.run_state import UnknownEvent

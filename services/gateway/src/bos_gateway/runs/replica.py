@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
-from bos_chassis.errors import DeadlineExceeded, ResourceExhausted, Unavailable
+from bos_errors import DeadlineExceeded, ResourceExhausted, Unavailable
 from bos_gateway.admission.accept import Asked
 from bos_gateway.core.fold import apply, fold
 from bos_gateway.core.run_state import RunState, UnknownEvent

@@ -25,9 +25,9 @@ from bos.planner.v1 import (
     add_PlannerServiceServicer_to_server,
 )
 from bos_agentkit import succeeded
-from bos_chassis.errors import InvalidArgument
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
+from bos_errors import InvalidArgument
 from bos_testkit.agents import CountingAgent, RecordingAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step

@@ -21,7 +21,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import grpc
 
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_gateway.ownership.poison import LEASE_EXPIRED
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import EmbeddedPostgres, connect

@@ -30,7 +30,7 @@ from bos.gateway.v1 import (
 )
 from bos.planner.v1 import MakePlanResponse
 from bos_agentkit import AgentFailure, agent_card
-from bos_chassis.errors import Unavailable
+from bos_errors import Unavailable
 from bos_gateway.run_log.reader import Runs
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import create_database, open_database

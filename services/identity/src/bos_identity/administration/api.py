@@ -19,8 +19,8 @@ from bos.identity.v1 import (
     SetUserGroupsResponse,
     SetUserRolesResponse,
 )
-from bos_chassis.errors import InvalidArgument, NotFound
 from bos_chassis.paging import decoded, encoded
+from bos_errors import InvalidArgument, NotFound
 from bos_identity.accounts import LOCAL_USERNAME
 from bos_identity.administration.invitations import NewInvitation
 from bos_identity.administration.users import no_user

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from bos_chassis.client_address import parsed
-from bos_chassis.errors import InvalidArgument, PermissionDenied
 from bos_chassis.settings import is_loopback
+from bos_errors import InvalidArgument, PermissionDenied
 from bos_identity.accounts import LOCAL_USERNAME, NewAccount, Right
 from bos_identity.names import clean_name
 from bos_identity.opaque_tokens import digest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bos_chassis.errors import FailedPrecondition
+from bos_errors import FailedPrecondition
 from bos_identity.administration.makers import MAY_NOT_ADMINISTER
 from bos_identity.administration.users import no_user
 from bos_identity.api_keys.store import REVOKE_ALL

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import asyncpg
 
-from bos_chassis.errors import FailedPrecondition, InvalidArgument, NotFound
 from bos_chassis.names import ADMINISTRATOR, USER
+from bos_errors import FailedPrecondition, InvalidArgument, NotFound
 from bos_identity.accounts import COLUMNS, name_taken, user_of
 from bos_identity.api_keys.store import REVOKE_ALL
 from bos_identity.sessions import END_OTHERS

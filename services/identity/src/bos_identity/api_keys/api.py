@@ -11,7 +11,7 @@ from bos.identity.v1 import (
     ListApiKeysResponse,
     RevokeApiKeyResponse,
 )
-from bos_chassis.errors import InvalidArgument, NotFound
+from bos_errors import InvalidArgument, NotFound
 from bos_identity.api_keys.store import NewKey
 from bos_identity.credentials.callers import as_uuid, key_refused
 from bos_identity.names import clean_name

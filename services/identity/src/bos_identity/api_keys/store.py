@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
 from bos.identity.v1 import ApiKey
-from bos_chassis.errors import FailedPrecondition, NotFound, ResourceExhausted
+from bos_errors import FailedPrecondition, NotFound, ResourceExhausted
 from bos_identity.opaque_tokens import digest, new_code
 from bos_identity.sessions import Rights
 from bos_postgres import acting_for, execute, fetch, fetchrow, for_user

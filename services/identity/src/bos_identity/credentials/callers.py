@@ -13,8 +13,8 @@ from uuid import UUID
 from bos.identity.v1 import SignIn, SignInMethod
 from bos_chassis.auth.callers import current_principal
 from bos_chassis.auth.user_tokens import refused_token
-from bos_chassis.errors import NotFound, PermissionDenied
 from bos_chassis.names import ADMINISTRATOR
+from bos_errors import NotFound, PermissionDenied
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.sessions import Rights
 from bos_postgres.audit import By

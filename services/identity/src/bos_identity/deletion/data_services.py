@@ -12,7 +12,7 @@ from bos.account.v1 import (
 from bos_chassis.auth.callers import AUTHORIZATION_KEY
 from bos_chassis.auth.scopes import ERASE, EXPORT
 from bos_chassis.channels import translate_rpc_errors
-from bos_chassis.errors import FailedPrecondition
+from bos_errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from bos_chassis.backoff import Backoff
 from bos_chassis.concurrency.tasks import running_task
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from bos.identity.v1 import DeleteUserResponse
-from bos_chassis.errors import FailedPrecondition
+from bos_errors import FailedPrecondition
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.administration.users import LAST_LOCK, ONE_IS_LEFT, last_administrator, no_user
 from bos_identity.api_keys.store import REVOKE_ALL

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bos.identity.v1 import GetOpenIdProviderResponse, OpenIdServiceServicer
-from bos_chassis.errors import FailedPrecondition
+from bos_errors import FailedPrecondition
 
 if TYPE_CHECKING:
     from collections.abc import Callable

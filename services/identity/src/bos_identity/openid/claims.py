@@ -6,8 +6,8 @@ import re
 import unicodedata
 from typing import TYPE_CHECKING, Any, Final
 
-from bos_chassis.errors import InvalidArgument, PermissionDenied
 from bos_chassis.names import ADMINISTRATOR, APPROVER, OPERATOR, USER
+from bos_errors import InvalidArgument, PermissionDenied
 from bos_identity.accounts import LOCAL_USERNAME
 from bos_identity.names import clean_name
 

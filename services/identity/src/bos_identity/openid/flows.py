@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cryptography.fernet import InvalidToken
 
-from bos_chassis.errors import ResourceExhausted
+from bos_errors import ResourceExhausted
 from bos_identity.opaque_tokens import digest, new_code
 from bos_postgres import acquire, execute, fetchrow, statement_errors
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import jwt
 
-from bos_chassis.errors import Unauthenticated
+from bos_errors import Unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

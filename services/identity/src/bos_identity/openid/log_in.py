@@ -17,7 +17,7 @@ from bos.identity.v1 import (
     GetOpenIdProviderResponse,
     OpenIdLogInPending,
 )
-from bos_chassis.errors import (
+from bos_errors import (
     FailedPrecondition,
     InvalidArgument,
     PermissionDenied,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
-from bos_chassis.errors import PermissionDenied, Unavailable
 from bos_chassis.names import USER
+from bos_errors import PermissionDenied, Unavailable
 from bos_identity.account import Account
 from bos_identity.accounts import COLUMNS, user_of
 from bos_identity.administration.users import put_groups, put_roles

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from bos_chassis.auth.jwks_sources import DISCOVERY_PATH
-from bos_chassis.errors import BosError, Unavailable
 from bos_chassis.settings import is_loopback
+from bos_errors import BosError, Unavailable
 from bos_http import HttpPolicy
 
 if TYPE_CHECKING:

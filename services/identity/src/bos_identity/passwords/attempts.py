@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence

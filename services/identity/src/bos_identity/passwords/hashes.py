@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from bos_chassis.errors import ResourceExhausted
+from bos_errors import ResourceExhausted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

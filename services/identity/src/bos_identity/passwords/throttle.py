@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bos_chassis.errors import ResourceExhausted
+from bos_errors import ResourceExhausted
 from bos_postgres import acquire, execute, statement_errors
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from bos.identity.v1 import JsonWebKey
 from bos_chassis.concurrency.tasks import running_task
-from bos_chassis.errors import BosError, ConfigurationError
+from bos_errors import BosError, ConfigurationError
 from bos_identity.accounts import SERVICE
 from bos_identity.signing.rotation import KeyDates, RotationPolicy, due, signing_key
 from bos_postgres import acquire, statement_errors

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse
 
 from bos_chassis.auth.callers import set_caller
 from bos_chassis.credentials.tls import certificate_files, in_foreign_hands, server_context
-from bos_chassis.errors import ConfigurationError, Unauthenticated, Unavailable
+from bos_errors import ConfigurationError, Unauthenticated, Unavailable
 from bos_mcp_db.http_server.connections import CALLERS, KNOWN, protocol_of
 from bos_mcp_db.http_server.handshakes import after_handshake
 

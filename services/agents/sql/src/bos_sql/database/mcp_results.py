@@ -12,8 +12,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bos.common.v1 import Column, ColumnType, Table
-from bos_chassis.errors import Internal
 from bos_chassis.values import make_table
+from bos_errors import Internal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bos.common.v1 import Source, SourceType
 from bos_agentkit import CONFIGURATION_ERROR, QUERY_ERROR, AgentFailure
-from bos_chassis.errors import Internal
+from bos_errors import Internal
 from bos_sql.grounding.catalog import read_catalog
 from bos_sqlguard import DIALECTS, Dialect
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_sql.grounding.catalog import Join, Metric, one_line
 
 if TYPE_CHECKING:

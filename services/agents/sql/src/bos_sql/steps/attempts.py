@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from bos_agentkit import QUERY_ERROR, AgentFailure
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_sql.steps.generate import Draft, generate_query
 from bos_sql.steps.review import run_reviewed, safety_check
 from bos_sql.steps.step_state import AttemptFailed, StillUnclear, Work

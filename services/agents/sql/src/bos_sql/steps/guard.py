@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from bos_chassis.errors import ConfigurationError
+from bos_errors import ConfigurationError
 from bos_sqlguard import DIALECTS, Dialect, Guard, GuardPolicy
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from bos_agentkit import AgentFailure
-from bos_chassis.errors import BosError
+from bos_errors import BosError
 from bos_sql.steps.execute import QueryResult, execute_query, parse_results
 from bos_sql.steps.replies import QueryReview
 from bos_sql.steps.review_need import review_reasons
