@@ -113,7 +113,9 @@ async def started(folder: Path, model: ScriptedModel, env: str) -> AsyncIterator
     (folder / ".env").write_text(env, encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        settings = StandaloneSettings.load(data_dir=folder / "data", rest=False)
+        settings = StandaloneSettings.load(
+            data_dir=folder / "data", rest=False, demo_documents=False
+        )
         async with (
             serve_all(settings, Telemetry.for_tests("standalone")) as product,
             BosClient(product.target, api_key=product.api_key) as client,

@@ -39,6 +39,7 @@ async def rest_harness(folder: Path) -> AsyncIterator[RestHarness]:
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
             "BOS_STANDALONE_REST_PORT": "0",
+            "BOS_STANDALONE_DEMO_DOCUMENTS": "false",
         },
         stdout=pipe,
         stderr=pipe,

@@ -98,7 +98,7 @@ async def ask_all(mode: Mode, folder: Path) -> list[Asked]:
 
 
 async def _ask(questions: Sequence[Question], model: ScriptedModel, folder: Path) -> list[SeenRun]:
-    settings = StandaloneSettings.load(data_dir=folder / "data", rest=False)
+    settings = StandaloneSettings.load(data_dir=folder / "data", rest=False, demo_documents=False)
     telemetry = Telemetry.for_tests("standalone")
     runs: list[SeenRun] = []
     async with (

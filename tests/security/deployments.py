@@ -162,7 +162,11 @@ class _Starter:
 @asynccontextmanager
 async def standalone(folder: Path, **settings: str) -> AsyncIterator[Deployment]:
     """``bos serve all``: all services but REST are one process."""
-    settings = {"BOS_STANDALONE_REST_PORT": "0", **settings}
+    settings = {
+        "BOS_STANDALONE_REST_PORT": "0",
+        "BOS_STANDALONE_DEMO_DOCUMENTS": "false",
+        **settings,
+    }
     async with running_process(
         *(BOS, "serve", "all"),
         settings=settings,

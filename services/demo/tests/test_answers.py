@@ -11,7 +11,14 @@ import pytest
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
 from bos_demo.fixtures import composer_section, demo_fixtures
-from bos_demo.questions import REFERENCE, ComputationStep, Question, SqlStep, load_questions
+from bos_demo.questions import (
+    REFERENCE,
+    ComputationStep,
+    Question,
+    SqlStep,
+    load_document_questions,
+    load_questions,
+)
 from bos_testkit.scripted_model.replies import FixtureBook, load_fixtures
 
 if TYPE_CHECKING:
@@ -22,7 +29,8 @@ if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
 
 QUESTIONS = load_questions()
-SQL_STEPS = [s for q in QUESTIONS for s in q.steps if isinstance(s, SqlStep)]
+OVER_DOCUMENTS = load_document_questions()
+SQL_STEPS = [s for q in (*QUESTIONS, *OVER_DOCUMENTS) for s in q.steps if isinstance(s, SqlStep)]
 
 
 def _name(value: Question | SqlStep) -> str:

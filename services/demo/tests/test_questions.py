@@ -8,11 +8,17 @@ import pytest
 
 from bos_demo.company import DEFAULT_TODAY, table_names
 from bos_demo.dialects import DIALECTS, write_sql
-from bos_demo.questions import REFERENCE, Question, SqlStep, load_questions
+from bos_demo.questions import (
+    REFERENCE,
+    Question,
+    SqlStep,
+    load_document_questions,
+    load_questions,
+)
 from bos_sqlguard.guard import Guard
 from bos_sqlguard.policy import GuardPolicy
 
-QUESTIONS = load_questions()
+QUESTIONS = (*load_questions(), *load_document_questions())
 SQL_STEPS = [(q, s) for q in QUESTIONS for s in q.steps if isinstance(s, SqlStep)]
 
 
@@ -83,6 +89,8 @@ def test_plans_of_a_kind_have_its_shape(question: Question) -> None:
             assert joined
         case "parallel":
             assert independent >= 2
+        case "documents":
+            assert question.agents in (("rag",), ("rag", "sql"))
         case "talk":
             assert question.agents == ()
 

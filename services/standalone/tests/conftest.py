@@ -33,7 +33,9 @@ class Folder:
     """A working directory, and the processes started in it."""
 
     path: Path
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(
+        default_factory=lambda: {"BOS_STANDALONE_DEMO_DOCUMENTS": "false"}
+    )
 
     async def bos(self, *arguments: str) -> Finished:
         """Run ``bos`` until it exits."""
@@ -98,4 +100,5 @@ def nothing_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in list(os.environ):
         if name.startswith(("BOS_", "OPENAI_", "AZURE_OPENAI_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("BOS_STANDALONE_DEMO_DOCUMENTS", "false")
     monkeypatch.chdir(tmp_path)

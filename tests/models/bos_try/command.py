@@ -134,7 +134,9 @@ async def _try(options: argparse.Namespace, questions: list[Question], tried: Tr
         # A folder of its own each time: what an earlier try left in memory would be in the prompts.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bos-try-")))
         server = await _model(options, folder, stack)
-        settings = StandaloneSettings.load(data_dir=folder / "data", rest=False, port=0)
+        settings = StandaloneSettings.load(
+            data_dir=folder / "data", rest=False, port=0, demo_documents=False
+        )
         facts = await facts_of(questions, folder / "reference")
         product = await stack.enter_async_context(serve_all(settings, telemetry))
         asker = await stack.enter_async_context(Asker.of(product, telemetry))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from bos_demo.questions import load_questions
+from bos_demo.document_fixtures import rag_replies
+from bos_demo.questions import load_document_questions, load_questions
 from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from bos_demo.dialects import Dialect
-    from bos_demo.questions import CodeStep, ComputationStep, Question, SqlStep
+    from bos_demo.questions import AnyStep, CodeStep, ComputationStep, Question, SqlStep
     from bos_testkit.scripted_model.replies import Fixture
 
     Capture = Callable[[str, int], str]
@@ -36,7 +37,7 @@ def demo_fixtures(today: date, questions: Sequence[Question] = ()) -> tuple[Fixt
     """Return the replies for every demo question (or for `questions`), as seen from `today`."""
     replies = [
         reply
-        for question in questions or load_questions()
+        for question in questions or (*load_questions(), *load_document_questions())
         for reply in question_fixtures(question, today)
     ]
     # No demo question states facts about its author.
@@ -52,6 +53,8 @@ def question_fixtures(question: Question, today: date) -> Iterator[Fixture]:
             yield from sql_replies(question.id, step, today)
         elif step.agent == "code":
             yield from _code_replies(question, step)
+        elif step.agent == "rag":
+            yield from rag_replies(question.id, step)
         else:
             yield from _computation_replies(question, step)
     yield composition(question)
@@ -184,7 +187,7 @@ def _program_replies(
     )
 
 
-def _task_section(step: SqlStep | ComputationStep | CodeStep) -> str:
+def _task_section(step: AnyStep) -> str:
     """The task section of an agent's prompt: the whole section, so that no other task matches."""
     return f"### Task\n{step.task}\n\n###"
 
@@ -198,6 +201,12 @@ def composition(question: Question) -> Fixture:
     captures: dict[str, str] = {}
     tables = 0
     for number, step in enumerate(question.steps, 1):
+        if step.agent == "rag":
+            # Whole, as its citations are numbered by the results that there are.
+            key = f"step{number}_answer"
+            sentences.append(f"${{{key}}}")
+            captures[key] = r"Agent: rag \| status: \w+\. Answer: ([^\n]+?) Error: "
+            continue
         if step.agent == "sql":
             tables += 1
             capture = cell_capture(step, tables)

@@ -1,10 +1,10 @@
 """Demo questions with their plans, queries, scripted answers and expected facts.
 
-`questions/*.yaml` holds them, one file per kind: `sql`, `computation`, `chains`, `parallel`, and
-`talk` for what needs no agent. Every query, program and sentence is written there once;
-`bos_demo.fixtures` turns them into replies of the scripted model. In a step's `answer`, `{name}`
-stands for a value of the step's real result: a column of the first row (`{name@2}`: of the second)
-or a field of the program's result.
+`questions/*.yaml` holds them, one file per kind: `sql`, `computation`, `chains`, `parallel`,
+`talk` for what needs no agent, and `documents` for what needs the company's documents. Every
+query, program and sentence is written there once; `bos_demo.fixtures` turns them into replies of
+the scripted model. In a step's `answer`, `{name}` stands for a value of the step's real result: a
+column of the first row (`{name@2}`: of the second) or a field of the program's result.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from bos_demo.dialects import Dialect, write_sql
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import date
 
-Kind = Literal["sql", "computation", "chains", "parallel", "talk"]
+Kind = Literal["sql", "computation", "chains", "parallel", "talk", "documents"]
 KINDS: tuple[Kind, ...] = ("sql", "computation", "chains", "parallel", "talk")
 Intent = Literal["DATA_QA", "GENERAL_QA", "OUT_OF_SCOPE"]
 REFERENCE = re.compile(r"@\{outputs\.([A-Za-z][\w-]*)\.(\w+)\}")
@@ -98,7 +99,35 @@ class CodeStep(_Strict):
     variants: tuple[Variant, ...] = ()
 
 
-Step = Annotated[SqlStep | ComputationStep | CodeStep, Field(discriminator="agent")]
+class CitedPassage(_Strict):
+    """A passage that an answer cites."""
+
+    document: str
+    """File name of the document."""
+    section: str
+    """The last heading above it; empty where the format has none."""
+    quote: str
+    """The words that carry the statement."""
+
+
+class RagStep(_Strict):
+    """A step of the rag agent, answered from passages of documents."""
+
+    agent: Literal["rag"]
+    id: str
+    task: str
+    passages: tuple[CitedPassage, ...] = Field(min_length=1)
+    answer: str
+    """Its statements, each with its passage as `[n]`: the n-th of `passages`."""
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """A search takes no input from other steps."""
+        return {}
+
+
+AnyStep = SqlStep | ComputationStep | CodeStep | RagStep
+Step = Annotated[AnyStep, Field(discriminator="agent")]
 
 
 class Question(_Strict):
@@ -121,7 +150,7 @@ class Question(_Strict):
         """The agents of the plan in order, each once."""
         return tuple(dict.fromkeys(step.agent for step in self.steps))
 
-    def depends_on(self, step: SqlStep | ComputationStep | CodeStep) -> tuple[str, ...]:
+    def depends_on(self, step: AnyStep) -> tuple[str, ...]:
         """Return the ids of the steps whose output `step` refers to, in plan order."""
         sources = {
             match[1] for value in step.inputs.values() for match in REFERENCE.finditer(value)
@@ -146,10 +175,17 @@ def read_yaml(text: str) -> Any:
 
 @cache
 def load_questions() -> tuple[Question, ...]:
-    """Return every demo question in file order."""
-    folder = files("bos_demo") / "questions"
-    return tuple(
-        Question.model_validate({"kind": kind, **entry})
-        for kind in KINDS
-        for entry in read_yaml((folder / f"{kind}.yaml").read_text(encoding="utf-8"))
-    )
+    """Return every demo question that the database alone answers, in file order."""
+    return tuple(question for kind in KINDS for question in _of_kind(kind))
+
+
+@cache
+def load_document_questions() -> tuple[Question, ...]:
+    """Return every demo question that needs the company's documents, in file order."""
+    return tuple(_of_kind("documents"))
+
+
+def _of_kind(kind: Kind) -> Iterator[Question]:
+    path = files("bos_demo") / "questions" / f"{kind}.yaml"
+    for entry in read_yaml(path.read_text(encoding="utf-8")):
+        yield Question.model_validate({"kind": kind, **entry})

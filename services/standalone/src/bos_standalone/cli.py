@@ -24,6 +24,7 @@ DEMO_QUESTION = (
 )
 ALL = "all"
 _SHOWN_QUESTIONS = 6
+_DOCUMENTS_WITHIN_S = 300.0
 
 
 class _ServiceName(click.ParamType[str]):
@@ -79,6 +80,7 @@ def demo(question: str, trace: bool) -> None:
         click.echo(f"Bos is up after {took:.1f} s; model: {standalone.model}.")
         if standalone.rest_url or standalone.rest_missing:
             click.echo(standalone.rest_missing or f"REST: {standalone.rest_url}/docs")
+        await _documents_read(standalone, question)
         click.echo(f"Question: {question}")
         async with BosClient(standalone.target, api_key=standalone.api_key) as bos:
             events = bos.ask_stream(question, context=standalone.context, trace=trace)
@@ -89,6 +91,18 @@ def demo(question: str, trace: bool) -> None:
         return FAILED if response is None else status_code(response.status)
 
     sys.exit(run_standalone(ask, log_level="warning", code_on_signal=INTERRUPTED))
+
+
+async def _documents_read(standalone: Standalone, question: str) -> None:
+    """Wait until the sample documents are read, if the question is about them."""
+    from bos_demo.questions import load_document_questions
+
+    asked = any(each.question == question for each in load_document_questions())
+    if standalone.documents is None or not asked:
+        return
+    click.echo("Reading the documents of the sample company; at the first start alone.")
+    if not await standalone.documents.ready(_DOCUMENTS_WITHIN_S):
+        click.echo("Some documents are not read yet.", err=True)
 
 
 def _package(service: str) -> str:

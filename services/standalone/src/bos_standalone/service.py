@@ -5,13 +5,14 @@ Targets, keys and URLs that a deployment would configure are made here; nothing 
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from bos_demo.questions import load_questions
+from bos_demo.questions import load_document_questions, load_questions
 from bos_standalone.agents import agent_factory, installed_agents
 from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, own_folder
+from bos_standalone.demo_documents import loading
 from bos_standalone.given import today
 from bos_standalone.group import ServiceGroup
 from bos_standalone.table import Composition
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from bos_chassis.telemetry import Telemetry
     from bos_standalone.data_folder import DataFolder
+    from bos_standalone.demo_documents import DemoDocuments
     from bos_standalone.settings import StandaloneSettings
 
 _REST_MISSING = "REST is not offered: its program is not built; `make rest` builds it."
@@ -53,6 +55,8 @@ class Standalone:
     """Message for the user that REST is not built; empty if it runs or is switched off."""
     bootstrap_file: Path | None = None
     """File with the bootstrap token of the first account; None where none is needed."""
+    documents: DemoDocuments | None = field(default=None, repr=False)
+    """Documents of the sample company, loaded in the background; None without them."""
 
 
 @asynccontextmanager
@@ -80,7 +84,28 @@ async def serve_all(
             standalone = _standalone(composition, settings, folder, group)
             if missing := _announce(standalone, composition, folder, list(factories)):
                 log.warning("not registered", reason=missing)
-            yield standalone
+            async with AsyncExitStack() as stack:
+                if _with_documents(composition, settings, list(factories)):
+                    target, key = composition.address("documents"), composition.api_key
+                    documents = await stack.enter_async_context(
+                        loading(target, key, folder.path, telemetry)
+                    )
+                    standalone = _with_questions(standalone, documents)
+                yield standalone
+
+
+def _with_documents(
+    composition: Composition, settings: StandaloneSettings, agents: Sequence[str]
+) -> bool:
+    """Whether the sample company's documents are wanted, and there is a local user to own them."""
+    has_company = "demo" in composition.running and "rag" in agents
+    return settings.demo_documents and has_company and bool(composition.api_key)
+
+
+def _with_questions(standalone: Standalone, documents: DemoDocuments) -> Standalone:
+    over_documents = tuple(each.question for each in load_document_questions())
+    questions = (*standalone.questions, *over_documents) if standalone.questions else ()
+    return replace(standalone, documents=documents, questions=questions)
 
 
 def _standalone(

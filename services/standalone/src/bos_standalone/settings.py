@@ -49,4 +49,9 @@ class StandaloneSettings(Settings):
         validation_alias=AliasChoices("BOS_STORE_URL"),
         description="PostgreSQL URL of the run log; unset starts an embedded server",
     )
+    demo_documents: bool = Field(
+        default=True,
+        description="Load the sample company's documents for the local user at the first start, "
+        "if the sample company is the database; a configured model is asked once about each",
+    )
     grace_s: float = Field(default=3.0, ge=0, description="Time for calls in flight at shutdown")

@@ -1,0 +1,1 @@
+"""Documents of the sample company: text sources, and their rendering into files."""

@@ -1,0 +1,221 @@
+"""Questions over the sample company's documents: real parsing, chunks, embedding, index and search.
+
+The rag agent runs before a scripted model. What an answer cites is held against the passage's text
+and against the document's source.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+import pytest_asyncio
+
+from bos.agent.v1 import AgentExecutionStatus, AgentInput, AgentServiceStub, ExecuteRequest
+from bos.documents.v1 import (
+    DocumentsServiceStub,
+    DocumentState,
+    DocumentUpload,
+    ListDocumentsRequest,
+    SearchDocumentsRequest,
+    UploadDocumentRequest,
+    WatchDocumentRequest,
+)
+from bos_chassis.settings import AuthSettings, ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_demo.company import DEFAULT_TODAY
+from bos_demo.documents.rendering import render
+from bos_demo.documents.sources import load_sources
+from bos_demo.expectations import mentions
+from bos_demo.fixtures import demo_fixtures
+from bos_demo.questions import RagStep, load_document_questions
+from bos_documents import service as documents
+from bos_documents.settings import DocumentsSettings
+from bos_llm import Models
+from bos_postgres import create_database
+from bos_rag import service as rag
+from bos_rag.settings import RagSettings
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.server import ScriptedModel
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from bos.agent.v1 import AgentResult
+    from bos.documents.v1 import Document, Passage
+    from bos_demo.questions import CitedPassage, Question
+    from bos_testkit.postgres import PostgresServer
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+QUESTIONS = load_document_questions()
+SOURCES = load_sources()
+CANDIDATES = 20
+"""How many passages rag's search brings by default."""
+every_question = pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.id)
+
+
+@dataclass
+class Library:
+    """The services, with every document of the company read and indexed."""
+
+    documents: Any
+    rag: Any
+
+    async def all(self) -> list[Document]:
+        request = ListDocumentsRequest(page_size=200)
+        return list((await self.documents.ListDocuments(request, timeout=60)).documents)
+
+    async def ended(self, document_id: str) -> None:
+        """Wait until a document is read; the stream ends once it is."""
+        request = WatchDocumentRequest(document_id=document_id)
+        async for _ in self.documents.WatchDocument(request, timeout=240):
+            pass
+
+    async def search(self, query: str) -> list[Passage]:
+        request = SearchDocumentsRequest(query=query, limit=CANDIDATES)
+        return list((await self.documents.SearchDocuments(request, timeout=60)).passages)
+
+    async def answer(self, step: RagStep) -> AgentResult:
+        request = AgentInput(agent_id=step.id, agent_name="rag", task=step.task)
+        results = [
+            message.result
+            async for message in self.rag.Execute(ExecuteRequest(input=request), timeout=60)
+            if message.HasField("result")
+        ]
+        return results[-1]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def library(
+    postgres_server: PostgresServer,
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_environment: None,
+) -> AsyncIterator[Library]:
+    folder = tmp_path_factory.mktemp("library")
+    dsn = await create_database(postgres_server.dsn(), "demo_documents")
+    telemetry = Telemetry.for_tests("documents")
+    async with AsyncExitStack() as stack:
+        found = await stack.enter_async_context(
+            documents.serve(_settings(dsn, folder), telemetry, models=None)
+        )
+        scripted = await stack.enter_async_context(ScriptedModel(demo_fixtures(DEFAULT_TODAY)))
+        models = await stack.enter_async_context(
+            Models(model_settings(scripted, max_attempts=1), Telemetry.for_tests("rag"))
+        )
+        agent = await stack.enter_async_context(
+            rag.serve(
+                RagSettings.load(
+                    server=ServerSettings(reflection=False, grace_s=1),
+                    auth=AuthSettings.load(),
+                    documents_target=found.address,
+                ),
+                Telemetry.for_tests("rag"),
+                models=models,
+            )
+        )
+        channels = [
+            await stack.enter_async_context(grpc.aio.insecure_channel(each.address))
+            for each in (found, agent)
+        ]
+        library = Library(DocumentsServiceStub(channels[0]), AgentServiceStub(channels[1]))
+        for source in SOURCES:
+            await library.documents.UploadDocument(_upload(source.name, render(source)), timeout=60)
+        for document in await library.all():
+            await library.ended(document.document_id)
+        yield library
+
+
+def _settings(dsn: str, folder: Path) -> DocumentsSettings:
+    return DocumentsSettings.load(
+        server=ServerSettings.load(grace_s=0.1),
+        auth=AuthSettings.load(),
+        store_url=dsn,
+        files_url=(folder / "files").as_uri(),
+        index_folder=folder / "index",
+        spool_folder=folder / "spool",
+    )
+
+
+def _upload(name: str, content: bytes) -> Iterator[UploadDocumentRequest]:
+    yield UploadDocumentRequest(upload=DocumentUpload(name=name))
+    yield UploadDocumentRequest(content=content)
+
+
+def cited(question: Question) -> RagStep:
+    (step,) = (step for step in question.steps if isinstance(step, RagStep))
+    return step
+
+
+def plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def holds(found: Passage, wanted: CitedPassage) -> bool:
+    chunk = found.chunk
+    return (
+        chunk.document_name == wanted.document
+        and wanted.section in " > ".join(chunk.section_path)
+        and plain(wanted.quote) in plain(chunk.text)
+    )
+
+
+async def test_every_document_is_read_and_found(library: Library) -> None:
+    found = await library.all()
+    assert {each.name for each in found} == {source.name for source in SOURCES}
+    unread = [
+        (each.name, each.failure.reason)
+        for each in found
+        if each.state != DocumentState.DOCUMENT_STATE_READY or not each.chunk_count
+    ]
+    assert unread == []
+
+
+@every_question
+@pytest.mark.requirement("G-15")
+async def test_search_finds_each_passage_among_the_first_twenty(
+    question: Question, library: Library
+) -> None:
+    step = cited(question)
+    for query in (question.question, step.task):
+        found = await library.search(query)
+        missing = [
+            wanted for wanted in step.passages if not any(holds(each, wanted) for each in found)
+        ]
+        assert missing == [], [each.chunk.document_name for each in found]
+
+
+@every_question
+@pytest.mark.requirement("G-17")
+async def test_each_cited_passage_holds_what_the_sentence_says(
+    question: Question, library: Library
+) -> None:
+    step = cited(question)
+    result = await library.answer(step)
+
+    assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED, result.error
+    assert not result.answer.startswith("The documents say"), result.answer
+    found = {each.chunk.chunk_id: each for each in await library.search(step.task)}
+    quotes = {plain(wanted.quote) for wanted in step.passages}
+    for source in result.sources:
+        excerpt = plain(source.excerpt)
+        assert excerpt in plain(found[source.reference].chunk.text)
+        assert excerpt in quotes
+    references = {source.reference for source in result.sources}
+    for wanted in step.passages:
+        assert any(holds(found[each], wanted) for each in references)
+
+
+@every_question
+@pytest.mark.requirement("G-16")
+async def test_facts_of_a_question_over_documents_alone_are_in_its_answer(
+    question: Question, library: Library
+) -> None:
+    if len(question.steps) > 1:
+        return
+    result = await library.answer(cited(question))
+    assert [fact for fact in question.facts if not mentions(result.answer, fact)] == []
