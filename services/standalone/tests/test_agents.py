@@ -56,7 +56,10 @@ def test_every_entry_point_resolves_to_the_agent_of_its_name(name: str) -> None:
     factory = agent_factory(name, declared()[name])
     assert issubclass(factory.settings, AgentServiceSettings)
     settings = factory.settings_with(
-        mcp_url="http://127.0.0.1:1/mcp", sandbox_target="127.0.0.1:1", not_a_setting=1
+        mcp_url="http://127.0.0.1:1/mcp",
+        sandbox_target="127.0.0.1:1",
+        documents_target="127.0.0.1:1",
+        not_a_setting=1,
     )
     assert settings.server.host == "127.0.0.1"
 
@@ -153,6 +156,6 @@ async def test_broken_agent_fails_serve_all_and_no_other_command(
     )
     assert "Traceback" not in everything[1]
     assert nowhere[0] == 2
-    assert "odd, sql" in nowhere[1]
+    assert "odd, rag, sql" in nowhere[1]
     assert own[0] == 78
     assert "BOS_COMPUTATION_SANDBOX_TARGET" in own[1]

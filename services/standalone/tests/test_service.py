@@ -13,6 +13,7 @@ import pytest
 
 from bos.agent.v1 import AgentServiceStub, DescribeRequest
 from bos.composer.v1 import ComposeRequest, ComposerServiceStub
+from bos.documents.v1 import DocumentsServiceStub, ListDocumentsRequest
 from bos.gateway.v1 import RunStatus
 from bos.identity.v1 import GetUserRequest, IdentityServiceStub
 from bos.memory.v1 import GetLongTermMemoryRequest, MemoryServiceStub
@@ -108,6 +109,8 @@ async def refuses_strangers(harness: Standalone, name: str) -> None:
                 call = IdentityServiceStub(channel).GetUser(GetUserRequest())
             case "memory":
                 call = MemoryServiceStub(channel).GetLongTermMemory(GetLongTermMemoryRequest())
+            case "documents":
+                call = DocumentsServiceStub(channel).ListDocuments(ListDocumentsRequest())
             case "mcp_db":
                 return  # HTTP; shown in its own tests
             case "rest":

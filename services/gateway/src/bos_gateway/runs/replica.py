@@ -363,7 +363,8 @@ class Replica:
     def _undriven(self, driven: Orchestrator) -> None:
         """Close the feed of a run whose loop has ended, and free its place.
 
-        A task that is cancelled before it begins runs no ``finally``: the lease may be lost at once.
+        A task that is cancelled before it begins, as when a lease is lost at once, runs no
+        ``finally``.
         """
         run_id, feed = driven.adopted.run_id, driven.feed
         if self._driven.get(run_id) is driven:
