@@ -31,6 +31,7 @@ STATUS_OF = {
 }
 """The status that HTTP must have for a code."""
 _STATUS = "grpc-status-details-bin"
+_LOST = "Internal error from Core"
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,20 @@ async def call_grpc(
     """Call it; of a stream, up to its first message."""
     response_type = GetMessageClass(rpc.method.output_type)
     make = channel.stream_stream if rpc.method.client_streaming else channel.unary_stream
-    call: Any = make(
-        rpc.path,
-        request_serializer=type(message).SerializeToString,
-        response_deserializer=response_type.FromString,
-    )(
-        _each(rpc.messages(message)) if rpc.method.client_streaming else message,
-        timeout=TIMEOUT_S,
-        metadata=metadata,
-    )
-    return await _heard(call)
+    while True:
+        call: Any = make(
+            rpc.path,
+            request_serializer=type(message).SerializeToString,
+            response_deserializer=response_type.FromString,
+        )(
+            _each(rpc.messages(message)) if rpc.method.client_streaming else message,
+            timeout=TIMEOUT_S,
+            metadata=metadata,
+        )
+        heard = await _heard(call)
+        # The client says so of its own, in place of the status, if that came while it was sending.
+        if not (rpc.method.client_streaming and _LOST in heard.text):
+            return heard
 
 
 async def _each(messages: list[Message]) -> AsyncIterator[Message]:
