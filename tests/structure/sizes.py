@@ -23,6 +23,7 @@ LONG_PAGES = {
     "docs/models.md": "a table of providers and their settings",
     "docs/operations/performance.md": "measurements",
     "docs/reference/configuration.md": "generated",
+    "docs/reference/errors.md": "generated",
     "docs/reference/requirements.md": "generated",
     "docs/reference/third-party-licences.md": "a table",
 }
