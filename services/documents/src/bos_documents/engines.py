@@ -11,7 +11,6 @@ from bos_documents.embedding.endpoint import EndpointEmbedder
 from bos_documents.embedding.local import LocalEmbedder
 from bos_documents.embedding.shipped_model import count_tokens
 from bos_documents.index.embedded import EmbeddedIndex
-from bos_documents.index.server import ServerIndex, connect
 from bos_documents.ingest.ports import DocumentRejected, Engines, ParserFailed
 from bos_documents.parsing import rejections
 from bos_documents.parsing.limits import ParsingLimits
@@ -153,6 +152,9 @@ def _embedder(settings: DocumentsSettings, models: Models | None) -> Embedder:
 
 def _index(settings: DocumentsSettings, telemetry: Telemetry) -> ChunkIndex:
     if settings.qdrant_url is not None:
+        # Importing the client takes seconds, and those who have no server need not wait for it.
+        from bos_documents.index.server import ServerIndex, connect
+
         client = connect(settings.qdrant_url, settings.qdrant_api_key)
         return ServerIndex(client, layout=settings.qdrant_layout, replicas=settings.qdrant_replicas)
     if settings.index_folder is None:
