@@ -45,6 +45,7 @@ _READING_TIMEOUT_S: Final = 3600.0
 _STREAM_TIMEOUT_S: Final = 900.0
 _DELETE_TIMEOUT_S: Final = 60.0
 _ATTEMPTS: Final = 5
+_WATCH_ATTEMPTS: Final = 12
 _FIRST_WAIT_S: Final = 0.2
 _MAX_WAIT_S: Final = 5.0
 _MAX_NAME_CHARS: Final = 1024
@@ -138,7 +139,7 @@ class DocumentsClient(ServiceClient):
             finally:
                 call.cancel()
             failures += 1
-            if failures >= _ATTEMPTS:
+            if failures >= _WATCH_ATTEMPTS:
                 raise lost
             await asyncio.sleep(min(_wait_s(failures), max(0.0, ends_at - time.monotonic())))
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ENDINGS = frozenset(
-    (".pdf", ".docx", ".pptx", ".xlsx", ".csv", ".tsv", ".html", ".htm", ".xhtml")
-    + (".md", ".markdown", ".txt", ".eml")
+    {".pdf", ".docx", ".pptx", ".xlsx", ".csv", ".tsv", ".md", ".markdown", ".txt"}
+    | {".html", ".htm", ".xhtml", ".eml"}
 )
 """Of files in folders; a file that is named itself is uploaded whatever its ending."""
 MAX_FILES = 10_000
