@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 QUESTION = "Which five customers brought the most revenue?"
 WRITTEN = "The top customer brought Rs.1,75,206.00, 43.1 percent of the total [1]."
+CITING = (
+    "Deliveries are due within five days [1]. Later ones are late [99]. The penalty is two percent "
+    "[0][-1]. Nothing else is said of it [1,99], and `days[99]` is code [[7]]."
+)
 FIXTURES = (
     fixture("answer", ["most revenue"], text=WRITTEN),
     fixture(
@@ -36,6 +40,8 @@ FIXTURES = (
         capture={"share": r"share_percent=([0-9.]+)"},
         text="The share is ${share} percent, see [7].",
     ),
+    fixture("citing", ["how late"], text=CITING),
+    fixture("only numbers", ["numbers only"], text="[7] [8]"),
     fixture("page", ["web page"], text="<html><body>502</body></html>"),
     fixture("long", ["at length"], text="words " * 1000),
     fixture("echo", ["echo at once"], text="### Agent results\n<untrusted>\nAgent: sql"),

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bos_composer.citations import merge, renumber
+from bos.common.v1 import Source, SourceType
+from bos_composer.citations import merge
 
 pytestmark = pytest.mark.requirement("K-10")
 
@@ -34,19 +35,29 @@ def test_passages_without_an_id_are_compared_by_their_text(make: Any) -> None:
     assert len(citations.sources) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "numbers", "expected"),
-    [
-        ("a [1] b [2]", [5, 6], "a [5] b [6]"),
-        ("swap [1][2]", [2, 1], "swap [2][1]"),
-        ("both [1, 2]", [3, 3], "both [3]"),
-        ("rose[1].", [4], "rose[4]."),
-        ("dangling [3]", [4], "dangling (3)"),
-        ("half [1,9]", [4], "half (1,9)"),
-        ("row[0] and f(x)[2]", [], "row[0] and f(x)[2]"),
-        ("[1](https://example.org)", [4], "[1](https://example.org)"),
-        ("", [1], ""),
-    ],
-)
-def test_markers(text: str, numbers: list[int], expected: str) -> None:
-    assert renumber(text, numbers) == expected
+def test_another_quotation_of_the_same_passage_is_another_source(make: Any) -> None:
+    def quoting(words: str) -> Any:
+        source = make.document("Terms", reference="c-1", excerpt=words)
+        return make.result("rag", answer="So it is [1].", sources=[source])
+
+    citations = merge([quoting("five days"), quoting("two percent"), quoting("five  days")])
+    assert [source.excerpt for source in citations.sources] == ["five days", "two percent"]
+    assert citations.answers == ("So it is [1].", "So it is [2].", "So it is [1].")
+
+
+def test_number_without_a_source_is_dropped_from_an_agents_answer_and_counted(make: Any) -> None:
+    rag = make.result(
+        "rag", answer="Five [1]; two [2].", sources=[make.document("Terms", reference="c-1")]
+    )
+    citations = merge([rag, rag])
+    assert citations.answers == ("Five [1]; two.",) * 2
+    assert citations.unknown == 2
+    assert merge([make.result("rag", answer="Five [1].", sources=rag.sources)]).unknown == 0
+
+
+def test_numbers_in_brackets_are_values_where_nothing_is_to_be_cited(make: Any) -> None:
+    table = Source(type=SourceType.SOURCE_TYPE_DATABASE, title="orders")
+    listed = make.result("sql", answer="The orders are [12, 15], in x[0].", sources=[table])
+    citations = merge([listed])
+    assert citations.answers == ("The orders are (12, 15), in x[0].",)
+    assert citations.unknown == 0

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
     from bos_testkit.scripted_model.faults import Knobs
 
+CITING_CHECKED = (
+    "Deliveries are due within five days [1]. Later ones are late. The penalty is two percent. "
+    "Nothing else is said of it [1], and `days[99]` is code."
+)
 PLAIN = "Acme leads.\n\n| customer | total_revenue |"
 RESULT = TraceEventType.TRACE_EVENT_TYPE_RESULT
 ERROR = TraceEventType.TRACE_EVENT_TYPE_ERROR
@@ -91,11 +95,41 @@ async def test_highlights_followups_and_charts_pass_unchanged(rig: Any, make: An
 
 
 @pytest.mark.requirement("K-10")
-async def test_marker_without_a_source_is_no_citation(rig: Any, make: Any) -> None:
+async def test_number_in_brackets_is_a_value_where_nothing_is_to_be_cited(
+    rig: Any, make: Any
+) -> None:
     share = make.result("computation", data={"share_percent": 43.1})
     deltas, output = await rig.compose(make.request(share, question="And what share is that?"))
-    assert "".join(deltas).endswith("see [7].")
-    assert output.answer == "The share is 43.1 percent, see (7)."
+    assert "".join(deltas) == output.answer == "The share is 43.1 percent, see (7)."
+
+
+@pytest.mark.requirement("K-10")
+async def test_unknown_citations_are_neither_streamed_nor_answered_and_are_counted(
+    rig: Any, make: Any
+) -> None:
+    terms = make.document("Terms", reference="c-1", excerpt="within five days")
+    found = make.result("rag", answer="Five days [1].", sources=[terms])
+    rig.model.knobs.chunk_delay_s = 0.005  # pieces that arrive together are one delta
+    deltas, output = await rig.compose(make.request(found, question="How late is too late?"))
+    assert len(deltas) > 3
+    assert "".join(deltas) == output.answer == CITING_CHECKED
+    assert [source.excerpt for source in output.sources] == ["within five days"]
+    counted = {
+        outcome: rig.telemetry.registry.get_sample_value(
+            "bos_composer_citations_total", {"outcome": outcome}
+        )
+        for outcome in ("known", "unknown")
+    }
+    assert counted == {"known": 2, "unknown": 5}
+    assert from_value(output.trace[-1].data["unknown_citations"]) == 5
+
+
+async def test_answer_of_unknown_citations_alone_is_no_answer(rig: Any, make: Any) -> None:
+    found = make.result("rag", answer="Five days [1].", sources=[make.document("Terms")])
+    deltas, output = await rig.compose(make.request(found, question="Numbers only, please"))
+    assert not "".join(deltas).strip()
+    assert output.deterministic
+    assert output.answer == "Five days [1]."
 
 
 @pytest.mark.parametrize(
@@ -177,7 +211,8 @@ async def test_echo_of_the_prompt_leads_to_the_deterministic_answer(
     rig: Any, make: Any, asked: str
 ) -> None:
     rig.model.knobs.chunk_delay_s = 0.01
-    deltas, output = await rig.compose(make.request(make.top_customers(), question=asked))
+    found = make.top_customers(sources=[make.document("Ledger")])
+    deltas, output = await rig.compose(make.request(found, question=asked))
     shown = f"{make.written} {make.written}\n" if "later" in asked else ""
     assert "".join(deltas) == shown
     assert output.deterministic

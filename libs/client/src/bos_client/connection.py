@@ -45,6 +45,8 @@ class Connection:
     """Where identity is, if that is said."""
     memory_target: str | None = None
     """Where memory is, if that is said."""
+    documents_target: str | None = None
+    """Where documents are, if that is said."""
     tokens: TokenSource | None = field(default=None, repr=False)
     """Tokens of the signed-in user; they win over the key of a local standalone."""
 
@@ -92,6 +94,7 @@ def _local(path: Path, content: Mapping[str, Any], api_key: str | None) -> Conne
             standalone=str(path.parent.resolve()),
             identity_target=str(content.get("identity_target") or "") or None,
             memory_target=str(content.get("memory_target") or "") or None,
+            documents_target=str(content.get("documents_target") or "") or None,
         )
     except (ValueError, KeyError, TypeError) as error:
         raise NoConnection(

@@ -1,10 +1,10 @@
 """Signing in: calls of the identity service, and tokens that are kept between commands.
 
 Tokens lie in ``bos/tokens.json`` (mode 0600) in the user's configuration folder, by the gateway
-they are for, beside where identity and memory were when they were issued: they go there, and to
-the gateway, also if a folder or variable names another. The access token is refreshed by itself
-shortly before it expires. Each refresh uses its refresh token up, so processes take turns by a lock
-beside the file.
+they are for, beside where identity, memory and documents were when they were issued: they go
+there, and to the gateway, also if a folder or variable names another. The access token is
+refreshed by itself shortly before it expires. Each refresh uses its refresh token up, so processes
+take turns by a lock beside the file.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ class SignedIn:
     """When a new access token is due, in seconds since 1970 by this machine's clock."""
     standalone: str = ""
     """Data folder of the local standalone that issued them; its services move at each start."""
+    documents_target: str = ""
+    """Empty where documents are behind the gateway's address."""
 
     @classmethod
     def of(
@@ -122,6 +124,7 @@ class SignedIn:
         tokens: Tokens,
         *,
         memory_target: str,
+        documents_target: str = "",
         standalone: str = "",
     ) -> SignedIn:
         """From tokens that were issued just now."""
@@ -135,6 +138,7 @@ class SignedIn:
             tokens.refresh_token,
             time.time() + life_s - margin_s,
             standalone,
+            documents_target,
         )
 
     def now_at(self, connection: Connection) -> SignedIn:
@@ -149,6 +153,7 @@ class SignedIn:
             self,
             identity_target=connection.identity_target or self.identity_target,
             memory_target=connection.memory_target or self.memory_target,
+            documents_target=connection.documents_target or self.documents_target,
         )
 
 
@@ -265,6 +270,7 @@ class StoredTokens:
             kept.username,
             tokens,
             memory_target=kept.memory_target,
+            documents_target=kept.documents_target,
             standalone=kept.standalone,
         )
         self._file.write(self._target, renewed)

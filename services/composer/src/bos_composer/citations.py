@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from bos.common.v1 import SourceType
+from bos_composer.markers import Markers, checked
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,9 +14,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import Source
 
-# [1] and [1, 2], but not the text of a link, [1](https://...).
-_MARKER = re.compile(r"\[(\d{1,4}(?:\s*,\s*\d{1,4})*)\](?!\()")
-_INDEXED = re.compile(r"[\w)\]]")
+_NOT_CITED = (SourceType.SOURCE_TYPE_DATABASE, SourceType.SOURCE_TYPE_API)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +25,32 @@ class Citations:
     """Without duplicates, in the order of the results."""
     answers: tuple[str, ...]
     """The answer of each result, its markers pointing into ``sources``."""
+    unknown: int = 0
+    """Numbers in those answers that had no source."""
+
+    def markers(self) -> Markers:
+        """A check of an answer that cites ``sources``."""
+        return Markers(range(1, len(self.sources) + 1), values=not self._any_citable)
+
+    def without_sources(self, text: str) -> str:
+        """``text`` of a result that is no answer, so that none of its numbers is a citation."""
+        return checked(text, (), values=not self._any_citable)[0]
+
+    @property
+    def _any_citable(self) -> bool:
+        return any(map(is_citable, self.sources))
 
 
 def merge(results: Sequence[AgentResult]) -> Citations:
-    """Number the sources of all results; the results themselves are not changed."""
+    """Number the sources of all results; the results themselves are not changed.
+
+    The same passage with the same quotation is one source; with another quotation it is another
+    one, so that each statement keeps the words that carry it.
+    """
     sources: list[Source] = []
     position: dict[tuple[object, ...], int] = {}
     answers = []
+    dropped = 0
     for result in results:
         numbers = []
         for source in result.sources:
@@ -40,31 +59,22 @@ def merge(results: Sequence[AgentResult]) -> Citations:
                 sources.append(source)
                 position[key] = len(sources)
             numbers.append(position[key])
-        answers.append(renumber(result.answer, numbers))
-    return Citations(tuple(sources), tuple(answers))
+        values = not any(map(is_citable, result.sources))
+        answer, unknown = checked(result.answer, numbers, values=values)
+        answers.append(answer)
+        dropped += unknown
+    return Citations(tuple(sources), tuple(answers), dropped)
 
 
-def renumber(text: str, numbers: Sequence[int]) -> str:
-    """Replace each marker ``[n]`` in ``text`` by ``[numbers[n-1]]``.
-
-    A marker without a source would cite another source after renumbering, so it becomes ``(n)``;
-    indexes such as ``row[7]`` are not changed.
-    """
-
-    def replace(found: re.Match[str]) -> str:
-        cited = [int(number) for number in found[1].split(",")]
-        if all(1 <= number <= len(numbers) for number in cited):
-            return f"[{', '.join(dict.fromkeys(str(numbers[n - 1]) for n in cited))}]"
-        before = text[found.start() - 1 : found.start()]
-        return found[0] if _INDEXED.fullmatch(before) else f"({found[1]})"
-
-    return _MARKER.sub(replace, text)
+def is_citable(source: Source) -> bool:
+    """Whether answers cite the source; tables and APIs are named beside the answer alone."""
+    return source.type not in _NOT_CITED
 
 
 def _identity(source: Source) -> tuple[object, ...]:
-    """Identity of a source: the passage and its document, regardless of the score."""
+    """Identity of a source: the passage, its document and the quotation; not the score."""
     if source.reference:
-        return (source.type, source.reference)
+        return (source.type, source.reference, " ".join(source.excerpt.split()))
     return (
         source.type,
         source.title,

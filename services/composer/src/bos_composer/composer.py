@@ -16,8 +16,9 @@ from google.protobuf import timestamp_pb2
 from bos.common.v1 import TraceEvent, TraceEventType
 from bos.composer.v1 import ComposeRequest, ComposeResponse, ComposerOutput
 from bos_chassis.values import to_value
-from bos_composer.citations import Citations, merge, renumber
+from bos_composer.citations import Citations, merge
 from bos_composer.deterministic import plain_answer
+from bos_composer.metrics import ComposerMetrics
 from bos_composer.numbers import NumberFormat
 from bos_composer.outcomes import met_model_outage, succeeded, unstated_assumptions
 from bos_composer.prompts import compose_messages
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import Table
     from bos_chassis.telemetry import Telemetry
+    from bos_composer.markers import Markers
     from bos_composer.settings import ComposerSettings
     from bos_llm import Message, Models, TextDelta
 
@@ -50,6 +52,8 @@ class _Written:
     """Text and usage of the model's reply so far."""
 
     pieces: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+    """The same as it is streamed: screened, its citations checked."""
     usage: Usage = field(default_factory=Usage)
     cut_off: bool = False
     started: float = field(default_factory=time.monotonic)
@@ -77,6 +81,7 @@ class Composer:
         self._model = None if models is None else models.for_agent("composer")
         self._numbers = NumberFormat(settings.locale, settings.currency, settings.currency_pattern)
         self._own_words = OwnWords.of_prompts(self._numbers)
+        self._metrics = ComposerMetrics(telemetry.registry)
 
     async def compose(self, request: ComposeRequest) -> AsyncGenerator[ComposeResponse, None]:
         """Stream deltas of the model, then one output; failures of the model raise no error."""
@@ -84,16 +89,17 @@ class Composer:
         bound = request.token_budget if request.HasField("token_budget") else None
         set_budget(TokenBudget(bound))
         citations = merge(request.results)
+        markers = citations.markers()
         written = _Written()
         trace: list[TraceEvent] = []
         try:
-            async with aclosing(self._deltas(request, citations, written)) as deltas:
+            async with aclosing(self._deltas(request, citations, markers, written)) as deltas:
                 async for delta in deltas:
                     yield ComposeResponse(delta=delta)
-            identity = range(1, len(citations.sources) + 1)
-            answer = renumber(written.text.strip(), identity)
+            answer = "".join(written.shown).strip()
             deterministic = False
             lacking = unstated_assumptions(answer, request.results)
+            lacking = citations.without_sources(lacking)
             if lacking:
                 answer = f"{answer}\n\n{lacking}"
                 yield ComposeResponse(delta=f"\n\n{lacking}")
@@ -102,6 +108,10 @@ class Composer:
             trace.append(_explain(failure))
             answer = plain_answer(request, citations, self._numbers)
             deterministic = True
+        unknown = markers.unknown + citations.unknown
+        self._metrics.citations.labels("known").inc(markers.known)
+        self._metrics.citations.labels("unknown").inc(unknown)
+        trace.append(_finished(citations, written, deterministic, unknown))
         output = _output(request, citations, answer, written, deterministic, trace)
         self._log.info(
             "composed",
@@ -109,13 +119,14 @@ class Composer:
             chars=len(answer),
             results=len(request.results),
             succeeded=sum(map(succeeded, request.results)),
+            unknown_citations=unknown,
         )
         yield ComposeResponse(output=output)
 
     async def _deltas(
-        self, request: ComposeRequest, citations: Citations, written: _Written
+        self, request: ComposeRequest, citations: Citations, markers: Markers, written: _Written
     ) -> AsyncGenerator[str, None]:
-        """Stream the model's text; ``written`` holds all of it so far.
+        """Stream the model's text with its citations checked; ``written`` holds it so far.
 
         Raises:
             NoReply: the model failed, before the first piece or later.
@@ -131,10 +142,15 @@ class Composer:
         try:
             async with aclosing(items), aclosing(self._screened(items, written)) as texts:
                 async for text in texts:
-                    yield text
+                    if shown := markers.add(text):
+                        written.shown.append(shown)
+                        yield shown
         except Unfit as unfit:
             raise NoReply(str(unfit), _INVALID, written.usage) from None
-        if not written.text.strip():
+        if rest := markers.end():
+            written.shown.append(rest)
+            yield rest
+        if not "".join(written.shown).strip():
             raise NoReply("The model's reply was empty.", _INVALID, written.usage)
 
     async def _screened(
@@ -188,16 +204,6 @@ def _output(
     trace: Sequence[TraceEvent],
 ) -> ComposerOutput:
     results, usage = request.results, written.usage
-    finished = _event(
-        TraceEventType.TRACE_EVENT_TYPE_RESULT,
-        "Composer finished",
-        deterministic=deterministic,
-        sources=len(citations.sources),
-        cut_off=written.cut_off,
-        model=usage.model,
-        input_tokens=usage.input_tokens,
-        output_tokens=usage.output_tokens,
-    )
     return ComposerOutput(
         answer=answer,
         sources=citations.sources,
@@ -206,8 +212,25 @@ def _output(
         followups=[text for result in results for text in result.followups],
         charts=[chart for result in results for chart in result.charts],
         usage=consumed(usage, written.started),
-        trace=[*trace, finished],
+        trace=trace,
         deterministic=deterministic,
+    )
+
+
+def _finished(
+    citations: Citations, written: _Written, deterministic: bool, unknown: int
+) -> TraceEvent:
+    usage = written.usage
+    return _event(
+        TraceEventType.TRACE_EVENT_TYPE_RESULT,
+        "Composer finished",
+        deterministic=deterministic,
+        sources=len(citations.sources),
+        unknown_citations=unknown,
+        cut_off=written.cut_off,
+        model=usage.model,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
     )
 
 

@@ -8,6 +8,7 @@ from click.core import ParameterSource
 from bos_client.cli.account import account
 from bos_client.cli.approvals import approvals
 from bos_client.cli.ask import ask, plan
+from bos_client.cli.documents import documents
 from bos_client.cli.identity import login, logout, register, reset_password, whoami
 from bos_client.cli.memory import conversations, memory_group
 from bos_client.cli.plugins import PluginGroup
@@ -46,6 +47,12 @@ from bos_client.transport import Transport, use_transport
     "  [env: BOS_MEMORY_TARGET]",
 )
 @click.option(
+    "--documents-target",
+    envvar="BOS_DOCUMENTS_TARGET",
+    help="Documents as host:port, if they are not behind the gateway's address."
+    "  [env: BOS_DOCUMENTS_TARGET]",
+)
+@click.option(
     "--ca-file",
     envvar="BOS_CA_FILE",
     help="Authorities (PEM) of the services' certificates; --target is then called over TLS. With"
@@ -71,6 +78,7 @@ def main(
     api_key: str | None,
     identity_target: str | None,
     memory_target: str | None,
+    documents_target: str | None,
     ca_file: str | None,
     cert_file: str | None,
     key_file: str | None,
@@ -87,10 +95,10 @@ def main(
     # Without a target it is what runs on this machine, which speaks plain text.
     files = (ca_file, cert_file, key_file) if target else (None, None, None)
     ctx.with_resource(use_transport(Transport(*files, insecure)))
-    ctx.obj = Target(target, api_key, identity_target, memory_target)
+    ctx.obj = Target(target, api_key, identity_target, memory_target, documents_target)
 
 
-_asking = (ask, plan, runs, approvals, agents, conversations, memory_group)
+_asking = (ask, plan, runs, approvals, agents, documents, conversations, memory_group)
 _accounts = (register, login, logout, whoami, reset_password, users, keys, account)
 for _command in (*_asking, *_accounts):
     main.add_command(_command)

@@ -64,6 +64,7 @@ class Target:
     api_key: str | None
     identity_target: str | None = None
     memory_target: str | None = None
+    documents_target: str | None = None
 
     def connection(self) -> Connection:
         """The gateway to call, as the signed-in user unless a key says otherwise.
@@ -80,6 +81,7 @@ class Target:
             found,
             identity_target=signed_in.identity_target,
             memory_target=signed_in.memory_target,
+            documents_target=signed_in.documents_target or None,
             tokens=tokens,
         )
 
@@ -92,7 +94,7 @@ class Target:
         return identity_of(self.connection())
 
     def to_sign_in(self) -> Connection:
-        """The gateway, identity and memory that options, environment or the standalone name.
+        """The gateway and the services beside it that options, environment or the standalone name.
 
         Raises:
             NoConnection: there is none.
@@ -102,6 +104,7 @@ class Target:
             found,
             identity_target=self.identity_target or found.identity_target,
             memory_target=self.memory_target or found.memory_target,
+            documents_target=self.documents_target or found.documents_target,
         )
 
     def signed_in(self, connection: Connection) -> SignedIn | None:
@@ -144,7 +147,7 @@ def run(work: Coroutine[Any, Any, int], *, as_json: bool = False) -> NoReturn:
 def report(error: BosError | NoConnection, *, as_json: bool = False) -> int:
     """Print an error; returns the exit code."""
     if as_json:
-        click.echo(json.dumps({"error": _as_dict(error)}, ensure_ascii=False, indent=2))
+        click.echo(json.dumps({"error": error_json(error)}, ensure_ascii=False, indent=2))
     else:
         click.echo(f"Error: {_explain(error)}", err=True)
     if isinstance(error, NoConnection | Unavailable):
@@ -194,7 +197,8 @@ def _explain(error: BosError | NoConnection) -> str:
     return "\n".join(lines)
 
 
-def _as_dict(error: BosError | NoConnection) -> dict[str, Any]:
+def error_json(error: BosError | NoConnection) -> dict[str, Any]:
+    """An error as JSON."""
     if isinstance(error, NoConnection):
         return {"code": "UNAVAILABLE", "reason": "NO_CONNECTION", "message": str(error)}
     described: dict[str, Any] = {

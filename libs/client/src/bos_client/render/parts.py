@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from bos.common.v1 import TraceEventType
+from bos.common.v1 import SourceType, TraceEventType
 from bos.gateway.v1 import ApprovalKind, RunStatus
 from bos_client.render.files import show_files
 from bos_client.render.table import rows_note, table_grid
@@ -18,9 +18,11 @@ from bos_client.render.text import (
     clock_text,
     duration_text,
     one_line,
+    passage_text,
     run_status_text,
     usage_text,
     value_text,
+    visible,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ _TASK_CHARS = 160
 _TRACE_CHARS = 400
 _JOURNAL_CHARS = 400
 _EXCERPT_CHARS = 160
+_QUOTE_CHARS = 500
+_NAME_CHARS = 200
 _MAX_SOURCES = 20
 _GOOD = frozenset({RunStatus.RUN_STATUS_SUCCEEDED, RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED})
 
@@ -101,7 +105,7 @@ def show_outcome(console: Console, response: OrchestratorResponse, view: View) -
     if response.sources:
         heading(console, "Sources")
         for number, source in enumerate(response.sources[:_MAX_SOURCES], 1):
-            console.print(Text(f"  [{number}] {_source_text(source)}"))
+            _show_source(console, number, source)
         if len(response.sources) > _MAX_SOURCES:
             console.print(f"  and {len(response.sources) - _MAX_SOURCES} more")
     show_files(console, response)
@@ -200,6 +204,22 @@ def _show_list(console: Console, title: str, items: Iterable[str]) -> None:
         heading(console, title)
         for line in lines:
             console.print(line)
+
+
+def _show_source(console: Console, number: int, source: Source) -> None:
+    """A source; of a document the quotation stands on a line of its own."""
+    if source.type != SourceType.SOURCE_TYPE_DOCUMENT:
+        console.print(Text(f"  [{number}] {_source_text(source)}"))
+        return
+    place = [
+        visible(source.title or source.reference, _NAME_CHARS),
+        f"page {source.page}" if source.page else "",
+        visible(source.section, _NAME_CHARS),
+    ]
+    console.print(Text(f"  [{number}] {', '.join(part for part in place if part)}"))
+    quoted = passage_text(source.excerpt, _QUOTE_CHARS)
+    if quoted:
+        console.print(Text(f"      “{quoted}”", style="dim"))
 
 
 def _source_text(source: Source) -> str:

@@ -26,6 +26,7 @@ _FILLERS = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
     "\U00016fe4\U0001d159\U000e0000-\U000e0fff]|[^\\S ]"
 )
+_JOINERS = frozenset("\u200c\u200d")
 ONE_LINE = {**_CONTROLS, ord("\n"): " ", ord("\t"): " "}
 
 
@@ -46,6 +47,25 @@ def as_it_is(text: str) -> str:
         else each
         for each in text
     )
+
+
+def visible(text: str, limit: int = 0) -> str:
+    """A name as :func:`as_it_is` has it, cut off at ``limit`` characters unless that is 0."""
+    shown = as_it_is(text)
+    return shown if not limit or len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def passage_text(text: str, limit: int = 0) -> str:
+    """Text that others wrote, on one line and without what is not seen or moves what is.
+
+    Joiners stay: some languages are not written without them.
+    """
+    line = "".join(
+        each
+        for each in " ".join(text.split())
+        if each in _JOINERS or unicodedata.category(each) not in _HIDDEN
+    )
+    return line if not limit or len(line) <= limit else line[: limit - 1] + "…"
 
 
 def one_line(text: str, limit: int = 0) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bos.common.v1 import MessageRole, SourceType
 from bos.planner.v1 import Intent
+from bos_composer.citations import is_citable
 from bos_composer.numbers import plain
 from bos_composer.outcomes import error_text, reason, status_word, succeeded, was_overridden
 from bos_composer.tables import is_number, markdown, restated, values
@@ -94,8 +95,6 @@ _SOURCE_KINDS = {
     SourceType.SOURCE_TYPE_WEB: "web",
     SourceType.SOURCE_TYPE_MAIL: "mail",
 }
-# Returned beside the answer, but not to be cited by the model.
-_NOT_CITED = (SourceType.SOURCE_TYPE_DATABASE, SourceType.SOURCE_TYPE_API)
 _MAX_ANSWER_CHARS = 4_000
 _MAX_TEXT_CHARS = 500
 _MAX_SECTION_CHARS = 100_000
@@ -266,7 +265,7 @@ def _digits(number: str) -> str:
 
 def _sources(citations: Citations) -> Iterator[str]:
     for number, source in enumerate(citations.sources, start=1):
-        if source.type not in _NOT_CITED:
+        if is_citable(source):
             yield _source(number, source)
 
 
