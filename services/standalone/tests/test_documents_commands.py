@@ -14,7 +14,6 @@ from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
-
     from .conftest import Folder
 
 pytestmark = pytest.mark.e2e
