@@ -107,7 +107,7 @@ class DocumentsClient(ServiceClient):
         header = DocumentUpload(name=name, document_type=document_type, document_date=document_date)
         failures = 0
         while True:
-            with await asyncio.to_thread(_opened, path) as file:
+            with _opened(path) as file:
                 try:
                     return await self._uploaded(header, file, sent)
                 except BosError as error:
