@@ -31,7 +31,9 @@ BOS = Path(sys.executable).with_name("bos")
 ACCESS, REFRESH, KEY = "the-access-token", "the-refresh-token", "the-key-of-the-environment"
 PASSWORD = "the-password"
 SECRETS = (ACCESS, REFRESH, KEY, PASSWORD)
+INHERITED = ("PATH", "PYTHONPATH")
 COMMANDS = (
+    ("documents", "list"),
     ("memory", "show"),
     ("conversations", "list"),
     ("whoami",),
@@ -83,6 +85,7 @@ class Scene:
     gateway: Place = field(default_factory=Place)
     identity: Place = field(default_factory=Place)
     memory: Place = field(default_factory=Place)
+    documents: Place = field(default_factory=Place)
     thief: Place = field(default_factory=Place)
 
     def keep_tokens(self, *, fresh: bool = True) -> None:
@@ -90,6 +93,7 @@ class Scene:
         entry = {
             "identity_target": self.identity.address,
             "memory_target": self.memory.address,
+            "documents_target": self.documents.address,
             "username": "ada",
             "access_token": ACCESS,
             "refresh_token": REFRESH,
@@ -114,6 +118,7 @@ class Scene:
             "target": target,
             "identity_target": self.thief.address,
             "memory_target": self.thief.address,
+            "documents_target": self.thief.address,
             "registration": "a guess",
         }
         (data / "standalone.json").write_text(json.dumps(content))
@@ -126,7 +131,7 @@ class Scene:
         process = await asyncio.create_subprocess_exec(
             *(BOS, *arguments),
             env={
-                "PATH": os.environ["PATH"],
+                **{name: os.environ[name] for name in INHERITED if name in os.environ},
                 "HOME": str(self.home),
                 "XDG_CONFIG_HOME": str(self.home),
                 **environment,
@@ -149,7 +154,8 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     # So that what registers here in this process is what `bos` looks up.
     monkeypatch.setenv("XDG_CONFIG_HOME", str(made.home))
     async with AsyncExitStack() as stack:
-        for place in (made.gateway, made.identity, made.memory, made.thief):
+        honest = (made.gateway, made.identity, made.memory, made.documents)
+        for place in (*honest, made.thief):
             server = grpc.aio.server(handlers=[place])
             place.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
             await server.start()
@@ -183,7 +189,7 @@ async def test_a_planted_target_does_not_get_the_key_of_the_environment(
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-@pytest.mark.parametrize("command", COMMANDS[:5] + COMMANDS[6:7], ids=" ".join)
+@pytest.mark.parametrize("command", COMMANDS[:6] + COMMANDS[7:8], ids=" ".join)
 async def test_tokens_are_sent_only_where_they_were_obtained(
     scene: Scene, command: tuple[str, ...], fresh: bool
 ) -> None:
@@ -193,10 +199,11 @@ async def test_tokens_are_sent_only_where_they_were_obtained(
         BOS_TARGET=scene.gateway.address,
         BOS_IDENTITY_TARGET=scene.thief.address,
         BOS_MEMORY_TARGET=scene.thief.address,
+        BOS_DOCUMENTS_TARGET=scene.thief.address,
     )
     assert scene.thief.secrets == []
-    honest = scene.gateway.secrets + scene.identity.secrets + scene.memory.secrets
-    assert honest, "the command did reach somebody"
+    honest = (scene.gateway, scene.identity, scene.memory, scene.documents)
+    assert any(place.secrets for place in honest), "the command did reach somebody"
     kept = scene.kept().get(scene.gateway.address)
     assert kept is None or kept["identity_target"] == scene.identity.address
 
@@ -212,8 +219,10 @@ async def test_a_standalone_of_the_user_learns_nothing_of_tokens_from_elsewhere(
             {},
             identity_target=scene.thief.address,
             memory_target=scene.thief.address,
+            documents_target=scene.thief.address,
         )
         await scene.bos("memory", "show")
+        await scene.bos("documents", "list")
         await scene.bos("whoami")
     assert scene.thief.secrets == []
     assert scene.identity.got(REFRESH)
@@ -251,6 +260,7 @@ async def test_tokens_of_a_standalone_follow_its_services_to_their_new_ports(sce
     entries = scene.kept()
     entries[scene.gateway.address]["standalone"] = str((scene.folder / ".data").resolve())
     entries[scene.gateway.address]["memory_target"] = "127.0.0.1:1"
+    entries[scene.gateway.address]["documents_target"] = "127.0.0.1:1"
     file.write_text(json.dumps(entries))
     with own_folder(scene.folder / ".data") as data:
         data.announce(
@@ -259,6 +269,9 @@ async def test_tokens_of_a_standalone_follow_its_services_to_their_new_ports(sce
             {},
             identity_target=scene.identity.address,
             memory_target=scene.memory.address,
+            documents_target=scene.documents.address,
         )
         await scene.bos("memory", "show")
+        await scene.bos("documents", "list")
     assert scene.memory.got(ACCESS)
+    assert scene.documents.got(ACCESS)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import grpc
@@ -22,11 +24,11 @@ from bos.documents.v1 import (
     WatchDocumentRequest,
 )
 from bos_client.calling import ServiceClient
-from bos_client.transport import failure_of
+from bos_client.transport import current_transport, failure_of
 from bos_errors import BosError, DeadlineExceeded, InvalidArgument, ResourceExhausted, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Callable, Iterator
     from pathlib import Path
 
     from bos.documents.v1 import (
@@ -71,6 +73,15 @@ class DocumentsClient(ServiceClient):
         self, target: str, *, api_key: str | None = None, tokens: TokenSource | None = None
     ) -> None:
         super().__init__(target, api_key=api_key, tokens=tokens, options=_OPTIONS)
+        # A channel without asyncio: of an upload that is refused while it is sent, grpc.aio (1.85)
+        # may report an internal error in place of the reason.
+        self._blocking: grpc.Channel | None = None
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        blocking, self._blocking = self._blocking, None
+        if blocking is not None:
+            blocking.close()
+        await super().__aexit__(*exc_info)
 
     async def upload(
         self,
@@ -96,7 +107,7 @@ class DocumentsClient(ServiceClient):
         header = DocumentUpload(name=name, document_type=document_type, document_date=document_date)
         failures = 0
         while True:
-            with await asyncio.to_thread(_opened, path) as file:
+            with _opened(path) as file:
                 try:
                     return await self._uploaded(header, file, sent)
                 except BosError as error:
@@ -168,28 +179,79 @@ class DocumentsClient(ServiceClient):
     async def _uploaded(
         self, header: DocumentUpload, file: BinaryIO, sent: Callable[[int], None] | None
     ) -> UploadDocumentResponse:
-        call = self._stub.UploadDocument(timeout=_UPLOAD_TIMEOUT_S, metadata=await self._metadata())
-        total = 0
+        loop = asyncio.get_running_loop()
+        ended = asyncio.Event()
+
+        def in_loop(what: Callable[..., object], *arguments: object) -> None:
+            # The loop may be closed where a command is interrupted.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(what, *arguments)
+
+        parts = _Parts(header, file, lambda total: in_loop(sent, total) if sent else None)
+        call = self._uploads.UploadDocument.future(
+            iter(parts), timeout=_UPLOAD_TIMEOUT_S, metadata=await self._metadata()
+        )
+        parts.belong_to(call)
+        call.add_done_callback(lambda _: in_loop(ended.set))
         try:
-            try:
-                await call.write(UploadDocumentRequest(upload=header))
-                while part := await asyncio.to_thread(_read, file):
-                    await call.write(UploadDocumentRequest(content=part))
-                    total += len(part)
-                    if sent is not None:
-                        sent(total)
-                await call.done_writing()
-            except asyncio.InvalidStateError:
-                pass  # refused before all was sent; awaiting the call says why
-            return await call
+            await ended.wait()
+            if parts.error is not None:
+                raise parts.error
+            return call.result()
         except grpc.RpcError as error:
             raise failure_of(error) from error
         finally:
             call.cancel()
 
     @property
+    def _uploads(self) -> DocumentsServiceStub:
+        if self._blocking is None:
+            address, credentials = current_transport().reach(self.target)
+            if credentials is None:
+                self._blocking = grpc.insecure_channel(address, _OPTIONS)
+            else:
+                self._blocking = grpc.secure_channel(address, credentials, _OPTIONS)
+        return DocumentsServiceStub(self._blocking)
+
+    @property
     def _stub(self) -> DocumentsServiceAsyncStub:
         return DocumentsServiceStub(self._channel)
+
+
+class _Parts:
+    """Messages of an upload, read from a file in a thread of gRPC."""
+
+    def __init__(self, header: DocumentUpload, file: BinaryIO, sent: Callable[[int], None]) -> None:
+        self.error: BosError | None = None
+        self._header = header
+        self._file = file
+        self._sent = sent
+        self._call: grpc.Future[UploadDocumentResponse] | None = None
+        self._has_call = threading.Event()
+
+    def belong_to(self, call: grpc.Future[UploadDocumentResponse]) -> None:
+        """The call to cancel where the file cannot be read to its end."""
+        self._call = call
+        self._has_call.set()
+
+    def __iter__(self) -> Iterator[UploadDocumentRequest]:
+        yield UploadDocumentRequest(upload=self._header)
+        total = 0
+        while part := self._read():
+            yield UploadDocumentRequest(content=part)
+            total += len(part)
+            self._sent(total)
+
+    def _read(self) -> bytes:
+        try:
+            return self._file.read(_PART_BYTES)
+        except (OSError, ValueError) as error:  # ValueError: closed, as the upload was given up
+            self.error = _unreadable(error)
+        # The end of the messages would be the end of the document.
+        self._has_call.wait()
+        assert self._call is not None
+        self._call.cancel()
+        return b""
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -204,15 +266,9 @@ def _opened(path: Path) -> BinaryIO:
         raise _unreadable(error) from None
 
 
-def _read(file: BinaryIO) -> bytes:
-    try:
-        return file.read(_PART_BYTES)
-    except OSError as error:
-        raise _unreadable(error) from None
-
-
-def _unreadable(error: OSError) -> InvalidArgument:
-    return InvalidArgument(f"It cannot be read: {error.strerror}.", reason="FILE_UNREADABLE")
+def _unreadable(error: OSError | ValueError) -> InvalidArgument:
+    why = getattr(error, "strerror", None) or type(error).__name__
+    return InvalidArgument(f"It cannot be read: {why}.", reason="FILE_UNREADABLE")
 
 
 def _passes(error: BosError) -> bool:

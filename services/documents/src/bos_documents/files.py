@@ -41,8 +41,14 @@ class Spool:
         Raises:
             Unavailable: the disk is full, or does not answer.
         """
-        with disk_errors():
-            file = await asyncio.to_thread(self._unnamed)
+        opening = asyncio.ensure_future(asyncio.to_thread(self._unnamed))
+        try:
+            with disk_errors():
+                file = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # The thread goes on, and nobody else would close what it opens.
+            opening.add_done_callback(_close)
+            raise
         try:
             yield file
         finally:
@@ -69,6 +75,11 @@ class Spool:
             yield path
         finally:
             await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+def _close(opening: asyncio.Future[BinaryIO]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
 
 
 class DocumentKey:
