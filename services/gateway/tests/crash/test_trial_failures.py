@@ -9,6 +9,7 @@ import grpc
 import pytest
 from gateway_harness.harness import result_of
 from gateway_harness.trials import (
+    HELD_STEP_S,
     add_raw,
     ended_once,
     fetch,
@@ -107,7 +108,7 @@ async def run_with_newer_event(harness: Harness) -> None:
         await gate.wait()
         return succeeded()
 
-    await add_raw(harness, "gated", gated)
+    await add_raw(harness, "gated", gated, default_timeout_s=HELD_STEP_S)
     await add_raw(harness, "good")
     plan_by_question(harness, {"newer": [step("a", "gated")], "good": [step("a", "good")]})
     async with replica(harness) as (process, client, _):

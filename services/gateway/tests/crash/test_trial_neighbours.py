@@ -13,6 +13,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gateway_harness.trials import (
+    HELD_STEP_S,
     add_raw,
     code_of,
     ended_once,
@@ -61,7 +62,7 @@ class Gated:
 
 async def gated_and_good(harness: Harness) -> Gated:
     gated = Gated()
-    await add_raw(harness, "gated", gated)
+    await add_raw(harness, "gated", gated, default_timeout_s=HELD_STEP_S)
     await add_raw(harness, "good")
     plan_by_question(harness, {"gated": [step("a", "gated")], "good": [step("a", "good")]})
     return gated

@@ -11,6 +11,7 @@ from gateway_harness.crash import next_version
 from gateway_harness.harness import gateway_process
 from gateway_harness.trials import (
     DEFAULT_LEASE,
+    HELD_STEP_S,
     add_raw,
     ended_once,
     fetch,
@@ -57,7 +58,7 @@ async def gated_and_good(harness: Harness) -> asyncio.Event:
         await gate.wait()
         return succeeded("late")
 
-    await add_raw(harness, "gated", gated)
+    await add_raw(harness, "gated", gated, default_timeout_s=HELD_STEP_S)
     await add_raw(harness, "good")
     plan_by_question(
         harness,

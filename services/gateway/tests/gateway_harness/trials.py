@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 # As deployed: gateway_settings() shortens the lease for tests that wait for it to run out.
 DEFAULT_LEASE = {"lease_s": 3, "lease_renewal_s": 1}
+# A step that a test holds back ends when the test says so, not when its card does.
+HELD_STEP_S = 600.0
 
 
 def succeeded(answer: str = "fine") -> AgentResult:
