@@ -97,6 +97,11 @@ test-qdrant: install ## The index's suite against a real server whose collection
 	BOS_TEST_QDRANT_URL=$(or $(QDRANT_URL),http://127.0.0.1:6333) \
 	    $(BIN)/pytest -q services/documents/tests/indexing/test_index_suite.py $(PYTEST_ARGS)
 
+.PHONY: test-documents-awkward
+test-documents-awkward: install ## Some 60 damaged and hostile files through the documents service with its real engines (FILES=8 in test; SEED=N)
+	BOS_TEST_AWKWARD_FILES=$(or $(FILES),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
+	    $(BIN)/pytest -q -s services/documents/tests/trials/test_awkward_files.py $(PYTEST_ARGS)
+
 .PHONY: test-install
 test-install: install ## Services alone, each in an empty environment: size, packages (part of test)
 	$(BIN)/pytest -q -s tests/install $(PYTEST_ARGS)

@@ -1,0 +1,1 @@
+"""The documents service as a process, with the engines that people use; killed and filled up."""
