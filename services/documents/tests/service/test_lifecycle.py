@@ -218,6 +218,24 @@ async def test_reread_document_serves_its_old_chunks_until_the_new_are_there(
     assert parser.read.count(1) == 2
 
 
+@pytest.mark.parametrize(("stage", "begins"), [("clean", True), ("index", False)])
+async def test_reading_again_begins_beside_cleaning_up_but_not_beside_a_reading(
+    documents: Caller, stage: str, begins: bool
+) -> None:
+    found = await documents.ready()
+    while await documents.value("SELECT count(*) FROM jobs"):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await documents.rows(
+        "INSERT INTO jobs (document_id, user_id, generation, stage, not_before) "
+        "SELECT document_id, user_id, generation, $1, now() + interval '1 hour' FROM documents",
+        stage,
+    )
+    again = await documents.reindex(found.document_id)
+    assert (again.state == DocumentState.DOCUMENT_STATE_QUEUED) is begins
+    assert (await documents.until_ended(found.document_id)).state == READY
+    assert documents.engines.parser.read.count(1) == 1 + begins
+
+
 async def test_changed_chunks_replace_the_old_ones_whole(documents: Caller) -> None:
     import documents_doubles
 

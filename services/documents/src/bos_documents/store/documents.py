@@ -77,7 +77,7 @@ ORDER BY c.ordinal
 """)  # noqa: S608
 # The job first, as its owner does: neither then waits for the other.
 _LOCK_JOB = """
-SELECT owner, quiet FROM jobs WHERE document_id = $1 AND user_id = $2 FOR UPDATE
+SELECT owner, quiet, stage FROM jobs WHERE document_id = $1 AND user_id = $2 FOR UPDATE
 """
 _LOCK_DOCUMENT = """
 SELECT state FROM documents
@@ -325,7 +325,8 @@ class Documents:
             job = await connection.fetchrow(_LOCK_JOB, key, user_id)
             if await connection.fetchrow(_LOCK_DOCUMENT, key, user_id, False) is None:
                 raise no_document()
-            if job is not None and not job["quiet"]:
+            # One that cleans up has ended for its owner, who may want another at once.
+            if job is not None and not job["quiet"] and job["stage"] != "clean":
                 return
             generation = await connection.fetchval(_AGAIN, key)
             await connection.execute(_AGAIN_JOB, key, user_id, generation)
