@@ -171,6 +171,11 @@ release-protos: protos ## Make today's contracts the ones that must not break
 bench: install rest ## Measure the hot paths; ratios within one run
 	$(BIN)/python tests/load/bench.py
 
+.PHONY: bench-documents
+bench-documents: install ## Search in documents beside a plain client of the same engine (SIZES="1000 10000 100000" QUERIES=200)
+	PYTHONPATH=services/documents/tests $(BIN)/python services/documents/bench/search_bench.py \
+	    --sizes $(or $(SIZES),1000 10000 100000) --queries $(or $(QUERIES),200)
+
 .PHONY: bench-engine
 bench-engine: install ## The run engine with 500,000 finished runs (RUNS=N), and with a locked row
 	$(BIN)/python tests/load/engine_scale.py --runs $(or $(RUNS),500000)

@@ -57,7 +57,7 @@ def mean(values: Sequence[float]) -> float:
 def interval(
     values: Sequence[float], *, seed: int = 15, samples: int = 1000
 ) -> tuple[float, float]:
-    """The middle 95 % of the averages of ``samples`` resamples of ``values`` (percentile bootstrap)."""
+    """The middle 95 % of the averages of ``samples`` resamples (percentile bootstrap)."""
     if not values:
         return (0.0, 0.0)
     chance = random.Random(seed)

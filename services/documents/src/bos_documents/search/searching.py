@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -15,12 +16,13 @@ from bos_errors import BosError, DeadlineExceeded, InvalidArgument
 from bos_postgres import fetch, for_user
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
     import asyncpg
 
     from bos.documents.v1 import SearchDocumentsRequest, SearchFilter
     from bos_chassis.telemetry import Telemetry
+    from bos_documents.embedding.port import Vector
     from bos_documents.ingest.maintenance import Maintenance
     from bos_documents.ingest.ports import Engines
     from bos_documents.metrics import DocumentsMetrics
@@ -114,20 +116,37 @@ class Searching:
     async def _search(
         self, query: str, by: RankBy, wanted: IndexFilter, limit: int, user_id: str
     ) -> SearchDocumentsResponse:
-        searched = await fetch(self._readers, _SEARCHED, user_id, user_id)
-        response = SearchDocumentsResponse(
-            mode=_MODES[by], documents_searched=sum(row["documents"] for row in searched)
-        )
-        if not searched:
-            return response
-        models = [row["model"] for row in searched]
-        found = await self._candidates(query, by, wanted, limit, user_id, models)
+        async with self._embedding(query, by) as embedding:
+            searched = await fetch(self._readers, _SEARCHED, user_id, user_id)
+            response = SearchDocumentsResponse(
+                mode=_MODES[by], documents_searched=sum(row["documents"] for row in searched)
+            )
+            if not searched:
+                return response
+            models = [row["model"] for row in searched]
+            vector = await embedding if self._engines.embedder.model in models else None
+        found = await self._candidates(query, by, wanted, limit, user_id, models, vector)
         visible = await self._visible(found, user_id)
         legs = _kept(found, visible.keys())
         texts = {chunk_id: row["content"] for chunk_id, row in visible.items()}
         ranked = self._engines.ranker(legs, by, query=query, texts=texts, limit=limit)
         response.passages.extend(_passage(each, visible[each.chunk_id]) for each in ranked)
         return response
+
+    @asynccontextmanager
+    async def _embedding(
+        self, query: str, by: RankBy
+    ) -> AsyncIterator[asyncio.Task[Vector | None]]:
+        """The query's embedding, made while the database is asked what there is to search."""
+        task = asyncio.create_task(self._embedded(query, by), name="embed-query")
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _embedded(self, query: str, by: RankBy) -> Vector | None:
+        return None if by is RankBy.SPARSE else await self._engines.embedder.embed_query(query)
 
     async def _candidates(
         self,
@@ -137,6 +156,7 @@ class Searching:
         limit: int,
         user_id: str,
         models: Sequence[str],
+        vector: Vector | None,
     ) -> list[_Found]:
         """What each index found: that of the present model by both legs, others by words.
 
@@ -144,9 +164,6 @@ class Searching:
         compared with a query of the present one.
         """
         embedder, index = self._engines.embedder, self._engines.index
-        vector = None
-        if by is not RankBy.SPARSE and embedder.model in models:
-            vector = await embedder.embed_query(query)
         most = max(limit, self._settings.candidates)
         found = []
         for model in models:
