@@ -171,6 +171,10 @@ release-protos: protos ## Make today's contracts the ones that must not break
 bench: install rest ## Measure the hot paths; ratios within one run
 	$(BIN)/python tests/load/bench.py
 
+.PHONY: eval-retrieval
+eval-retrieval: install ## Rankings and refusals on the judged questions: nDCG@10, recall@20, MRR by kind of question
+	PYTHONPATH=tests/retrieval $(BIN)/python tests/retrieval/evaluate.py
+
 .PHONY: bench-documents
 bench-documents: install ## Search in documents beside a plain client of the same engine (SIZES="1000 10000 100000" QUERIES=200)
 	PYTHONPATH=services/documents/tests $(BIN)/python services/documents/bench/search_bench.py \
