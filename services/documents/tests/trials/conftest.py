@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server: PostgresServer) -> str:
     """The tables of documents, which the service finds up to date."""
-    return migrated_template(postgres_server, "documents_template", migrate_store)
+    return migrated_template(postgres_server, "documents_trials_template", migrate_store)
 
 
 @pytest.fixture
