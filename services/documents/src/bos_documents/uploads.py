@@ -105,7 +105,7 @@ class Uploads:
             if not registered.stored:
                 await self._stored(key, file, upload, registered, user_id, by)
             document = await self._documents.get(str(registered.document_id), user_id)
-            if document.state == DocumentState.DOCUMENT_STATE_FAILED:
+            if registered.stored and document.state == DocumentState.DOCUMENT_STATE_FAILED:
                 # Uploaded anew, it may be read: also if its file was lost.
                 await self._files.put(key, file, size)
                 await self._documents.read_again(document.document_id, user_id, by)
