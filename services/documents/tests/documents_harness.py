@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -138,6 +139,12 @@ class Caller:
 
     async def value(self, sql: str, *arguments: Any) -> Any:
         return (await self.rows(sql, *arguments))[0][0]
+
+    async def until_idle(self) -> None:
+        """Wait until no document is being read, or cleaned up behind."""
+        async with asyncio.timeout(60):
+            while await self.value("SELECT count(*) FROM jobs"):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
 
     def files(self) -> list[Path]:
         """Stored files, half-written ones too."""

@@ -6,21 +6,11 @@ from typing import TYPE_CHECKING
 import pytest
 from documents_harness import ADA_KEY, Caller, Starter, ada_auth
 
-from bos_documents.service import migrate_store
-from bos_testkit.postgres import migrated_template
-
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from bos_testkit.postgres import PostgresServer
     from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
-    """The tables of documents, which the service finds up to date."""
-    return migrated_template(postgres_server, "documents_template", migrate_store)
 
 
 @pytest.fixture

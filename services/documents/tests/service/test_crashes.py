@@ -63,9 +63,7 @@ async def sent(dying: Caller) -> str:
 async def assert_whole(documents: Caller, document_id: str) -> None:
     found = await documents.until_ended(document_id)
     assert found.state == READY, found
-    async with asyncio.timeout(60):  # the document stays ready while it is read again
-        while await documents.value("SELECT count(*) FROM jobs"):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await documents.until_idle()  # the document stays ready while it is read again
     assert (found.chunk_count, found.page_count) == (8, 4)
     rows = await documents.rows("SELECT chunk_id FROM chunks ORDER BY chunk_id")
     points = documents.engines.index.points()

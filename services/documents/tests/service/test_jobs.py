@@ -149,11 +149,11 @@ async def test_index_that_lost_chunks_is_repaired_from_the_store(start: Starter)
     documents = await start(check_interval_s=0.1)
     found = await documents.ready()
     index = documents.engines.index
-    await until(documents, "SELECT count(*) FROM jobs", 0)
+    await documents.until_idle()
     await index.delete_document("local", found.document_id)
     assert index.points() == []
     await eventually(lambda: len(index.points()) == 3)
-    await until(documents, "SELECT count(*) FROM jobs", 0)
+    await documents.until_idle()
     assert (await documents.get(found.document_id)).state == READY
     assert len(await documents.texts("a")) == 3
     assert documents.metric("bos_documents_repairs_total", what="document") >= 1
@@ -217,7 +217,7 @@ async def test_other_model_reindexes_beside_the_index_that_serves(start: Starter
     assert (await new.get(found.document_id)).state == READY
     assert await new.texts("penalty percent") == ["Penalty is two percent."], "by words"
     embedder.held.set()
-    await until(new, "SELECT count(*) FROM jobs", 0)
+    await new.until_idle()
     await until(new, "SELECT model FROM documents", "words-2")
     await eventually(lambda: {point[1] for point in new.engines.index.points()} == {"words-2"})
     assert {each.chunk.chunk_id for each in (await new.search("a")).passages} == ids

@@ -223,8 +223,7 @@ async def test_reading_again_begins_beside_cleaning_up_but_not_beside_a_reading(
     documents: Caller, stage: str, begins: bool
 ) -> None:
     found = await documents.ready()
-    while await documents.value("SELECT count(*) FROM jobs"):  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await documents.until_idle()
     await documents.rows(
         "INSERT INTO jobs (document_id, user_id, generation, stage, not_before) "
         "SELECT document_id, user_id, generation, $1, now() + interval '1 hour' FROM documents",
