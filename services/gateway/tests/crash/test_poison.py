@@ -121,11 +121,38 @@ async def test_what_cannot_be_read_is_put_off_as_long_again_as_it_has_been(
     await pool.execute(
         "UPDATE runs SET unreadable_since = now() - make_interval(secs => $1)", hours * 3600
     )
-    (taken,) = await adopt(owner)
+    other = owner_of(pool)
+    (taken,) = await adopt(other)
     assert hours * 3600 <= taken.unreadable_s < hours * 3600 + 2
-    await owner.release(run_id, taken.epoch, failed=False, unreadable=True)
+    await other.release(run_id, taken.epoch, failed=False, unreadable=True)
     left = await pool.fetchval("SELECT retry_at - now() FROM runs")
     assert back_off_s - 1.5 <= left.total_seconds() < back_off_s + 2
+
+
+@pytest.mark.parametrize("failures", [0, 2], ids=["put off", "suspect"])
+async def test_replica_that_could_not_read_a_run_leaves_it_to_others_first_not_for_ever(
+    pool: asyncpg.Pool[asyncpg.Record], failures: int
+) -> None:
+    now = 0.0
+    older, newer = owner_of(pool, lambda: now), owner_of(pool)
+    await older.take()
+    run_id = await insert_run(pool, older.replica_id)
+    await pool.execute("UPDATE runs SET failures = $1, failures_after = 1", failures)
+    await older.release(run_id, 1, failed=False, unreadable=True)
+    await make_due(pool)
+    assert await adopt(older) == [], "it is the turn of others"
+    (taken,) = await adopt(newer)
+    # What was read before it was released is anybody's.
+    await newer.release(run_id, taken.epoch, failed=False)
+    await make_due(pool)
+    assert [run.run_id for run in await adopt(newer)] == [run_id]
+    await newer.release(run_id, taken.epoch + 1, failed=False)
+    await make_due(pool)
+    # There need be no others: when they had their time, it is this replica's turn again.
+    now = 2.0
+    assert await adopt(older) == []
+    now = 6.0
+    assert [run.run_id for run in await adopt(older)] == [run_id]
 
 
 async def test_first_failure_makes_no_run_suspect_and_suspects_are_adopted_singly(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from bos_gateway.ownership.owners import Ownership
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import asyncpg
 
     from bos_gateway.ownership.owners import Adopted
@@ -63,6 +66,6 @@ async def make_due(pool: Pool) -> None:
     await pool.execute("UPDATE runs SET retry_at = now() WHERE retry_at <> 'infinity'")
 
 
-def owner_of(pool: Pool) -> Ownership:
+def owner_of(pool: Pool, monotonic: Callable[[], float] = time.monotonic) -> Ownership:
     """Another replica."""
-    return Ownership(pool, uuid4(), LEASE_S)
+    return Ownership(pool, uuid4(), LEASE_S, monotonic=monotonic)

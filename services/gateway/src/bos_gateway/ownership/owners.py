@@ -27,7 +27,7 @@ from bos_postgres import execute, fetch
 from bos_postgres.audit import columns_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
     from datetime import datetime
     from uuid import UUID
 
@@ -140,12 +140,12 @@ WITH room AS MATERIALIZED (
           AND finished_at IS NULL AND replica_id IS NULL AND retry_at = 'infinity'
     FOR NO KEY UPDATE SKIP LOCKED
 ), others AS (
-    SELECT run_id FROM runs WHERE {_DUE} AND failures < {SUSPECT_FROM}
+    SELECT run_id FROM runs WHERE {_DUE} AND failures < {SUSPECT_FROM} AND run_id <> ALL ($4)
     ORDER BY retry_at
     LIMIT (SELECT share FROM room)
     FOR NO KEY UPDATE SKIP LOCKED
 ), suspect AS (
-    SELECT run_id FROM runs WHERE {_DUE} AND failures >= {SUSPECT_FROM}
+    SELECT run_id FROM runs WHERE {_DUE} AND failures >= {SUSPECT_FROM} AND run_id <> ALL ($4)
     ORDER BY retry_at
     LIMIT (SELECT suspects FROM room)
     FOR NO KEY UPDATE SKIP LOCKED
@@ -177,7 +177,7 @@ SET replica_id = NULL,
         CASE WHEN $4 THEN $6::float8 * 2::float8 ^ least(c.failures - 1, 30)
              ELSE greatest($6, extract(epoch FROM now() - r.unreadable_since)::float8) END))
 FROM counted AS c WHERE r.run_id = c.run_id
-RETURNING r.run_id
+RETURNING extract(epoch FROM r.retry_at - now())::float8 AS due_s
 """  # noqa: S608  our own text
 
 _RELEASE_ALL = f"""
@@ -230,6 +230,10 @@ _RELEASE_AGAIN_S = 0.1
 # Longer than it takes from a commit to the loop that drives the run. A run released too early is
 # fenced off, and taken over from the log.
 _GRACE_S = 5.0
+# For so long after it is due, a run that a replica could not read is left to the others: some
+# looks of theirs. Else an older version could win every time against a newer one that can.
+_OTHERS_FIRST_S = 3.0
+_MOST_LEFT = 1_000
 # Seldom: what an index still holds of runs that ended here is read as well, until it is vacuumed.
 _STRAYS_S = 10.0
 
@@ -272,9 +276,12 @@ class Ownership:
     _lease_s: float
     _hold_off_s: float = field(default=2.0, kw_only=True)
     """Back-off after the first failure of a run."""
+    _monotonic: Callable[[], float] = field(default=time.monotonic, kw_only=True)
     _strays: dict[tuple[UUID, int], float] = field(init=False, factory=dict)
     """Runs of ours that are not driven here, and since when."""
     _look_for_strays_at: float = field(init=False, default=0.0)
+    _left: dict[UUID, float] = field(init=False, factory=dict)
+    """Runs that could not be read here, and until when they are left to other replicas."""
 
     async def take(self) -> tuple[datetime, list[Adopted]]:
         """Take a lease, and those runs again that are still this replica's.
@@ -315,12 +322,17 @@ class Ownership:
     async def adopt(self, room: int, suspects: Collection[UUID] = ()) -> list[Adopted]:
         """Take over runs without an owner that are due: this replica's share of them.
 
+        One that could not be read here is left to the others first, for some seconds.
+
         Args:
             room: Most runs to take.
             suspects: Runs driven here whose owners failed repeatedly; no other such run is taken
                 until each of them got further or ended.
         """
-        rows = await fetch(self._pool, _ADOPT, self.replica_id, room, list(suspects))
+        now = self._monotonic()
+        self._left = {run_id: until for run_id, until in self._left.items() if until > now}
+        given = (self.replica_id, room, list(suspects), list(self._left))
+        rows = await fetch(self._pool, _ADOPT, *given)
         return [Adopted(**row) for row in rows]
 
     async def release_strays(self, driven: Collection[UUID]) -> int:
@@ -335,7 +347,7 @@ class Ownership:
         Raises:
             BosError: the database is away; the next call goes on.
         """
-        now = time.monotonic()
+        now = self._monotonic()
         if now < self._look_for_strays_at:
             return 0
         rows = await fetch(self._pool, _UNOWNED, self.replica_id, list(driven))
@@ -365,7 +377,10 @@ class Ownership:
             Whether it was released; not if it is not ours, or while its row is locked.
         """
         given = (run_id, epoch, self.replica_id, failed, unreadable)
-        return bool(await fetch(self._pool, _RELEASE, *given, self._hold_off_s))
+        rows = await fetch(self._pool, _RELEASE, *given, self._hold_off_s)
+        if rows and unreadable and len(self._left) < _MOST_LEFT:
+            self._left[run_id] = self._monotonic() + rows[0]["due_s"] + _OTHERS_FIRST_S
+        return bool(rows)
 
     async def release_all(self) -> None:
         """Release every unfinished run and the lease, for others to take over at once.
