@@ -16,6 +16,7 @@ from bos.runlog.v1 import LogEvent
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership.clock import DatabaseClock, monotonic
+from bos_gateway.ownership.lease import _RENEW as RENEW
 from bos_gateway.ownership.lease import Lease
 from bos_gateway.ownership.owners import Look, Ownership
 from bos_gateway.ownership.poison import RESUMED
@@ -113,6 +114,23 @@ async def test_lease_is_lost_in_time_and_for_good_when_a_renewal_takes_too_long(
         assert lease.held
         await eventually(lambda: lease.others_judged_until() is not None)
         assert lease.held
+
+
+async def test_renewal_that_comes_late_does_not_shorten_the_lease_that_was_taken_meanwhile(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    ownership = Ownership(pool, uuid4(), 600.0)
+    await ownership.take()
+    async with connect(postgres_dsn, schema=SCHEMA) as session, session.transaction():
+        sent_at = await session.fetchval("SELECT now()")  # as for one that waits for a lock
+        await ownership.take()
+        taken_until = await session.fetchval("SELECT lease_until FROM replicas")
+        assert taken_until > sent_at + timedelta(seconds=600)
+        await session.execute(RENEW, ownership.replica_id, 600.0)
+        assert await session.fetchval("SELECT lease_until FROM replicas") == taken_until
+        await session.execute(RENEW, ownership.replica_id, 900.0)
+        renewed_until = await session.fetchval("SELECT lease_until FROM replicas")
+        assert renewed_until == sent_at + timedelta(seconds=900)
 
 
 async def test_replica_that_was_just_started_gives_the_others_time_to_come_back(

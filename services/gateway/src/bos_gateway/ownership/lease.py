@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from bos_gateway.ownership.clock import DatabaseClock
     from bos_gateway.run_log.statements import Session
 
-# Only a lease that has not run out: after that, our runs may have other owners already.
+# Only a lease that has not run out: after that, our runs may have other owners already. One that
+# waited for a lock is carried out with the time at which it came: it must not shorten the lease
+# that was taken meanwhile.
 _RENEW: Final = """
-UPDATE replicas SET lease_until = now() + make_interval(secs => $2)
+UPDATE replicas SET lease_until = greatest(lease_until, now() + make_interval(secs => $2))
 WHERE replica_id = $1 AND lease_until >= now()
 RETURNING now()
 """
