@@ -19,7 +19,7 @@ from bos_documents.chunking.chunks import ChunkKind, TextChunk
 from bos_documents.index.port import Legs, Scored
 from bos_documents.ingest.ports import DocumentRejected, Engines, ParserFailed
 from bos_documents.parsing.blocks import Block, BlockKind, DocumentInfo, Page, PageText
-from bos_documents.search.ports import RankBy, Ranked
+from bos_documents.search.ports import RankBy, Ranked, Ranking
 from bos_errors import Unavailable
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def _best(found: Sequence[Scored], limit: int) -> tuple[Scored, ...]:
 
 def rank_plainly(
     legs: Legs, by: RankBy, *, query: str, texts: Mapping[str, str], limit: int
-) -> list[Ranked]:
+) -> Ranking:
     """By reciprocal ranks, or by one leg."""
     dense = {each.chunk_id: each.score for each in legs.dense}
     sparse = {each.chunk_id: each.score for each in legs.sparse}
@@ -285,7 +285,8 @@ def rank_plainly(
         for rank, chunk_id in enumerate(leg, 1):
             scores[chunk_id] = scores.get(chunk_id, 0.0) + 1 / (60 + rank)
     ranked = [Ranked(key, score, dense.get(key), sparse.get(key)) for key, score in scores.items()]
-    return sorted(ranked, key=lambda each: (-each.score, each.chunk_id))[:limit]
+    ranked.sort(key=lambda each: (-each.score, each.chunk_id))
+    return Ranking(ranked[:limit], 1.0 if sparse else 0.0)
 
 
 def engines(folder: Path, model: str = "words-1") -> Engines:

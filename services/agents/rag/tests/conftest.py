@@ -54,6 +54,7 @@ class ScriptedDocuments(DocumentsServiceServicer):
     passages: list[Passage] = field(default_factory=list)
     under_filter: list[Passage] | None = None
     searched: int = 12
+    coverage: float = 0.0
     failure: grpc.StatusCode | None = None
     requests: list[SearchDocumentsRequest] = field(default_factory=list)
 
@@ -66,7 +67,9 @@ class ScriptedDocuments(DocumentsServiceServicer):
         filtered = bool(request.filter.ByteSize()) and self.under_filter is not None
         found = (self.under_filter or []) if filtered else self.passages
         return SearchDocumentsResponse(
-            passages=found[: request.limit], documents_searched=self.searched
+            passages=found[: request.limit],
+            documents_searched=self.searched,
+            coverage=self.coverage,
         )
 
 

@@ -126,11 +126,23 @@ async def test_unknown_citations_beside_known_ones_are_dropped_and_counted(start
     assert outcome.result.sources[0].excerpt == PENALTY
 
 
-@pytest.mark.parametrize(("dense", "found"), [(0.24, False), (0.25, True)])
+@pytest.mark.parametrize(
+    ("dense", "coverage", "found"),
+    [
+        (0.37, 0.0, False),
+        (0.38, 0.0, True),
+        (0.30, 0.39, False),
+        (0.30, 0.41, True),
+        # Vectors of a former model: words alone decide.
+        (None, 0.37, False),
+        (None, 0.38, True),
+    ],
+)
 async def test_nothing_is_known_below_the_relevance_bound(
-    start: Any, documents: ScriptedDocuments, dense: float, found: bool
+    start: Any, documents: ScriptedDocuments, dense: float | None, coverage: float, found: bool
 ) -> None:
     documents.passages = [passage(1, NOTICE, dense=dense)]
+    documents.coverage = coverage
     outcome = await (await start(models=False)).do(TASK)
     assert outcome.result.status == SUCCEEDED
     assert outcome.data["found"] is found
@@ -151,6 +163,23 @@ async def test_passage_with_the_exact_number_asked_for_is_relevant(
     ]
     outcome = await (await start(models=False)).do("Is INV-2024-0117 due?")
     assert "“Invoice INV-2024-0117 is due.” [1]" in outcome.result.answer
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("Is INV-2024-0999 due?", False),
+        ("Is invoice INV-2024-0117 or INV-2024-0999 due?", True),
+        ("Is anything due within 30-day terms in Q3-2024?", True),
+    ],
+)
+async def test_code_that_no_passage_holds_is_not_answered_from_its_neighbours(
+    start: Any, documents: ScriptedDocuments, question: str, found: bool
+) -> None:
+    documents.passages = [passage(1, "It is due.", dense=0.9, name="INV-2024-0117.pdf")]
+    documents.coverage = 1.0
+    outcome = await (await start(models=False)).do(question)
+    assert outcome.data["found"] is found
 
 
 async def test_model_that_finds_no_answer_is_believed(start: Any) -> None:

@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from bos_rag.entities import Period, exact_terms, find_entities, find_period
+from bos_rag.entities import Period, codes, exact_terms, find_entities, find_period
 
 TODAY = date(2025, 3, 12)
 
@@ -84,6 +84,23 @@ def test_exact_terms_are_those_with_digits_that_name_one_thing(
     assert exact_terms(question) == terms
 
 
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ("Rated pressure of HX-2455-A?", ("hx-2455-a",)),
+        ("Clause 21.7 of MSA-2017-0500", ("msa-2017-0500",)),
+        ("Does ISO9001 apply?", ("iso9001",)),
+        ("rated pressure of hx-2455-a", ()),
+        ("Q3-2024, FY2024, 2024/H1 or Q1/2025", ()),
+        ("a 30-day notice on 2024-05-13 of 50000 in 4.12.3", ()),
+        ("A7 or B2B", ()),
+    ],
+)
+def test_codes_are_written_one_way_only(question: str, found: tuple[str, ...]) -> None:
+    assert codes(question) == found
+
+
 def test_hostile_question_is_read_in_linear_time() -> None:
     assert find_entities("contract of " * 20_000, TODAY).period is None
     assert exact_terms("a-" * 50_000 + "1") == ()
+    assert codes("A-" * 50_000 + "11") == ()

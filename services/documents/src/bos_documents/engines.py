@@ -11,12 +11,15 @@ from bos_documents.embedding.endpoint import EndpointEmbedder
 from bos_documents.embedding.local import LocalEmbedder
 from bos_documents.embedding.shipped_model import count_tokens
 from bos_documents.index.embedded import EmbeddedIndex
+from bos_documents.index.stop_words import StopWords
 from bos_documents.ingest.ports import DocumentRejected, Engines, ParserFailed
 from bos_documents.parsing import rejections
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.pool import ParserPool, with_tesseract
+from bos_documents.search.coverage import content_words, coverage
 from bos_documents.search.fusion import FusionRule, Method, fuse
-from bos_documents.search.ports import Ranked
+from bos_documents.search.identifiers import folded
+from bos_documents.search.ports import Ranked, Ranking
 from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ async def open_engines(
             chunker=partial(_chunked, limits=ChunkLimits(target_tokens=settings.chunk_tokens)),
             embedder=embedder,
             index=index,
-            ranker=ranked,
+            ranker=FusingRanker(),
         )
 
 
@@ -127,15 +130,28 @@ def _chunked(document_id: UUID, pages: Sequence[Page], *, limits: ChunkLimits) -
     return chunk_pages(document_id, pages, count_tokens, limits)
 
 
-def ranked(
-    legs: Legs, by: RankBy, *, query: str, texts: Mapping[str, str], limit: int
-) -> list[Ranked]:
+class FusingRanker:
     """One ranking of two legs; implements ``Ranker``."""
-    rule = FusionRule(method=Method(by.value))
-    return [
-        Ranked(each.chunk_id, each.score, each.dense, each.sparse)
-        for each in fuse(legs, rule, question=query, texts=texts, limit=limit)
-    ]
+
+    def __init__(self) -> None:
+        self._stop_words = StopWords()
+
+    def __call__(
+        self, legs: Legs, by: RankBy, *, query: str, texts: Mapping[str, str], limit: int
+    ) -> Ranking:
+        """The ranking of what a search found."""
+        read = {chunk_id: folded(text) for chunk_id, text in texts.items()}
+        covered = coverage(content_words(query, self._stop_words), legs.sparse, read)
+        fused = fuse(
+            legs,
+            FusionRule(method=Method(by.value)),
+            question=query,
+            texts=read,
+            coverage=covered,
+            limit=limit,
+        )
+        passages = [Ranked(each.chunk_id, each.score, each.dense, each.sparse) for each in fused]
+        return Ranking(passages, covered)
 
 
 def _embedder(settings: DocumentsSettings, models: Models | None) -> Embedder:

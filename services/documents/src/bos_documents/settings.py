@@ -161,7 +161,7 @@ class DocumentsSettings(Settings):
         default=10.0, gt=0, description="Longest time that one search may take"
     )
     search_mode: RankBy = Field(
-        default=RankBy.RRF,
+        default=RankBy.BLEND,
         description="How passages are ranked where a search does not say: dense, sparse, rrf or "
         "blend",
     )

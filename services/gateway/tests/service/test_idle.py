@@ -25,7 +25,7 @@ ME = uuid4()
 LATER = datetime(2099, 1, 1, tzinfo=UTC)
 LOOKS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "look": (owners._LOOK, (ME,)),
-    "adopt": (owners._ADOPT, (ME, 256, [])),
+    "adopt": (owners._ADOPT, (ME, 256, [], [])),
     "bury": (owners._BURY, (ME, LATER)),
     "take": (owners._TAKE, (ME, 3.0)),
     "undriven": (owners._UNOWNED, (ME, [])),

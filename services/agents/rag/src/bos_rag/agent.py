@@ -100,24 +100,29 @@ class RagAgent(Agent):
     async def execute(self, task: AgentTask) -> AgentResult:
         """Do one step."""
         query = _query(task)
-        found, searched = await self._search(task, query)
-        if not relevant(found, query, self._settings.min_relevance):
+        found, searched, coverage = await self._search(task, query)
+        if not relevant(found, query, coverage, self._settings.min_relevance):
             task.trace.decision("Nothing relevant in the documents", documents=searched)
             return _nothing(task, query, searched)
         kept = (await self._reranked(task, found))[: self._settings.passages]
         task.partial(chunks=as_data(kept), query=query)
         return await self._answered(task, query, kept, searched)
 
-    async def _search(self, task: AgentTask, query: str) -> tuple[list[Passage], int]:
-        """Passages under the filters of the plan or the question; more without them if few."""
+    async def _search(self, task: AgentTask, query: str) -> tuple[list[Passage], int, float]:
+        """Passages under the filters of the plan or the question; more without them if few.
+
+        Returns:
+            They, how many documents were searched, and how much of the question was covered.
+        """
         filters = _filters(task, query)
         reply = await task.tools.call("search_documents", query=query, **filters)
-        found = list(reply.passages)
+        found, coverage = list(reply.passages), reply.coverage
         if filters and len(found) < _FEW:
             task.trace.message("Few passages under the filters; searching without", **filters)
             wider = await task.tools.call("search_documents", query=query)
             found = merged(found, list(wider.passages), self._settings.candidates)
-        return found, reply.documents_searched
+            coverage = max(coverage, wider.coverage)
+        return found, reply.documents_searched, coverage
 
     async def _reranked(self, task: AgentTask, found: Sequence[Passage]) -> list[Passage]:
         """Passages that help, best first; by rule where the model gives no order."""

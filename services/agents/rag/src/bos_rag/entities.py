@@ -37,6 +37,9 @@ DOCUMENT_TYPES = {
 
 
 _MAX_TERM_CHARS = 64
+_MIN_CODE_CHARS = 5
+_MIN_CODE_DIGITS = 2
+_PERIOD_CODE = re.compile(r"[A-Z]{1,3}\d?\W?(?:19|20)\d\d|(?:19|20)\d\d\W?[A-Z]{1,3}\d?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,24 @@ def exact_terms(question: str) -> tuple[str, ...]:
     A term counts when it has a digit and 3 to 64 characters, such as ``INV-2024-0117``; years and
     plain small numbers do not.
     """
-    return tuple(dict.fromkeys(_exact(question)))
+    return tuple(dict.fromkeys(term.lower() for term in _exact(question)))
+
+
+def codes(question: str) -> tuple[str, ...]:
+    """Exact terms that name one thing and are written one way only; lower case.
+
+    A capital, two digits and five characters, such as ``HX-2455-A``; not ``Q3-2024`` or ``30-day``,
+    which documents may write otherwise. Where no passage holds any, none is about them.
+    """
+    found = (
+        term
+        for term in _exact(question)
+        if len(term) >= _MIN_CODE_CHARS
+        and sum(character.isdigit() for character in term) >= _MIN_CODE_DIGITS
+        and any(character.isupper() for character in term)
+        and not _PERIOD_CODE.fullmatch(term)
+    )
+    return tuple(dict.fromkeys(term.lower() for term in found))
 
 
 def _exact(question: str) -> Iterator[str]:
@@ -170,4 +190,4 @@ def _exact(question: str) -> Iterator[str]:
             and not plain
             and not re.fullmatch(_YEAR, term)
         ):
-            yield term.lower()
+            yield term

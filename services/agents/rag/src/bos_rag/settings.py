@@ -24,11 +24,12 @@ class RagSettings(AgentServiceSettings):
         default=8, ge=1, le=20, description="Passages that are kept to answer from"
     )
     min_relevance: float = Field(
-        default=0.25,
+        default=0.38,
         ge=-1,
-        le=1,
-        description="Cosine similarity of the best passage below which nothing relevant was found, "
-        "unless a passage holds a rare term of the question",
+        le=1.2,
+        description="Cosine similarity of the best passage, with a fifth of the share of the "
+        "question's words that were found, below which nothing relevant was found, unless a "
+        "passage holds an exact term of the question; chosen for the shipped embedding model",
     )
     rerank_timeout_s: float = Field(
         default=10.0, gt=0, description="Then passages keep the order of the search"

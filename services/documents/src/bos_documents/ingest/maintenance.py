@@ -110,11 +110,11 @@ class Maintenance:
         self._metrics.waiting.set(waiting)
         self._metrics.oldest.set(oldest_s)
         await self._documents.hide_unstored()
-        await execute(self._pool, _OTHER_MODEL, self._engines.embedder.model, _AT_ONCE)
+        await execute(self._pool, _OTHER_MODEL, self._engines.model, _AT_ONCE)
         await self._check_counts()
 
     async def _check_counts(self) -> None:
-        model = self._engines.embedder.model
+        model = self._engines.model
         due = await fetch(self._pool, _DUE, self._settings.check_interval_s, model, _AT_ONCE)
         for row in due:
             document_id = row["document_id"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from bos_documents import context
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractAsyncContextManager
@@ -127,3 +129,8 @@ class Engines:
     embedder: Embedder
     index: ChunkIndex
     ranker: Ranker
+
+    @property
+    def model(self) -> str:
+        """Which embedding model made vectors, and of what: those of equal names are comparable."""
+        return f"{self.embedder.model}/{context.VERSION}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from bos_artefacts import ArtefactDamaged, ArtefactMissing
+from bos_documents.context import in_context
 from bos_documents.files import DocumentKey
 from bos_documents.index.port import IndexedChunk
 from bos_documents.ingest.ports import DocumentRejected
@@ -294,7 +295,7 @@ class Stages:
                 Stage.INDEX,
                 found=found,
                 done=0,
-                model=self._engines.embedder.model,
+                model=self._engines.model,
             )
 
     async def _copy(self, job: Job) -> Job:
@@ -303,11 +304,11 @@ class Stages:
                 readings.COUNT_CHUNKS, job.document_id, job.generation
             ):
                 await connection.execute(readings.COPY_CHUNKS, job.document_id, job.generation)
-            model = self._engines.embedder.model
+            model = self._engines.model
             return await self._next(connection, job, Stage.INDEX, done=0, model=model)
 
     async def _index(self, job: Job) -> Job:
-        model = self._engines.embedder.model
+        model = self._engines.model
         if job.model != model:
             job = await self._begin_again(job, model)
         while True:
@@ -323,7 +324,7 @@ class Stages:
             if not rows:
                 break
             assert given is not None
-            texts = [row["content"] for row in rows]
+            texts = [in_context(given["name"], row["section_path"], row["content"]) for row in rows]
             vectors = await self._engines.embedder.embed_passages(texts)
             said = _said(job, given)
             chunks = [
@@ -331,13 +332,13 @@ class Stages:
                     chunk_id=str(row["chunk_id"]),
                     document_id=str(job.document_id),
                     dense=vector,
-                    text=row["content"],
+                    text=text,
                     document_type=said["document_type"],
                     document_date=said["document_date"],
                     topics=tuple(said["topics"]),
                     section=_SECTION_SEPARATOR.join(row["section_path"]),
                 )
-                for row, vector in zip(rows, vectors, strict=True)
+                for row, text, vector in zip(rows, texts, vectors, strict=True)
             ]
             await self._engines.index.upsert(job.user_id, model, chunks)
             self._metrics.chunks.inc(len(chunks))

@@ -1,11 +1,12 @@
 """Fusion of the legs of a search into one ranking; pure.
 
-Two ways, and a boost on top of either:
+Two ways to fuse, and a boost on top of either:
 
 * reciprocal rank fusion: ``sum of 1 / (k + rank)`` over the legs, ranks from 1. It knows no scores,
   so a lucky second place counts as much as a certain one;
-* score-aware blend: the scores of each leg scaled to 0..1 by its own range, weighted and added.
-  A chunk that a leg did not find has 0 there;
+* score-aware blend: the scores of each leg relative to its best one, weighted and added. A chunk
+  that a leg did not find has 0 there. BM25 counts by the square of its lexical coverage: much where
+  the words of the question are found, little where it was asked in other words;
 * boost: chunks whose text holds an identifier of the question as a whole rise by a fixed part of
   the best fused score for each rare one they hold. An identifier that more than a quarter of the
   candidates hold tells them apart no longer and counts nothing.
@@ -48,11 +49,11 @@ class FusionRule:
         ValueError: a number is out of range.
     """
 
-    method: Method = Method.RRF
+    method: Method = Method.BLEND
     k: int = 60
     """Of reciprocal rank fusion: the larger, the less the first ranks stand out."""
-    dense_weight: float = 0.5
-    """Of the blend; BM25 has the rest."""
+    dense_weight: float = 0.3
+    """Of the blend; BM25 has the rest, as far as it covers the question."""
     identifier_boost: float = 1.0
     """Part of the best fused score that each rare identifier adds; 0 for none."""
 
@@ -81,6 +82,7 @@ def fuse(
     *,
     question: str = "",
     texts: Mapping[str, str] | None = None,
+    coverage: float = 1.0,
     limit: int | None = None,
 ) -> list[Fused]:
     """One ranking, best first, each chunk once; ties in the order of chunk ids.
@@ -89,13 +91,15 @@ def fuse(
         legs: What the index found.
         rule: How to fuse; None: the defaults.
         question: Where identifiers are looked for.
-        texts: Texts of the candidates by chunk id, for the boost; None: there is no boost.
+        texts: Folded texts of the candidates by chunk id, for the boost; None: there is no boost.
+        coverage: Lexical coverage of the question by the BM25 leg, 0 to 1; for the blend.
         limit: Longest ranking; None: all.
     """
     rule = rule or FusionRule()
     dense, sparse = _by_id(legs.dense), _by_id(legs.sparse)
-    scores = _scores(dense, sparse, rule)
-    matched = _matches(scores, identifiers(question), texts or {}) if rule.identifier_boost else {}
+    scores = _scores(dense, sparse, rule, coverage)
+    boosted = rule.identifier_boost and rule.method not in (Method.DENSE, Method.SPARSE)
+    matched = _matches(scores, identifiers(question), texts or {}) if boosted else {}
     # Scaled, so that scores of one rule are comparable whether or not something was boosted.
     most = max((len(found) for found in matched.values()), default=0)
     top = max(scores.values(), default=0.0)
@@ -123,7 +127,7 @@ def _by_id(leg: Sequence[Scored]) -> dict[str, float]:
 
 
 def _scores(
-    dense: Mapping[str, float], sparse: Mapping[str, float], rule: FusionRule
+    dense: Mapping[str, float], sparse: Mapping[str, float], rule: FusionRule, coverage: float
 ) -> dict[str, float]:
     if rule.method is Method.DENSE:
         return _scaled(dense)
@@ -138,7 +142,7 @@ def _scores(
             for rank, chunk_id in enumerate(leg, 1)
         ]
     else:
-        weights = (rule.dense_weight, 1 - rule.dense_weight)
+        weights = (rule.dense_weight, (1 - rule.dense_weight) * coverage**2)
         parts = [
             (chunk_id, weight * score)
             for leg, weight in zip((dense, sparse), weights, strict=True)

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _TOKEN: Final = re.compile(r"[^\W_](?:[\w./\-#:]*[^\W_])?")
 _CAPITALS: Final = re.compile(r"[A-Z]{2,}")
 _SEPARATOR: Final = re.compile(r"[./\-_#:]")
-_PLAIN_NUMBER: Final = re.compile(r"\d{1,3}|(?:19|20)\d\d|\d{1,3}(?:[.,]\d+)+")
+_PLAIN_NUMBER: Final = re.compile(r"\d{1,3}|(?:19|20)\d\d")
 _MAX_IDENTIFIERS: Final = 16
 _MAX_CHARS: Final = 64
 _MIN_CHARS: Final = 3
-_MIN_DIGITS: Final = 4
 
 
 def identifiers(text: str) -> tuple[str, ...]:
     """Tokens that look like identifiers, in the order of the text, each once, in lower case.
 
     By shape alone: letters with digits (``A4711``), parts joined by separators of which one has
-    digits (``INV-2024-0117``), four digits and more unless they are a year, two capitals and more
-    joined to another part (``SLA/GOLD``). Plain words, small numbers and years are none.
+    digits (``INV-2024-0117``, ``4.12.3``), four digits and more unless they are a year, two
+    capitals and more joined to another part (``SLA/GOLD``). Plain words, small numbers and years
+    are none.
     """
     found: dict[str, None] = {}
     for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text)):
@@ -37,24 +40,30 @@ def is_identifier(token: str) -> bool:
     """Whether one token has the shape of an identifier."""
     if _PLAIN_NUMBER.fullmatch(token):
         return False
-    digits = sum(char.isdigit() for char in token)
-    letters = sum(char.isalpha() for char in token)
-    if digits and letters:
+    if any(char.isdigit() for char in token):
         return True
-    if digits:
-        return digits >= _MIN_DIGITS
     return bool(_SEPARATOR.search(token) and _CAPITALS.search(token))
 
 
+def folded(text: str) -> str:
+    """A text as it is looked through: one form of each character, in lower case."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
 def holds(text: str, identifier: str) -> bool:
-    """Whether ``text`` holds the identifier as a whole, in any case: ``A47`` is not in ``A471``."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    start = folded.find(identifier)
+    """Whether a folded text holds the identifier as a whole: ``a47`` is not in ``a471``."""
+    return any(not text[end : end + 1].isalnum() for end in _ends(text, identifier))
+
+
+def holds_form(text: str, prefix: str) -> bool:
+    """Whether a word of a folded text begins with ``prefix``."""
+    return any(True for _ in _ends(text, prefix))
+
+
+def _ends(text: str, part: str) -> Iterator[int]:
+    """Where occurrences end that begin a word."""
+    start = text.find(part)
     while start >= 0:
-        end = start + len(identifier)
-        before = folded[start - 1 : start]
-        after = folded[end : end + 1]
-        if not before.isalnum() and not after.isalnum():
-            return True
-        start = folded.find(identifier, start + 1)
-    return False
+        if not text[start - 1 : start].isalnum():
+            yield start + len(part)
+        start = text.find(part, start + 1)

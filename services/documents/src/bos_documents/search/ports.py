@@ -32,19 +32,29 @@ class Ranked:
     sparse: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Passages of a search in order."""
+
+    passages: Sequence[Ranked]
+    """Best first, each once; ties in the order of chunk ids."""
+    coverage: float
+    """Share of the query's words that the best passage holds, rare ones counting more; 0 to 1."""
+
+
 class Ranker(Protocol):
     """Makes one ranking of two; pure."""
 
     def __call__(
         self, legs: Legs, by: RankBy, *, query: str, texts: Mapping[str, str], limit: int
-    ) -> Sequence[Ranked]:
-        """Passages, best first, each once; ties in the order of chunk ids.
+    ) -> Ranking:
+        """The ranking of what a search found.
 
         Args:
             legs: What each leg found.
             by: How to rank.
             query: What was asked for.
-            texts: Texts of the passages, by chunk id.
+            texts: Texts of the passages in their context, by chunk id.
             limit: Most passages.
         """
         ...

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from bos.documents.v1 import Passage, SearchDocumentsResponse, SearchMode
+from bos_documents.context import in_context
 from bos_documents.index.port import IndexFilter, Legs
 from bos_documents.search.ports import RankBy
 from bos_documents.store.rows import CHUNK_COLUMNS, chunk_of, number_of_date
@@ -124,13 +125,18 @@ class Searching:
             if not searched:
                 return response
             models = [row["model"] for row in searched]
-            vector = await embedding if self._engines.embedder.model in models else None
+            vector = await embedding if self._engines.model in models else None
         found = await self._candidates(query, by, wanted, limit, user_id, models, vector)
         visible = await self._visible(found, user_id)
         legs = _kept(found, visible.keys())
-        texts = {chunk_id: row["content"] for chunk_id, row in visible.items()}
-        ranked = self._engines.ranker(legs, by, query=query, texts=texts, limit=limit)
-        response.passages.extend(_passage(each, visible[each.chunk_id]) for each in ranked)
+        texts = {
+            chunk_id: in_context(row["name"], row["section_path"], row["content"])
+            for chunk_id, row in visible.items()
+        }
+        ranking = self._engines.ranker(legs, by, query=query, texts=texts, limit=limit)
+        response.coverage = ranking.coverage
+        for each in ranking.passages:
+            response.passages.append(_passage(each, visible[each.chunk_id]))
         return response
 
     @asynccontextmanager
@@ -163,11 +169,11 @@ class Searching:
         Documents of a former model are indexed anew in the background; their vectors cannot be
         compared with a query of the present one.
         """
-        embedder, index = self._engines.embedder, self._engines.index
+        present, index = self._engines.model, self._engines.index
         most = max(limit, self._settings.candidates)
         found = []
         for model in models:
-            dense = vector if model == embedder.model else None
+            dense = vector if model == present else None
             # By words too where the vectors are of another model, whatever was asked for.
             words = query if by is not RankBy.DENSE or dense is None else None
             legs = await index.search(
