@@ -48,7 +48,8 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> Sequence[str]:
 def version(
     harness: Harness, program: Sequence[str] = ("-m", "bos_gateway")
 ) -> AbstractAsyncContextManager[tuple[ForkedProcess, Client]]:
-    return gateway_process(harness, program=program, hold_off_s=_HOLD_OFF_S, **DEFAULT_LEASE)
+    # On standard error, which is shown where a test fails.
+    return gateway_process(harness, log=2, program=program, hold_off_s=_HOLD_OFF_S, **DEFAULT_LEASE)
 
 
 async def gated_and_good(harness: Harness) -> asyncio.Event:
