@@ -137,6 +137,12 @@ class ForkedProcess:
         self._says.close()
 
 
+def _number_of(errors: IO[bytes] | int, nowhere: int) -> int:
+    if errors == asyncio.subprocess.DEVNULL:
+        return nowhere
+    return errors if isinstance(errors, int) else errors.fileno()
+
+
 @asynccontextmanager
 async def forked_process(
     *program: str,
@@ -149,7 +155,8 @@ async def forked_process(
     Args:
         program: ``-m`` and a module, or a file; then its arguments.
         environment: All of its environment.
-        errors: Where its standard error goes; nowhere, unless given.
+        errors: Where its standard error goes: a file, or the number of a descriptor; nowhere,
+            unless given.
         imported: Modules that are imported before the fork. The first call of a test session
             decides; a program imports by itself what it does not find.
     """
@@ -159,7 +166,7 @@ async def forked_process(
     says, speaks = server.Pipe(duplex=False)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        target = _Descriptor(nowhere if isinstance(errors, int) else errors.fileno())
+        target = _Descriptor(_number_of(errors, nowhere))
         streams = (hears, speaks, target)
         born = server.Process(target=_start, args=(program, dict(environment), *streams))
         born.start()
