@@ -97,6 +97,11 @@ test-qdrant: install ## The index's suite against a real server whose collection
 	BOS_TEST_QDRANT_URL=$(or $(QDRANT_URL),http://127.0.0.1:6333) \
 	    $(BIN)/pytest -q services/documents/tests/indexing/test_index_suite.py $(PYTEST_ARGS)
 
+.PHONY: test-documents-poison
+test-documents-poison: install ## Documents that give orders to models, through all services with models and agents that obey (FILES=12 in test; SEED=N)
+	BOS_TEST_POISONED_FILES=$(or $(FILES),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
+	    $(BIN)/pytest -q tests/integration/test_poisoned_documents.py $(PYTEST_ARGS)
+
 .PHONY: test-documents-awkward
 test-documents-awkward: install ## Some 60 damaged and hostile files through the documents service with its real engines (FILES=8 in test; SEED=N)
 	BOS_TEST_AWKWARD_FILES=$(or $(FILES),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
