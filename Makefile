@@ -97,6 +97,11 @@ test-qdrant: install ## The index's suite against a real server whose collection
 	BOS_TEST_QDRANT_URL=$(or $(QDRANT_URL),http://127.0.0.1:6333) \
 	    $(BIN)/pytest -q services/documents/tests/indexing/test_index_suite.py $(PYTEST_ARGS)
 
+.PHONY: test-documents-crash
+test-documents-crash: install ## kill -9 of the documents service and its parsers at any point, with the real engines (KILLS=100, 5 in test; SEED=N)
+	BOS_TEST_KILLS=$(or $(KILLS),100) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
+	    $(BIN)/pytest -q -s services/documents/tests/trials/test_kills.py $(PYTEST_ARGS)
+
 .PHONY: test-documents-poison
 test-documents-poison: install ## Documents that give orders to models, through all services with models and agents that obey (FILES=12 in test; SEED=N)
 	BOS_TEST_POISONED_FILES=$(or $(FILES),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
