@@ -30,7 +30,8 @@ async def test_document_is_read_found_cited_and_deleted(documents: Caller) -> No
     assert (best.chunk.first_page, list(best.chunk.section_path)) == (1, ["Terms"])
     assert best.chunk.document_name == "terms.txt"
     assert response.documents_searched == 1
-    assert response.mode == SearchMode.SEARCH_MODE_RRF
+    assert response.mode == SearchMode.SEARCH_MODE_BLEND
+    assert response.coverage > 0
 
     around = await documents.chunk(best.chunk.chunk_id, before=5, after=5)
     assert around.chunk == best.chunk
@@ -48,6 +49,17 @@ async def test_document_is_read_found_cited_and_deleted(documents: Caller) -> No
         assert await documents.value(f"SELECT count(*) FROM {table}") == 0
     assert documents.engines.index.points() == []
     assert documents.files() == []
+
+
+@pytest.mark.parametrize("query", ["Northwind", "Termination"])
+async def test_passage_is_found_by_its_document_and_its_heading_and_cited_without(
+    documents: Caller, query: str
+) -> None:
+    await documents.ready("# Termination\nThree months.", name="agreement_Northwind.txt")
+    found = await documents.search(query, mode=SearchMode.SEARCH_MODE_SPARSE)
+    assert [each.chunk.text for each in found.passages] == ["Three months."]
+    # Nothing but name and headings was added.
+    assert not (await documents.search("Southwind", mode=SearchMode.SEARCH_MODE_SPARSE)).passages
 
 
 async def test_planted_string_is_in_no_file_after_deletion(documents: Caller) -> None:
