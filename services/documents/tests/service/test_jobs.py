@@ -179,7 +179,7 @@ async def test_orphaned_vectors_are_not_shown_and_removed(documents: Caller) -> 
         str(uuid4()), str(uuid4()), (1.0,) + (0.0,) * 63, "penalty percent apples"
     )
     index = documents.engines.index
-    await index.upsert("local", "words-1", [orphan])
+    await index.upsert("local", documents.engines.model, [orphan])
     assert len(await documents.texts("penalty percent apples")) == 3
     await eventually(lambda: len(index.points()) == 3)
     assert documents.metric("bos_documents_repairs_total", what="orphans") == 1
@@ -218,8 +218,8 @@ async def test_other_model_reindexes_beside_the_index_that_serves(start: Starter
     assert await new.texts("penalty percent") == ["Penalty is two percent."], "by words"
     embedder.held.set()
     await new.until_idle()
-    await until(new, "SELECT model FROM documents", "words-2")
-    await eventually(lambda: {point[1] for point in new.engines.index.points()} == {"words-2"})
+    await until(new, "SELECT model FROM documents", used.model)
+    await eventually(lambda: {point[1] for point in new.engines.index.points()} == {used.model})
     assert {each.chunk.chunk_id for each in (await new.search("a")).passages} == ids
     assert (await new.search("penalty")).passages[0].HasField("dense_score")
 
