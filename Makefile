@@ -102,6 +102,10 @@ test-documents-crash: install ## kill -9 of the documents service and its parser
 	BOS_TEST_KILLS=$(or $(KILLS),100) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
 	    $(BIN)/pytest -q -s services/documents/tests/trials/test_kills.py $(PYTEST_ARGS)
 
+.PHONY: test-documents-disk
+test-documents-disk: install ## Full disks under the documents service; as root, who may mount small file systems
+	$(BIN)/pytest -q services/documents/tests/trials/full_disk_trial.py $(PYTEST_ARGS)
+
 .PHONY: test-documents-poison
 test-documents-poison: install ## Documents that give orders to models, through all services with models and agents that obey (FILES=12 in test; SEED=N)
 	BOS_TEST_POISONED_FILES=$(or $(FILES),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \

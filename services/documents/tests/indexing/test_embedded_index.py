@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import struct
 import subprocess
@@ -215,6 +216,33 @@ async def test_unreadable_shard_is_removed_and_can_be_written_again(tmp_path: Pa
     again = EmbeddedIndex(tmp_path, LOG)
     assert await again.count("ann", MODEL) == 0
     await again.upsert("ann", MODEL, [chunk(1)])
+    assert await again.count("ann", MODEL) == 1
+    await again.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Exception("Service runtime error: No space left on device (os error 28)"),
+        Exception("Out of memory, IO Error: Cannot allocate memory (os error 12)"),
+        OSError(errno.EMFILE, "Too many open files"),
+    ],
+)
+async def test_shard_that_cannot_be_opened_for_now_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    index = EmbeddedIndex(tmp_path, LOG)
+    await index.upsert("ann", MODEL, [chunk(1)])
+    await index.close()
+
+    def refuse(*_: object) -> None:
+        raise error
+
+    again = EmbeddedIndex(tmp_path, LOG)
+    with monkeypatch.context() as patched:
+        patched.setattr(EmbeddedIndex, "_load", refuse)
+        with pytest.raises(Unavailable):
+            await again.count("ann", MODEL)
     assert await again.count("ann", MODEL) == 1
     await again.close()
 

@@ -11,9 +11,11 @@ it stays in this process, but for seconds in a rewrite, which has a process of i
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import uuid
 from collections import OrderedDict
@@ -41,6 +43,19 @@ R = TypeVar("R")
 _LOCK: Final = "owner.lock"
 _DELETING: Final = ".deleting"
 _UPSERT_BATCH: Final = 32
+_OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
+"""How the engine, which has one kind of error, names one of the operating system."""
+_PASSING: Final = frozenset(
+    {
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.ENOMEM,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.EACCES,
+        errno.EROFS,
+    }
+)
 """Chunks stored at once; the event loop stands still for that long, 20 to 30 ms."""
 _NEW: Final = ".new-"
 _GONE: Final = ".gone-"
@@ -285,6 +300,8 @@ class EmbeddedIndex:
             try:
                 shard = self._load(path)
             except Exception as error:
+                if _is_passing(error):
+                    raise
                 # PostgreSQL has it all: an index that cannot be read is built anew from there.
                 self._log.warning("unreadable document index removed", error=type(error).__name__)
                 self._remove(path)
@@ -331,6 +348,13 @@ class EmbeddedIndex:
     def _paths(self, user_id: str) -> list[Path]:
         user = self._user_path(user_id)
         return sorted(each for each in user.iterdir() if not each.suffix) if user.exists() else []
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether it says nothing about the index: the disk is full, or the process at its limits."""
+    said = _OS_ERROR.search(str(error))
+    number = error.errno if isinstance(error, OSError) else int(said[1]) if said else None
+    return number in _PASSING
 
 
 def _dimension(path: Path) -> int:

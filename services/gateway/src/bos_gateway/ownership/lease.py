@@ -113,6 +113,15 @@ class Lease:
                 return None
             return self._renewed_at + timedelta(seconds=self._lease_s - self._renewal_s)
 
+    @property
+    def _break_s(self) -> float:
+        """The longest renewal that was no outage: others whose renewals took as long kept theirs.
+
+        A lease was renewed at most one renewal before the outage began, and ours was sent at most
+        one after that.
+        """
+        return max(self._renewal_s, self._lease_s - 2 * self._renewal_s)
+
     def taken(self, sent: float, written_at: datetime) -> None:
         """The lease was written anew.
 
@@ -168,7 +177,7 @@ class Lease:
             self._clock.measured(sent, received, written_at)
         with self._lock:
             now = monotonic()
-            if now - sent > self._renewal_s or self._steady_since > now:
+            if now - sent > self._break_s or self._steady_since > now:
                 self._steady_since = now
             if sent < self._taken_at:
                 return  # the answer is about the lease before this one

@@ -1,0 +1,121 @@
+"""The documents service on file systems that fill up.
+
+    unshare --mount python -m documents_trials.full_disk DSN FOLDER
+
+Runs in a mount namespace of its own, where it mounts a small file system for each folder of the
+service. Prints one line for each folder once what it says held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+from documents_harness import READY
+
+from bos_errors import BosError, Unavailable
+from documents_trials.service import RealDocuments, real_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SIZE = "96m"
+"""The engine takes 32 MB of write-ahead log for each index."""
+FOLDERS = ("spool", "files", "index")
+KEPT = "The apples of the old orchard cost five."
+
+
+@contextmanager
+def full(folder: Path) -> Iterator[None]:
+    """The file system of a folder has no byte left for the length of the block."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as out, suppress(OSError):
+        while True:
+            out.write(b"x" * 65_536)
+    with filler.open("ab", buffering=0) as out, suppress(OSError):
+        while True:
+            out.write(b"x")
+    try:
+        yield
+    finally:
+        filler.unlink()
+
+
+def new_text(name: str) -> bytes:
+    """A document larger than a block, so that it does not fit."""
+    return f"The pears of the {name} orchard.".encode() + b" More pears." * 20_000
+
+
+async def try_upload(service: RealDocuments, name: str) -> None:
+    """Upload while it is full: refused with a reason, or accepted and read later."""
+    message = "Accepted."
+    try:
+        await service.upload(new_text(name), f"{name}.txt")
+    except Unavailable as refused:
+        message = refused.message
+    assert message.endswith("."), message
+    assert "No space" not in message, message
+
+
+async def assert_kept(service: RealDocuments, *more: str) -> None:
+    """The old document is found, and of others only what is whole."""
+    names = {each.chunk.document_name for each in (await service.search("apples")).passages}
+    assert "kept.txt" in names, names
+    assert names <= {"kept.txt", *more}, names
+
+
+async def fills_up(service: RealDocuments, name: str, before: list[str]) -> None:
+    """One folder fills up under a running service, and is emptied again."""
+    with full(service.folder / name):
+        await try_upload(service, name)
+        await assert_kept(service, *before)
+        await asyncio.sleep(1)  # some attempts of the job under way fail meanwhile
+        await assert_kept(service, *before)
+    again = (await service.upload(new_text(name), f"{name}.txt")).document
+    assert (await service.until_ended(again.document_id)).state == READY
+    await service.until_idle()
+    held = [each for each in await service.documents() if each.name == f"{name}.txt"]
+    assert len(held) == 1, held
+    print(name, flush=True)
+
+
+async def starts_full(dsn: str, folder: Path, count: int) -> None:
+    """A service that starts while its index folder is full finds everything once it is not."""
+    with full(folder / "index"):
+        async with real_documents(dsn, folder) as service:
+            with suppress(BosError, grpc.aio.AioRpcError):
+                await service.search("apples")
+    async with real_documents(dsn, folder) as service:
+        await assert_kept(service, *(f"{name}.txt" for name in FOLDERS))
+        assert "unreadable document index removed" not in service.logged()
+        assert len(await service.documents()) == count
+    print("start", flush=True)
+
+
+def mount(folder: Path) -> None:
+    """Put a small file system at a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    options = ["-t", "tmpfs", "-o", f"size={SIZE}"]
+    subprocess.run(["mount", *options, "tmpfs", str(folder)], check=True)
+
+
+async def main(dsn: str, folder: Path) -> None:
+    """Run all parts; the file systems are there already."""
+    before: list[str] = []
+    async with real_documents(dsn, folder, max_attempts="10000") as service:
+        await service.ready(KEPT, "kept.txt")
+        for name in FOLDERS:
+            await fills_up(service, name, before)
+            before.append(f"{name}.txt")
+    await starts_full(dsn, folder, 1 + len(FOLDERS))
+
+
+if __name__ == "__main__":
+    for name in FOLDERS:
+        mount(Path(sys.argv[2]) / name)
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2])))

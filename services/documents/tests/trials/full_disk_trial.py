@@ -1,0 +1,37 @@
+"""A disk that is full under spool, stored files or index, with the real engines.
+
+It mounts small file systems, which needs root: `make test-documents-disk`, not `make test`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from documents_trials import full_disk
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+
+HERE = Path(__file__).parents[1]
+
+
+async def test_full_disk_loses_nothing_and_shows_nothing_half(
+    postgres_dsn: str, tmp_path: Path
+) -> None:
+    unshare = shutil.which("unshare")
+    assert unshare is not None, "install util-linux: the trial mounts small file systems"
+    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = await asyncio.create_subprocess_exec(
+        *(unshare, "--mount", sys.executable, "-m", full_disk.__name__),
+        *(postgres_dsn, str(tmp_path)),
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    said, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()[-4000:]
+    assert said.decode().split() == [*full_disk.FOLDERS, "start"]
