@@ -247,6 +247,24 @@ async def test_shard_that_cannot_be_opened_for_now_is_kept(
     await again.close()
 
 
+@pytest.mark.parametrize(("free", "writes"), [((64 << 20) - 1, False), (64 << 20, True)])
+async def test_index_keeps_away_from_a_full_disk_and_searches_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, *, writes: bool
+) -> None:
+    index = EmbeddedIndex(tmp_path, LOG)
+    await index.upsert("ann", MODEL, [chunk(1)])
+    usage = embedded.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(embedded.shutil, "disk_usage", lambda _: usage._replace(free=free))
+    if writes:
+        await index.upsert("ann", MODEL, [chunk(2)])
+    else:
+        with pytest.raises(Unavailable) as caught:
+            await index.upsert("ann", MODEL, [chunk(2)])
+        assert caught.value.reason == "INDEX_DISK_FULL"
+    assert await index.count("ann", MODEL) == 1 + writes
+    await index.close()
+
+
 async def test_leftovers_of_a_crash_are_removed_at_start(tmp_path: Path) -> None:
     for name in (".new-1", ".gone-2"):
         (tmp_path / name / "segments").mkdir(parents=True)

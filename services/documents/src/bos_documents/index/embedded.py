@@ -43,6 +43,9 @@ R = TypeVar("R")
 _LOCK: Final = "owner.lock"
 _DELETING: Final = ".deleting"
 _UPSERT_BATCH: Final = 32
+_ROOM_TO_WRITE: Final = 64 << 20
+"""Bytes free on the disk: the engine's write-ahead log takes 32 MiB of them."""
+_ROOM_TO_OPEN: Final = 8 << 20
 _OS_ERROR: Final = re.compile(r"\(os error (\d+)\)")
 """How the engine, which has one kind of error, names one of the operating system."""
 _PASSING: Final = frozenset(
@@ -211,6 +214,7 @@ class EmbeddedIndex:
     # What follows runs in the engine's thread.
 
     def _upsert(self, path: Path, chunks: Sequence[IndexedChunk]) -> None:
+        self._require_room(_ROOM_TO_WRITE)
         size = len(chunks[0].dense)
         shard = self._shard(path) or self._create(path, size)
         held = self._dimensions[path]
@@ -299,6 +303,8 @@ class EmbeddedIndex:
                 return None
             try:
                 shard = self._load(path)
+            except BosError:
+                raise
             except Exception as error:
                 if _is_passing(error):
                     raise
@@ -326,7 +332,21 @@ class EmbeddedIndex:
         new.rename(path)
         return self._load(path)
 
+    def _require_room(self, most: int) -> None:
+        """Keep the engine from a full disk: it writes to mapped memory, which ends the process.
+
+        Raises:
+            Unavailable: The disk has less room than this.
+        """
+        if shutil.disk_usage(self._folder).free < most:
+            raise Unavailable(
+                "The disk of the document index is full.",
+                reason="INDEX_DISK_FULL",
+                retry_after_s=5.0,
+            )
+
     def _load(self, path: Path) -> engine.EdgeShard:
+        self._require_room(_ROOM_TO_OPEN)
         clear_leftovers(path)
         self._dimensions[path] = _dimension(path)
         shard = engine.EdgeShard.load(str(path), _config(self._dimensions[path]))
