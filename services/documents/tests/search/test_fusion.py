@@ -223,6 +223,13 @@ def test_blend_counts_words_as_far_as_they_cover_the_question(coverage: float, f
     assert order(fuse(legs, BLEND, coverage=coverage))[0] == first
 
 
+def test_words_alone_keep_their_order_however_little_they_cover() -> None:
+    fused = fuse(Legs(sparse=leg(b=8, a=1)), BLEND, coverage=0.0)
+
+    assert order(fused) == ["b", "a"]
+    assert fused[0].score > fused[1].score > 0
+
+
 @pytest.mark.parametrize(
     "numbers", [{"k": 0}, {"dense_weight": -0.1}, {"dense_weight": 1.1}, {"identifier_boost": -1}]
 )

@@ -142,7 +142,9 @@ def _scores(
             for rank, chunk_id in enumerate(leg, 1)
         ]
     else:
-        weights = (rule.dense_weight, (1 - rule.dense_weight) * coverage**2)
+        # Without the dense leg there is nothing that words could be weighed against.
+        covered = coverage**2 if dense else 1.0
+        weights = (rule.dense_weight, (1 - rule.dense_weight) * covered)
         parts = [
             (chunk_id, weight * score)
             for leg, weight in zip((dense, sparse), weights, strict=True)
