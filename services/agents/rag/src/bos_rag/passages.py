@@ -37,7 +37,7 @@ def relevance(passages: Sequence[Passage], coverage: float) -> float:
     The weight was chosen on one half of the judged questions of ``make eval-retrieval``. Where no
     passage has a similarity, since its vectors are of a former model, coverage stands alone.
     """
-    scores = [found.dense_score for found in passages if found.HasField("dense_score")]
+    scores = _similarities(passages)
     return max(scores) + _COVERAGE_WEIGHT * coverage if scores else coverage
 
 
@@ -65,7 +65,7 @@ def merged(first: Sequence[Passage], second: Sequence[Passage], limit: int) -> l
 
 def confidence(passages: Sequence[Passage]) -> float:
     """Average cosine similarity of the passages, 0 to 1; 0 where none has one."""
-    scores = [found.dense_score for found in passages if found.HasField("dense_score")]
+    scores = _similarities(passages)
     return min(1.0, max(0.0, sum(scores) / len(scores))) if scores else 0.0
 
 
@@ -114,6 +114,10 @@ def sources_data(passages: Sequence[Passage]) -> list[dict[str, Any]]:
         {"type": "document", "source": name, "page": page, "section": section}
         for name, page, section in places
     ]
+
+
+def _similarities(passages: Sequence[Passage]) -> list[float]:
+    return [found.dense_score for found in passages if found.HasField("dense_score")]
 
 
 def _terms_in(passage: Passage, terms: Sequence[str]) -> int:

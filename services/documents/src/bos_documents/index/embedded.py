@@ -43,6 +43,7 @@ R = TypeVar("R")
 _LOCK: Final = "owner.lock"
 _DELETING: Final = ".deleting"
 _UPSERT_BATCH: Final = 32
+"""Chunks stored at once; the event loop stands still for that long, 20 to 30 ms."""
 _ROOM_TO_WRITE: Final = 64 << 20
 """Bytes free on the disk: the engine's write-ahead log takes 32 MiB of them."""
 _ROOM_TO_OPEN: Final = 8 << 20
@@ -59,7 +60,7 @@ _PASSING: Final = frozenset(
         errno.EROFS,
     }
 )
-"""Chunks stored at once; the event loop stands still for that long, 20 to 30 ms."""
+"""Errors of the operating system that say nothing about an index."""
 _NEW: Final = ".new-"
 _GONE: Final = ".gone-"
 _HNSW: Final = engine.HnswIndexConfig(
@@ -303,8 +304,6 @@ class EmbeddedIndex:
                 return None
             try:
                 shard = self._load(path)
-            except BosError:
-                raise
             except Exception as error:
                 if _is_passing(error):
                     raise
@@ -372,6 +371,8 @@ class EmbeddedIndex:
 
 def _is_passing(error: Exception) -> bool:
     """Whether it says nothing about the index: the disk is full, or the process at its limits."""
+    if isinstance(error, BosError):
+        return True
     said = _OS_ERROR.search(str(error))
     number = error.errno if isinstance(error, OSError) else int(said[1]) if said else None
     return number in _PASSING
