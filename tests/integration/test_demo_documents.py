@@ -18,13 +18,10 @@ from bos.agent.v1 import AgentExecutionStatus, AgentInput, AgentServiceStub, Exe
 from bos.documents.v1 import (
     DocumentsServiceStub,
     DocumentState,
-    DocumentUpload,
     ListDocumentsRequest,
     SearchDocumentsRequest,
-    UploadDocumentRequest,
     WatchDocumentRequest,
 )
-from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.documents.rendering import render
@@ -32,18 +29,15 @@ from bos_demo.documents.sources import load_sources
 from bos_demo.expectations import mentions
 from bos_demo.fixtures import demo_fixtures
 from bos_demo.questions import RagStep, load_document_questions
-from bos_documents import service as documents
-from bos_documents.settings import DocumentsSettings
 from bos_llm import Models
 from bos_postgres import create_database
-from bos_rag import service as rag
-from bos_rag.settings import RagSettings
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
 
+from .library import documents_and_rag, upload
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator
 
     from bos.agent.v1 import AgentResult
     from bos.documents.v1 import Document, Passage
@@ -98,52 +92,22 @@ async def library(
 ) -> AsyncIterator[Library]:
     folder = tmp_path_factory.mktemp("library")
     dsn = await create_database(postgres_server.dsn(), "demo_documents")
-    telemetry = Telemetry.for_tests("documents")
     async with AsyncExitStack() as stack:
-        found = await stack.enter_async_context(
-            documents.serve(_settings(dsn, folder), telemetry, models=None)
-        )
         scripted = await stack.enter_async_context(ScriptedModel(demo_fixtures(DEFAULT_TODAY)))
         models = await stack.enter_async_context(
             Models(model_settings(scripted, max_attempts=1), Telemetry.for_tests("rag"))
         )
-        agent = await stack.enter_async_context(
-            rag.serve(
-                RagSettings.load(
-                    server=ServerSettings(reflection=False, grace_s=1),
-                    auth=AuthSettings.load(),
-                    documents_target=found.address,
-                ),
-                Telemetry.for_tests("rag"),
-                models=models,
-            )
-        )
+        found, agent = await stack.enter_async_context(documents_and_rag(dsn, folder, models))
         channels = [
             await stack.enter_async_context(grpc.aio.insecure_channel(each.address))
             for each in (found, agent)
         ]
         library = Library(DocumentsServiceStub(channels[0]), AgentServiceStub(channels[1]))
         for source in SOURCES:
-            await library.documents.UploadDocument(_upload(source.name, render(source)), timeout=60)
+            await library.documents.UploadDocument(upload(source.name, render(source)), timeout=60)
         for document in await library.all():
             await library.ended(document.document_id)
         yield library
-
-
-def _settings(dsn: str, folder: Path) -> DocumentsSettings:
-    return DocumentsSettings.load(
-        server=ServerSettings.load(grace_s=0.1),
-        auth=AuthSettings.load(),
-        store_url=dsn,
-        files_url=(folder / "files").as_uri(),
-        index_folder=folder / "index",
-        spool_folder=folder / "spool",
-    )
-
-
-def _upload(name: str, content: bytes) -> Iterator[UploadDocumentRequest]:
-    yield UploadDocumentRequest(upload=DocumentUpload(name=name))
-    yield UploadDocumentRequest(content=content)
 
 
 def cited(question: Question) -> RagStep:

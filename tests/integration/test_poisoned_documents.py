@@ -24,32 +24,25 @@ from bos.documents.v1 import (
     DeleteDocumentRequest,
     DocumentsServiceStub,
     DocumentState,
-    DocumentUpload,
     GetDocumentRequest,
-    UploadDocumentRequest,
     WatchDocumentRequest,
 )
 from bos_agentkit import succeeded
-from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
-from bos_documents import service as documents
-from bos_documents.settings import DocumentsSettings
 from bos_llm import Models
 from bos_postgres import create_database
-from bos_rag import service as rag
-from bos_rag.settings import RagSettings
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .harness import Outcome, open_harness, plan_reply, planned
+from .library import documents_and_rag, upload
 from .poisoned_documents import FACT, POISONED
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
+    from collections.abc import AsyncIterator
 
     from bos.agent.v1 import AgentResult
     from bos.documents.v1 import Document
@@ -146,11 +139,8 @@ class Product:
     model: ScriptedModel
 
     async def upload(self, name: str, content: bytes) -> Document:
-        def parts() -> Iterator[UploadDocumentRequest]:
-            yield UploadDocumentRequest(upload=DocumentUpload(name=name))
-            yield UploadDocumentRequest(content=content)
-
-        found = (await self.documents.UploadDocument(parts(), timeout=60)).document
+        sent = upload(name, content)
+        found = (await self.documents.UploadDocument(sent, timeout=60)).document
         watched = WatchDocumentRequest(document_id=found.document_id)
         async for _ in self.documents.WatchDocument(watched, timeout=120):
             pass  # until it is read
@@ -197,20 +187,7 @@ async def product(
         enter = stack.enter_async_context
         model = await enter(ScriptedModel(REPLIES))
         models = await enter(Models(model_settings(model), Telemetry.for_tests("models")))
-        found = await enter(
-            documents.serve(_settings(dsn, folder), Telemetry.for_tests("documents"), models=models)
-        )
-        served = await enter(
-            rag.serve(
-                RagSettings.load(
-                    server=ServerSettings(reflection=False, grace_s=1),
-                    auth=AuthSettings.load(),
-                    documents_target=found.address,
-                ),
-                Telemetry.for_tests("rag"),
-                models=models,
-            )
-        )
+        found, served = await enter(documents_and_rag(dsn, folder, models, describing=models))
         agent = ObedientAgent()
         harness = await enter(
             open_harness(
@@ -219,17 +196,6 @@ async def product(
         )
         channel = await enter(grpc.aio.insecure_channel(found.address))
         yield Product(harness, agent, DocumentsServiceStub(channel), model)
-
-
-def _settings(dsn: str, folder: Path) -> DocumentsSettings:
-    return DocumentsSettings.load(
-        server=ServerSettings.load(grace_s=0.1),
-        auth=AuthSettings.load(),
-        store_url=dsn,
-        files_url=(folder / "files").as_uri(),
-        index_folder=folder / "index",
-        spool_folder=folder / "spool",
-    )
 
 
 def chosen() -> list[Poisoned]:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 CANDIDATES = 50
 """Of each leg, as the documents service asks for by default."""
+RERANKED = 20
+"""Passages that the document agent asks for by default."""
 ANSWERED = 0.96
 """Of the answerable questions of ``dev``, at least; a little more than what is aimed at."""
 _NEVER = 9.0
@@ -134,12 +136,8 @@ def ranking(corpus: Corpus, found: Found, system: System) -> list[str]:
     fused = _fused(corpus, found, system.rule)
     if not system.rerank:
         return [each.chunk_id for each in fused]
-    first, rest = fused[:20], fused[20:]
-    candidates = [
-        Passage(chunk=Chunk(chunk_id=each.chunk_id, text=corpus.texts[each.chunk_id]))
-        for each in first
-    ]
-    again = by_rule(candidates, found.question.text)
+    first, rest = fused[:RERANKED], fused[RERANKED:]
+    again = by_rule(as_passages(corpus, first), found.question.text)
     return [each.chunk.chunk_id for each in again] + [each.chunk_id for each in rest]
 
 
@@ -222,7 +220,11 @@ def systems(best: FusionRule) -> list[System]:
 
 def found_by(corpus: Corpus, found: Found) -> list[Passage]:
     """The passages of a search, as the document agent gets them."""
-    fused = _fused(corpus, found, FusionRule())[:20]
+    return as_passages(corpus, _fused(corpus, found, FusionRule())[:RERANKED])
+
+
+def as_passages(corpus: Corpus, fused: Sequence[Fused]) -> list[Passage]:
+    """What a search returns for these."""
     got = []
     for each in fused:
         passage = Passage(chunk=Chunk(chunk_id=each.chunk_id, text=corpus.texts[each.chunk_id]))
