@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
+KILLED = "killed"
+"""The file beside ``KILL_FROM`` that says that something was killed."""
+
+
 class Points:
     """Counts points, and kills at one."""
 
@@ -38,6 +42,7 @@ class Points:
         self._left -= 1
         if not self._left:
             for pid in [os.getpid()] if self._what == "service" else _parsers():
+                self._begin.with_name(KILLED).touch()
                 os.kill(pid, signal.SIGKILL)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 from documents_harness import READY
+from documents_trials.killed import KILLED
 from documents_trials.service import RealDocuments, real_documents
 from sample_files import office
 from sample_files.pdf import PdfPage, paragraph, pdf
@@ -33,6 +34,7 @@ SEED = int(os.environ.get("BOS_TEST_SEED", "15"))
 MOST_POINTS = 40
 """More than reading one of these documents has."""
 HERE = Path(__file__).parents[1]
+JOBS = "SELECT count(*) FROM jobs"
 LOST = (BosError, grpc.aio.AioRpcError)
 
 
@@ -84,7 +86,8 @@ class Trial:
     async def armed(self, at: int, what: str) -> AsyncIterator[RealDocuments]:
         """A service that is killed at that point."""
         begin = self.folder / "armed"
-        begin.unlink(missing_ok=True)
+        for left in (begin, self.folder / KILLED):
+            left.unlink(missing_ok=True)
         path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
         more = {"KILL_AT": str(at), "KILL_WHAT": what, "KILL_FROM": str(begin), "PYTHONPATH": path}
         async with self.service(module="documents_trials.killed", more=more) as service:
@@ -146,14 +149,11 @@ class Trial:
             await service.reindex(chosen.document_id)
 
 
-async def until_killed_or_idle(service: RealDocuments) -> bool:
-    """Whether the service was killed before there was nothing left to do."""
+async def until_killed_or_idle(service: RealDocuments) -> None:
+    """Wait until the service was killed or has nothing left to do."""
     async with asyncio.timeout(120):
-        while not is_dead(service.pid):
-            if not await service.value("SELECT count(*) FROM jobs"):
-                return False
+        while not is_dead(service.pid) and await service.value(JOBS):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    return True
 
 
 def is_dead(pid: int) -> bool:
@@ -181,8 +181,9 @@ async def test_kills_at_any_point_leave_every_document_whole_and_nothing_double(
                 await trial.assert_nothing_is_half_visible(service)
                 (tmp_path / "armed").touch()
                 await trial.act(service)
-            killed = await until_killed_or_idle(service)
-            trial.seen[f"{what} killed" if killed or what == "parsers" else "not killed"] += 1
+            await until_killed_or_idle(service)
+            killed = (tmp_path / KILLED).exists()
+            trial.seen[f"{what} killed" if killed else f"{what} not killed"] += 1
     async with trial.service() as service:
         await assert_whole(trial, service)
     await assert_index_is_exact(trial, service)
