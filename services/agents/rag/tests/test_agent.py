@@ -116,8 +116,12 @@ async def test_answer_that_does_not_hold_is_replaced_by_quotations(
     assert outcome.result.answer == f"The documents say:\n- “{PENALTY}” [1]"
 
 
-async def test_unknown_citations_beside_known_ones_are_dropped_and_counted(start: Any) -> None:
-    rag = await start(ranking(2), answer("2% per day [1][5].", (1, "a penalty of 99% per day")))
+@pytest.mark.parametrize("unknown", [5, 99])
+async def test_unknown_citations_beside_known_ones_are_dropped_and_counted(
+    start: Any, unknown: int
+) -> None:
+    said = answer(f"2% per day [1][{unknown}].", (1, "a penalty of 99% per day"))
+    rag = await start(ranking(2), said)
     outcome = await rag.do(TASK)
     assert outcome.result.answer == "2% per day [1]."
     [dropped] = [event for event in outcome.trace if event.message == "Citations dropped"]

@@ -207,7 +207,7 @@ def _checked(
         return None
     names = [f"{passage.chunk.document_name} {passage.chunk.document_date}" for passage in kept]
     strange = ungrounded_numbers(
-        reply.answer,
+        cited.text,  # without unknown markers, whose numbers are dropped and no reason to drop more
         [*texts.values(), *names, task.effective_task, task.input.question, task.arguments],
     )
     if strange:
