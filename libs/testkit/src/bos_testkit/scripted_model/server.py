@@ -36,13 +36,16 @@ from bos_testkit.scripted_model.replies import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
 
     from starlette.types import Receive, Scope, Send
 
     from bos_testkit.scripted_model.faults import Fault
+
+    Improvise = Callable[[str | None, str], str | dict[str, Any] | None]
+    """From the name of the schema asked for (None: text) and the prompt to what the model says."""
 
 __all__ = [
     "TEXT_CALLS",
@@ -101,6 +104,7 @@ class ScriptedModel:
         port: Port to bind; 0 takes a free one.
         models: What ``/v1/models`` lists. Any other model name is answered just the same.
         keep: How many requests are kept, the last ones.
+        improvise: Asked before the fixtures, for replies that depend on the prompt; None: none.
 
     Raises:
         FixtureError: a fixture is wrong; the message names it and the fix.
@@ -114,6 +118,7 @@ class ScriptedModel:
         port: int = 0,
         models: Sequence[str] = ("scripted",),
         keep: int = _KEPT_REQUESTS,
+        improvise: Improvise | None = None,
     ) -> None:
         self.knobs = Knobs()
         self.quirks = Quirks()
@@ -128,6 +133,7 @@ class ScriptedModel:
         self.abandoned = 0
         """Chat requests whose client went away before the end."""
         self._book = load_fixtures(fixtures)
+        self._improvise = improvise
         self._bind = (host, port)
         self._models = tuple(models)
         self._replies: set[asyncio.Task[None]] = set()
@@ -251,6 +257,9 @@ class ScriptedModel:
     ) -> tuple[Fixture | None, wire.Answer, str | None]:
         """The fixture for a call, what it says, and why the fixtures are at fault if they are."""
         found: Fixture | None = None
+        said = self._improvise(schema, call.prompt) if self._improvise is not None else None
+        if said is not None:
+            return None, wire.Answer(as_content(said)), None
         try:
             found = self._book.find(schema=schema, model=call.model, prompt=call.prompt)
             if found is not None:
