@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,7 +27,12 @@ UNTRUSTED_NOTICE = (
 )
 """Belongs in the system message of every prompt that holds text from :func:`mark_untrusted`."""
 
-_UNTRUSTED_TAG = re.compile(r"<(\s*/?\s*untrusted)", re.IGNORECASE)
+_UNTRUSTED_TAG = re.compile(r"<(?=\s*/?\s*untrusted)", re.IGNORECASE)
+# Characters that are not seen: what stands between letters of a tag does not hide it from a model.
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
 
 
 def format_user_profile(memory: LongTermMemory) -> str:
@@ -77,6 +83,24 @@ def _line(text: str, limit: int) -> str:
 
 
 def mark_untrusted(text: str) -> str:
-    """``text`` fenced as data; a fence that the text itself brings along is made harmless."""
-    harmless = _UNTRUSTED_TAG.sub(r"&lt;\1", text)
-    return f"<untrusted>\n{harmless}\n</untrusted>"
+    """``text`` fenced as data; a fence that the text itself brings along is made harmless.
+
+    Also one in other letters (full-width, mathematical) or with characters in it that are not seen.
+    """
+    return f"<untrusted>\n{_without_fences(text)}\n</untrusted>"
+
+
+def _without_fences(text: str) -> str:
+    harmless = _UNTRUSTED_TAG.sub("&lt;", text)
+    if harmless.isascii() or not _UNTRUSTED_TAG.search(_seen(harmless)):
+        return harmless
+    # Character by character, and so only where there is a fence.
+    forms = [_seen(character) for character in harmless]
+    places = [place for place, form in enumerate(forms) for _ in form]
+    tags = {places[found.start()] for found in _UNTRUSTED_TAG.finditer("".join(forms))}
+    return "".join("&lt;" if place in tags else each for place, each in enumerate(harmless))
+
+
+def _seen(text: str) -> str:
+    """``text`` as it reads: compatible forms of letters, nothing unseen."""
+    return unicodedata.normalize("NFKC", _UNSEEN.sub("", text))
