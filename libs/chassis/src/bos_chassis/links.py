@@ -1,0 +1,163 @@
+"""Links in texts of models that have read what others wrote: only given addresses stay. Pure.
+
+An image is fetched, and a link often followed, without a look at its address: an address that a
+model puts together can carry what it has read to whoever wrote the text that it obeys. An address
+that stood word for word in what it was given carries nothing that its author does not know.
+Renderers of Markdown differ, so that whatever one of them could take for a link is checked.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+REMOVED: Final = "(link removed)"
+"""Stands for an address that was not given."""
+
+_ADDRESS: Final = r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}\\*:\\*/\\*/|(?<![A-Za-z0-9])www\\*\.|(?:mailto|xmpp)\\*:)[^\s<]*"
+_BARE: Final = re.compile(_ADDRESS, re.IGNORECASE)
+_ENTITIES: Final = "colon|sol|period|bsol|commat|quest|equals|num|excl|lpar|rpar|lsqb|lbrack|rsqb|rbrack|Tab|NewLine"
+_PART: Final = re.compile(
+    rf"""
+      (?P<image>!(?=\[(?!\d{{1,4}}(?:,[ ]?\d{{1,4}})*\](?!\())))  # a citation after a call stays
+    | (?P<target>\]\()
+    | (?P<definition>\]:)
+    | (?P<tag><(?=[A-Za-z][A-Za-z0-9-]*(?:[\s/]|\Z)))
+    | (?P<entity>&(?=\#|(?:{_ENTITIES});))
+    | (?P<bare>{_ADDRESS})
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_BROKEN: Final = {"image": "", "definition": "] :", "tag": "< ", "entity": "& "}
+_TARGET: Final = re.compile(r"<[^>\n]*>|\S*")
+_LEADS_OUT: Final = re.compile(r"[a-z][a-z0-9+.-]*:|[/\\]{2}", re.IGNORECASE)
+_ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
+_INVISIBLE: Final = re.compile(r"[\x00-\x20\x7f]")
+_TRAILING: Final = re.compile(r"(?:[?!.,:;*_~'\"()\[\]{}>|`“”‘’]|\[\d{1,4}\])+\Z")
+_DELIMITER: Final = re.compile(r"[\"'<>()\[\]{}|`\\,;“”‘’]")
+_SPACE: Final = re.compile(r"\s(?=\S*\Z)")
+_BEGUN: Final = re.compile(r"[!\[\]<&:/\\.]")
+_ASCII_END: Final = re.compile(r"[!-~]*\Z")
+_MAX_WORD_CHARS: Final = 4_096
+
+
+def addresses(texts: Iterable[str]) -> frozenset[str]:
+    """Addresses in texts that were given, also those within quotes, brackets and markup."""
+    found = set()
+    for text in texts:
+        for each in _BARE.findall(text):
+            found.add(_core(each))
+            found.add(_core(_DELIMITER.split(each, maxsplit=1)[0]))
+    return frozenset(found - {""})
+
+
+def may_hold_links(text: str) -> bool:
+    """Whether there is anything in a text that :class:`LinkCheck` could change; quick."""
+    return _PART.search(text) is not None
+
+
+class LinkCheck:
+    """Streaming check of the links of one text: takes pieces of any size.
+
+    Images become links; a link whose address was not given loses it; tags with attributes and
+    definitions of links become text.
+
+    Args:
+        known: Addresses that were given, from :func:`addresses`.
+    """
+
+    def __init__(self, known: Collection[str]) -> None:
+        self.removed = 0
+        """Addresses that were not given."""
+        self._known = known
+        self._held = ""
+
+    def add(self, text: str) -> str:
+        """Add a piece; returns the text that is decided, possibly empty."""
+        held = self._held + text
+        space = _SPACE.search(held)
+        end = space.end() if space else 0
+        word = held[end:]
+        if not _BEGUN.search(word):
+            # Scripts without spaces: only what may become an address is held back.
+            end += len(word) - len(_ASCII_END.findall(word)[0])
+        self._held = held[end:]
+        decided = self._checked(held[:end])
+        if len(self._held) > _MAX_WORD_CHARS:
+            # A space, or the next piece could make an address of this one.
+            decided += self._checked(self._held) + " "
+            self._held = ""
+        return decided
+
+    def end(self) -> str:
+        """End of the text; returns the rest."""
+        rest, self._held = self._checked(self._held), ""
+        return rest
+
+    def _checked(self, text: str) -> str:
+        pieces: list[str] = []
+        place = 0
+        while part := _PART.search(text, place):
+            pieces.append(text[place : part.start()])
+            kind = str(part.lastgroup)
+            place = part.end()
+            if kind == "target":
+                shown, place = self._target(text, place)
+            elif kind == "bare":
+                address = part[0].partition("](")[0]
+                shown, place = self._bare(address), part.start() + len(address)
+            else:
+                shown = _BROKEN[kind]
+            pieces.append(shown)
+        return "".join([*pieces, text[place:]])
+
+    def _bare(self, address: str) -> str:
+        core = _core(address)
+        if core in self._known:
+            return address
+        self.removed += 1
+        return REMOVED + address[len(core) :]
+
+    def _target(self, text: str, start: int) -> tuple[str, int]:
+        """What is shown for the target of a link that begins at ``start``, and where it ends."""
+        found = _TARGET.match(text, start)
+        target = _closed(found[0] if found else "")
+        if not target:
+            return "] (", start
+        written = _INVISIBLE.sub("", html.unescape(target.strip("<>")))
+        address = _ESCAPED.sub(r"\1", written)
+        # Some renderers take backslashes for escapes, others for slashes.
+        if not (_LEADS_OUT.match(address) or _LEADS_OUT.match(written)):
+            return "](", start
+        if address in self._known and written == address:
+            return f"]({target}", start + len(target)
+        self.removed += 1
+        end = start + len(target)
+        return f"] {REMOVED}", end + (text[end : end + 1] == ")")
+
+
+def checked_links(text: str, known: Collection[str]) -> str:
+    """A whole text with its links checked, as :class:`LinkCheck` does."""
+    check = LinkCheck(known)
+    return check._checked(text)
+
+
+def _closed(target: str) -> str:
+    """``target`` up to the bracket that closes the link."""
+    if target.startswith("<"):
+        return target
+    depth = 0
+    for place, character in enumerate(target):
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            return target[:place]
+    return target
+
+
+def _core(address: str) -> str:
+    """An address without the punctuation and citations behind it."""
+    return _TRAILING.sub("", address)
