@@ -13,14 +13,20 @@ import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable, Iterator
 
 REMOVED: Final = "(link removed)"
 """Stands for an address that was not given."""
 
-_ADDRESS: Final = r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}\\*:\\*/\\*/|(?<![A-Za-z0-9])www\\*\.|(?:mailto|xmpp)\\*:)[^\s<]*"
-_BARE: Final = re.compile(_ADDRESS, re.IGNORECASE)
-_ENTITIES: Final = "colon|sol|period|bsol|commat|quest|equals|num|excl|lpar|rpar|lsqb|lbrack|rsqb|rbrack|Tab|NewLine"
+_SCHEME: Final = r"(?<![A-Za-z0-9+.-])[0-9+.-]*+[A-Za-z][A-Za-z0-9+.-]*+"
+_ADDRESS: Final = (
+    rf"(?:{_SCHEME}\\*+:\\*+/\\*+/|(?<![A-Za-z0-9])www\\*\.|(?:mailto|xmpp)\\*:)[^\s<]*+"
+)
+_GIVEN: Final = re.compile(rf"(?:{_SCHEME}://|\bwww\.|\bmailto:|\bxmpp:)[^\s<]*+", re.IGNORECASE)
+_ENTITIES: Final = (
+    "colon|sol|period|bsol|commat|quest|equals|num|excl|lpar|rpar|lsqb|lbrack|rsqb|rbrack|Tab"
+    "|NewLine"
+)
 _PART: Final = re.compile(
     rf"""
       (?P<image>!(?=\[(?!\d{{1,4}}(?:,[ ]?\d{{1,4}})*\](?!\())))  # a citation after a call stays
@@ -39,20 +45,12 @@ _ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
 _INVISIBLE: Final = re.compile(r"[\x00-\x20\x7f]")
 _TRAILING: Final = re.compile(r"(?:[?!.,:;*_~'\"()\[\]{}>|`“”‘’]|\[\d{1,4}\])+\Z")
 _DELIMITER: Final = re.compile(r"[\"'<>()\[\]{}|`\\,;“”‘’]")
-_SPACE: Final = re.compile(r"\s(?=\S*\Z)")
+_UP_TO_SPACE: Final = re.compile(r"(?s:.*)\s")
 _BEGUN: Final = re.compile(r"[!\[\]<&:/\\.]")
 _ASCII_END: Final = re.compile(r"[!-~]*\Z")
 _MAX_WORD_CHARS: Final = 4_096
-
-
-def addresses(texts: Iterable[str]) -> frozenset[str]:
-    """Addresses in texts that were given, also those within quotes, brackets and markup."""
-    found = set()
-    for text in texts:
-        for each in _BARE.findall(text):
-            found.add(_core(each))
-            found.add(_core(_DELIMITER.split(each, maxsplit=1)[0]))
-    return frozenset(found - {""})
+_PIECE_CHARS: Final = 1_024
+_MAX_SCHEME_CHARS: Final = 200
 
 
 def may_hold_links(text: str) -> bool:
@@ -67,19 +65,30 @@ class LinkCheck:
     definitions of links become text.
 
     Args:
-        known: Addresses that were given, from :func:`addresses`.
+        given: Texts whose addresses stay; they are looked through once an address is met.
     """
 
-    def __init__(self, known: Collection[str]) -> None:
+    def __init__(self, given: Iterable[str]) -> None:
         self.removed = 0
         """Addresses that were not given."""
-        self._known = known
+        self._given = given
+        self._known: frozenset[str] | None = None
         self._held = ""
 
     def add(self, text: str) -> str:
         """Add a piece; returns the text that is decided, possibly empty."""
+        # In parts, as each looks through all that is held.
+        parts = range(0, len(text), _PIECE_CHARS)
+        return "".join([self._added(text[start : start + _PIECE_CHARS]) for start in parts])
+
+    def end(self) -> str:
+        """End of the text; returns the rest."""
+        rest, self._held = self._checked(self._held), ""
+        return rest
+
+    def _added(self, text: str) -> str:
         held = self._held + text
-        space = _SPACE.search(held)
+        space = _UP_TO_SPACE.match(held)
         end = space.end() if space else 0
         word = held[end:]
         if not _BEGUN.search(word):
@@ -92,11 +101,6 @@ class LinkCheck:
             decided += self._checked(self._held) + " "
             self._held = ""
         return decided
-
-    def end(self) -> str:
-        """End of the text; returns the rest."""
-        rest, self._held = self._checked(self._held), ""
-        return rest
 
     def _checked(self, text: str) -> str:
         pieces: list[str] = []
@@ -117,33 +121,50 @@ class LinkCheck:
 
     def _bare(self, address: str) -> str:
         core = _core(address)
-        if core in self._known:
+        if self._is_known(core):
             return address
         self.removed += 1
         return REMOVED + address[len(core) :]
 
     def _target(self, text: str, start: int) -> tuple[str, int]:
         """What is shown for the target of a link that begins at ``start``, and where it ends."""
+        begins = text[start : start + _MAX_SCHEME_CHARS]
+        if not begins or begins[0].isspace():
+            return "] (", start
+        if not any(map(_LEADS_OUT.match, _readings(begins))):
+            return "](", start
         found = _TARGET.match(text, start)
         target = _closed(found[0] if found else "")
-        if not target:
-            return "] (", start
-        written = _INVISIBLE.sub("", html.unescape(target.strip("<>")))
-        address = _ESCAPED.sub(r"\1", written)
-        # Some renderers take backslashes for escapes, others for slashes.
-        if not (_LEADS_OUT.match(address) or _LEADS_OUT.match(written)):
-            return "](", start
-        if address in self._known and written == address:
+        written, address = _readings(target)
+        if written == address and self._is_known(address):
             return f"]({target}", start + len(target)
         self.removed += 1
         end = start + len(target)
         return f"] {REMOVED}", end + (text[end : end + 1] == ")")
 
+    def _is_known(self, address: str) -> bool:
+        if self._known is None:
+            self._known = frozenset(each for text in self._given for each in _addresses(text))
+        return address in self._known
 
-def checked_links(text: str, known: Collection[str]) -> str:
+
+def checked_links(text: str, given: Iterable[str]) -> str:
     """A whole text with its links checked, as :class:`LinkCheck` does."""
-    check = LinkCheck(known)
-    return check._checked(text)
+    check = LinkCheck(given)
+    return check.add(text) + check.end()
+
+
+def _addresses(text: str) -> Iterator[str]:
+    """Addresses in a text that was given, also those within quotes, brackets and markup."""
+    for found in _GIVEN.finditer(text):
+        yield _core(found[0])
+        yield _core(_DELIMITER.split(found[0], maxsplit=1)[0])
+
+
+def _readings(target: str) -> tuple[str, str]:
+    """A target as written and as read by renderers that take backslashes for escapes."""
+    written = _INVISIBLE.sub("", html.unescape(target.strip("<>")))
+    return written, _ESCAPED.sub(r"\1", written)
 
 
 def _closed(target: str) -> str:
