@@ -10,6 +10,7 @@ from bos_errors import AgentErrorType, BosError
 from bos_gateway.core.clarification import question_of
 from bos_gateway.core.decide import run_deadline
 from bos_gateway.core.failures import error_trace
+from bos_gateway.core.given_links import check_output, stream_check
 from bos_gateway.core.response import composed_response, fallback_output, final_answer
 from bos_gateway.core.result_limits import MAX_RESULTS_BYTES, clamp_usage, fit, fit_output
 from bos_gateway.core.revision_context import definitive_failure, working_context
@@ -53,14 +54,18 @@ async def _composed(
     request, token = _request(run.state, token_budget), run.token(COMPOSER, timeout_s)
     messages = streamed(run.deps.composer.Compose, request, timeout_s, token)
     # What waits at its end is in the answer.
-    room, text = MAX_STREAMED_BYTES, MaskedStream(run.masker)
+    room, text, links = MAX_STREAMED_BYTES, MaskedStream(run.masker), stream_check(run.state)
     try:
         async for message in messages:
             if message.WhichOneof("payload") == "output":
                 clamp_usage(message.output.usage)
+                check_output(run.state, message.output)
                 return message.output, ""
             room -= len(message.delta.encode())
-            if room >= 0 and (shown := text.add(message.delta)):
+            shown = text.add(message.delta) if room >= 0 else ""
+            if links is not None:
+                shown = links.add(shown)
+            if shown:
                 run.say(attempt, shown)
         problem = "The composer ended without an answer."
     except BosError as error:

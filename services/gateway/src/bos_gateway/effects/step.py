@@ -17,7 +17,7 @@ from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis.backoff import Backoff
 from bos_errors import AgentErrorType
-from bos_gateway.core import failures, proposals, result_limits, taint
+from bos_gateway.core import failures, given_links, proposals, result_limits, taint
 from bos_gateway.core.agent_input import agent_input, missing_secrets
 from bos_gateway.core.budget import counted, for_attempt
 from bos_gateway.core.clarification import clarification_limit
@@ -110,6 +110,7 @@ class _StepRun:
             await self._dispatched(attempt)
         result.usage.CopyFrom(spent)
         taint.mark(result, tainted=self._tainted)
+        given_links.check_result(state, result)
         result.latency.FromNanoseconds(int((time.monotonic() - started) * 1e9))
         asked = step_approval.request_for(
             run=self._run,

