@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bos.common.v1 import Source, SourceType
+from bos.common.v1 import ConversationMessage, LongTermMemory, Source, SourceType
 from bos.planner.v1 import Intent, IntentRoute, WorkingContext
 from bos_composer.citations import merge
 from bos_composer.numbers import NumberFormat
@@ -91,6 +91,16 @@ def test_the_user_prompt_holds_question_rationale_and_summaries(make: Any) -> No
         "</untrusted>\n\n"
     )
     assert f"### Planner rationale\nQuery first.\n\n### Question\n{make.question}\n\n" in user
+
+
+@pytest.mark.parametrize("read", ["result", "history", "memory"])
+def test_rationale_of_a_planner_that_read_content_of_others_is_fenced(make: Any, read: str) -> None:
+    found = make.top_customers()
+    found.tainted = read == "result"
+    said = ConversationMessage(content="Hello", tainted=read == "history")
+    memory = LongTermMemory(tainted=read == "memory")
+    _, user = prompts(make, found, conversation_history=[said], long_term_memory=memory)
+    assert "### Planner rationale\n<untrusted>\nQuery first.\n</untrusted>\n\n" in user
 
 
 def test_files_are_named_as_data_and_nowhere_without_any(make: Any) -> None:

@@ -188,9 +188,18 @@ def _sections(
     yield _untrusted([f"- {_cut(text)}" for text in _assumptions(results)])
     yield _untrusted([*_earlier(request.working_context)])
     yield "\n".join(f"- {notice}" for notice in _notices(request))
-    yield _cut(request.decision.rationale)
+    yield _rationale(request)
     yield _unless_nothing(format_clarifications(request.clarifications))
     yield f"{request.question}\n\n{_CLOSING}"
+
+
+def _rationale(request: ComposeRequest) -> str:
+    """Why the plan is as it is; fenced where its planner may have read content of others."""
+    rationale = _cut(request.decision.rationale)
+    read = (request.results, request.conversation_history, [request.long_term_memory])
+    if rationale and any(each.tainted for texts in read for each in texts):
+        return mark_untrusted(rationale)
+    return rationale
 
 
 def _notices(request: ComposeRequest) -> Iterator[str]:

@@ -112,8 +112,8 @@ def plan_messages(
 def instruction_messages(request: ClassifyInstructionsRequest) -> list[Message]:
     """The messages of the call that classifies an approval's instructions."""
     sections = (
-        ("Task", request.task),
-        # Written by an agent, possibly from untrusted content.
+        # Both may be made of untrusted content: the task by a reference or a revised plan.
+        ("Task", mark_untrusted(request.task)),
         ("What was proposed", mark_untrusted(request.proposal) if request.proposal else NOTHING),
         ("Instructions", request.instructions),
     )
@@ -150,9 +150,10 @@ def _settled(request: MakePlanRequest) -> str:
 
 def _revision_sections(revision: RevisionContext) -> Iterator[tuple[str, str]]:
     learnt = revision.working_context
-    yield "Plan that failed", "\n".join(_step(step) for step in revision.failed_plan.steps)
-    yield "Steps that were run", "\n".join(_entry(entry) for entry in revision.execution_context)
-    # Errors and findings may quote untrusted databases, pages and documents.
+    # Errors and findings may quote untrusted databases, pages and documents, and a plan that was
+    # itself a revision may repeat what they say.
+    yield "Plan that failed", _untrusted(_step(step) for step in revision.failed_plan.steps)
+    yield "Steps that were run", _untrusted(_entry(entry) for entry in revision.execution_context)
     yield "Failed steps", _untrusted(_failure(step) for step in revision.failed_steps)
     yield "Blocked steps", _untrusted(_failure(step) for step in revision.blocked_steps)
     yield "Findings so far", _untrusted(f"- {_cut(text)}" for text in learnt.key_findings)
