@@ -116,6 +116,10 @@ test-documents-awkward: install ## Some 60 damaged and hostile files through the
 	BOS_TEST_AWKWARD_FILES=$(or $(FILES),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
 	    $(BIN)/pytest -q -s services/documents/tests/trials/test_awkward_files.py $(PYTEST_ARGS)
 
+.PHONY: test-documents-poison
+test-documents-poison: install ## Some 40 documents that give orders, before a model that obeys them, on all real services (part of test)
+	$(BIN)/pytest -q tests/security/test_poisoned_documents.py $(PYTEST_ARGS)
+
 .PHONY: test-install
 test-install: install ## Services alone, each in an empty environment: size, packages (part of test)
 	$(BIN)/pytest -q -s tests/install $(PYTEST_ARGS)

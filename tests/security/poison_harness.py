@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from bos.gateway.v1 import Approval
     from bos_testkit.scripted_model.replies import Fixture
-    from bos_testkit.scripted_model.server import RecordedRequest
 
 
 class PoisonRun(SeenRun):
@@ -53,7 +52,9 @@ class PoisonRun(SeenRun):
     @property
     def streamed(self) -> str:
         """The answer as its client saw it being written."""
-        return "".join(each.answer_delta.text for each in self.events if each.HasField("answer_delta"))
+        return "".join(
+            each.answer_delta.text for each in self.events if each.HasField("answer_delta")
+        )
 
 
 @dataclass
@@ -64,7 +65,6 @@ class PoisonHarness:
     documents: Caller
     model: ScriptedModel
     agent: DeployAgent
-    uploaded: list[str] = field(default_factory=list)
 
     @asynccontextmanager
     async def holding(self, content: bytes, name: str) -> AsyncIterator[str]:
@@ -90,8 +90,9 @@ class PoisonHarness:
                     await decide(approval.approval_id)
         return PoisonRun(events, asked)
 
-    def requests(self, schema: str | None) -> Iterator[RecordedRequest]:
-        return (each for each in self.model.requests if each.schema == schema)
+    def replies(self) -> Iterator[tuple[str | None, str]]:
+        """What the model said, and the form it was asked for."""
+        return ((each.schema, each.reply) for each in self.model.requests)
 
 
 @asynccontextmanager
