@@ -89,10 +89,12 @@ async def harness(
     clean_environment: None,
 ) -> AsyncIterator[PoisonHarness]:
     folder = tmp_path_factory.mktemp("poison")
-    async with open_poison_harness(postgres_server.dsn(), folder, PLANS) as started:
+    async with (
+        open_poison_harness(postgres_server.dsn(), folder, PLANS) as started,
         # Always there, so that the model has passages to rank.
-        async with started.holding(OTHER.encode(), "depot.txt"):
-            yield started
+        started.holding(OTHER.encode(), "depot.txt"),
+    ):
+        yield started
 
 
 @every_document
