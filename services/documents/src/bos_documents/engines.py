@@ -31,19 +31,24 @@ if TYPE_CHECKING:
     from bos_documents.chunking.chunks import TextChunk
     from bos_documents.embedding.port import Embedder
     from bos_documents.index.port import ChunkIndex, Legs
+    from bos_documents.metrics import DocumentsMetrics
     from bos_documents.parsing.blocks import DocumentInfo, Page
     from bos_documents.parsing.pool import OpenDocument
     from bos_documents.search.ports import RankBy
     from bos_documents.settings import DocumentsSettings
     from bos_llm import Models
 
+_NOT_BY_DOCUMENT = ("WORKER_NOT_STARTED", "WORKER_NOT_ISOLATED")
 _MODEL_AGENT = "documents"
 """Whose provider and keys embed: those of the model that describes documents."""
 
 
 @asynccontextmanager
 async def open_engines(
-    settings: DocumentsSettings, telemetry: Telemetry, models: Models | None
+    settings: DocumentsSettings,
+    telemetry: Telemetry,
+    models: Models | None,
+    metrics: DocumentsMetrics,
 ) -> AsyncIterator[Engines]:
     """The engines that the settings name, until the context is left.
 
@@ -51,6 +56,7 @@ async def open_engines(
         settings: Which embedding model and index, and bounds.
         telemetry: Of the service.
         models: Shared by the process; needed where an endpoint embeds.
+        metrics: Count parser processes.
 
     Raises:
         ConfigurationError: settings contradict one another, or an index folder cannot be used.
@@ -62,7 +68,12 @@ async def open_engines(
             ocr_languages=settings.ocr_languages,
         )
         pool = await stack.enter_async_context(
-            ParserPool(with_tesseract(limits), workers=settings.workers)
+            ParserPool(
+                with_tesseract(limits),
+                workers=settings.workers,
+                require_offline=settings.require_offline_parsers,
+                started=_ParserStarts(settings, telemetry, metrics),
+            )
         )
         embedder = _embedder(settings, models)
         stack.push_async_callback(embedder.close)
@@ -75,6 +86,24 @@ async def open_engines(
             index=index,
             ranker=FusingRanker(),
         )
+
+
+class _ParserStarts:
+    """Counts parser processes; logs a warning once if they can reach the network."""
+
+    def __init__(
+        self, settings: DocumentsSettings, telemetry: Telemetry, metrics: DocumentsMetrics
+    ) -> None:
+        self._required = settings.require_offline_parsers
+        self._log = telemetry.logger("bos.documents.parsers")
+        self._metrics = metrics
+        self._warned = False
+
+    def __call__(self, offline: bool) -> None:
+        self._metrics.parsers.labels("cut_off" if offline else "reachable").inc()
+        if not offline and not self._warned:
+            self._warned = True
+            self._log.warning("parsers can reach the network", documents_wait=self._required)
 
 
 class PooledParser:
@@ -123,7 +152,7 @@ def _as_port(
 ) -> DocumentRejected | ParserFailed:
     if isinstance(error, rejections.DocumentRejected):
         return DocumentRejected(error.reason, error.message)
-    return ParserFailed(error.reason, by_document=error.reason != "WORKER_NOT_STARTED")
+    return ParserFailed(error.reason, by_document=error.reason not in _NOT_BY_DOCUMENT)
 
 
 def _chunked(document_id: UUID, pages: Sequence[Page], *, limits: ChunkLimits) -> list[TextChunk]:

@@ -29,6 +29,12 @@ class DocumentsMetrics:
             ("stage", "outcome"),
             registry=registry,
         )
+        self.parsers = Counter(
+            "bos_documents_parsers",
+            "Parser processes started, by whether the network is cut off or reachable",
+            ("network",),
+            registry=registry,
+        )
         self.pages = Counter("bos_documents_pages", "Pages parsed", registry=registry)
         self.chunks = Counter("bos_documents_chunks", "Chunks indexed", registry=registry)
         self.descriptions = Counter(

@@ -91,7 +91,7 @@ async def serve(
     await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
         if engines is None:
-            opening = open_engines(settings, telemetry, models)
+            opening = open_engines(settings, telemetry, models, metrics)
             engines = await stack.enter_async_context(opening)
         auth = await stack.enter_async_context(_callers(settings, telemetry, check_target))
         pool = await stack.enter_async_context(

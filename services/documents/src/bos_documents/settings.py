@@ -119,6 +119,11 @@ class DocumentsSettings(Settings):
         default=900.0, gt=0, description="A stream of changes ends after this at the latest"
     )
     workers: int = Field(default=2, ge=1, description="Documents that this replica reads at once")
+    require_offline_parsers: bool = Field(
+        default=False,
+        description="Have documents wait unread where the kernel does not let parser processes cut "
+        "themselves off from the network; false: they are read, and a warning is logged",
+    )
     lease_s: float = Field(
         default=60.0,
         ge=1,

@@ -25,7 +25,7 @@ from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.rejections import DocumentRejected, WorkerFailed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from bos_documents.parsing.blocks import DocumentInfo, Page
@@ -46,12 +46,22 @@ class ParserPool:
         limits: Bounds of one document.
         workers: Documents that are parsed at once; more wait.
         spare: Processes that wait for a document.
+        require_offline: Have no document read by a process that can reach the network.
+        started: Called with whether a new process is cut off from the network.
     """
 
     def __init__(
-        self, limits: ParsingLimits | None = None, *, workers: int = 2, spare: int = 1
+        self,
+        limits: ParsingLimits | None = None,
+        *,
+        workers: int = 2,
+        spare: int = 1,
+        require_offline: bool = False,
+        started: Callable[[bool], None] | None = None,
     ) -> None:
         self.limits = limits or ParsingLimits()
+        self._require_offline = require_offline
+        self._started = started
         self._places = asyncio.Semaphore(workers)
         self._spare = spare
         self._waiting: deque[_Worker] = deque()
@@ -113,7 +123,7 @@ class ParserPool:
                 return worker
             await worker.close()
             self._open.discard(worker)
-        worker = await _start(self._folder.name)
+        worker = await self._start()
         if self._closed:
             await worker.close()
             raise WorkerFailed("WORKER_NOT_STARTED", "the pool is closed")
@@ -128,7 +138,16 @@ class ParserPool:
     async def _fill(self) -> None:
         with contextlib.suppress(WorkerFailed):  # the next document meets the same, and says so
             while len(self._waiting) < self._spare:
-                self._waiting.append(await _start(self._folder.name))
+                self._waiting.append(await self._start())
+
+    async def _start(self) -> _Worker:
+        worker = await _start(self._folder.name)
+        if self._started is not None:
+            self._started(worker.offline)
+        if self._require_offline and not worker.offline:
+            await _finished(worker)
+            raise WorkerFailed("WORKER_NOT_ISOLATED", "it can reach the network")
+        return worker
 
 
 class OpenDocument:
@@ -196,6 +215,8 @@ class _Worker:
     def __init__(self, process: asyncio.subprocess.Process, control: socket.socket) -> None:
         self._process = process
         self._control = control
+        self.offline = False
+        """Whether it is cut off from the network, as it said before it saw a document."""
 
     @property
     def pid(self) -> int:
@@ -293,6 +314,7 @@ async def _start(folder: str) -> _Worker:
             message = await worker.receive()
         if message.get("ready") is not True:
             raise wire.BadAnswer
+        worker.offline = message.get("offline") is True
     except BaseException as error:
         theirs.close()
         if process is not None:

@@ -29,6 +29,7 @@ REASONS: dict[str, str] = {
 
 FAILURES: dict[str, str] = {
     "WORKER_NOT_STARTED": "A parser process did not start.",
+    "WORKER_NOT_ISOLATED": "A parser process could not cut itself off from the network.",
     "WORKER_DIED": "A parser process was killed or crashed.",
     "WORKER_TIMED_OUT": "A parser process did not answer in time.",
     "WORKER_BAD_ANSWER": "A parser process sent what no parser sends.",
