@@ -10,10 +10,10 @@ from bos_errors import AgentErrorType, BosError
 from bos_gateway.core.clarification import question_of
 from bos_gateway.core.decide import run_deadline
 from bos_gateway.core.failures import error_trace
-from bos_gateway.core.given_links import check_output, stream_check
 from bos_gateway.core.response import composed_response, fallback_output, final_answer
 from bos_gateway.core.result_limits import MAX_RESULTS_BYTES, clamp_usage, fit, fit_output
 from bos_gateway.core.revision_context import definitive_failure, working_context
+from bos_gateway.core.shown.given_links import check_output, stream_check
 from bos_gateway.core.shown.masking import MaskedStream
 from bos_gateway.effects.call_retries import streamed
 from bos_gateway.effects.context import COMPOSER
@@ -60,6 +60,8 @@ async def _composed(
             if message.WhichOneof("payload") == "output":
                 clamp_usage(message.output.usage)
                 check_output(run.state, message.output)
+                if links is not None and (rest := links.end()):
+                    run.say(attempt, rest)
                 return message.output, ""
             room -= len(message.delta.encode())
             shown = text.add(message.delta) if room >= 0 else ""

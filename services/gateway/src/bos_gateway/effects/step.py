@@ -17,7 +17,7 @@ from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis.backoff import Backoff
 from bos_errors import AgentErrorType
-from bos_gateway.core import failures, given_links, proposals, result_limits, taint
+from bos_gateway.core import failures, proposals, result_limits, taint
 from bos_gateway.core.agent_input import agent_input, missing_secrets
 from bos_gateway.core.budget import counted, for_attempt
 from bos_gateway.core.clarification import clarification_limit
@@ -30,6 +30,7 @@ from bos_gateway.core.run_state import (
     SKIPPED,
     SUCCEEDED,
 )
+from bos_gateway.core.shown import given_links
 from bos_gateway.effects import step_approval
 from bos_gateway.effects.step_files import StepFiles
 from bos_gateway.permits.agents import listed_tools, step_problem
