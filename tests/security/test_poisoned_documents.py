@@ -98,7 +98,7 @@ async def harness(
 
 
 @every_document
-async def test_order_of_a_document_is_done_by_nobody_and_asked_for_as_what_it_is(
+async def test_order_of_a_document_is_performed_by_approval_alone_which_shows_where_it_comes_from(
     poisoned: Poisoned, harness: PoisonHarness
 ) -> None:
     async with harness.holding(poisoned.make(), poisoned.name):
