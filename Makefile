@@ -106,11 +106,6 @@ test-documents-crash: install ## kill -9 of the documents service and its parser
 test-documents-disk: install ## Full disks under the documents service; as root, who may mount small file systems
 	$(BIN)/pytest -q services/documents/tests/trials/full_disk_trial.py $(PYTEST_ARGS)
 
-.PHONY: test-documents-poison
-test-documents-poison: install ## Documents that give orders to models, through all services with models and agents that obey (FILES=12 in test; SEED=N)
-	BOS_TEST_POISONED_FILES=$(or $(FILES),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
-	    $(BIN)/pytest -q tests/integration/test_poisoned_documents.py $(PYTEST_ARGS)
-
 .PHONY: test-documents-awkward
 test-documents-awkward: install ## Some 60 damaged and hostile files through the documents service with its real engines (FILES=8 in test; SEED=N)
 	BOS_TEST_AWKWARD_FILES=$(or $(FILES),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \

@@ -143,6 +143,20 @@ def assert_sends_nothing(text: str) -> None:
     assert "<img" not in text
 
 
+async def test_order_of_a_document_that_a_person_approves_is_performed_once(
+    harness: PoisonHarness,
+) -> None:
+    async with harness.holding(POISONED[0].make(), POISONED[0].name):
+        run = await harness.ask(QUESTION, approve=True)
+    approved = [action for approval in run.asked for action in approval.actions]
+    assert approved
+    assert all(action.tainted for action in approved)
+    effects = list(harness.agent.effects)
+    harness.agent.effects.clear()
+    assert len(effects) == len(approved)
+    assert len({effect.idempotency_key for effect in effects}) == len(effects)
+
+
 async def test_documents_without_orders_lead_to_no_deed(harness: PoisonHarness) -> None:
     content = "\n\n".join(HONEST).encode()
     async with harness.holding(content, "honest.txt"):
