@@ -106,6 +106,12 @@ test-documents-crash: install ## kill -9 of the documents service and its parser
 test-documents-disk: install ## Full disks under the documents service; as root, who may mount small file systems
 	$(BIN)/pytest -q services/documents/tests/trials/full_disk_trial.py $(PYTEST_ARGS)
 
+.PHONY: test-documents-ocr
+test-documents-ocr: install ## Scanned pages by the real tesseract, which it installs on Debian as root
+	@command -v tesseract > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
+	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends tesseract-ocr; }
+	$(BIN)/pytest -q services/documents/tests/trials/ocr_trial.py $(PYTEST_ARGS)
+
 .PHONY: test-documents-awkward
 test-documents-awkward: install ## Some 60 damaged and hostile files through the documents service with its real engines (FILES=8 in test; SEED=N)
 	BOS_TEST_AWKWARD_FILES=$(or $(FILES),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
@@ -192,6 +198,11 @@ eval-retrieval: install ## Rankings and refusals on the judged questions: nDCG@1
 bench-documents: install ## Search in documents beside a plain client of the same engine (SIZES="1000 10000 100000" QUERIES=200)
 	PYTHONPATH=services/documents/tests $(BIN)/python services/documents/bench/search_bench.py \
 	    --sizes $(or $(SIZES),1000 10000 100000) --queries $(or $(QUERIES),200)
+
+.PHONY: bench-documents-ingest
+bench-documents-ingest: install ## Pages that are read a second, and memory as documents grow in number (DOCUMENTS=500)
+	PYTHONPATH=services/documents/tests $(BIN)/python services/documents/bench/ingest_bench.py \
+	    --documents $(or $(DOCUMENTS),500)
 
 .PHONY: bench-engine
 bench-engine: install ## The run engine with 500,000 finished runs (RUNS=N), and with a locked row

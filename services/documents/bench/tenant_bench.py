@@ -21,6 +21,7 @@ from index_bench import MODEL, make_chunks
 
 from bos_documents.index.port import IndexedChunk, IndexFilter
 from bos_documents.index.server import ServerIndex, connect
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -106,8 +107,18 @@ async def run(arguments: argparse.Namespace, layout: Layout, users: int) -> None
         )
         assert len(legs.dense) == min(LIMIT, arguments.chunks)
 
-    began = time.perf_counter()
-    writes = await timed(write, list(range(users)), AT_ONCE)
+    began, written = time.perf_counter(), 0
+
+    async def counted(user: int) -> None:
+        nonlocal written
+        await write(user)
+        written += 1
+
+    try:
+        writes = await timed(counted, list(range(users)), AT_ONCE)
+    except BosError as error:
+        print(f"| {layout} | {users:,} | ended after {written:,} users: {error} |", flush=True)
+        raise SystemExit(1) from error
     whole = time.perf_counter() - began
     searches = await timed(search, rand.choices(range(users), k=arguments.queries), 1)
     memory, disk = resident_mib(arguments.pid), disk_mib(arguments.folder)

@@ -125,6 +125,8 @@ class WordEmbedder:
         self.away = False
         self.held: asyncio.Event | None = None
         self.embedded = 0
+        self.queries: list[str] = []
+        self.in_process = True
 
     async def embed_passages(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
         if self.held is not None:
@@ -135,6 +137,7 @@ class WordEmbedder:
         return [_vector(text) for text in texts]
 
     async def embed_query(self, text: str) -> tuple[float, ...]:
+        self.queries.append(text)
         return _vector(text)
 
 

@@ -147,6 +147,22 @@ async def test_mode_decides_which_legs_are_asked(
     assert (best.HasField("dense_score"), best.HasField("sparse_score")) == (dense, sparse)
 
 
+@pytest.mark.parametrize(
+    ("mode", "embedded"),
+    [(SearchMode.SEARCH_MODE_BLEND, ["apples"]), (SearchMode.SEARCH_MODE_SPARSE, [])],
+)
+async def test_endpoint_embeds_a_query_only_where_there_is_something_to_find(
+    documents: Caller, mode: SearchMode.ValueType, embedded: list[str]
+) -> None:
+    embedder = documents.engines.embedder
+    embedder.in_process = False
+    assert await documents.texts("apples", mode=mode) == []
+    assert embedder.queries == []
+    await documents.ready()
+    assert await documents.texts("apples", mode=mode)
+    assert embedder.queries == embedded
+
+
 async def test_search_returns_no_more_than_asked_for(documents: Caller) -> None:
     await documents.ready("\n".join(f"Line {number} of words" for number in range(40)))
     assert len(await documents.texts("words")) == 20
@@ -241,8 +257,7 @@ async def test_reading_again_begins_beside_cleaning_up_but_not_beside_a_reading(
         "SELECT document_id, user_id, generation, $1, now() + interval '1 hour' FROM documents",
         stage,
     )
-    again = await documents.reindex(found.document_id)
-    assert (again.state == DocumentState.DOCUMENT_STATE_QUEUED) is begins
+    await documents.reindex(found.document_id)
     assert (await documents.until_ended(found.document_id)).state == READY
     assert documents.engines.parser.read.count(1) == 1 + begins
 

@@ -26,6 +26,8 @@ class EndpointEmbedder:
         send_dimension: Whether the endpoint is asked for that many; not all take it.
     """
 
+    in_process = False
+
     def __init__(
         self, model: EmbeddingModel, dimension: int, *, send_dimension: bool = False
     ) -> None:

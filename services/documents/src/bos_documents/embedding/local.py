@@ -54,6 +54,7 @@ class LocalEmbedder:
 
     model = shipped_model.MODEL
     dimension = shipped_model.DIMENSION
+    in_process = True
 
     def __init__(self, files: ModelFiles | None = None, *, threads: int = 0) -> None:
         self._files = files

@@ -24,6 +24,11 @@ class Embedder(Protocol):
         """Numbers in a vector."""
         ...
 
+    @property
+    def in_process(self) -> bool:
+        """Whether embedding is work of this process; else it is a call, which may be paid for."""
+        ...
+
     async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
         """Embeddings of what is searched, in the order of ``texts``.
 

@@ -14,12 +14,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from bos_documents.chunking.chunks import TextChunk
+    from bos_documents.embedding.port import Embedder
     from bos_documents.index.port import ChunkIndex
     from bos_documents.parsing.blocks import DocumentInfo, Page
     from bos_documents.search.ports import Ranker
-
-Vector = tuple[float, ...]
-"""An embedding, of length 1."""
 
 
 class DocumentRejected(Exception):
@@ -87,36 +85,6 @@ class Chunker(Protocol):
 
     def __call__(self, document_id: UUID, pages: Sequence[Page]) -> list[TextChunk]:
         """Passages of all pages, in the order of the document."""
-        ...
-
-
-class Embedder(Protocol):
-    """An embedding model; safe to share between tasks."""
-
-    @property
-    def model(self) -> str:
-        """Name with its revision: equal names mean comparable vectors."""
-        ...
-
-    @property
-    def dimension(self) -> int:
-        """Numbers in a vector."""
-        ...
-
-    async def embed_passages(self, texts: Sequence[str]) -> list[Vector]:
-        """Embeddings of what is searched, in the order of ``texts``.
-
-        Raises:
-            BosError: the model cannot be used; ``Unavailable`` if later it may be.
-        """
-        ...
-
-    async def embed_query(self, text: str) -> Vector:
-        """Embedding of a question.
-
-        Raises:
-            BosError: as for :meth:`embed_passages`.
-        """
         ...
 
 

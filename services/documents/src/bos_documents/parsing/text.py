@@ -5,7 +5,9 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import charset_normalizer
 
 from bos_documents.parsing.rejections import DocumentRejected
 
@@ -14,6 +16,32 @@ if TYPE_CHECKING:
 
 MAX_PARAGRAPH = 64 * 1024
 MAX_TITLE = 300
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_UTF_16: Final = ("utf_16_le", "utf_16_be")
+LEGACY: Final = {
+    "cp1252": "Windows-1252",
+    "cp1250": "Windows-1250",
+    "cp1251": "Windows-1251",
+    "koi8_r": "KOI8-R",
+    "cp866": "CP866",
+    "cp1253": "Windows-1253",
+    "cp1255": "Windows-1255",
+    "cp1256": "Windows-1256",
+    "cp932": "Shift JIS",
+    "euc_jp": "EUC-JP",
+    "gb18030": "GB 18030",
+    "big5": "Big5",
+    "cp949": "EUC-KR",
+}
+"""Encodings that files had before Unicode: codec and name; supersets stand for what they hold."""
+_SAMPLE_BYTES: Final = 64 * 1024
+_TEXT_CONTROLS: Final = frozenset((9, 10, 11, 12, 13, 27))
 _HYPHENS = "\x02\ufffe\u00ad"
 
 
@@ -122,34 +150,46 @@ def heading_level(line: str) -> int:
 def decode(data: bytes) -> tuple[str, str]:
     """Text of ``data``, and the encoding it was read in.
 
-    A byte order mark decides; else UTF-8 if it fits, UTF-16 if every second byte is often zero,
-    and otherwise Windows-1252, in which every file is some text.
+    A byte order mark decides, then UTF-8 if it fits. Else the encoding is guessed from the first
+    64 KiB: UTF-16 where there are zero bytes, and otherwise one of the encodings that files had
+    before Unicode. What fits none of them is read as Windows-1252, with signs for what it lacks.
 
     Raises:
         DocumentRejected: The bytes are no text.
     """
-    for mark, name in (
-        (codecs.BOM_UTF8, "utf-8-sig"),
-        (codecs.BOM_UTF32_LE, "utf-32"),
-        (codecs.BOM_UTF32_BE, "utf-32"),
-        (codecs.BOM_UTF16_LE, "utf-16"),
-        (codecs.BOM_UTF16_BE, "utf-16"),
-    ):
+    for mark, name in _MARKS:
         if data.startswith(mark):
             return data.decode(name, "replace"), name
-    sample = data[:4096]
+    sample = data[:_SAMPLE_BYTES]
     if b"\0" in sample:
-        even, odd = sample[::2].count(0), sample[1::2].count(0)
-        half = len(sample) // 2
-        if odd > 0.4 * half and even < 0.1 * half:
-            return data.decode("utf-16-le", "replace"), "utf-16-le"
-        if even > 0.4 * half and odd < 0.1 * half:
-            return data.decode("utf-16-be", "replace"), "utf-16-be"
+        if name := _guessed(sample[: len(sample) // 2 * 2], _UTF_16):
+            return data.decode(name, "replace"), name
         raise DocumentRejected("DOCUMENT_TYPE_UNSUPPORTED")
-    controls = sum(byte < 32 and byte not in (9, 10, 11, 12, 13, 27) for byte in sample)
+    controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in sample)
     if controls > max(2, len(sample) // 100):
         raise DocumentRejected("DOCUMENT_TYPE_UNSUPPORTED")
     try:
         return data.decode("utf-8"), "utf-8"
     except UnicodeDecodeError:
-        return data.decode("cp1252", "replace"), "windows-1252"
+        name = _guessed(_whole_lines(sample, data), tuple(LEGACY)) or "cp1252"
+        return data.decode(name, "replace"), name
+
+
+def _whole_lines(sample: bytes, data: bytes) -> bytes:
+    """The sample without its last line, which may end within a character."""
+    end = sample.rfind(b"\n")
+    return sample if len(sample) == len(data) or end < 0 else sample[:end]
+
+
+def _guessed(sample: bytes, among: tuple[str, ...]) -> str:
+    """The likeliest encoding of those given, of equally likely ones the first; empty for none."""
+    matches = charset_normalizer.from_bytes(
+        sample, cp_isolation=list(among), preemptive_behaviour=False, enable_fallback=False
+    )
+    ranked = [
+        (match.chaos, -match.coherence, among.index(name))
+        for match in matches
+        for name in match.could_be_from_charset
+        if name in among
+    ]
+    return among[min(ranked)[2]] if ranked else ""

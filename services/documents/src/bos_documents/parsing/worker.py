@@ -41,6 +41,7 @@ _ON_DEMAND = (
 _SAMPLES = (
     b"A title\n\ntext\n",
     b"a;b\n1;2\n",
+    "Gr\u00f6\u00dfe".encode("cp1252"),
     b"<html><body><p>text</p></body></html>",
     b"# title\n\n**text**\n",
     b"From: a\nTo: b\nDate: Fri, 14 Mar 2025 10:00:00 +0000\nContent-Type: text/html\n\n<p>text",

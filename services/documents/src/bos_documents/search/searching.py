@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -117,15 +117,13 @@ class Searching:
     async def _search(
         self, query: str, by: RankBy, wanted: IndexFilter, limit: int, user_id: str
     ) -> SearchDocumentsResponse:
-        async with self._embedding(query, by) as embedding:
-            searched = await fetch(self._readers, _SEARCHED, user_id, user_id)
-            response = SearchDocumentsResponse(
-                mode=_MODES[by], documents_searched=sum(row["documents"] for row in searched)
-            )
-            if not searched:
-                return response
-            models = [row["model"] for row in searched]
-            vector = await embedding if self._engines.model in models else None
+        searched, vector = await self._searched(query, by, user_id)
+        response = SearchDocumentsResponse(
+            mode=_MODES[by], documents_searched=sum(searched.values())
+        )
+        if not searched:
+            return response
+        models = list(searched)
         found = await self._candidates(query, by, wanted, limit, user_id, models, vector)
         visible = await self._visible(found, user_id)
         legs = _kept(found, visible.keys())
@@ -139,20 +137,32 @@ class Searching:
             response.passages.append(_passage(each, visible[each.chunk_id]))
         return response
 
+    async def _searched(
+        self, query: str, by: RankBy, user_id: str
+    ) -> tuple[dict[str, int], Vector | None]:
+        """Documents to search by embedding model, and the query's embedding where it is needed.
+
+        A model of this process embeds while the database is asked what there is to search. One
+        behind an endpoint is called only where there is something that its vector can find.
+        """
+        embedder = self._engines.embedder
+        early = by is not RankBy.SPARSE and embedder.in_process
+        async with self._embedding(query) if early else nullcontext() as embedding:
+            rows = await fetch(self._readers, _SEARCHED, user_id, user_id)
+            searched = {row["model"]: row["documents"] for row in rows}
+            if by is RankBy.SPARSE or self._engines.model not in searched:
+                return searched, None
+            return searched, await (embedding or embedder.embed_query(query))
+
     @asynccontextmanager
-    async def _embedding(
-        self, query: str, by: RankBy
-    ) -> AsyncIterator[asyncio.Task[Vector | None]]:
-        """The query's embedding, made while the database is asked what there is to search."""
-        task = asyncio.create_task(self._embedded(query, by), name="embed-query")
+    async def _embedding(self, query: str) -> AsyncIterator[asyncio.Task[Vector]]:
+        """The query's embedding in the making; nobody waits for it after the block."""
+        task = asyncio.create_task(self._engines.embedder.embed_query(query), name="embed-query")
         try:
             yield task
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-    async def _embedded(self, query: str, by: RankBy) -> Vector | None:
-        return None if by is RankBy.SPARSE else await self._engines.embedder.embed_query(query)
 
     async def _candidates(
         self,

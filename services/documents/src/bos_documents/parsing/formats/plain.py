@@ -11,7 +11,14 @@ from bos_documents.parsing.building import Blocks
 from bos_documents.parsing.detect import CSV, TEXT, TSV, delimiter
 from bos_documents.parsing.formats.source import OnePage
 from bos_documents.parsing.rejections import DocumentRejected
-from bos_documents.parsing.text import clean, decode, heading_level, join_lines, without_bullet
+from bos_documents.parsing.text import (
+    LEGACY,
+    clean,
+    decode,
+    heading_level,
+    join_lines,
+    without_bullet,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,9 +47,9 @@ def open_table(data: bytes, limits: ParsingLimits, media_type: str) -> OnePage:
 
 def encoding_notes(encoding: str) -> tuple[str, ...]:
     """What the owner should know of a guessed encoding."""
-    if encoding != "windows-1252":
+    if encoding not in LEGACY:
         return ()
-    return ("The text is not UTF-8 and was read as Windows-1252; other encodings look garbled.",)
+    return (f"The text is not Unicode and was read as {LEGACY[encoding]}; others look garbled.",)
 
 
 def text_blocks(text: str, limits: ParsingLimits) -> Blocks:
