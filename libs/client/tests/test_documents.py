@@ -15,6 +15,7 @@ from bos.documents.v1 import (
     Chunk,
     Document,
     DocumentFailure,
+    DocumentMatch,
     DocumentProgress,
     DocumentState,
     Passage,
@@ -125,7 +126,11 @@ def test_where_there_is_no_terminal_one_line_says_what_became_of_a_file() -> Non
 def test_nothing_of_a_document_moves_the_cursor_or_hides_text(hostile: HostileText) -> None:
     text = hostile.text
     chunk = Chunk(text=text, document_name=text, section_path=[text], first_page=1, last_page=2)
-    found = SearchDocumentsResponse(passages=[Passage(chunk=chunk)], documents_searched=1)
+    found = SearchDocumentsResponse(
+        passages=[Passage(chunk=chunk)],
+        documents_searched=1,
+        documents=[DocumentMatch(document_name=text)],
+    )
     document = Document(
         name=text,
         document_id=text,

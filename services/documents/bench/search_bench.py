@@ -18,6 +18,7 @@ import statistics
 import tempfile
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,9 @@ import numpy as np
 import qdrant_edge as engine
 from documents_trials.service import real_documents
 
+from bos.documents.v1 import SearchMode
 from bos_chassis.telemetry import Telemetry
+from bos_documents.context import VERSION
 from bos_documents.embedding.local import LocalEmbedder
 from bos_documents.index import embedded
 from bos_documents.index.embedded import EmbeddedIndex
@@ -88,7 +91,7 @@ async def make_chunks(size: int, embedder: LocalEmbedder) -> list[IndexedChunk]:
         chunks.append(
             IndexedChunk(
                 chunk_id=str(uuid.UUID(int=number + 1)),
-                document_id=str(uuid.UUID(int=number // PER_DOCUMENT + 1)),
+                document_id=str(uuid.UUID(int=2**64 + number // PER_DOCUMENT)),
                 dense=tuple(vector.tolist()),
                 text=content,
             )
@@ -193,17 +196,24 @@ async def bench(size: int, queries: int, folder: Path, dsn: str) -> None:
     """One size."""
     embedder = LocalEmbedder()
     chunks = await make_chunks(size, embedder)
-    await store_rows(dsn, chunks, embedder.model)
+    model = f"{embedder.model}/{VERSION}"
+    await store_rows(dsn, chunks, model)
     index = EmbeddedIndex(folder / "index", Telemetry.for_tests().logger("bench"))
     plain = Plain(folder / "plain", embedder)
     for first in range(0, size, 64):
-        await index.upsert(USER, embedder.model, chunks[first : first + 64])
+        await index.upsert(USER, model, chunks[first : first + 64])
         plain.upsert(chunks[first : first + 64])
+    entries = [replace(each, chunk_id=each.document_id) for each in chunks[::PER_DOCUMENT]]
+    for first in range(0, len(entries), 64):
+        await index.upsert(USER, model, entries[first : first + 64])
     await index.close()
     ours: list[float] = []
     theirs: list[float] = []
     chance = random.Random(2)  # noqa: S311
-    async with real_documents(dsn, folder) as service:
+    # As it is set by default; tests look for work far more often.
+    async with real_documents(dsn, folder, poll_s="5", lease_s="60") as service:
+        meant = await service.search(sentence(chance), mode=SearchMode.SEARCH_MODE_DENSE)
+        assert all(each.HasField("dense_score") for each in meant.passages), "by words alone"
         for number in range(queries + 20):
             if number == 20:  # the first ones open and load what later ones find open
                 ours.clear()

@@ -11,6 +11,7 @@ from bos.agent.v1 import AgentInput, AgentResult, AgentServiceStub, ExecuteReque
 from bos.common.v1 import TraceEventType
 from bos.documents.v1 import (
     Chunk,
+    DocumentMatch,
     DocumentsServiceServicer,
     Passage,
     SearchDocumentsResponse,
@@ -54,6 +55,7 @@ class ScriptedDocuments(DocumentsServiceServicer):
     passages: list[Passage] = field(default_factory=list)
     under_filter: list[Passage] | None = None
     searched: int = 12
+    matches: list[DocumentMatch] = field(default_factory=list)
     coverage: float = 0.0
     failure: grpc.StatusCode | None = None
     requests: list[SearchDocumentsRequest] = field(default_factory=list)
@@ -69,6 +71,7 @@ class ScriptedDocuments(DocumentsServiceServicer):
         return SearchDocumentsResponse(
             passages=found[: request.limit],
             documents_searched=self.searched,
+            documents=self.matches,
             coverage=self.coverage,
         )
 

@@ -9,6 +9,7 @@ import pytest
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import SourceType
+from bos.documents.v1 import DocumentMatch
 from bos_chassis.values import from_value
 from bos_testkit.scripted_model.replies import Fixture
 
@@ -192,6 +193,16 @@ async def test_model_that_finds_no_answer_is_believed(start: Any) -> None:
     assert outcome.result.answer.startswith("I do not know")
     assert outcome.data["found"] is False
     assert len(outcome.data["chunks"]) == 2
+
+
+async def test_where_nothing_is_found_the_nearest_documents_are_named(
+    start: Any, documents: ScriptedDocuments
+) -> None:
+    documents.passages = []
+    documents.matches = [DocumentMatch(document_name=f"{name}.pdf") for name in "abcd"]
+    outcome = await (await start()).do(TASK)
+    assert outcome.result.answer.endswith("Nearest to it: a.pdf, b.pdf, c.pdf")
+    assert outcome.result.tainted, "names are what others wrote"
 
 
 async def test_without_documents_it_says_so(start: Any, documents: ScriptedDocuments) -> None:

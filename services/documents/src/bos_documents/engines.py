@@ -16,7 +16,8 @@ from bos_documents.ingest.ports import DocumentRejected, Engines, ParserFailed
 from bos_documents.parsing import rejections
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.pool import ParserPool, with_tesseract
-from bos_documents.search.coverage import content_words, coverage
+from bos_documents.search.coverage import content_words
+from bos_documents.search.coverage import coverage as lexical_coverage
 from bos_documents.search.fusion import FusionRule, Method, fuse
 from bos_documents.search.identifiers import folded
 from bos_documents.search.ports import Ranked, Ranking
@@ -166,11 +167,20 @@ class FusingRanker:
         self._stop_words = StopWords()
 
     def __call__(
-        self, legs: Legs, by: RankBy, *, query: str, texts: Mapping[str, str], limit: int
+        self,
+        legs: Legs,
+        by: RankBy,
+        *,
+        query: str,
+        texts: Mapping[str, str],
+        limit: int,
+        coverage: float | None = None,
     ) -> Ranking:
         """The ranking of what a search found."""
         read = {chunk_id: folded(text) for chunk_id, text in texts.items()}
-        covered = coverage(content_words(query, self._stop_words), legs.sparse, read)
+        covered = coverage
+        if covered is None:
+            covered = lexical_coverage(content_words(query, self._stop_words), legs.sparse, read)
         fused = fuse(
             legs,
             FusionRule(method=Method(by.value)),

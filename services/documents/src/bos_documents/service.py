@@ -98,7 +98,9 @@ async def serve(
             open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
         )
         readers = await stack.enter_async_context(
-            open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
+            open_database(
+                settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER, stateless=True
+            )
         )
         await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
         await record_settings(pool, SCHEMA, settings)

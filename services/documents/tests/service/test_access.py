@@ -53,6 +53,7 @@ async def test_run_of_another_user_finds_nothing(guarded: Caller) -> None:
     eve = guarded.as_run("eve")
     response = await eve.search("penalty")
     assert (len(response.passages), response.documents_searched) == (0, 0)
+    assert not response.documents
     with pytest.raises(NotFound):
         await eve.chunk(passage.chunk.chunk_id)
 
@@ -132,8 +133,10 @@ async def test_same_content_of_two_users_is_two_documents(two: tuple[Caller, Cal
     assert len(ada.files()) == 2
     await ada.delete(mine.document_id)
     assert len(await eve.texts("penalty")) == 3
-    ids = {each.chunk.chunk_id for each in (await eve.search("a")).passages}
-    assert {point[2] for point in ada.engines.index.points()} == ids
+    found = await eve.search("a")
+    ids = {each.chunk.chunk_id for each in found.passages}
+    assert [each.document_id for each in found.documents] == [hers.document.document_id]
+    assert {point[2] for point in ada.engines.index.points()} == {*ids, hers.document.document_id}
 
 
 async def test_postgresql_itself_hides_the_rows_of_others(guarded: Caller) -> None:

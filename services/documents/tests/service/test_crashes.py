@@ -14,6 +14,7 @@ from documents_harness import READY, Caller, parts_of
 
 from bos.documents.v1 import DocumentsServiceStub
 from bos_chassis.telemetry import Telemetry
+from bos_documents.context import ENTRIES
 from bos_errors import BosError
 from bos_testkit.waiting import eventually
 
@@ -65,10 +66,12 @@ async def assert_whole(documents: Caller, document_id: str) -> None:
     assert found.state == READY, found
     await documents.until_idle()  # the document stays ready while it is read again
     assert (found.chunk_count, found.page_count) == (8, 4)
-    rows = await documents.rows("SELECT chunk_id FROM chunks ORDER BY chunk_id")
+    rows = await documents.rows(
+        "SELECT chunk_id FROM chunks UNION ALL SELECT document_id FROM documents ORDER BY 1"
+    )
     points = documents.engines.index.points()
     assert [str(row[0]) for row in rows] == [point[2] for point in points]
-    assert len(points) == 8
+    assert len(points) == 8 + ENTRIES
     texts = await documents.texts("line", limit=50)
     assert len(texts) == len(set(texts)) == 8
 

@@ -29,6 +29,7 @@ def reply(**said: Any) -> Any:
     return fixture("described", ["Kaveri"], schema="DocumentDescription", json=said)
 
 
+@pytest.mark.requirement("G-03")
 async def test_model_describes_a_document(start: Starter) -> None:
     documents = await start(
         reply(

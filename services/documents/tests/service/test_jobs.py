@@ -13,6 +13,7 @@ from documents_doubles import WordEmbedder, engines
 from documents_harness import FAILED, READY, TEXT
 
 from bos.documents.v1 import DocumentState
+from bos_documents.context import ENTRIES
 from bos_documents.index.port import IndexedChunk
 from bos_documents.ingest.ports import ParserFailed
 from bos_documents.service import SCHEMA
@@ -152,7 +153,7 @@ async def test_index_that_lost_chunks_is_repaired_from_the_store(start: Starter)
     await documents.until_idle()
     await index.delete_document("local", found.document_id)
     assert index.points() == []
-    await eventually(lambda: len(index.points()) == 3)
+    await eventually(lambda: len(index.points()) == 3 + ENTRIES)
     await documents.until_idle()
     assert (await documents.get(found.document_id)).state == READY
     assert len(await documents.texts("a")) == 3
@@ -170,19 +171,21 @@ async def test_index_that_forgets_while_it_is_filled_is_filled_again(documents: 
 
     index.upsert = forgetful
     assert (await documents.ready()).chunk_count == 3
-    assert len(index.points()) == 3
+    assert len(index.points()) == 3 + ENTRIES
 
 
 async def test_orphaned_vectors_are_not_shown_and_removed(documents: Caller) -> None:
     await documents.ready()
-    orphan = IndexedChunk(
-        str(uuid4()), str(uuid4()), (1.0,) + (0.0,) * 63, "penalty percent apples"
-    )
+    gone = str(uuid4())
+    orphans = [
+        IndexedChunk(each, gone, (1.0,) + (0.0,) * 63, "penalty percent apples")
+        for each in (str(uuid4()), gone)
+    ]
     index = documents.engines.index
-    await index.upsert("local", documents.engines.model, [orphan])
+    await index.upsert("local", documents.engines.model, orphans)
     assert len(await documents.texts("penalty percent apples")) == 3
-    await eventually(lambda: len(index.points()) == 3)
-    assert documents.metric("bos_documents_repairs_total", what="orphans") == 1
+    await eventually(lambda: len(index.points()) == 3 + ENTRIES)
+    assert documents.metric("bos_documents_repairs_total", what="orphans") == 2
 
 
 async def test_chunks_of_a_reading_under_way_are_no_orphans(documents: Caller) -> None:
@@ -196,7 +199,7 @@ async def test_chunks_of_a_reading_under_way_are_no_orphans(documents: Caller) -
 
     documents.engines.index.count = held
     new = (await documents.upload("New text of words")).document
-    await eventually(lambda: len(documents.engines.index.points()) == 2)
+    await eventually(lambda: len(documents.engines.index.points()) == 2 + 2 * ENTRIES)
     assert await documents.texts("words") == ["Old text of words"]
     publish.set()
     await documents.until_ended(new.document_id)

@@ -9,6 +9,7 @@ import pytest
 from documents_harness import FAILED, READY, TEXT, parts_of
 
 from bos.documents.v1 import DocumentState, SearchFilter, SearchMode, UploadDocumentRequest
+from bos_documents.context import ENTRIES
 from bos_errors import InvalidArgument, NotFound
 from bos_testkit.waiting import eventually
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from documents_harness import Caller, Starter
 
 
+@pytest.mark.requirement("G-12")
 async def test_document_is_read_found_cited_and_deleted(documents: Caller) -> None:
     found = await documents.ready(name="terms.txt")
     assert found.digest.startswith("sha256:")
@@ -23,6 +25,10 @@ async def test_document_is_read_found_cited_and_deleted(documents: Caller) -> No
     assert found.progress.pages_parsed == found.progress.pages_total == 2
     assert found.progress.chunks_indexed == found.progress.chunks_total == 3
     assert "Terms" in found.description
+    # With the user, the name of the embedding model says which collection holds its vectors.
+    assert await documents.rows("SELECT user_id, model, serving_chunks FROM documents") == [
+        ("local", documents.engines.model, 3)
+    ]
 
     response = await documents.search("penalty percent")
     best = response.passages[0]
@@ -49,6 +55,37 @@ async def test_document_is_read_found_cited_and_deleted(documents: Caller) -> No
         assert await documents.value(f"SELECT count(*) FROM {table}") == 0
     assert documents.engines.index.points() == []
     assert documents.files() == []
+
+
+@pytest.mark.requirement("G-09")
+async def test_document_is_found_by_its_description(documents: Caller) -> None:
+    apples = await documents.ready("# Apples\nPrices of apples.", name="apples.txt")
+    pears = await documents.ready("# Pears\nPrices of pears.", name="pears.txt")
+    found = await documents.search("What do we have about pears?", limit=1)
+    assert found.documents[0].document_name == "pears.txt"
+    assert found.documents[0].document_id == pears.document_id
+    assert found.documents[0].description == pears.description
+    assert [each.chunk.document_name for each in found.passages] == ["pears.txt"]
+    assert {each.document_id for each in found.documents} <= {
+        apples.document_id,
+        pears.document_id,
+    }
+
+    only = SearchFilter(document_ids=[apples.document_id])
+    narrowed = await documents.search("pears", filter=only)
+    assert [each.document_id for each in narrowed.documents] == [apples.document_id]
+    await documents.delete(pears.document_id)
+    left = await documents.search("pears")
+    assert [each.document_id for each in left.documents] == [apples.document_id]
+
+
+async def test_entries_of_documents_take_no_place_of_passages(start: Starter) -> None:
+    documents = await start(candidates=20)
+    for number in range(12):
+        await documents.ready(f"# Pears\nPears of farm {number}.\nPears of mill {number}.")
+    found = await documents.search("pears", limit=20)
+    assert len(found.passages) == 20
+    assert len(found.documents) == 10
 
 
 @pytest.mark.parametrize("query", ["Northwind", "Termination"])
@@ -273,7 +310,7 @@ async def test_changed_chunks_replace_the_old_ones_whole(documents: Caller) -> N
     object.__setattr__(documents.engines, "chunker", halves)
     await documents.reindex(found.document_id)
     await documents.until_ended(found.document_id)
-    await eventually(lambda: len(documents.engines.index.points()) == 2)
+    await eventually(lambda: len(documents.engines.index.points()) == 2 + ENTRIES)
     assert sorted(await documents.texts("a")) == [
         "Delivery within five days.",
         "Penalty is two percent.",

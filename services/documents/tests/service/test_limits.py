@@ -11,6 +11,7 @@ import pytest
 from documents_harness import FAILED, READY, parts_of
 
 from bos.documents.v1 import SearchMode
+from bos_documents.context import ENTRIES
 from bos_errors import BosError, DeadlineExceeded, ResourceExhausted, Unavailable
 from bos_testkit.waiting import eventually
 
@@ -186,7 +187,7 @@ async def test_ten_thousand_chunks_become_visible_at_once(start: Starter) -> Non
             break
         assert now.chunk_count == 0
     assert (now.state, now.chunk_count, now.page_count) == (READY, 10_000, 100)
-    assert len(documents.engines.index.points()) == 10_000
+    assert len(documents.engines.index.points()) == 10_000 + ENTRIES
     assert seen <= {0, 1}
     sparse = SearchMode.SEARCH_MODE_SPARSE
     assert await documents.texts("Line 99-99", limit=1, mode=sparse) == [

@@ -21,6 +21,7 @@ from sample_files.pdf import PdfPage, paragraph, pdf
 
 from bos.documents.v1 import SearchFilter, SearchMode
 from bos_chassis.telemetry import Telemetry
+from bos_documents.context import ENTRIES
 from bos_documents.index.embedded import EmbeddedIndex
 from bos_errors import BosError
 
@@ -229,7 +230,7 @@ async def assert_index_is_exact(trial: Trial, service: RealDocuments) -> None:
     )
     index = EmbeddedIndex(trial.folder / "index", Telemetry.for_tests().logger("index"))
     for user_id, model, document_id, chunks in rows:
-        assert await index.count(user_id, model, document_id) == chunks
-    total = sum(row[3] for row in rows)
+        assert await index.count(user_id, model, document_id) == chunks + ENTRIES
+    total = sum(row[3] + ENTRIES for row in rows)
     assert await index.count(rows[0][0], rows[0][1]) == total
     await index.close()

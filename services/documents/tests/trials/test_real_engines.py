@@ -29,6 +29,7 @@ CONTRACT = office.docx(
 )
 
 
+@pytest.mark.requirement("G-10")
 async def test_document_is_read_found_by_meaning_and_by_number_cited_read_again_and_deleted(
     real: RealDocuments,
 ) -> None:
@@ -55,6 +56,7 @@ async def test_document_is_read_found_by_meaning_and_by_number_cited_read_again_
     ]
     assert around.after[0].kind == ChunkKind.CHUNK_KIND_TABLE
     assert "North" in around.after[0].text
+    assert around.after[0].parent_chunk_id == best.chunk_id
 
     before = {each.chunk.chunk_id for each in (await real.search("delivery")).passages}
     await real.reindex(found.document_id)

@@ -24,6 +24,7 @@ _NAME_CHARS = 80
 _EXCERPT_CHARS = 300
 _TEXT_CHARS = 2000
 _MAX_LISTED = 20
+_NEAREST = 3
 _WORD = re.compile(r"[\w-]{3,}")
 _STATES = {
     DocumentState.DOCUMENT_STATE_QUEUED: "waiting",
@@ -113,6 +114,9 @@ def show_passages(console: Console, query: str, found: SearchDocumentsResponse) 
         text = excerpt(passage.chunk.text, query, _EXCERPT_CHARS)
         console.print(Text(f"   {passage_text(text)}"))
         console.print(Text(f"   {_scores(passage)}", style="dim"))
+    if found.documents:
+        names = (visible(each.document_name, _NAME_CHARS) for each in found.documents[:_NEAREST])
+        console.print(Text(f"documents about it: {', '.join(names)}", style="dim"))
     console.print(Text(f"searched in {documents}", style="dim"))
 
 

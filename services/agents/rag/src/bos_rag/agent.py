@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
@@ -48,6 +49,19 @@ if TYPE_CHECKING:
 _NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
 _FEW = 3
 """A filter that leaves fewer passages than this may have kept out the right one."""
+
+
+_NEAREST = 3
+"""Documents that are named where nothing was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """What was searched, for who asks why nothing was found."""
+
+    documents: int
+    nearest: tuple[str, ...]
+    """Names of the documents that by their descriptions come nearest to it."""
 
 
 class RagAgent(Agent):
@@ -93,36 +107,38 @@ class RagAgent(Agent):
         found = await self._documents.search(
             query, filter, limit=self._settings.candidates, remaining_s=task.remaining_s()
         )
-        if found.passages:
+        if found.passages or found.documents:
             task.taint()
         return found
 
     async def execute(self, task: AgentTask) -> AgentResult:
         """Do one step."""
         query = _query(task)
-        found, searched, coverage = await self._search(task, query)
+        found, coverage, searched = await self._search(task, query)
         if not relevant(found, query, coverage, self._settings.min_relevance):
-            task.trace.decision("Nothing relevant in the documents", documents=searched)
+            task.trace.decision("Nothing relevant in the documents", documents=searched.documents)
             return _nothing(task, query, searched)
         kept = (await self._reranked(task, found))[: self._settings.passages]
         task.partial(chunks=as_data(kept), query=query)
         return await self._answered(task, query, kept, searched)
 
-    async def _search(self, task: AgentTask, query: str) -> tuple[list[Passage], int, float]:
+    async def _search(self, task: AgentTask, query: str) -> tuple[list[Passage], float, _Searched]:
         """Passages under the filters of the plan or the question; more without them if few.
 
         Returns:
-            They, how many documents were searched, and how much of the question was covered.
+            They, how much of the question was covered, and what was searched.
         """
         filters = _filters(task, query)
         reply = await task.tools.call("search_documents", query=query, **filters)
-        found, coverage = list(reply.passages), reply.coverage
+        found, coverage, documents = list(reply.passages), reply.coverage, reply.documents
         if filters and len(found) < _FEW:
             task.trace.message("Few passages under the filters; searching without", **filters)
             wider = await task.tools.call("search_documents", query=query)
             found = merged(found, list(wider.passages), self._settings.candidates)
             coverage = max(coverage, wider.coverage)
-        return found, reply.documents_searched, coverage
+            documents = documents or wider.documents
+        nearest = tuple(each.document_name for each in documents[:_NEAREST])
+        return found, coverage, _Searched(reply.documents_searched, nearest)
 
     async def _reranked(self, task: AgentTask, found: Sequence[Passage]) -> list[Passage]:
         """Passages that help, best first; by rule where the model gives no order."""
@@ -145,7 +161,7 @@ class RagAgent(Agent):
         return by_rule(found, _query(task))
 
     async def _answered(
-        self, task: AgentTask, query: str, kept: Sequence[Passage], searched: int
+        self, task: AgentTask, query: str, kept: Sequence[Passage], searched: _Searched
     ) -> AgentResult:
         seconds = min(self._settings.answer_timeout_s, task.remaining_s() * 0.8)
         try:
@@ -160,7 +176,9 @@ class RagAgent(Agent):
             task.trace.message("Quoting the best passages", error=failure.error_type)
             return _quoted(task, query, kept)
         if not reply.found or not reply.answer.strip():
-            task.trace.decision("The passages do not answer the question", documents=searched)
+            task.trace.decision(
+                "The passages do not answer the question", documents=searched.documents
+            )
             return _nothing(task, query, searched, kept)
         worded = _checked(task, reply, kept)
         return _quoted(task, query, kept) if worded is None else _result(task, query, kept, *worded)
@@ -246,17 +264,20 @@ def _result(
 
 
 def _nothing(
-    task: AgentTask, query: str, searched: int, read: Sequence[Passage] = ()
+    task: AgentTask, query: str, searched: _Searched, read: Sequence[Passage] = ()
 ) -> AgentResult:
     """Says that the documents hold no answer, and what was searched."""
-    if not searched:
+    if not searched.documents:
         answer = "There are no documents that can be searched yet."
     else:
-        documents = "one document" if searched == 1 else f"{searched} documents"
+        count = searched.documents
+        documents = "one document" if count == 1 else f"{count} documents"
         answer = (
             f"I do not know: nothing about this was found in your documents. "
             f"Searched in {documents} for: {query[:300]}"
         )
+        if searched.nearest:
+            answer += f"\nNearest to it: {', '.join(searched.nearest)}"
     return succeeded(
         task,
         answer=answer,

@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IndexedChunk:
-    """A chunk as the index stores it. Its text stays in PostgreSQL, which is the truth."""
+    """A chunk as the index stores it. Its text stays in PostgreSQL, which is the truth.
+
+    Beside its chunks a document has one *entry*, made of its description, which finds it as a
+    whole: its id is that of the document.
+    """
 
     chunk_id: str
     document_id: str
@@ -85,7 +89,7 @@ class ChunkIndex(Protocol):
         ...
 
     async def count(self, user_id: str, model: str, document_id: str | None = None) -> int:
-        """Chunks of a user, or of one document of it."""
+        """Chunks of a user, or of one document of it; entries of documents count, too."""
         ...
 
     async def search(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from bos_documents.context import ENTRIES
 from bos_documents.store.documents import CHANNEL
 from bos_errors import BosError
 from bos_postgres import execute, fetch
@@ -57,8 +58,9 @@ WITH found AS (
 SELECT pg_notify('{CHANNEL}', 'work') FROM added
 """  # noqa: S608
 _MISSING = """
-SELECT wanted.chunk_id FROM unnest($1::uuid[]) AS wanted (chunk_id)
-WHERE NOT EXISTS (SELECT FROM chunks AS c WHERE c.chunk_id = wanted.chunk_id AND c.user_id = $2)
+SELECT wanted.id FROM unnest($1::uuid[]) AS wanted (id)
+WHERE NOT EXISTS (SELECT FROM chunks AS c WHERE c.chunk_id = wanted.id AND c.user_id = $2)
+  AND NOT EXISTS (SELECT FROM documents AS d WHERE d.document_id = wanted.id AND d.user_id = $2)
 """
 
 
@@ -119,9 +121,9 @@ class Maintenance:
         for row in due:
             document_id = row["document_id"]
             found = await self._engines.index.count(row["user_id"], model, str(document_id))
-            if found < row["serving_chunks"]:
+            if missing := max(0, row["serving_chunks"] + ENTRIES - found):
                 self._metrics.repairs.labels("document").inc()
-                self._log.warning("index lost chunks", missing=row["serving_chunks"] - found)
+                self._log.warning("index lost chunks", missing=missing)
                 await execute(self._pool, _REPAIR, document_id, row["serving"])
 
     async def remove_orphans(self, user_id: str, model: str, chunk_ids: Sequence[UUID]) -> None:
@@ -132,6 +134,6 @@ class Maintenance:
         """
         rows = await fetch(self._pool, _MISSING, list(chunk_ids), user_id)
         if rows:
-            gone = [str(row["chunk_id"]) for row in rows]
+            gone = [str(row["id"]) for row in rows]
             self._metrics.repairs.labels("orphans").inc(len(gone))
             await self._engines.index.delete_chunks(user_id, model, gone)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from bos_artefacts import ArtefactDamaged, ArtefactMissing
-from bos_documents.context import in_context
+from bos_documents.context import ENTRIES, in_context
 from bos_documents.files import DocumentKey
 from bos_documents.index.port import IndexedChunk
 from bos_documents.ingest.ports import DocumentRejected
@@ -324,25 +324,9 @@ class Stages:
             if not rows:
                 break
             assert given is not None
-            texts = [in_context(given["name"], row["section_path"], row["content"]) for row in rows]
-            vectors = await self._engines.embedder.embed_passages(texts)
-            said = _said(job, given)
-            chunks = [
-                IndexedChunk(
-                    chunk_id=str(row["chunk_id"]),
-                    document_id=str(job.document_id),
-                    dense=vector,
-                    text=text,
-                    document_type=said["document_type"],
-                    document_date=said["document_date"],
-                    topics=tuple(said["topics"]),
-                    section=_SECTION_SEPARATOR.join(row["section_path"]),
-                )
-                for row, text, vector in zip(rows, texts, vectors, strict=True)
-            ]
-            await self._engines.index.upsert(job.user_id, model, chunks)
-            self._metrics.chunks.inc(len(chunks))
-            job = replace(job, done=job.done + len(chunks))
+            await self._index_batch(job, given, rows)
+            self._metrics.chunks.inc(len(rows))
+            job = replace(job, done=job.done + len(rows))
             async with self._jobs.step(job) as connection:
                 job = await self._next(connection, job, Stage.INDEX)
                 if not job.quiet:
@@ -350,6 +334,31 @@ class Stages:
         repaired = given is not None and given["serving"] == job.generation
         async with self._jobs.step(job) as connection:
             return await self._next(connection, job, Stage.CLEAN if repaired else Stage.PUBLISH)
+
+    async def _index_batch(
+        self, job: Job, given: asyncpg.Record, rows: Sequence[asyncpg.Record]
+    ) -> None:
+        """Embed and store chunks; with the first ones the document's entry."""
+        name, said = given["name"], _said(job, given)
+        points = [(str(row["chunk_id"]), row["section_path"], row["content"]) for row in rows]
+        if not job.done:
+            points.insert(0, (str(job.document_id), (), said["description"]))
+        texts = [in_context(name, section, text) for _, section, text in points]
+        vectors = await self._engines.embedder.embed_passages(texts)
+        chunks = [
+            IndexedChunk(
+                chunk_id=point_id,
+                document_id=str(job.document_id),
+                dense=vector,
+                text=text,
+                document_type=said["document_type"],
+                document_date=said["document_date"],
+                topics=tuple(said["topics"]),
+                section=_SECTION_SEPARATOR.join(section),
+            )
+            for (point_id, section, _), text, vector in zip(points, texts, vectors, strict=True)
+        ]
+        await self._engines.index.upsert(job.user_id, job.model, chunks)
 
     async def _begin_again(self, job: Job, model: str) -> Job:
         """The embedding model was changed while the job was waiting: its vectors are of no use."""
@@ -361,6 +370,8 @@ class Stages:
             serving = given is not None and given["serving"] == job.generation
         if job.model and job.done and not serving:
             ids = [str(row["chunk_id"]) for row in rows]
+            if given is not None and (not given["serving"] or given["model"] != job.model):
+                ids.append(str(job.document_id))
             await self._engines.index.delete_chunks(job.user_id, job.model, ids)
         async with self._jobs.step(job) as connection:
             return await self._next(connection, job, Stage.INDEX, done=0, model=model)
@@ -370,7 +381,7 @@ class Stages:
         async with self._jobs.step(job) as connection:
             total = await connection.fetchval(readings.COUNT_CHUNKS, key, job.generation)
         indexed = await self._engines.index.count(job.user_id, job.model, str(key))
-        if indexed < total:
+        if indexed < total + ENTRIES:
             async with self._jobs.step(job) as connection:
                 await advance(connection, replace(job, stage=Stage.INDEX, done=0))
             raise IndexIncomplete("The index lost chunks of a document.", retry_after_s=1.0)
@@ -407,11 +418,14 @@ class Stages:
         if not serving:
             await index.delete_document(job.user_id, str(key))
         elif rows:
-            await index.delete_chunks(job.user_id, former, [str(row["chunk_id"]) for row in rows])
+            ids = [str(row["chunk_id"]) for row in rows]
+            # Where the former model serves no longer, its entry goes, too.
+            entry = [str(key)]
+            await index.delete_chunks(job.user_id, former, [*ids, *(entry if other else [])])
             if job.model and job.model not in (former, model):
-                ids = [str(row["chunk_id"]) for row in rows]
-                await index.delete_chunks(job.user_id, job.model, ids)
-        if serving and await index.count(job.user_id, model, str(key)) < given["serving_chunks"]:
+                await index.delete_chunks(job.user_id, job.model, [*ids, *entry])
+        wanted = given["serving_chunks"] + ENTRIES
+        if serving and await index.count(job.user_id, model, str(key)) < wanted:
             self._metrics.repairs.labels("document").inc()
             again = replace(
                 job, stage=Stage.INDEX, generation=serving, done=0, model=model, quiet=True

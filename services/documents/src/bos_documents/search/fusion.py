@@ -104,18 +104,19 @@ def fuse(
     most = max((len(found) for found in matched.values()), default=0)
     top = max(scores.values(), default=0.0)
     scale = 1 + rule.identifier_boost * most
-    fused = [
+    for chunk_id, held in matched.items():
+        scores[chunk_id] += rule.identifier_boost * top * len(held)
+    best = sorted(scores, key=lambda chunk_id: (-scores[chunk_id], chunk_id))[:limit]
+    return [
         Fused(
             chunk_id,
-            (score + rule.identifier_boost * top * len(matched.get(chunk_id, ()))) / scale,
+            scores[chunk_id] / scale,
             dense.get(chunk_id),
             sparse.get(chunk_id),
             matched.get(chunk_id, ()),
         )
-        for chunk_id, score in scores.items()
+        for chunk_id in best
     ]
-    fused.sort(key=lambda each: (-each.score, each.chunk_id))
-    return fused[:limit]
 
 
 def _by_id(leg: Sequence[Scored]) -> dict[str, float]:

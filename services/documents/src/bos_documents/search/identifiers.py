@@ -52,7 +52,9 @@ def folded(text: str) -> str:
 
 def holds(text: str, identifier: str) -> bool:
     """Whether a folded text holds the identifier as a whole: ``a47`` is not in ``a471``."""
-    return any(not text[end : end + 1].isalnum() for end in _ends(text, identifier))
+    return identifier in text and any(
+        not text[end : end + 1].isalnum() for end in _ends(text, identifier)
+    )
 
 
 def holds_form(text: str, prefix: str) -> bool:

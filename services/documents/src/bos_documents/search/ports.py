@@ -46,7 +46,14 @@ class Ranker(Protocol):
     """Makes one ranking of two; pure."""
 
     def __call__(
-        self, legs: Legs, by: RankBy, *, query: str, texts: Mapping[str, str], limit: int
+        self,
+        legs: Legs,
+        by: RankBy,
+        *,
+        query: str,
+        texts: Mapping[str, str],
+        limit: int,
+        coverage: float | None = None,
     ) -> Ranking:
         """The ranking of what a search found.
 
@@ -56,5 +63,6 @@ class Ranker(Protocol):
             query: What was asked for.
             texts: Texts of the passages in their context, by chunk id.
             limit: Most passages.
+            coverage: Of the query by another leg, to rank by; None: by this one.
         """
         ...

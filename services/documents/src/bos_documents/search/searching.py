@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from bos.documents.v1 import Passage, SearchDocumentsResponse, SearchMode
-from bos_documents.context import in_context
+from bos.documents.v1 import DocumentMatch, Passage, SearchDocumentsResponse, SearchMode
+from bos_documents.context import headings, in_context
 from bos_documents.index.port import IndexFilter, Legs
 from bos_documents.search.ports import RankBy
 from bos_documents.store.rows import CHUNK_COLUMNS, chunk_of, number_of_date
@@ -17,7 +16,7 @@ from bos_errors import BosError, DeadlineExceeded, InvalidArgument
 from bos_postgres import fetch, for_user
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     import asyncpg
 
@@ -27,10 +26,12 @@ if TYPE_CHECKING:
     from bos_documents.ingest.maintenance import Maintenance
     from bos_documents.ingest.ports import Engines
     from bos_documents.metrics import DocumentsMetrics
-    from bos_documents.search.ports import Ranked
+    from bos_documents.search.ports import Ranked, Ranking
     from bos_documents.settings import DocumentsSettings
 
 _DEFAULT_LIMIT: Final = 20
+_MAX_DOCUMENTS: Final = 10
+"""Documents that a search shows by their descriptions."""
 _MAX_REPAIRS: Final = 16
 """Removals of orphaned vectors at once; what is left out is found again."""
 _MODES: Final = {
@@ -40,15 +41,47 @@ _MODES: Final = {
     RankBy.BLEND: SearchMode.SEARCH_MODE_BLEND,
 }
 _BY_MODE: Final = {mode: by for by, mode in _MODES.items()}
-_SEARCHED = for_user("""
-SELECT model, count(*) AS documents FROM documents
-WHERE user_id = $1 AND serving > 0 AND state <> 'deleting' GROUP BY model ORDER BY model
+_COUNT = for_user("""
+SELECT count(*) FROM documents WHERE user_id = $1 AND serving > 0 AND state <> 'deleting'
 """)
+# One statement, as each costs a round trip: passages, entries of documents, and how many documents
+# there are by embedding model. A row of one kind has nothing in the columns of the others.
 _VISIBLE = for_user(f"""
-SELECT {CHUNK_COLUMNS} FROM chunks AS c
+SELECT {CHUNK_COLUMNS}, NULL AS description, NULL AS model, NULL::bigint AS documents
+FROM chunks AS c
 JOIN documents AS d ON d.document_id = c.document_id AND d.serving = c.generation
 WHERE c.user_id = $1 AND d.user_id = $1 AND c.chunk_id = ANY ($2) AND d.state <> 'deleting'
+UNION ALL
+SELECT NULL, d.document_id, d.name, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       d.document_type, NULL, NULL, d.description, NULL, NULL
+FROM documents AS d
+WHERE d.user_id = $1 AND d.document_id = ANY ($2) AND d.serving > 0 AND d.state <> 'deleting'
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+       NULL, NULL, NULL, NULL, d.model, count(*)
+FROM documents AS d
+WHERE d.user_id = $1 AND d.serving > 0 AND d.state <> 'deleting' GROUP BY d.model
 """)  # noqa: S608  our own text
+
+
+@dataclass(frozen=True, slots=True)
+class _Visible:
+    """What may be shown of a point of the index."""
+
+    row: asyncpg.Record
+    text: str
+    """As it was indexed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a user may see by now of what was found, and what there is."""
+
+    chunks: dict[str, _Visible]
+    entries: dict[str, _Visible]
+    """Of documents, by their ids."""
+    documents: dict[str, int]
+    """How many can be searched, by embedding model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,93 +150,102 @@ class Searching:
     async def _search(
         self, query: str, by: RankBy, wanted: IndexFilter, limit: int, user_id: str
     ) -> SearchDocumentsResponse:
-        searched, vector = await self._searched(query, by, user_id)
-        response = SearchDocumentsResponse(
-            mode=_MODES[by], documents_searched=sum(searched.values())
+        response = SearchDocumentsResponse(mode=_MODES[by])
+        vector = None
+        if by is not RankBy.SPARSE:
+            embedder = self._engines.embedder
+            # A call of an endpoint may be paid for: not where there is nothing to find.
+            if not embedder.in_process and not await self._count(user_id):
+                return response
+            vector = await embedder.embed_query(query)
+        found, seen = await self._found(query, by, wanted, limit, user_id, vector)
+        response.documents_searched = sum(seen.documents.values())
+        passages = self._ranked(found, by, query, seen.chunks, limit)
+        response.coverage = passages.coverage
+        for each in passages.passages:
+            response.passages.append(_passage(each, seen.chunks[each.chunk_id].row))
+        entries = self._ranked(
+            found, by, query, seen.entries, _MAX_DOCUMENTS, coverage=passages.coverage
         )
-        if not searched:
-            return response
-        models = list(searched)
-        found = await self._candidates(query, by, wanted, limit, user_id, models, vector)
-        visible = await self._visible(found, user_id)
-        legs = _kept(found, visible.keys())
-        texts = {
-            chunk_id: in_context(row["name"], row["section_path"], row["content"])
-            for chunk_id, row in visible.items()
-        }
-        ranking = self._engines.ranker(legs, by, query=query, texts=texts, limit=limit)
-        response.coverage = ranking.coverage
-        for each in ranking.passages:
-            response.passages.append(_passage(each, visible[each.chunk_id]))
+        for each in entries.passages:
+            response.documents.append(_document(each, seen.entries[each.chunk_id].row))
         return response
 
-    async def _searched(
-        self, query: str, by: RankBy, user_id: str
-    ) -> tuple[dict[str, int], Vector | None]:
-        """Documents to search by embedding model, and the query's embedding where it is needed.
+    async def _count(self, user_id: str) -> int:
+        (row,) = await fetch(self._readers, _COUNT, user_id, user_id)
+        return int(row["count"])
 
-        A model of this process embeds while the database is asked what there is to search. One
-        behind an endpoint is called only where there is something that its vector can find.
-        """
-        embedder = self._engines.embedder
-        early = by is not RankBy.SPARSE and embedder.in_process
-        async with self._embedding(query) if early else nullcontext() as embedding:
-            rows = await fetch(self._readers, _SEARCHED, user_id, user_id)
-            searched = {row["model"]: row["documents"] for row in rows}
-            if by is RankBy.SPARSE or self._engines.model not in searched:
-                return searched, None
-            return searched, await (embedding or embedder.embed_query(query))
-
-    @asynccontextmanager
-    async def _embedding(self, query: str) -> AsyncIterator[asyncio.Task[Vector]]:
-        """The query's embedding in the making; nobody waits for it after the block."""
-        task = asyncio.create_task(self._engines.embedder.embed_query(query), name="embed-query")
-        try:
-            yield task
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def _candidates(
+    async def _found(
         self,
         query: str,
         by: RankBy,
         wanted: IndexFilter,
         limit: int,
         user_id: str,
-        models: Sequence[str],
         vector: Vector | None,
-    ) -> list[_Found]:
+    ) -> tuple[list[_Found], _Seen]:
         """What each index found: that of the present model by both legs, others by words.
 
         Documents of a former model are indexed anew in the background; their vectors cannot be
         compared with a query of the present one.
         """
         present, index = self._engines.model, self._engines.index
-        most = max(limit, self._settings.candidates)
-        found = []
-        for model in models:
-            dense = vector if model == present else None
+        # Entries of documents stand between the chunks.
+        most = max(limit + _MAX_DOCUMENTS, self._settings.candidates)
+
+        async def of(model: str, dense: Vector | None) -> _Found:
             # By words too where the vectors are of another model, whatever was asked for.
             words = query if by is not RankBy.DENSE or dense is None else None
             legs = await index.search(
                 user_id, model, dense=dense, text=words, filter=wanted, limit=most
             )
-            found.append(_Found(model, legs))
-        return found
+            return _Found(model, legs)
 
-    async def _visible(self, found: Sequence[_Found], user_id: str) -> dict[str, asyncpg.Record]:
-        """Rows of the passages that the user may see by now, by chunk id."""
-        ids = {UUID(each.chunk_id) for one in found for each in (*one.legs.dense, *one.legs.sparse)}
-        if not ids:
-            return {}
+        found = [await of(present, vector)]
+        seen = await self._visible(found, user_id)
+        if others := sorted(seen.documents.keys() - {present}):
+            found += [await of(model, None) for model in others]
+            seen = await self._visible(found, user_id)
+        return found, seen
+
+    def _ranked(
+        self,
+        found: Sequence[_Found],
+        by: RankBy,
+        query: str,
+        visible: Mapping[str, _Visible],
+        limit: int,
+        coverage: float | None = None,
+    ) -> Ranking:
+        """One ranking of what may be seen."""
+        texts = {point_id: each.text for point_id, each in visible.items()}
+        legs = _kept(found, texts.keys())
+        return self._engines.ranker(
+            legs, by, query=query, texts=texts, limit=limit, coverage=coverage
+        )
+
+    async def _visible(self, found: Sequence[_Found], user_id: str) -> _Seen:
+        ids = {each.chunk_id for one in found for each in (*one.legs.dense, *one.legs.sparse)}
         rows = await fetch(self._readers, _VISIBLE, user_id, user_id, list(ids))
-        visible = {str(row["chunk_id"]): row for row in rows}
+        seen = _Seen({}, {}, {})
+        above: dict[tuple[str, ...], str] = {}
+        for row in rows:
+            if row["chunk_id"] is not None:
+                place = (row["name"], *row["section_path"])
+                if place not in above:
+                    above[place] = headings(*place)
+                text = f"{above[place]}\n{row['content']}"
+                seen.chunks[str(row["chunk_id"])] = _Visible(row, text)
+            elif row["document_id"] is not None:
+                text = in_context(row["name"], (), row["description"])
+                seen.entries[str(row["document_id"])] = _Visible(row, text)
+            else:
+                seen.documents[row["model"]] = row["documents"]
         for one in found:
             hits = {each.chunk_id for each in (*one.legs.dense, *one.legs.sparse)}
-            if unseen := hits - visible.keys():
+            if unseen := hits - seen.chunks.keys() - seen.entries.keys():
                 self._repair(user_id, one.model, [UUID(each) for each in unseen])
-        return visible
+        return seen
 
     def _repair(self, user_id: str, model: str, chunk_ids: Sequence[UUID]) -> None:
         """Remove, beside the search, those that belong to no reading at all."""
@@ -255,6 +297,16 @@ def _kept(found: Sequence[_Found], visible: Collection[str]) -> Legs:
     return Legs(
         tuple(sorted(merged.dense, key=lambda each: (-each.score, each.chunk_id))),
         tuple(sorted(merged.sparse, key=lambda each: (-each.score, each.chunk_id))),
+    )
+
+
+def _document(ranked: Ranked, row: asyncpg.Record) -> DocumentMatch:
+    return DocumentMatch(
+        document_id=str(row["document_id"]),
+        document_name=row["name"],
+        document_type=row["document_type"],
+        description=row["description"],
+        score=ranked.score,
     )
 
 
