@@ -277,7 +277,13 @@ def _best(found: Sequence[Scored], limit: int) -> tuple[Scored, ...]:
 
 
 def rank_plainly(
-    legs: Legs, by: RankBy, *, query: str, texts: Mapping[str, str], limit: int
+    legs: Legs,
+    by: RankBy,
+    *,
+    query: str,
+    texts: Mapping[str, str],
+    limit: int,
+    coverage: float | None = None,
 ) -> Ranking:
     """By reciprocal ranks, or by one leg."""
     dense = {each.chunk_id: each.score for each in legs.dense}

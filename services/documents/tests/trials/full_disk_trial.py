@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 from documents_trials import full_disk
-
-from bos_testkit.machine import needs
+from documents_trials.machine import needs
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

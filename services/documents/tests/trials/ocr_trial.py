@@ -14,13 +14,13 @@ import numpy as np
 import pypdfium2 as pdfium
 import pytest
 from documents_harness import READY
+from documents_trials.machine import needs
 from sample_files.pdf import PdfPage, paragraph, pdf
 
 from bos.documents.v1 import DocumentState
 from bos_documents.parsing.blocks import PageText
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.pool import ParserPool, with_tesseract
-from bos_testkit.machine import needs
 
 if TYPE_CHECKING:
     from documents_trials.service import RealDocuments

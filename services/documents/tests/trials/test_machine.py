@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from bos_testkit.machine import needs
+from documents_trials.machine import needs
 
 
 def test_what_is_there_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
