@@ -81,7 +81,7 @@ async def test_document_is_found_by_its_description(documents: Caller) -> None:
 
 async def test_entries_of_documents_take_no_place_of_passages(start: Starter) -> None:
     documents = await start(candidates=20)
-    for number in range(12):
+    for number in range(40):
         await documents.ready(f"# Pears\nPears of farm {number}.\nPears of mill {number}.")
     found = await documents.search("pears", limit=20)
     assert len(found.passages) == 20

@@ -193,7 +193,7 @@ class Searching:
         # Entries of documents stand between the chunks.
         most = max(limit + _MAX_DOCUMENTS, self._settings.candidates)
 
-        async def of(model: str, dense: Vector | None) -> _Found:
+        async def of(model: str, dense: Vector | None, most: int = most) -> _Found:
             # By words too where the vectors are of another model, whatever was asked for.
             words = query if by is not RankBy.DENSE or dense is None else None
             legs = await index.search(
@@ -203,6 +203,9 @@ class Searching:
 
         found = [await of(present, vector)]
         seen = await self._visible(found, user_id)
+        if _is_crowded(found[0].legs, seen.entries.keys(), most, limit):
+            found = [await of(present, vector, most + sum(seen.documents.values()))]
+            seen = await self._visible(found, user_id)
         if others := sorted(seen.documents.keys() - {present}):
             found += [await of(model, None) for model in others]
             seen = await self._visible(found, user_id)
@@ -282,6 +285,14 @@ def index_filter(given: SearchFilter) -> IndexFilter:
         topics=tuple(each.casefold() for each in given.topics),
         section=given.section,
         **dates,
+    )
+
+
+def _is_crowded(legs: Legs, entries: Collection[str], most: int, limit: int) -> bool:
+    """Whether entries of documents took places in a leg that passages are short of."""
+    return any(
+        len(leg) == most and sum(each.chunk_id not in entries for each in leg) < limit
+        for leg in (legs.dense, legs.sparse)
     )
 
 
