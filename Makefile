@@ -50,7 +50,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 ##@ Work on it
 
 .PHONY: test
-test: check $(CACHE)/schemathesis/.installed openid-issuer ## Everything that CI runs: check, then all tests
+test: check $(CACHE)/schemathesis/.installed openid-issuer ## check, then all tests; what CI runs, but for those that need root
 	$(GO) test -timeout 120s ./...
 	$(PYTEST) $(PYTEST_ARGS)
 

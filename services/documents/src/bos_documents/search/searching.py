@@ -13,7 +13,7 @@ from bos_documents.index.port import IndexFilter, Legs
 from bos_documents.search.ports import RankBy
 from bos_documents.store.rows import CHUNK_COLUMNS, chunk_of, number_of_date
 from bos_errors import BosError, DeadlineExceeded, InvalidArgument
-from bos_postgres import fetch, for_user
+from bos_postgres import fetch, fetchval, for_user
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -41,8 +41,9 @@ _MODES: Final = {
     RankBy.BLEND: SearchMode.SEARCH_MODE_BLEND,
 }
 _BY_MODE: Final = {mode: by for by, mode in _MODES.items()}
-_COUNT = for_user("""
-SELECT count(*) FROM documents WHERE user_id = $1 AND serving > 0 AND state <> 'deleting'
+_OF_MODEL = for_user("""
+SELECT EXISTS (SELECT FROM documents
+               WHERE user_id = $1 AND model = $2 AND serving > 0 AND state <> 'deleting')
 """)
 # One statement, as each costs a round trip: passages, entries of documents, and how many documents
 # there are by embedding model. A row of one kind has nothing in the columns of the others.
@@ -151,12 +152,9 @@ class Searching:
         self, query: str, by: RankBy, wanted: IndexFilter, limit: int, user_id: str
     ) -> SearchDocumentsResponse:
         response = SearchDocumentsResponse(mode=_MODES[by])
-        vector = None
-        if by is not RankBy.SPARSE:
-            embedder = self._engines.embedder
-            # A call of an endpoint may be paid for: not where there is nothing to find.
-            if not embedder.in_process and not await self._count(user_id):
-                return response
+        vector, embedder = None, self._engines.embedder
+        # A call of an endpoint may be paid for: not where its vector can find nothing.
+        if by is not RankBy.SPARSE and (embedder.in_process or await self._is_of_model(user_id)):
             vector = await embedder.embed_query(query)
         found, seen = await self._found(query, by, wanted, limit, user_id, vector)
         response.documents_searched = sum(seen.documents.values())
@@ -171,9 +169,9 @@ class Searching:
             response.documents.append(_document(each, seen.entries[each.chunk_id].row))
         return response
 
-    async def _count(self, user_id: str) -> int:
-        (row,) = await fetch(self._readers, _COUNT, user_id, user_id)
-        return int(row["count"])
+    async def _is_of_model(self, user_id: str) -> bool:
+        """Whether documents of the user have vectors of the present model."""
+        return bool(await fetchval(self._readers, _OF_MODEL, user_id, user_id, self._engines.model))
 
     async def _found(
         self,
