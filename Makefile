@@ -1,12 +1,14 @@
 # Everything a developer needs. `make` alone lists the targets.
 #
-# The environment lives in .venv, caches in .cache, data of `make run` in .data: nothing is written
-# outside this folder, and nothing has to be installed by hand but Python 3.11+ with venv, and make.
+# The environment lives in .venv, what tools keep in .cache, data of `make run` in .data, and downloads
+# with compiled Go packages in BOS_CACHE, which all clones share: by default in the user's cache folder.
+# Nothing has to be installed by hand but Python 3.11+ with venv, and make.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(CURDIR)/.cache
+export BOS_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bos
 MEMBERS := $(wildcard libs/*/pyproject.toml services/*/pyproject.toml services/agents/*/pyproject.toml)
 PROTOS := $(shell find protos -name '*.proto')
 SOURCES := $(filter-out libs/protos/src,$(wildcard libs/*/src services/*/src services/agents/*/src))
@@ -20,11 +22,18 @@ PIP_AUDIT := 2.10.1
 GOVULNCHECK := v1.9.0
 CYCLONEDX := 11.12.0
 # A file stays in one process, and files go out as they are collected, those that take long first.
-# One more process than processors: many tests wait for something.
-PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+# Twice as many processes as CI has processors: many tests wait for something.
+PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 PYTEST_ARGS ?=
+CHECKS := check-types check-go check-source check-protos check-pages
+# All of them, whatever fails; what each says is shown together, once it has ended.
+SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target
 
-export UV_CACHE_DIR := $(CACHE)/uv
+# Compiled modules are kept, whatever the shell says: without them each start of Python compiles
+# all that it imports anew, two seconds of processor time for a service.
+unexport PYTHONDONTWRITEBYTECODE
+
+export UV_CACHE_DIR := $(BOS_CACHE)/uv
 # Company networks often have a certificate authority of their own; the system knows it, uv does not.
 export UV_SYSTEM_CERTS ?= 1
 export MYPY_CACHE_DIR := $(CACHE)/mypy
@@ -50,13 +59,17 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 ##@ Work on it
 
 .PHONY: test
-test: check $(CACHE)/schemathesis/.installed openid-issuer ## check, then all tests; what CI runs, but for those that need root
-	$(GO) test -timeout 120s ./...
+test: install rest $(CACHE)/schemathesis/.installed openid-issuer ## check, then all tests; what CI runs, but for those that need root
+	@$(SIDE_BY_SIDE) $(CHECKS) test-go
 	$(PYTEST) $(PYTEST_ARGS)
 
+.PHONY: test-go
+test-go:
+	$(GO) test -timeout 120s ./...
+
 .PHONY: test-fast
-test-fast: install ## The inner loop: libraries and the gateway's core; no PostgreSQL, no programs; under two minutes
-	$(PYTEST) -n 2 --dist worksteal -m 'not postgres and not process and not thorough' libs services/gateway/tests $(PYTEST_ARGS)
+test-fast: install ## The inner loop: libraries and the gateway's core; no PostgreSQL, no programs; under a minute
+	$(PYTEST) -n 3 --dist worksteal -m 'not postgres and not process and not thorough' libs services/gateway/tests $(PYTEST_ARGS)
 
 .PHONY: test-crash
 test-crash: install ## Gateways and PostgreSQL killed, frozen, cut off (part of test)
@@ -121,23 +134,51 @@ test-documents-awkward: install ## Some 60 damaged and hostile files through the
 test-documents-poison: install ## Some 40 documents that give orders, before a model that obeys them, on all real services (part of test)
 	$(BIN)/pytest -q tests/security/test_poisoned_documents.py $(PYTEST_ARGS)
 
+.PHONY: test-poison
+test-poison: install ## Some 75 pages, search results, mails, API replies, API documents and files that give orders, before a model that obeys them (a part in test; SEED=N)
+	BOS_TEST_POISON=$(or $(COUNT),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
+	    $(BIN)/pytest -q -s tests/security/test_poisoned_web.py tests/security/test_poisoned_hands.py $(PYTEST_ARGS)
+
+.PHONY: test-mail-kills
+test-mail-kills: install ## kill -9 of the mail agent at any point of sending; no message goes out twice (KILLS=50, 3 in test; SEED=N)
+	BOS_TEST_KILLS=$(or $(KILLS),50) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
+	    $(BIN)/pytest -q -s services/agents/mail/tests/test_kills.py $(PYTEST_ARGS)
+
+.PHONY: test-mail-dovecot
+test-mail-dovecot: install ## The mail agent's tests against a real Dovecot, which it installs on Debian as root
+	@command -v dovecot > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
+	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends dovecot-imapd; }
+	BOS_TEST_DOVECOT=1 $(BIN)/pytest -q services/agents/mail/tests $(PYTEST_ARGS)
+
 .PHONY: test-install
 test-install: install ## Services alone, each in an empty environment: size, packages (part of test)
 	$(BIN)/pytest -q -s tests/install $(PYTEST_ARGS)
 
 .PHONY: check
 check: install rest ## Lint, format, types, import floors and circles, sizes, contracts, licences, requirements
+	@$(SIDE_BY_SIDE) $(CHECKS)
+
+.PHONY: $(CHECKS)
+check-types:
+	$(BIN)/mypy $(SOURCES) services/demo/demo_page.py libs/chassis/settings_reference.py libs/errors/errors_reference.py \
+	    libs/sqlguard/rules_reference.py
+
+check-go:
+	@test -z "$$($(GO) gofmt -l main.go cmd internal | tee /dev/stderr)"
+	$(GO) vet ./...
+
+check-source:
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
-	$(BIN)/mypy $(SOURCES) libs/chassis/settings_reference.py libs/errors/errors_reference.py \
-	    libs/sqlguard/rules_reference.py
 	$(BIN)/lint-imports --cache-dir $(CACHE)/import-linter
 	$(BIN)/python tests/structure/import_circles.py
 	$(BIN)/python tests/structure/sizes.py
+
+check-protos:
 	$(BIN)/buf lint $(IMAGE) --config protos/buf.yaml --path bos
 	$(BIN)/buf breaking $(IMAGE) --against protos/released.binpb --config protos/buf.yaml --path bos
-	@test -z "$$($(GO) gofmt -l main.go cmd internal | tee /dev/stderr)"
-	$(GO) vet ./...
+
+check-pages:
 	$(BIN)/python tests/supply/licences.py
 	$(BIN)/python tests/requirements/requirements_page.py
 
@@ -229,7 +270,7 @@ lock: $(VENV)/.python ## Resolve requirements.lock anew
 	    -o requirements.lock pyproject.toml $(MEMBERS)
 
 .PHONY: clean
-clean: ## Remove everything that was built, cached or stored
+clean: ## Remove everything that was built, cached or stored in this folder; downloads stay in BOS_CACHE
 	@# Where PostgreSQL could not use this folder, its data were put elsewhere.
 	@if [ -L .data/postgres/relocated ]; then rm -rf "$$(readlink .data/postgres/relocated)"; fi
 	rm -rf $(VENV) build .cache .data libs/protos/src libs/protos/build $(REST)/gen .pytest_cache .hypothesis
@@ -248,7 +289,7 @@ $(VENV)/.python:
 	@mkdir -p $(CACHE)
 	@sed -n '/^uv==/,/^[^ ]*==/p' requirements.lock | sed '$$d' > $(CACHE)/uv.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
-	    --cache-dir $(CACHE)/pip -r $(CACHE)/uv.txt
+	    --cache-dir $(BOS_CACHE)/pip -r $(CACHE)/uv.txt
 	@touch $@
 
 $(VENV)/.installed: requirements.lock pyproject.toml $(MEMBERS) libs/protos/generate.py | $(VENV)/.python
@@ -293,7 +334,7 @@ $(CACHE)/openid-issuer/.installed: $(ISSUER)/package.json $(ISSUER)/package-lock
 	@rm -rf $(CACHE)/openid-issuer
 	@mkdir -p $(CACHE)/openid-issuer
 	@cp $^ $(CACHE)/openid-issuer
-	@cd $(CACHE)/openid-issuer && npm ci --silent --no-audit --no-fund --ignore-scripts --cache $(CACHE)/npm
+	@cd $(CACHE)/openid-issuer && npm ci --silent --no-audit --no-fund --ignore-scripts --cache $(BOS_CACHE)/npm
 	@touch $@
 
 ##@ Real models

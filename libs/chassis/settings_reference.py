@@ -84,13 +84,14 @@ the grace of every service of a process; `BOS_GATEWAY_SERVER__GRACE_S` that of t
 `azure` or `compatible` is reached at `<PROVIDER>_BASE_URL` with `<PROVIDER>_API_KEY`.
 
 **The command line** `bos` reads `BOS_TARGET`, `BOS_IDENTITY_TARGET`, `BOS_MEMORY_TARGET`,
-`BOS_DOCUMENTS_TARGET` and `BOS_API_KEY` from the environment, not from `.env`; and for TLS with
-what `BOS_TARGET` names `BOS_CA_FILE`, `BOS_CERT_FILE`, `BOS_KEY_FILE` (or `BOS_INSECURE`). Without
-`BOS_TARGET` it talks to the running standalone of the same user that `.data/standalone.json` names,
-searched from the working directory upwards, as whoever signed in with `bos login`; `BOS_API_KEY` is
-not sent there. Once signed in, tokens go to the addresses of the log-in, whatever the variables
-say. Commands for operators (`bos doctor`, `bos runs log`, `bos audit`) read their settings from the
-environment, or, if that names no gateway, from `.env` alone, never from both.
+`BOS_DOCUMENTS_TARGET`, `BOS_FILES_TARGET` and `BOS_API_KEY` from the environment, not from
+`.env`; and for TLS with what `BOS_TARGET` names `BOS_CA_FILE`, `BOS_CERT_FILE`, `BOS_KEY_FILE` (or
+`BOS_INSECURE`). Without `BOS_TARGET` it talks to the running standalone of the same user that
+`.data/standalone.json` names, searched from the working directory upwards, as whoever signed in
+with `bos login`; `BOS_API_KEY` is not sent there. Once signed in, tokens go to the addresses of the
+log-in, whatever the variables say. Commands for operators (`bos doctor`, `bos runs log`, `bos
+audit`) read their settings from the environment, or, if that names no gateway, from `.env` alone,
+never from both.
 
 **Everything in one process** (`bos serve all`) reads the settings of every service below, but sets
 addresses, targets, keys and the gateway's store by itself.

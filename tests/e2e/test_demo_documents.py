@@ -1,12 +1,13 @@
-"""Questions over the sample company's documents, asked of the assembled product.
+"""Questions over the sample company's documents and the demo's web, asked of the assembled product.
 
-A first start loads the documents in the background; rag and sql answer, the composer cites.
+A first start loads the documents in the background; rag, web and sql answer, the composer cites.
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
@@ -19,7 +20,7 @@ from bos_client import BosClient
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.documents.sources import load_sources
 from bos_demo.expectations import mentions
-from bos_demo.questions import RagStep, load_document_questions
+from bos_demo.questions import RagStep, WebStep, load_document_questions, load_web_questions
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from bos_demo.questions import Question
     from bos_standalone.service import Standalone
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
-QUESTIONS = load_document_questions()
+QUESTIONS = (*load_document_questions(), *load_web_questions())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -53,7 +54,7 @@ async def test_first_start_loads_every_document_once(product: Standalone) -> Non
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.id)
-@pytest.mark.requirement("G-19")
+@pytest.mark.requirement("G-19", "H-05", "T-15")
 async def test_answer_states_the_facts_and_cites_the_passages(
     question: Question, product: Standalone
 ) -> None:
@@ -75,4 +76,11 @@ async def test_answer_states_the_facts_and_cites_the_passages(
         passage for step in question.steps if isinstance(step, RagStep) for passage in step.passages
     ]
     assert {title for title, _ in documents} == {each.document for each in wanted}
+    pages = {
+        urlsplit(source.uri).path
+        for source in response.sources
+        if source.type == SourceType.SOURCE_TYPE_WEB
+    }
+    searched = [step for step in question.steps if isinstance(step, WebStep)]
+    assert pages == {page.path for step in searched for page in step.pages}
     assert "[1]" in response.answer

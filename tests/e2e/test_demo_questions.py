@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     Company = asyncpg.Connection[asyncpg.Record]
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 QUESTIONS = load_questions()
 BY_ID = {question.id: question for question in QUESTIONS}
@@ -225,6 +225,18 @@ async def test_list_all_tables_is_answered_by_sql_alone(conversation: Conversati
     assert [row[0] for row in rows(outcome.response.data)] == list(table_names())
     assert {event.agent for event in outcome.response.trace} == {"planner", "sql", "composer"}
     assert "answer_delta" in outcome.kinds
+
+
+async def test_a_question_without_prepared_replies_names_the_nearest_that_have_some(
+    conversation: Conversation,
+) -> None:
+    outcome = await conversation.about("Who are our five best customers by revenue?")
+
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert outcome.response.agent_results == []
+    listed = [line for line in outcome.response.answer.splitlines() if line.startswith("- ")]
+    assert len(listed) == 5
+    assert f"- {BY_ID['top-five-customers'].question}" in listed
 
 
 async def test_there_are_questions_of_every_kind() -> None:

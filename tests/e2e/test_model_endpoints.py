@@ -21,10 +21,10 @@ from bos.gateway.v1 import RunStatus
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_demo.company import DEFAULT_TODAY, load_postgres
-from bos_demo.dialogue_fixtures import dialogue_fixtures
 from bos_demo.expectations import expected_facts, mentions
-from bos_demo.fixtures import demo_fixtures
 from bos_demo.questions import load_questions
+from bos_demo.scripted.dialogue import dialogue_fixtures
+from bos_demo.scripted.replies import demo_fixtures
 from bos_llm.settings import DEFAULT_MODELS
 from bos_postgres import create_database
 from bos_standalone.service import serve_all
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     Company = asyncpg.Connection[asyncpg.Record]
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 BY_ID = {question.id: question for question in load_questions()}
 QUESTION = BY_ID["top-five-customers-share"]

@@ -208,7 +208,6 @@ def run(
         CalledProcessError: It failed; what it said is added as a note.
     """
     ours = {
-        "UV_CACHE_DIR": str(ROOT / ".cache/uv"),
         "UV_SYSTEM_CERTS": "1",
         **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         **(environment or {}),

@@ -24,8 +24,8 @@ from bos_composer.settings import ComposerSettings
 from bos_computation.service import serve as serve_computation
 from bos_computation.settings import ComputationSettings
 from bos_demo.company import DEFAULT_TODAY
-from bos_demo.dialogue_fixtures import dialogue_fixtures
-from bos_demo.fixtures import demo_fixtures
+from bos_demo.scripted.dialogue import dialogue_fixtures
+from bos_demo.scripted.replies import demo_fixtures
 from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_llm import Models

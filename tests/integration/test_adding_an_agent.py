@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bos_mcp_db.settings import DatabaseSettings
     from bos_testkit.postgres import PostgresServer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PAGE = Path(__file__).parents[2] / "docs" / "adding-an-agent.md"
 MEMBER = Path("services/agents/summary")

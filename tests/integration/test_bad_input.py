@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .conftest import StartHarness
     from .harness import Harness, Outcome
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(30)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIST_TABLES = "List all tables in the database"
 REGIONS = "How many active customers do we have in each region?"

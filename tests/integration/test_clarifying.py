@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(120),
     pytest.mark.requirement("D-05"),
 ]
 

@@ -27,8 +27,8 @@ from bos_demo.company import DEFAULT_TODAY
 from bos_demo.documents.rendering import render
 from bos_demo.documents.sources import load_sources
 from bos_demo.expectations import mentions
-from bos_demo.fixtures import demo_fixtures
 from bos_demo.questions import RagStep, load_document_questions
+from bos_demo.scripted.replies import demo_fixtures
 from bos_llm import Models
 from bos_postgres import create_database
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from bos_demo.questions import CitedPassage, Question
     from bos_testkit.postgres import PostgresServer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 QUESTIONS = load_document_questions()
 SOURCES = load_sources()

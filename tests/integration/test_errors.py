@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from .harness import Harness
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(30)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

@@ -12,7 +12,7 @@ from bos_testkit.waiting import eventually
 if TYPE_CHECKING:
     from .conftest import StartHarness
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # By keywords both the sql and the computation agent are candidates.
 BOTH = (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from bos_mcp_db.settings import DatabaseSettings
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(30)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 VARIABLES = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "BOS_MODEL")
 

@@ -40,7 +40,7 @@ async def test_no_call_has_a_server_error_or_an_answer_that_is_not_documented(
             *(SCHEMATHESIS, "run", f"{harness.url}/openapi.json"),
             *("-H", f"Authorization: Bearer {harness.key}"),
             *("--checks", ",".join(CHECKS), "--phases", "examples,coverage,fuzzing"),
-            *("--max-examples", "10", "--generation-deterministic", "--request-timeout", "60"),
+            *("--max-examples", "5", "--generation-deterministic", "--request-timeout", "60"),
             "--no-color",
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(60),
     pytest.mark.requirement("C-21", "C-22", "C-23", "C-24", "C-25", "C-26", "C-27"),
 ]
 

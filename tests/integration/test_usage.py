@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .conftest import StartHarness
     from .harness import Harness
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(60)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 QUESTION = (
     "Which five customers brought the most revenue last quarter, and what share of the total is "

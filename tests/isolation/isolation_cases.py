@@ -6,13 +6,14 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from isolation_harness import CONVERSATION, FILE, PASSWORD, SECRET
+from isolation_harness import CONVERSATION, FILE, FILE_NAME, PASSWORD, SECRET
 from public_rpcs import PublicRpc, public_rpcs
 
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
 
 if TYPE_CHECKING:
-    from isolation_harness import Answer, IsolationHarness
+    from isolation_answers import Answer
+    from isolation_harness import IsolationHarness
 
 RPCS = public_rpcs()
 OF_ADA = {
@@ -26,6 +27,7 @@ OF_ADA = {
     "invitation_id": ("invitation",),
     "document_id": ("document",),
     "chunk_id": ("chunk",),
+    "name": ("file",),
 }
 """Fields that name something of a user's, and which of ada's things to name there."""
 OF_ADA_IN_MEMORY = {"conversation_id": (CONVERSATION,)}
@@ -65,9 +67,12 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "OpenIdService.FinishOpenIdLogIn": {"handle": "bosh_made-up"},
     "AccountService.DeleteAccount": {"current_password": "a wrong password"},
     "ApiKeyService.CreateApiKey": {"name": "mine", "scopes": ["account"]},
+    "ConnectionService.PutConnection": {"kind": "mail.imap", "secret": "app password"},
+    "ConnectionService.DeleteConnection": {"kind": "mail.imap"},
     "AdministrationService.CreateServiceAccount": {"username": "a-robot"},
     "DocumentsService.UploadDocument": {"upload__name": "everybody.txt"},
     "DocumentsService.SearchDocuments": {"query": "What of the submarine?"},
+    "FileService.UploadFile": {"upload__name": "everybody.txt"},
     "MemoryService.UpdateConversation": {"title": "Mine"},
     "MemoryService.UpdateLongTermMemory": {"memory__preferences__tone": "casual"},
 }
@@ -85,7 +90,7 @@ OPEN = {
     "OpenIdService.FinishOpenIdLogIn",
 }
 """What needs no access token."""
-BY_HAND = {"DocumentsService.UploadDocument"}
+BY_HAND = {"DocumentsService.UploadDocument", "FileService.UploadFile"}
 """What REST offers by handlers of its own and not by a binding; ``cells`` calls them there."""
 
 
@@ -120,6 +125,8 @@ def whats_of_ada(harness: IsolationHarness, field: str) -> list[str]:
         return [harness.people["ada"].user_id]
     if field == "document_id":
         return [harness.document_id]
+    if field == "name":
+        return [FILE_NAME]
     if field == "chunk_id":
         return [harness.chunk_id]
     if field == "key_id":
@@ -154,5 +161,5 @@ def traces_of_ada(harness: IsolationHarness, content: str, said: str = "") -> li
     ada = harness.people["ada"]
     known = [ada.user_id, ada.session_id, "ada@example.com", SECRET, *harness.runs.values()]
     known += [harness.approval_id, harness.key_id, harness.invitation_id]
-    known += [harness.document_id, harness.chunk_id]
+    known += [harness.document_id, harness.chunk_id, FILE_NAME]
     return [each for each in known if each in content and each not in said]

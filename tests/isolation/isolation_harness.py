@@ -16,16 +16,15 @@ import jwt
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from gateway_harness.harness import ComposerDouble, PlannerDouble
 from google.protobuf.message_factory import GetMessageClass
-from google.rpc import error_details_pb2, status_pb2
+from isolation_answers import Answer, answer_of
+from isolation_credentials import give_credentials
 from isolation_documents import documents_for, give_secret
+from isolation_files import files_for, give_file
 
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
 from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
 from bos.identity.v1 import (
     AdministrationServiceStub,
-    ApiKeyServiceStub,
-    CreateApiKeyRequest,
-    CreateInvitationRequest,
     IdentityServiceStub,
     LogInRequest,
     RegisterUserRequest,
@@ -47,6 +46,7 @@ from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_identity.service import serve as serve_identity
 from bos_identity.settings import IdentitySettings
+from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_memory.service import serve as serve_memory
 from bos_memory.settings import MemorySettings
 from bos_standalone.rest import find_binary, serve_rest
@@ -55,7 +55,7 @@ from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from public_rpcs import PublicRpc
@@ -77,11 +77,12 @@ SECRET = "violet-submarine"
 """Stands in everything that ada asks, and nowhere else."""
 FILE = f"The plans of the {SECRET}".encode()
 """What one of ada's runs has made."""
+FILE_NAME = "the-plan-of-ada.txt"
+"""Of a file in her workspace, which holds the secret; nobody else has one of this name."""
 CONVERSATION = "a-conversation-of-ada"
 """Kept by memory, for her alone."""
 _FILES = {"plan.html": ("text/html", FILE)}
 _TIMEOUT_S = 30.0
-_STATUS = "grpc-status-details-bin"
 
 
 class AskingPlanner(PlannerDouble):
@@ -98,7 +99,7 @@ class AskingPlanner(PlannerDouble):
         if KEEPS in request.question:
             answer.plan.steps.append(step("a", "keeper", request.question))
         if DRAWS in request.question:
-            answer.plan.steps.append(step("a", "files", "draw"))
+            answer.plan.steps.append(step("a", "drawing", "draw"))
         return answer
 
 
@@ -121,22 +122,6 @@ class Person:
     session_id: str
     access_token: str
     refresh_token: str
-
-
-@dataclass(frozen=True)
-class Answer:
-    """How a call ended, in the same words for gRPC and REST."""
-
-    code: str
-    """Name of the gRPC code."""
-    reason: str = ""
-    message: str = ""
-    content: str = ""
-    """What came back, as text."""
-
-    @property
-    def shape(self) -> tuple[str, str, str]:
-        return self.code, self.reason, self.message
 
 
 @dataclass
@@ -194,7 +179,7 @@ class IsolationHarness:
             response = await (call.read() if rpc.streams else call)
             return Answer("OK", content=str(response))
         except grpc.aio.AioRpcError as error:
-            return _of_status(error)
+            return answer_of(error)
         finally:
             call.cancel()
 
@@ -287,6 +272,7 @@ async def open_isolation_harness(
                     telemetry=TelemetrySettings.load(),
                     store_url=dsn,
                     signing_key_files=[key_file],
+                    key_encryption_keys=new_key_encryption_key(),
                     access_token_s=7200,
                     registration_open=True,
                     argon2_time_cost=1,
@@ -322,12 +308,12 @@ async def open_isolation_harness(
                     approvers={"deploy.*": {"groups": ["finance"], "roles": ["approver"]}},
                     access=AccessSettings.load(
                         groups={"crew": {"agents": ["deploy"], "tools": ["deploy.*"]}},
-                        everybody={"agents": ["echo", "files", *agents], "tables": {"*": ["*"]}},
+                        everybody={"agents": ["echo", "drawing", *agents], "tables": {"*": ["*"]}},
                     ),
                     agent_targets={
                         "echo": await enter(agent_server(EchoAgent("echo"))),
                         "deploy": await enter(agent_server(DeployAgent())),
-                        "files": await enter(agent_server(FileAgent("files", _FILES))),
+                        "drawing": await enter(agent_server(FileAgent("drawing", _FILES))),
                         **agents,
                     },
                     artefacts_url=(folder / "artefacts").as_uri(),
@@ -356,7 +342,17 @@ async def open_isolation_harness(
                 telemetry,
             )
         )
-        data_services |= {each.service: each.address for each in (gateway, memory, documents)}
+        files = await enter(
+            files_for(
+                dsn,
+                folder,
+                server,
+                AuthSettings.load(run_token_check_target=gateway.address, **people),
+                telemetry,
+            )
+        )
+        served = (gateway, identity, memory, documents, files)
+        data_services |= {each.service: each.address for each in served if each != identity}
         binary = find_binary(None)
         assert binary is not None, "build it first: make rest"
         rest = await enter(
@@ -366,6 +362,7 @@ async def open_isolation_harness(
                 identity_target=identity.address,
                 memory_target=memory.address,
                 documents_target=documents.address,
+                files_target=files.address,
                 ports=(0,),
                 grace_s=0.2,
                 log=telemetry.named("rest").logger("bos.rest"),
@@ -375,13 +372,14 @@ async def open_isolation_harness(
         at_identity = await enter(grpc.aio.insecure_channel(identity.address))
         at_memory = await enter(grpc.aio.insecure_channel(memory.address))
         at_documents = await enter(grpc.aio.insecure_channel(documents.address))
-        served = (gateway, identity, memory, documents)
+        at_files = await enter(grpc.aio.insecure_channel(files.address))
         harness = IsolationHarness(
             channels={
                 "bos.gateway.v1": at_gateway,
                 "bos.identity.v1": at_identity,
                 "bos.memory.v1": at_memory,
                 "bos.documents.v1": at_documents,
+                "bos.files.v1": at_files,
             },
             dsn=dsn,
             rest_url=rest.url,
@@ -395,11 +393,12 @@ async def open_isolation_harness(
         for name in ("ada", "eve"):
             harness.people[name] = await sign_in(IdentityServiceStub(at_identity), name)
         await _put_ada_into_a_group(harness)
-        await _give_ada_credentials(harness)
+        await give_credentials(harness, SECRET)
         await _give_ada_runs(harness, stack)
         await _give_ada_memory(harness)
         ada = harness.people["ada"]
         harness.document_id, harness.chunk_id = await give_secret(at_documents, ada, SECRET)
+        await give_file(at_files, ada.access_token, FILE_NAME, f"The {SECRET} of the workspace.")
         yield harness
 
 
@@ -430,26 +429,6 @@ async def log_in(stub: Any, username: str) -> Person:
         login.tokens.access_token,
         login.tokens.refresh_token,
     )
-
-
-async def api_key(
-    harness: IsolationHarness, person: Person, scopes: Iterable[str]
-) -> tuple[str, str]:
-    """A key of somebody's with these scopes: its id, and the key itself."""
-    credential = (("authorization", f"Bearer {person.access_token}"),)
-    made = await ApiKeyServiceStub(harness.channels["bos.identity.v1"]).CreateApiKey(
-        CreateApiKeyRequest(name="a program", scopes=scopes), metadata=credential
-    )
-    return made.api_key.key_id, made.secret
-
-
-async def _give_ada_credentials(harness: IsolationHarness) -> None:
-    ada = harness.people["ada"]
-    harness.key_id, _ = await api_key(harness, ada, ["account"])
-    invited = await AdministrationServiceStub(harness.channels["bos.identity.v1"]).CreateInvitation(
-        CreateInvitationRequest(), metadata=(("authorization", f"Bearer {ada.access_token}"),)
-    )
-    harness.invitation_id = invited.invitation.invitation_id
 
 
 async def _give_ada_runs(harness: IsolationHarness, stack: AsyncExitStack) -> None:
@@ -489,12 +468,3 @@ async def _give_ada_memory(harness: IsolationHarness) -> None:
     await MemoryServiceStub(channel).UpdateLongTermMemory(
         update, metadata=(("authorization", credential),)
     )
-
-
-def _of_status(error: grpc.aio.AioRpcError) -> Answer:
-    info = error_details_pb2.ErrorInfo()
-    for key, value in error.trailing_metadata() or ():
-        if key == _STATUS and isinstance(value, bytes):
-            for detail in status_pb2.Status.FromString(value).details:
-                detail.Unpack(info)
-    return Answer(error.code().name, info.reason, error.details() or "", str(info))

@@ -106,14 +106,19 @@ class PublicRpc:
 
     def messages(self, first: Message) -> list[Message]:
         """A stream of requests that begins with ``first``, and what makes it a whole one."""
-        if self.name == "DocumentsService.UploadDocument":
+        if self.name in ("DocumentsService.UploadDocument", "FileService.UploadFile"):
             return [first, type(first)(content=b"What everybody has.")]  # type: ignore[call-arg]
         return [first]
 
     @property
     def references(self) -> list[str]:
         """Fields of the request that name something by its id, nested ones joined as above."""
-        return list(_references(self.method.input_type, (), _DEPTH))
+        found = list(_references(self.method.input_type, (), _DEPTH))
+        # Files of a workspace have no ids: each user's are known by their names.
+        named = self.service == "bos.files.v1.FileService" and "name" in (
+            field.name for field in self.method.input_type.fields
+        )
+        return [*found, "name"] if named else found
 
 
 def public_rpcs() -> list[PublicRpc]:

@@ -32,12 +32,15 @@ pytestmark = pytest.mark.isolation
 _TABLES = """
 SELECT format('%I.%I', n.nspname, c.relname) AS name
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE n.nspname IN ('gateway', 'identity', 'memory', 'documents') AND c.relkind IN ('r', 'p')
+WHERE n.nspname IN ('gateway', 'identity', 'memory', 'documents', 'files')
+      AND c.relkind IN ('r', 'p')
       AND c.relname NOT LIKE 'audit\\_%'
 """
 _HOLD_HER = {
     "documents.chunks",
     "documents.documents",
+    "files.files",
+    "files.versions",
     "gateway.approvals",
     "gateway.run_events",
     "gateway.runs",
@@ -167,12 +170,15 @@ async def test_an_export_holds_what_is_ones_own_and_nothing_of_others(
             "gateway",
             "memory",
             "documents",
+            "files",
         }
         for run_id in harness.runs.values():
             assert SECRET.encode() in exported["ada"][f"gateway/runs/{run_id}.json"]
         assert f"The plans of the {SECRET}".encode() in exported["ada"].values()
         document = exported["ada"][f"documents/documents/{harness.document_id}.bin"]
         assert document == f"The {SECRET} of the documents.".encode()
+        contents = [each for path, each in exported["ada"].items() if path.startswith("files/")]
+        assert f"The {SECRET} of the workspace.".encode() in contents
         assert b"ada@example.com" in ada
         assert b"green" in eve
         assert SECRET.encode() not in eve

@@ -36,7 +36,7 @@ def test_a_table_with_users_is_found_and_one_without_is_not() -> None:
 
 def test_every_service_that_stores_users_offers_to_delete_what_it_holds_of_them() -> None:
     found = services_with_users()
-    assert found >= {"gateway", "memory", "documents", "identity"}
+    assert found >= {"gateway", "memory", "documents", "files", "identity"}
     lacking = [
         name
         for name in sorted(found - _DELETES_ITSELF)

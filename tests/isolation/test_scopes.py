@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 from isolation_cases import OPEN, RPCS, named, references_of_ada, request, ways, whats_of_ada
-from isolation_harness import api_key
+from isolation_credentials import api_key
 
 from bos.identity.v1 import ApiKeyServiceStub, RevokeApiKeyRequest
 from bos_chassis.auth.scopes import PEOPLE_ONLY, SCOPE_OF, SCOPES
@@ -24,6 +24,7 @@ QUIET = (
     "OrchestratorService.ListAgents",
     "ApprovalService.ListApprovals",
     "DocumentsService.ListDocuments",
+    "FileService.ListFiles",
     "MemoryService.ListConversations",
     "IdentityService.GetUser",
 )

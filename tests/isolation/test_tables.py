@@ -19,7 +19,8 @@ SELECT DISTINCT n.nspname || '.' || c.relname AS name, c.relrowsecurity AS is_se
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 JOIN pg_attribute AS a ON a.attrelid = c.oid
-WHERE n.nspname IN ('gateway', 'identity', 'memory', 'documents') AND c.relkind IN ('r', 'p')
+WHERE n.nspname IN ('gateway', 'identity', 'memory', 'documents', 'files')
+      AND c.relkind IN ('r', 'p')
       AND a.attname IN ('user_id', 'run_id', 'session_id')
 """
 _READERS = """
@@ -39,6 +40,8 @@ async def test_every_table_with_an_owner_is_under_row_level_security(
         "identity.users",
         "identity.sessions",
         "documents.chunks",
+        "files.files",
+        "files.versions",
     } <= {*tables}
     assert [name for name, is_secured in tables.items() if not is_secured] == []
 

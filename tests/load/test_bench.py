@@ -56,7 +56,7 @@ def bench(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=115,
+        timeout=280,
     )
 
 

@@ -171,7 +171,7 @@ def try_model(
     )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_scripted_model_answers_everything_right(tmp_path: Path) -> None:
     asked = ("days-between", "top-five-customers-share")
     named = ("--model", "scripted", "--questions", ",".join(asked))
@@ -189,7 +189,7 @@ def test_the_scripted_model_answers_everything_right(tmp_path: Path) -> None:
         assert list(each["stages"]["seconds"])[-1] == "compose"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_an_endpoint_that_is_not_there_does_not_pass(tmp_path: Path) -> None:
     """Fixed rules plan and answer in its stead, which no model has earned."""
     nobody = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "BOS_MODEL": "none"}

@@ -19,9 +19,9 @@ from bos.gateway.v1 import RunStatus
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_demo.company import DEFAULT_TODAY
-from bos_demo.dialogue_fixtures import dialogue_fixtures
-from bos_demo.fixtures import demo_fixtures
 from bos_demo.questions import load_questions
+from bos_demo.scripted.dialogue import dialogue_fixtures
+from bos_demo.scripted.replies import demo_fixtures
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.runs import SeenRun

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .files import Measured
 
-pytestmark = pytest.mark.timeout(120)
-
 HOW = "If this is meant, `make prompts` writes figures, budgets and prompts anew."
 QUESTIONS = tuple(question.id for question in load_questions())
 every_mode = pytest.mark.parametrize("mode", MODES)

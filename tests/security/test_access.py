@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos_agentkit import AgentTask
 
-pytestmark = [pytest.mark.security, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.security, pytest.mark.timeout(900)]
 
 GROUPS = {
     "analysts": {"tables": {"main": ["orders"]}},

@@ -34,6 +34,7 @@ SECRETS = (ACCESS, REFRESH, KEY, PASSWORD)
 INHERITED = ("PATH", "PYTHONPATH")
 COMMANDS = (
     ("documents", "list"),
+    ("files", "list"),
     ("memory", "show"),
     ("conversations", "list"),
     ("whoami",),
@@ -86,6 +87,7 @@ class Scene:
     identity: Place = field(default_factory=Place)
     memory: Place = field(default_factory=Place)
     documents: Place = field(default_factory=Place)
+    files: Place = field(default_factory=Place)
     thief: Place = field(default_factory=Place)
 
     def keep_tokens(self, *, fresh: bool = True) -> None:
@@ -94,6 +96,7 @@ class Scene:
             "identity_target": self.identity.address,
             "memory_target": self.memory.address,
             "documents_target": self.documents.address,
+            "files_target": self.files.address,
             "username": "ada",
             "access_token": ACCESS,
             "refresh_token": REFRESH,
@@ -119,6 +122,7 @@ class Scene:
             "identity_target": self.thief.address,
             "memory_target": self.thief.address,
             "documents_target": self.thief.address,
+            "files_target": self.thief.address,
             "registration": "a guess",
         }
         (data / "standalone.json").write_text(json.dumps(content))
@@ -154,7 +158,7 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     # So that what registers here in this process is what `bos` looks up.
     monkeypatch.setenv("XDG_CONFIG_HOME", str(made.home))
     async with AsyncExitStack() as stack:
-        honest = (made.gateway, made.identity, made.memory, made.documents)
+        honest = (made.gateway, made.identity, made.memory, made.documents, made.files)
         for place in (*honest, made.thief):
             server = grpc.aio.server(handlers=[place])
             place.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
@@ -189,7 +193,7 @@ async def test_a_planted_target_does_not_get_the_key_of_the_environment(
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-@pytest.mark.parametrize("command", COMMANDS[:6] + COMMANDS[7:8], ids=" ".join)
+@pytest.mark.parametrize("command", COMMANDS[:7] + COMMANDS[8:9], ids=" ".join)
 async def test_tokens_are_sent_only_where_they_were_obtained(
     scene: Scene, command: tuple[str, ...], fresh: bool
 ) -> None:
@@ -200,9 +204,10 @@ async def test_tokens_are_sent_only_where_they_were_obtained(
         BOS_IDENTITY_TARGET=scene.thief.address,
         BOS_MEMORY_TARGET=scene.thief.address,
         BOS_DOCUMENTS_TARGET=scene.thief.address,
+        BOS_FILES_TARGET=scene.thief.address,
     )
     assert scene.thief.secrets == []
-    honest = (scene.gateway, scene.identity, scene.memory, scene.documents)
+    honest = (scene.gateway, scene.identity, scene.memory, scene.documents, scene.files)
     assert any(place.secrets for place in honest), "the command did reach somebody"
     kept = scene.kept().get(scene.gateway.address)
     assert kept is None or kept["identity_target"] == scene.identity.address
@@ -220,9 +225,11 @@ async def test_a_standalone_of_the_user_learns_nothing_of_tokens_from_elsewhere(
             identity_target=scene.thief.address,
             memory_target=scene.thief.address,
             documents_target=scene.thief.address,
+            files_target=scene.thief.address,
         )
         await scene.bos("memory", "show")
         await scene.bos("documents", "list")
+        await scene.bos("files", "list")
         await scene.bos("whoami")
     assert scene.thief.secrets == []
     assert scene.identity.got(REFRESH)
@@ -261,6 +268,7 @@ async def test_tokens_of_a_standalone_follow_its_services_to_their_new_ports(sce
     entries[scene.gateway.address]["standalone"] = str((scene.folder / ".data").resolve())
     entries[scene.gateway.address]["memory_target"] = "127.0.0.1:1"
     entries[scene.gateway.address]["documents_target"] = "127.0.0.1:1"
+    entries[scene.gateway.address]["files_target"] = "127.0.0.1:1"
     file.write_text(json.dumps(entries))
     with own_folder(scene.folder / ".data") as data:
         data.announce(
@@ -270,8 +278,11 @@ async def test_tokens_of_a_standalone_follow_its_services_to_their_new_ports(sce
             identity_target=scene.identity.address,
             memory_target=scene.memory.address,
             documents_target=scene.documents.address,
+            files_target=scene.files.address,
         )
         await scene.bos("memory", "show")
         await scene.bos("documents", "list")
+        await scene.bos("files", "list")
     assert scene.memory.got(ACCESS)
     assert scene.documents.got(ACCESS)
+    assert scene.files.got(ACCESS)

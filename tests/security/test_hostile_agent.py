@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import httpx2
+import jwt
 import pytest
 from gateway_harness.harness import Harness, gateway_settings, open_harness
 from mcp.client.client import Client as McpClient
@@ -28,6 +29,7 @@ from bos.agent.v1 import (
     PrepareRequest,
     TaskMetadata,
 )
+from bos.composer.v1 import ComposeRequest, ComposerServiceStub
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     APPROVAL_STATUS_PENDING,
@@ -73,14 +75,15 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos_agentkit import AgentTask
 
-pytestmark = [pytest.mark.security, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.security, pytest.mark.timeout(900)]
 
 KEY = "the-static-key-of-ada"
 USER = "ada"
 WANTED = [
     *("gateway", "identity", "memory", "planner", "composer", "rest", "bos"),
-    *("counting", "other", "mcp_db", "sandbox"),
+    *("counting", "other", "mcp_db", "sandbox", "documents", "sql", "code", "rag", "*", ""),
 ]
+GRANTED = {"hostile", "mcp_db", "sandbox"}
 _TIMEOUT_S = 60.0
 
 
@@ -150,7 +153,7 @@ async def target(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Target]:
             BOS_IDENTITY_SIGNING_KEY_FILES=json.dumps([str(key_file)]),
             **people,
         )
-        planner = await process("bos_planner")
+        planner, composer = await process("bos_planner"), await process("bos_composer")
         settings = gateway_settings(
             harness,
             run_token_private_key=private,
@@ -171,7 +174,8 @@ async def target(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Target]:
         found.mcp_url = f"http://{mcp_db}/mcp"
         for name, address in {
             **{"gateway": gateway, "memory": memory, "identity": identity},
-            **{"planner": planner, "sandbox": sandbox, **harness.agent_targets},
+            **{"planner": planner, "composer": composer, "sandbox": sandbox},
+            **harness.agent_targets,
         }.items():
             found.channels[name] = await enter(grpc.aio.insecure_channel(address))
         yield found
@@ -236,6 +240,9 @@ def calls_of(target: Target, run: str, approval: str, how: dict[str, Any]) -> di
         "planner": PlannerServiceStub(at["planner"]).MakePlan(
             MakePlanRequest(question="Why?"), **how
         ),
+        "composer": ComposerServiceStub(at["composer"]).Compose(
+            ComposeRequest(question="Why?"), **how
+        ),
     }
     for name in ("counting", "other"):
         agent = AgentServiceStub(at[name])
@@ -295,6 +302,8 @@ async def until(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
 
 async def test_it_gets_nothing_beyond_its_step(target: Target) -> None:
     async with at_work(target) as (run, approval):
+        claims = jwt.decode(target.hostile.token, options={"verify_signature": False})
+        assert set(claims["aud"]) == GRANTED
         ways = {
             "run token": {"metadata": target.metadata, "timeout": _TIMEOUT_S},
             "as an access token": {

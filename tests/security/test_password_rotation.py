@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from asyncpg import Connection, Record
 
-pytestmark = [pytest.mark.security, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.security, pytest.mark.timeout(900)]
 
 ROLE, OLD, NEW = "rotating_services", "the-old-password", "the-new-password"
 _TIMEOUT_S = 60.0

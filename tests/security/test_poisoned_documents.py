@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.security,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
 OTHER = "The depot of Kestrel is open on weekdays, and late on Fridays."
@@ -127,6 +127,7 @@ def assert_shows_what_it_is(approval: Approval) -> None:
     assert from_value_map(action.arguments) == {"service": "shop", "version": "6.6.6"}
     assert [list(each.lines) for each in shown.arguments] == [["shop"], ["6.6.6"]]
     assert "rests on content that others wrote" in shown.notes
+    assert any("from step read of the agent rag" in note for note in shown.notes)
 
 
 def said(run: PoisonRun) -> list[str]:

@@ -23,7 +23,7 @@ from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytestmark = [pytest.mark.security, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.security, pytest.mark.timeout(600)]
 
 CORPUS = Path(__file__).parents[2] / "libs/sqlguard/tests/corpus/growth_postgres.txt"
 BACKEND_KIB = 300 * 1024

@@ -88,6 +88,7 @@ def check(display: Any) -> None:
     assert (action["title"], action["tool"]) == (SHOWN, "transfer")
     assert action["notes"] == [
         "rests on content that others wrote",
+        "from step a of the agent bank",
         "changes something; cannot be undone",
     ]
     shown = {each["label"]: (each["type"], each.get("lines", [])) for each in action["arguments"]}

@@ -20,7 +20,7 @@ from bos_testkit.processes import running_process, service_process, tls_environm
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-pytestmark = [pytest.mark.security, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.security, pytest.mark.timeout(900)]
 
 KEY = "the-static-key-of-ada"
 QUESTION = "What is 17 * 23?"

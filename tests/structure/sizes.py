@@ -22,6 +22,7 @@ LONG_PAGES = {
     "docs/adding-an-agent.md": "the tutorial, which is executed as one",
     "docs/models.md": "a table of providers and their settings",
     "docs/operations/performance.md": "measurements",
+    "docs/demo.md": "generated",
     "docs/reference/configuration.md": "generated",
     "docs/reference/errors.md": "generated",
     "docs/reference/requirements.md": "generated",

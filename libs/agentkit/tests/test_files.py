@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 import grpc
@@ -29,6 +30,17 @@ class FilingAgent(RecordingAgent):
         if task.effective_task == "fail":
             return failed(task, type="ProgramFailed", message="It failed.")
         return succeeded(task, answer="done")
+
+
+async def test_an_attached_file_has_a_reference_by_its_content() -> None:
+    task = AgentTask(AgentInput(task="draw"))
+    reference = task.attach_file("a.txt", "text/plain", b"x")
+    assert reference.digest == f"sha256:{hashlib.sha256(b'x').hexdigest()}"
+    assert (reference.name, reference.media_type, reference.size_bytes) == (
+        "a.txt",
+        "text/plain",
+        1,
+    )
 
 
 class FilingDeployer(DeployAgent):

@@ -269,6 +269,7 @@ async def test_a_tool_that_changed_since_the_approval_is_refused() -> None:
         (Unavailable("gone"), True),
         (OSError("broken pipe"), True),
         (AgentFailure("QuotaError", "no"), False),
+        (AgentFailure("OutcomeUnknown", "perhaps", outcome_unknown=True), True),
         (PermissionDenied("no"), False),
     ],
 )
@@ -282,6 +283,30 @@ async def test_an_action_with_an_ambiguous_error_has_an_unknown_outcome(
     with pytest.raises(type(error)):
         await step.tools.perform(action)
     assert [performed.outcome_unknown for performed in step.tools.performed] == [True] * unknown
+
+
+@pytest.mark.parametrize(
+    ("side_effect", "dispatched"),
+    [
+        (None, True),
+        (SideEffectClass.SIDE_EFFECT_CLASS_IRREVERSIBLE, True),
+        (SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT, False),
+    ],
+)
+async def test_a_proposal_may_state_the_class_of_its_own_call(
+    side_effect: SideEffectClass | None, dispatched: bool
+) -> None:
+    """Where the destination recognises the key, another attempt does not double the effect."""
+    agent = DeployAgent()
+    planner = task(agent, tools=["deploy"])
+    arguments = {"service": "api", "version": 2}
+    action = planner.tools.propose("deploy", arguments, side_effect=side_effect)
+    declared = DeployAgent.deploy.card.side_effect
+    assert action.side_effect == (declared if side_effect is None else side_effect)
+    assert action.digest == planner.tools.propose("deploy", arguments).digest
+    step = task(agent, tools=["deploy"], approval_context=approved(action))
+    await step.tools.perform(action)
+    assert step.tools.irreversible_dispatched is dispatched
 
 
 async def test_on_a_tainted_step_every_side_effect_needs_approval() -> None:

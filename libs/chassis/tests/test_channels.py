@@ -114,9 +114,19 @@ async def test_every_call_has_a_deadline(start: Any, echo: Any) -> None:
 
 
 async def test_no_time_left_fails_without_reaching_the_service(start: Any, echo: Any) -> None:
-    running = await start()
-    with pytest.raises(DeadlineExceeded), translate_rpc_errors():
-        await running.stub.get(echo(), timeout=0)
+    reached: list[Any] = []
+
+    async def note(request: Any, context: Any) -> Any:
+        reached.append(request)
+        return request
+
+    running = await start(get=note)
+    await running.stub.get(echo())  # the connection stands: nothing but the deadline is in the way
+    for timeout in (0, -5):
+        with pytest.raises(DeadlineExceeded), translate_rpc_errors():
+            await running.stub.get(echo(), timeout=timeout)
+    await running.stub.get(echo())
+    assert len(reached) == 2
 
 
 async def test_the_run_token_travels_on(start: Any, echo: Any) -> None:

@@ -88,6 +88,13 @@ def test_text_without_spaces_is_shown_while_it_is_written() -> None:
     assert check.add("://evil.example ") == f"{REMOVED} "
 
 
+@pytest.mark.parametrize("target", ["</\t/evil.example/secret>", "<java\tscript:alert(1)>"])
+def test_target_in_brackets_leads_nowhere_however_it_is_streamed(target: str) -> None:
+    check = LinkCheck(KNOWN)
+    shown = "".join([*map(check.add, f"[a]({target}) end"), check.end()])
+    assert shown == f"[a] {REMOVED} end"
+
+
 _PARTS = st.sampled_from(
     [
         "![",
@@ -112,6 +119,8 @@ _PARTS = st.sampled_from(
 
 @given(st.lists(_PARTS, max_size=12).map("".join), st.integers(1, 9))
 @example(f"](\n{EVIL}", 1)
+@example(f"](<img {EVIL}<img ", 1)
+@example(f"](<a\n{EVIL}>", 1)
 def test_stream_shows_what_the_whole_text_would(text: str, size: int) -> None:
     check = LinkCheck(KNOWN)
     pieces = [check.add(text[at : at + size]) for at in range(0, len(text), size)]

@@ -58,6 +58,16 @@ async def test_a_token_of_the_issuer_names_its_user(algorithm: str, tmp_path: Pa
     assert again.user_id == "u1"
 
 
+async def test_a_key_is_good_for_its_own_algorithm_alone(tmp_path: Path) -> None:
+    """As the key says, whatever the token names: RSA keys could verify by nine."""
+    issuer = Issuer("RS256")
+    async with opened(jwks_file=key_file(tmp_path, issuer.jwk)) as (authenticator, _):
+        await accepts(authenticator, issuer.token())
+        for issuer.algorithm in ("RS384", "RS512", "PS256"):
+            with pytest.raises(Unauthenticated):
+                await accepts(authenticator, issuer.token())
+
+
 def refused_tokens(issuer: Issuer) -> dict[str, str]:
     """One token for every reason to refuse one."""
     now = time.time()

@@ -40,8 +40,11 @@ class Finished:
     err: str
 
 
-async def begin(gateway: Gateway, *arguments: str, **streams: int) -> Process:
+async def begin(
+    gateway: Gateway, *arguments: str, env: dict[str, str] | None = None, **streams: int
+) -> Process:
     environment = {"PATH": os.environ["PATH"], "BOS_TARGET": gateway.address, "BOS_API_KEY": KEY}
+    environment |= env or {}
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
         BOS,
@@ -51,8 +54,8 @@ async def begin(gateway: Gateway, *arguments: str, **streams: int) -> Process:
     )
 
 
-async def bos(gateway: Gateway, *arguments: str) -> Finished:
-    process = await begin(gateway, *arguments)
+async def bos(gateway: Gateway, *arguments: str, env: dict[str, str] | None = None) -> Finished:
+    process = await begin(gateway, *arguments, env=env)
     out, err = await process.communicate()
     assert process.returncode is not None
     return Finished(process.returncode, out.decode(), err.decode())

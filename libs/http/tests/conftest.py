@@ -1,15 +1,9 @@
-"""A small internet: names, addresses that look public, and real servers behind them.
-
-The event loop's ``sock_connect`` is the wire. It carries public addresses to local servers,
-loopback as it is, and nothing else; every address that was dialled is recorded.
-"""
+"""A small internet with an authority, and clients in it."""
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
@@ -22,137 +16,37 @@ from cryptography.x509.oid import NameOID
 
 from bos_chassis.telemetry import Telemetry
 from bos_http import HttpClient, HttpPolicy
+from bos_testkit.internet import world
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-PUBLIC = "93.184.215.14"
-"""Where the site of the tests seems to be."""
-
 
 @dataclass
-class Request:
-    line: str
-    headers: dict[str, str]
-    body: bytes
+class Internet(world.Internet):
+    """An internet with an authority, and clients."""
 
-    @property
-    def path(self) -> str:
-        return self.line.split(" ")[1]
-
-
-def ok(body: bytes = b"hello", **headers: str) -> bytes:
-    """A response of status 200; header names are written with underscores."""
-    return answer("200 OK", body, **headers)
-
-
-def answer(status: str, body: bytes = b"", **headers: str) -> bytes:
-    lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}"]
-    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    return "\r\n".join([*lines, "", ""]).encode("utf-8", "surrogateescape") + body
-
-
-@dataclass
-class Site:
-    """A server that records what reaches it and answers with bytes, whole or piece by piece."""
-
-    respond: Callable[[Request], bytes | AsyncIterator[bytes]] = lambda _: ok()
-    requests: list[Request] = field(default_factory=list)
-    connections: int = 0
-    port: int = 0
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when a client hung up."""
-    reached: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set with the first request."""
-    sni: list[str | None] = field(default_factory=list)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        try:
-            while (request := await _read(reader)) is not None:
-                self.requests.append(request)
-                self.reached.set()
-                reply = self.respond(request)
-                if isinstance(reply, bytes):
-                    writer.write(reply)
-                    await writer.drain()
-                    continue
-                pump = asyncio.create_task(_pump(reply, writer))
-                hung_up = asyncio.create_task(reader.read())
-                await asyncio.wait({pump, hung_up}, return_when=asyncio.FIRST_COMPLETED)
-                pump.cancel()
-                hung_up.cancel()
-                await asyncio.gather(pump, hung_up, return_exceptions=True)
-                break
-        except (ConnectionError, ssl.SSLError):
-            pass
-        finally:
-            self.gone.set()
-            writer.close()
-
-
-async def _pump(pieces: AsyncIterator[bytes], writer: asyncio.StreamWriter) -> None:
-    async for piece in pieces:
-        writer.write(piece)
-        await writer.drain()
-
-
-async def _read(reader: asyncio.StreamReader) -> Request | None:
-    try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-    except asyncio.IncompleteReadError:
-        return None
-    line, *lines = head.removesuffix("\r\n\r\n").split("\r\n")
-    headers = {n.lower(): v for n, _, v in (text.partition(": ") for text in lines)}
-    body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Request(line, headers, body)
-
-
-@dataclass
-class Names:
-    """A resolver that answers from a table; a list of lists is one answer after another."""
-
-    table: dict[str, Any] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-
-    async def resolve(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append(host)
-        found = self.table.get(host)
-        if found is None:
-            raise OSError("no such name")
-        if isinstance(found[0], str) if found else True:
-            return found
-        return found[min(self.asked.count(host), len(found)) - 1]
-
-
-@dataclass
-class Internet:
-    names: Names
-    certificates: Certificates
-    stack: AsyncExitStack
-    routes: dict[tuple[str, int], int] = field(default_factory=dict)
-    dialled: list[tuple[str, int]] = field(default_factory=list)
+    certificates: Any = None
 
     async def site(
         self,
-        respond: Callable[[Request], bytes | AsyncIterator[bytes]] = lambda _: ok(),
+        respond: Callable[[world.Request], bytes | AsyncIterator[bytes]] = lambda _: world.ok(),
         *,
-        address: str = PUBLIC,
+        address: str = world.PUBLIC,
         names: Sequence[str] = (),
         tls_names: Sequence[str] = (),
-    ) -> Site:
+    ) -> world.Site:
         """Serve at port 80 of ``address`` (443 with ``tls_names``) and give it names."""
-        site = Site(respond)
-        context = self.certificates.server(tls_names, site.sni) if tls_names else None
-        server = await asyncio.start_server(site.serve, "127.0.0.1", 0, ssl=context)
-        await self.stack.enter_async_context(server)
-        self.stack.callback(server.close)
-        site.port = server.sockets[0].getsockname()[1]
-        self.routes[address, 443 if tls_names else 80] = site.port
-        for name in (*names, *tls_names):
-            self.names.table.setdefault(name, [address])
-        return site
+        return await self.serve(
+            respond,
+            address=address,
+            names=(*names, *tls_names),
+            port=443 if tls_names else 80,
+            context=(lambda site: self.certificates.server(tls_names, site.sni))
+            if tls_names
+            else None,
+        )
 
     async def client(self, telemetry: Telemetry | None = None, **policy: Any) -> HttpClient:
         """A client that may call any public host, unless the policy says otherwise."""
@@ -227,28 +121,13 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture
-async def internet(
-    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Internet]:
-    loop: Any = asyncio.get_running_loop()
-    really = loop.sock_connect
-    async with AsyncExitStack() as stack:
-        net = Internet(Names(), certificates, stack)
-
-        async def wire(sock: Any, address: Any) -> None:
-            end = (address[0], address[1])
-            net.dialled.append(end)
-            if end in net.routes:
-                end = ("127.0.0.1", net.routes[end])
-            elif end[0] != "127.0.0.1":
-                raise ConnectionRefusedError("not in this internet")
-            await really(sock, end)
-
-        monkeypatch.setattr(loop, "sock_connect", wire)
+async def internet(certificates: Certificates) -> AsyncIterator[Internet]:
+    net = Internet(certificates=certificates)
+    async with world.wired(net):
         yield net
 
 
 @pytest.fixture
 def reply() -> Callable[..., bytes]:
     """``reply("302 Found", Location="/x")``: the bytes of a response."""
-    return answer
+    return world.answer

@@ -11,157 +11,28 @@ import pytest
 
 from bos_chassis.deadlines import set_remaining
 from bos_http import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
+from bos_testkit.internet.bodies import (
+    CHUNKED,
+    HEAD,
+    LIMIT,
+    REFUSED,
+    chunk,
+    encoded,
+    forever,
+    noise,
+    raw_deflate,
+    then_silence,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 pytestmark = pytest.mark.security
 
-LIMIT = 200_000
-HEAD = b"HTTP/1.1 200 OK\r\n"
-CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n"
-
-
-async def forever(head: bytes, piece: bytes) -> AsyncIterator[bytes]:
-    yield head
-    while True:
-        yield piece
-        # Lets the client take its turn; the sockets set the pace.
-        await asyncio.sleep(0)
-
-
-async def then_silence(sent: bytes) -> AsyncIterator[bytes]:
-    yield sent
-    await asyncio.Event().wait()
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(data), data)
-
-
-def noise(size: int) -> bytes:
-    """Bytes that do not compress."""
-    state, out = 1, bytearray()
-    while len(out) < size:
-        state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
-        out += state.to_bytes(8, "big")
-    return bytes(out[:size])
-
-
-def encoded(coding: bytes, body: bytes) -> bytes:
-    return HEAD + b"Content-Encoding: %s\r\nContent-Length: %d\r\n\r\n%s" % (
-        coding,
-        len(body),
-        body,
-    )
-
-
-def raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    return packer.compress(data) + packer.flush()
-
-
-BOMB = gzip.compress(bytes(50_000_000))
-
-REFUSED: list[tuple[str, Callable[[], Any], Rule]] = [
-    (
-        "a body without end",
-        lambda: forever(HEAD + b"\r\n", b"x" * 65536),
-        Rule.RESPONSE_BODY_TOO_LARGE,
-    ),
-    (
-        "chunks without end",
-        lambda: forever(CHUNKED + b"\r\n", chunk(b"x" * 1000)),
-        Rule.RESPONSE_BODY_TOO_LARGE,
-    ),
-    (
-        "a length beyond the limit, of which nothing is read",
-        lambda: then_silence(HEAD + b"Content-Length: 200001\r\n\r\n"),
-        Rule.RESPONSE_BODY_TOO_LARGE,
-    ),
-    (
-        "an absurd length",
-        lambda: then_silence(HEAD + b"Content-Length: 9223372036854775807\r\n\r\n"),
-        Rule.RESPONSE_BODY_TOO_LARGE,
-    ),
-    ("a gzip bomb", lambda: encoded(b"gzip", BOMB), Rule.RESPONSE_BODY_TOO_LARGE),
-    (
-        "a small gzip bomb",
-        lambda: encoded(b"gzip", gzip.compress(bytes(LIMIT - 1))),
-        Rule.RESPONSE_COMPRESSION,
-    ),
-    (
-        "a deflate bomb",
-        lambda: encoded(b"deflate", zlib.compress(bytes(LIMIT - 1))),
-        Rule.RESPONSE_COMPRESSION,
-    ),
-    (
-        "a bare deflate bomb",
-        lambda: encoded(b"deflate", raw_deflate(bytes(LIMIT - 1))),
-        Rule.RESPONSE_COMPRESSION,
-    ),
-    (
-        "a bomb of many members",
-        lambda: encoded(b"gzip", gzip.compress(bytes(60_000)) * 40),
-        Rule.RESPONSE_COMPRESSION,
-    ),
-    (
-        "a bomb without end",
-        lambda: forever(
-            CHUNKED + b"Content-Encoding: gzip\r\n\r\n", chunk(gzip.compress(bytes(1000)))
-        ),
-        Rule.RESPONSE_COMPRESSION,
-    ),
-    (
-        "empty members without end",
-        lambda: forever(
-            CHUNKED + b"Content-Encoding: gzip\r\n\r\n", chunk(gzip.compress(b"") * 99)
-        ),
-        Rule.RESPONSE_BODY_TOO_LARGE,
-    ),
-    (
-        "a bomb inside a bomb",
-        lambda: encoded(b"gzip, gzip", gzip.compress(BOMB)),
-        Rule.RESPONSE_ENCODING,
-    ),
-    ("an encoding nobody asked for", lambda: encoded(b"br", b"x"), Rule.RESPONSE_ENCODING),
-    ("an invented encoding", lambda: encoded(b"rot13", b"x"), Rule.RESPONSE_ENCODING),
-    (
-        "two encodings in two headers",
-        lambda: encoded(b"gzip\r\nContent-Encoding: deflate", b"x"),
-        Rule.RESPONSE_ENCODING,
-    ),
-    (
-        "a header larger than all may be",
-        lambda: HEAD + b"X: " + b"x" * 4096 + b"\r\nContent-Length: 0\r\n\r\n",
-        Rule.RESPONSE_HEADERS_TOO_LARGE,
-    ),
-    (
-        "headers that are too large together",
-        lambda: HEAD + b"X: " + b"x" * 2048 + b"\r\nY: " + b"y" * 2048 + b"\r\n\r\n",
-        Rule.RESPONSE_HEADERS_TOO_LARGE,
-    ),
-    (
-        "a header without end",
-        lambda: forever(HEAD + b"X: ", b"x" * 1000),
-        Rule.RESPONSE_HEADERS_TOO_LARGE,
-    ),
-    (
-        "a header name without end",
-        lambda: forever(HEAD, b"x" * 1000),
-        Rule.RESPONSE_HEADERS_TOO_LARGE,
-    ),
-    (
-        "a status line without end",
-        lambda: forever(b"HTTP/1.1 200 ", b"x" * 1000),
-        Rule.RESPONSE_HEADERS_TOO_LARGE,
-    ),
-]
-
 
 @pytest.mark.parametrize(("respond", "rule"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
 async def test_responses_that_break_a_limit_are_refused_and_hung_up_on(
-    internet: Any, respond: Callable[[], Any], rule: Rule
+    internet: Any, respond: Callable[[], Any], rule: str
 ) -> None:
     reply = respond()
     site = await internet.site(lambda _: reply, names=["example.com"])
@@ -170,7 +41,7 @@ async def test_responses_that_break_a_limit_are_refused_and_hung_up_on(
     )
     with pytest.raises(HttpRefused) as refused:
         await client.request("GET", "http://example.com/")
-    assert refused.value.rule is rule
+    assert refused.value.rule == rule
     if not isinstance(reply, bytes):  # the server was not done
         async with asyncio.timeout(60):
             await site.gone.wait()

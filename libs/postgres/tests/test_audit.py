@@ -138,6 +138,27 @@ async def test_concurrent_sealing_is_left_to_the_first(
     assert verify(start, sealed) is None
 
 
+async def test_sealing_blocks_neither_the_next_replica_nor_other_services(
+    pool: Pool, postgres_dsn: str
+) -> None:
+    """The lock ends with its transaction, also where a session lives on, and is of one trail."""
+    await migrate(postgres_dsn, AUDIT_MIGRATIONS, schema="other", table=TABLE)
+    async with (
+        open_database(postgres_dsn, schema="other") as others,
+        acquire(pool) as one,
+        acquire(pool) as two,
+    ):
+        for replica in (one, two):
+            await write(pool, entries(1))
+            assert await seal(replica) is not None
+        await write(pool, entries(1))
+        await write(others, entries(1))
+        async with one.transaction():
+            assert await seal(one) is not None
+            async with acquire(others) as other:
+                assert await seal(other) is not None
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -17,14 +17,21 @@ from bos.agent.v1 import (
     SideEffectClass,
     add_AgentServiceServicer_to_server,
 )
-from bos_agentkit import AgentServiceSettings, agent_card, agent_service, serve_agent, tool
+from bos_agentkit import (
+    UNTRUSTED_NOTICE,
+    AgentServiceSettings,
+    agent_card,
+    agent_service,
+    serve_agent,
+    tool,
+)
 from bos_agentkit.agent import Agent
 from bos_agentkit.results import succeeded
 from bos_agentkit.serving.servicer import AgentServicer
 from bos_chassis.auth.run_token_checks import open_run_tokens
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings
-from bos_llm import user
+from bos_llm import system, user
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -71,9 +78,16 @@ class HonestAgent(Agent):
             await task.tools.call("leave_mark", label="here")
         return succeeded(task, answer=said)
 
+    role = UNTRUSTED_NOTICE
+
+    def prompt(self, task: AgentTask) -> str:
+        """What the model is asked."""
+        sections = [*task.user_sections, ("Task", "Say a word.")]
+        return "\n\n".join(f"### {heading}\n{body}" for heading, body in sections)
+
     async def ask(self, task: AgentTask) -> str:
         """One call of the model."""
-        completion = await self.model.text([user("Say a word.")])
+        completion = await self.model.text([system(self.role), user(self.prompt(task))])
         task.usage.add(completion.usage)
         task.trace.message("asked")
         return completion.text
@@ -110,6 +124,35 @@ class Trusting(HonestAgent):
     async def execute(self, task: AgentTask) -> AgentResult:
         {"": 1, "leave_mark": 2}[task.input.tool_name]
         return await super().execute(task)
+
+
+class Impersonal(HonestAgent):
+    """Asks its model without a word of who it works for."""
+
+    def prompt(self, task: AgentTask) -> str:
+        return "Say a word."
+
+
+class Paraphrasing(HonestAgent):
+    """Has words of its own for what is known of the user."""
+
+    def prompt(self, task: AgentTask) -> str:
+        memory = task.input.long_term_memory
+        about = f"{memory.critical.user_name} reads {memory.preferences.language}."
+        return f"{about}\n{task.conversation}\nSay a word."
+
+
+class Absentminded(HonestAgent):
+    """Knows the user, and forgets what was said."""
+
+    def prompt(self, task: AgentTask) -> str:
+        return f"{task.profile}\nSay a word."
+
+
+class Credulous(HonestAgent):
+    """Does not tell its model that fenced text is data."""
+
+    role = "You say words."
 
 
 class Hasty(HonestAgent):

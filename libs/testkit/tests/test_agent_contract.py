@@ -36,6 +36,7 @@ HERE = str(Path(__file__).parent)
 BEFORE = os.environ.get("PYTHONPATH", "")
 ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(filter(None, (HERE, BEFORE)))}
 
+KNOWN_USER = answers.what_is_known_of_the_user_reaches_every_prompt
 BROKEN: list[tuple[Rule, dict[str, Any], str]] = [
     (answers.card_is_valid, {"agent": agents.WithoutUseCases}, "examples of questions"),
     (answers.health_is_told_to_anybody, {"bare": True}, "health of '' is told"),
@@ -44,6 +45,10 @@ BROKEN: list[tuple[Rule, dict[str, Any], str]] = [
     (answers.progress_is_well_formed, {"servicer": agents.Timeless}, "says when it happened"),
     (answers.same_step_twice_has_the_same_result, {"agent": agents.Forgetful}, "ends the same"),
     (answers.taint_is_carried_on, {"servicer": agents.Laundering}, "tainted input is tainted"),
+    (KNOWN_USER, {"agent": agents.Impersonal}, "stands in every prompt"),
+    (KNOWN_USER, {"agent": agents.Paraphrasing}, "as format_user_profile writes it"),
+    (KNOWN_USER, {"agent": agents.Absentminded}, "the conversation stands in a prompt"),
+    (KNOWN_USER, {"agent": agents.Credulous}, "has UNTRUSTED_NOTICE"),
     (answers.metadata_and_trace_are_taken_over, {"bare": True}, "trace of its caller"),
     (answers.steps_at_once_are_kept_apart, {"servicer": agents.Confused}, "the result is of step"),
     (refusals.bad_input_is_refused_with_field_and_fix, {"bare": True}, "the call is refused"),

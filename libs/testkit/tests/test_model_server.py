@@ -71,6 +71,26 @@ async def test_a_prepared_structure_is_answered_by_the_schemas_name(client: Asyn
     assert reply.choices[0].message.content == '{"steps": ["a", "b"]}'
 
 
+async def test_a_fallback_is_asked_for_what_no_fixture_fits_and_may_have_no_reply_either() -> None:
+    asked: list[tuple[str | None, str]] = []
+
+    def fallback(schema: str | None, prompt: str) -> str | None:
+        asked.append((schema, prompt.splitlines()[-1]))
+        return "It is sunny." if "weather" in prompt else None
+
+    async with (
+        ScriptedModel([GREETING], fallback=fallback) as server,
+        AsyncOpenAI(base_url=server.base_url, api_key="sk", max_retries=0) as client,
+    ):
+        replies = [(await ask(client, text)).choices[0].message for text in ("weather", "tides")]
+        greeted = (await ask(client)).choices[0].message
+
+    assert [each.content for each in replies] == ["It is sunny.", None]
+    assert replies[1].refusal == UNPREPARED
+    assert greeted.content == "Good day to you."
+    assert asked == [(None, "weather"), (None, "tides")]
+
+
 async def test_any_other_prompt_is_declined_honestly(client: AsyncOpenAI) -> None:
     message = (await ask(client, "weather")).choices[0].message
     assert (message.content, message.refusal) == (None, UNPREPARED)

@@ -10,15 +10,16 @@ import pytest
 
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
-from bos_demo.fixtures import composer_section, demo_fixtures
 from bos_demo.questions import (
     REFERENCE,
     ComputationStep,
     Question,
     SqlStep,
+    load_chart_questions,
     load_document_questions,
     load_questions,
 )
+from bos_demo.scripted.replies import composer_section, demo_fixtures
 from bos_testkit.scripted_model.replies import FixtureBook, load_fixtures
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 QUESTIONS = load_questions()
 OVER_DOCUMENTS = load_document_questions()
-SQL_STEPS = [s for q in (*QUESTIONS, *OVER_DOCUMENTS) for s in q.steps if isinstance(s, SqlStep)]
+WITH_QUERIES = (*QUESTIONS, *OVER_DOCUMENTS, *load_chart_questions())
+SQL_STEPS = [step for q in WITH_QUERIES for step in q.steps if isinstance(step, SqlStep)]
 
 
 def _name(value: Question | SqlStep) -> str:

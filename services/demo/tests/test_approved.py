@@ -11,12 +11,12 @@ import pytest
 
 from bos_demo.company import DEFAULT_TODAY, table_names
 from bos_demo.dialects import DIALECTS
-from bos_demo.dialogue_fixtures import dialogue_fixtures
 from bos_demo.dialogues import load_approved
 from bos_demo.expectations import expected_facts, same_rows
-from bos_demo.fixtures import demo_fixtures
 from bos_demo.periods import named_periods
 from bos_demo.questions import REFERENCE, CodeStep, SqlStep, load_questions
+from bos_demo.scripted.dialogue import dialogue_fixtures
+from bos_demo.scripted.replies import demo_fixtures
 from bos_sqlguard.guard import Guard
 from bos_sqlguard.policy import GuardPolicy
 from bos_testkit.scripted_model.replies import load_fixtures

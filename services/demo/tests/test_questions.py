@@ -12,13 +12,20 @@ from bos_demo.questions import (
     REFERENCE,
     Question,
     SqlStep,
+    load_api_questions,
+    load_chart_questions,
     load_document_questions,
     load_questions,
 )
 from bos_sqlguard.guard import Guard
 from bos_sqlguard.policy import GuardPolicy
 
-QUESTIONS = (*load_questions(), *load_document_questions())
+QUESTIONS = (
+    *load_questions(),
+    *load_document_questions(),
+    *load_api_questions(),
+    *load_chart_questions(),
+)
 SQL_STEPS = [(q, s) for q in QUESTIONS for s in q.steps if isinstance(s, SqlStep)]
 
 
@@ -32,6 +39,8 @@ def test_there_are_enough_questions_of_each_kind() -> None:
     assert kinds["computation"] >= 4
     assert kinds["chains"] >= 5
     assert kinds["parallel"] >= 2
+    assert kinds["apis"] >= 8
+    assert kinds["charts"] >= 6
     assert kinds.total() >= 24
 
 
@@ -68,8 +77,9 @@ def test_references_lead_to_earlier_steps_and_plans_have_no_cycle(question: Ques
     for step in question.steps:
         assert set(question.depends_on(step)) <= before
         for value in step.inputs.values():
-            assert REFERENCE.fullmatch(value)
-            assert value.endswith(".rows}")
+            if step.agent != "charts":  # whose marks and columns the plan may name
+                assert REFERENCE.fullmatch(value)
+                assert value.endswith(".rows}")
         before.add(step.id)
     graph = {step.id: question.depends_on(step) for step in question.steps}
     assert set(TopologicalSorter(graph).static_order()) == before
@@ -91,6 +101,11 @@ def test_plans_of_a_kind_have_its_shape(question: Question) -> None:
             assert independent >= 2
         case "documents":
             assert question.agents in (("rag",), ("rag", "sql"))
+        case "apis":
+            assert question.agents[0] == "api_docs"
+        case "charts":
+            assert question.agents in (("sql", "charts"), ("sql", "computation", "charts"))
+            assert question.depends_on(question.steps[-1])
         case "talk":
             assert question.agents == ()
 

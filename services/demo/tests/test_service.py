@@ -59,10 +59,14 @@ async def test_demo_serves_the_company_and_a_model_with_its_replies(
         assert demo.address in demo.model_base_url
 
 
-async def test_model_refuses_unknown_questions(postgres_dsn: str) -> None:
+async def test_unknown_questions_are_planned_without_steps_and_queries_for_them_refused(
+    postgres_dsn: str,
+) -> None:
     settings = DemoSettings.load(database_url=postgres_dsn)
     async with serve(settings, Telemetry.for_tests()) as demo:
         message = await asyncio.to_thread(_ask, demo, "Who will win the cup?", "PlannerReply")
+        assert json.loads(message["content"])["steps"] == []
+        message = await asyncio.to_thread(_ask, demo, "Who will win the cup?", "GeneratedSql")
         assert message["refusal"]
 
 

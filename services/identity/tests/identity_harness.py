@@ -12,6 +12,7 @@ from bos.identity.v1 import (
     AccountServiceStub,
     AdministrationServiceStub,
     ApiKeyServiceStub,
+    ConnectionServiceStub,
     CreateInvitationRequest,
     CredentialServiceStub,
     GetUserRequest,
@@ -84,6 +85,7 @@ class Caller:
             AccountServiceStub,
             AdministrationServiceStub,
             ApiKeyServiceStub,
+            ConnectionServiceStub,
             CredentialServiceStub,
             OpenIdServiceStub,
         )

@@ -18,11 +18,13 @@ from bos.identity.v1 import (
     CreateServiceAccountRequest,
     DeactivateUserRequest,
     DeleteAccountRequest,
+    DeleteConnectionRequest,
     DeleteUserRequest,
     ExchangeApiKeyRequest,
     FinishOpenIdLogInRequest,
     LogInRequest,
     LogOutRequest,
+    PutConnectionRequest,
     ReactivateUserRequest,
     RegisterUserRequest,
     ResetPasswordRequest,
@@ -95,6 +97,16 @@ class Deeds:
         made = (await self.make_key()).api_key.key_id
         await self.by_ada("RevokeApiKey", RevokeApiKeyRequest(key_id=made))
 
+    async def connect(self) -> None:
+        request = PutConnectionRequest(
+            kind="mail.imap", label=PLANTED, fields={"host": PLANTED}, secret=PLANTED
+        )
+        await self.by_ada("PutConnection", request)
+
+    async def disconnect(self) -> None:
+        await self.connect()
+        await self.by_ada("DeleteConnection", DeleteConnectionRequest(kind="mail.imap"))
+
     async def log_out(self) -> None:
         opened = await self.identity.log_in("ada")
         request = LogOutRequest(refresh_token=opened.tokens.refresh_token)
@@ -152,6 +164,8 @@ class Deeds:
             "ResetPassword": self.reset,
             "CreateApiKey": self.make_key,
             "RevokeApiKey": self.revoke_key,
+            "PutConnection": self.connect,
+            "DeleteConnection": self.disconnect,
             "LogOut": self.log_out,
             "RevokeSession": self.revoke_session,
             "ChangePassword": self.change_password,
@@ -177,13 +191,15 @@ async def run(dsn: str, sql: str) -> None:
         await session.execute(sql)
 
 
+OF_PEOPLE = sorted(rpc for rpc in audited("identity") if "ConnectionSecretService" not in rpc)
+"""What the gateway does is in test_connections."""
 REFUSES = """
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'not now'; END $$;
 """
 
 
-@pytest.mark.parametrize("rpc", sorted(audited("identity")))
+@pytest.mark.parametrize("rpc", OF_PEOPLE)
 async def test_each_deed_leaves_its_entry_with_who_did_it_and_from_where(
     deeds: Deeds, postgres_dsn: str, rpc: str
 ) -> None:
@@ -194,26 +210,27 @@ async def test_each_deed_leaves_its_entry_with_who_did_it_and_from_where(
     assert entry["address"] == ADDRESS
     assert entry["actor_kind"] == "user"
     assert UUID(entry["actor"])
-    assert UUID(entry["target"])
+    assert entry["target"] == "mail.imap" or UUID(entry["target"])
     assert PLANTED not in json.dumps(entries)
     await sealed_trail(postgres_dsn, SCHEMA)
 
 
-async def standing(dsn: str) -> tuple[str, int, int, int, int]:
-    """The accounts, and how many good keys, good invitations, open and ended sessions there are."""
+async def standing(dsn: str) -> tuple[str, int, int, int, int, int]:
+    """The accounts, and the numbers of good keys and invitations, of sessions, of connections."""
     async with connect(dsn, schema=SCHEMA) as session:
         row = await session.fetchrow(
             "SELECT (SELECT json_agg(u ORDER BY user_id)::text FROM users AS u), "
             "(SELECT count(*) FROM api_keys WHERE revoked_at IS NULL), "
             "(SELECT count(*) FROM invitations WHERE used_by IS NULL), "
             "(SELECT count(*) FROM sessions WHERE is_active), "
-            "(SELECT count(*) FROM sessions WHERE NOT is_active)"
+            "(SELECT count(*) FROM sessions WHERE NOT is_active), "
+            "(SELECT count(*) FROM connections)"
         )
     assert row is not None
     return tuple(row)
 
 
-@pytest.mark.parametrize("rpc", sorted(audited("identity")))
+@pytest.mark.parametrize("rpc", OF_PEOPLE)
 async def test_a_change_whose_audit_entry_fails_is_not_made(
     deeds: Deeds, postgres_dsn: str, rpc: str
 ) -> None:
@@ -222,7 +239,7 @@ async def test_a_change_whose_audit_entry_fails_is_not_made(
         f"{REFUSES} CREATE TRIGGER refused BEFORE INSERT ON audit_pending FOR EACH ROW "
         f"WHEN (NEW.action = '{AUDITED[rpc]}') EXECUTE FUNCTION refuse()",
     )
-    users, keys, invitations, present, ended = await standing(postgres_dsn)
+    users, keys, invitations, present, ended, connected = await standing(postgres_dsn)
     method = rpc.rpartition("/")[2]
     with pytest.raises(BosError):
         await deeds.of(method)()
@@ -230,7 +247,9 @@ async def test_a_change_whose_audit_entry_fails_is_not_made(
     keys += method == "RevokeApiKey"
     invitations += method in ("RevokeInvitation", "RegisterUser")
     present += method in ("LogOut", "RevokeSession")
-    assert await standing(postgres_dsn) == (users, keys, invitations, present, ended)
+    connected += method == "DeleteConnection"
+    left = (users, keys, invitations, present, ended, connected)
+    assert await standing(postgres_dsn) == left
     told = await audit_entries(postgres_dsn, SCHEMA, AUDITED[rpc])
     assert [each for each in told if each["address"] == ADDRESS] == []
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa_key
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from jwt.algorithms import ECAlgorithm
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from bos_chassis.auth.jwks import KeySet
 from bos_chassis.telemetry import Telemetry
@@ -114,6 +115,23 @@ async def test_the_public_key_is_no_shared_secret(id_tokens: IdTokens) -> None:
         token = f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
         with pytest.raises(Unauthenticated):
             await id_tokens.claims(token, NONCE)
+
+
+async def test_a_key_is_good_for_its_own_algorithm_alone() -> None:
+    """As the key says, whatever the token names: RSA keys could verify by nine."""
+    log = Telemetry.for_tests("identity").logger("test")
+    key = generate_rsa_key(65537, 2048)
+    public: dict[str, Any] = json.loads(RSAAlgorithm.to_jwk(key.public_key()))
+
+    async def fetch() -> Sequence[Mapping[str, Any]]:
+        return [{**public, "kid": "k1"}]
+
+    async with KeySet(fetch, max_age_s=3600, log=log) as keys:
+        id_tokens = IdTokens(keys, ISSUER, CLIENT, log)
+        assert (await id_tokens.claims(signed(key, "RS256"), NONCE))["sub"] == "ada"
+        for algorithm in ("RS384", "RS512", "PS256"):
+            with pytest.raises(Unauthenticated):
+                await id_tokens.claims(signed(key, algorithm), NONCE)
 
 
 @pytest.mark.parametrize("token", ["", "a.b.c", "." * 10, "é", "x" * 70_000])

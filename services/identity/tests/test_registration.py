@@ -94,7 +94,7 @@ async def test_an_account_from_before_roles_stays_the_administrator(
         await connection.execute("DELETE FROM schema_migrations WHERE version > '20261122000103'")
         await connection.execute("DROP POLICY own_deeds ON audit_pending")
         later = ("account_deletions", "api_keys", "password_resets", "invitations", "founder")
-        for table in (*later, "external_identities", "openid_flows"):
+        for table in (*later, "external_identities", "openid_flows", "connections"):
             await connection.execute(f"DROP TABLE {table}")
         await connection.execute(
             "ALTER TABLE users DROP COLUMN roles, DROP COLUMN groups, DROP COLUMN is_service, "

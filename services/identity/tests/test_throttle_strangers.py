@@ -192,6 +192,41 @@ async def test_an_attempt_that_is_cancelled_before_it_is_decided_is_taken_back(
         assert await _failures(pool) == [(1, 0)] * 3
 
 
+class Undoing(Throttle):
+    """Takes its time to take an attempt back."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.undoing, self.may_undo = asyncio.Event(), asyncio.Event()
+
+    async def undone(self, subjects: Sequence[Subject]) -> None:
+        self.undoing.set()
+        await self.may_undo.wait()
+        await super().undone(subjects)
+
+
+async def test_an_attempt_that_is_cancelled_once_more_while_it_is_taken_back_is_all_the_same(
+    start: Starter, postgres_dsn: str
+) -> None:
+    await start()
+    settings = IdentitySettings.load(store_url=postgres_dsn)
+    metrics = IdentityMetrics(Telemetry.for_tests("identity").registry)
+    async with open_database(postgres_dsn, schema=SCHEMA) as pool:
+        throttle, passwords = Undoing(pool, settings), Endless()
+        subjects = throttle.log_in("ada", "203.0.113.1", is_known=False)
+        attempts = Attempts(passwords, throttle, metrics)  # type: ignore[arg-type]
+        task = asyncio.create_task(attempts.matches(None, "x", subjects))
+        await passwords.begun.wait()
+        task.cancel()
+        await throttle.undoing.wait()
+        task.cancel()
+        await asyncio.sleep(0)
+        throttle.may_undo.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await _failures(pool) == [(0, 0)] * 3
+
+
 class Lingering(Throttle):
     """Has counted an attempt, and has not come back yet."""
 

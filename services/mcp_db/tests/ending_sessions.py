@@ -85,10 +85,14 @@ class EndingProxy:
             said = head + await server.readexactly(struct.unpack("!i", head[1:])[0] - 4)
             if not self.has_ended:
                 last = self._last(said)
+            await self._before(said)
             self.answered += said.startswith(_READY)
             self.has_ended |= last is not None
             to_client.write(said if last is None else last)
             await to_client.drain()
+
+    async def _before(self, said: bytes) -> None:
+        """Called before ``said`` is passed on."""
 
     def _last(self, said: bytes) -> bytes | None:
         """What the client reads in place of ``said`` and all that would follow; None: that."""
@@ -103,6 +107,20 @@ class EndingProxy:
             case End.HALF if self.answered == self._answers:
                 return said[: len(said) // 2]
         return None
+
+
+class HoldingProxy(EndingProxy):
+    """Stands before a PostgreSQL server, and withholds the answer after so many until ``go_on``."""
+
+    def __init__(self, dsn: str, *, answers: int) -> None:
+        super().__init__(dsn, answers=answers)
+        self.holds = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def _before(self, said: bytes) -> None:
+        if self.answered == self._answers:
+            self.holds.set()
+            await self.go_on.wait()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -15,14 +15,16 @@ from mcp_db_rig import call, sqlite_database
 from uvicorn.server import ServerState
 
 from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair
+from bos_chassis.concurrency.loop import new_event_loop
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_mcp_db.http_server.connections import ConnectionLimits, protocol_of
+from bos_mcp_db.http_server.connections import ConnectionLimits, Connections, protocol_of
 from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
+from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.security
@@ -202,6 +204,58 @@ async def test_headers_have_a_size(sqlite_file: Path) -> None:
         # Refused before they end.
         await large.send(HEALTH.rstrip() + b"\r\nX-Big: " + b"x" * 60_000)
         await large.rest()
+
+
+def test_a_connection_that_ended_is_forgotten() -> None:
+    shared = Connections(ConnectionLimits(60, 60, 60, 60, total=9, per_peer=9), "bos")
+    connection = MagicMock()
+    shared.came(connection, "198.51.100.7")
+    shared.know(connection)
+    assert shared._known
+    shared.went(connection)
+    kept = (shared._peers, shared._of_peer, shared._waited_for, shared._known_waited_for)
+    assert not any((*kept, shared._known))
+    shared.know(connection)
+    shared.wait_for(connection)
+    assert not any((*kept, shared._known))
+
+
+async def test_an_answer_that_takes_too_long_ends_its_connection() -> None:
+    """As where the peer does not read it."""
+
+    ended = asyncio.Event()
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        await ended.wait()
+
+    limits = ConnectionLimits(60, 60, 0.05, 60, total=9, per_peer=9)
+    config, state, transport = uvicorn.Config(endless), ServerState(), MagicMock()
+    config.load()
+    transport.get_extra_info.side_effect = {}.get
+    transport.is_closing.return_value = False
+    connection = protocol_of(limits, "bos")(config=config, server_state=state, app_state={})
+    connection.connection_made(transport)
+    assert transport.max_size == 32 * 1024  # of each of a crowd
+    transport.abort.assert_not_called()
+    connection.data_received(HEALTH)
+    await eventually(lambda: transport.abort.called)
+    connection.connection_lost(None)
+    ended.set()
+    await asyncio.gather(*state.tasks)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, new_event_loop])
+def test_answers_on_every_event_loop_that_a_process_may_have(
+    sqlite_file: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Its own process has asyncio's, the standalone has uvloop."""
+
+    async def asked() -> None:
+        async with service(sqlite_file) as server:
+            await served(server)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(asked())
 
 
 async def test_the_connections_of_an_ipv6_site_are_counted_together() -> None:

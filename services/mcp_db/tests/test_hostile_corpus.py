@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bos_mcp_db.backends.backend import Backend
 
-pytestmark = [pytest.mark.security, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.security, pytest.mark.timeout(600)]
 
 CORPUS = Path(__file__).parents[3] / "libs" / "sqlguard" / "tests" / "corpus"
 TABLES = ("orders", "invoices", "customers", "products", "employees")

@@ -84,6 +84,15 @@ async def test_facts_of_a_tainted_question_taint_long_term_memory(
     assert (await memory.memory()).tainted is tainted
 
 
+async def test_a_tainted_question_taints_facts_that_were_not(start: Starter) -> None:
+    memory = await start(ADA, PROJECT)
+    assert await memory.extract("I am Ada")
+    assert not (await memory.memory()).tainted
+    assert await memory.extract("I work on Vega", tainted=True)
+
+    assert (await memory.memory()).tainted
+
+
 async def test_known_facts_are_not_tainted_by_repetition(start: Starter) -> None:
     memory = await start(ADA)
     assert await memory.extract("I am Ada")

@@ -96,6 +96,17 @@ def test_agent_names_are_normalised_and_agents_derived_from_steps() -> None:
     assert list(made.decision.chosen_agents) == ["rag", "sql"]
 
 
+def test_tool_names_are_normalised_to_those_of_the_card_unless_ambiguous() -> None:
+    tools = [Tool(name=name) for name in ("fetch_url", "do_it", "doit")]
+    cards = {"web": AgentCard(name="web", description="x", tools=tools)}
+    for written, tool in (("FetchUrl", "fetch_url"), ("fetch_url", "fetch_url"), ("doit", "doit")):
+        made = draft({"steps": [planned("a", "web", tool_name=written)]}, cards=cards)
+        assert made.plan.steps[0].tool_name == tool
+    for written in ("DoIt", "Fetch", "fetch url now"):
+        with pytest.raises(PlanInvalid, match="names the tool"):
+            draft({"steps": [planned("a", "web", tool_name=written)]}, cards=cards)
+
+
 def test_alias_of_a_card_resolves_to_its_agent_unless_ambiguous() -> None:
     cards = {
         "computation": AgentCard(name="computation", description="x", aliases=["Calculator"]),

@@ -111,17 +111,19 @@ async def test_prompt_holds_all_facts_for_the_choice_of_agents(rig: Any) -> None
         "### Context keys\ntenant",
         "### Date\ntoday: 2026-11-21 (Saturday)\n",
         "### Preferred agents\ncomputation",
-        "### Candidate agents\ncomputation, sql",
+        "  tools: mcp_db_query (Runs one SELECT)",
+        "  output fields: total (sum of the value column)",
         "### User profile\n<untrusted>\n- Name: Alice\n</untrusted>",
         "### Conversation so far\n<untrusted>\nuser: Good morning\n</untrusted>",
         "### Missing context\napi_docs: api_base_url",
     ):
         assert section in user, section
+    candidates = user.partition("### Candidate agents\n")[2].partition("\n\n")[0].splitlines()
+    assert [line for line in candidates if not line.startswith(" ")] == ["computation", "sql"]
     for fact in (
         "sql: Answers questions about the database.",
         "  for: Top customers by revenue",
-        "  tools: mcp_db_query (Runs one SELECT)",
-        "  output fields: total (sum of the value column)",
+        "  output fields: total",
         "  needs context: api_base_url",
     ):
         assert fact in system, fact

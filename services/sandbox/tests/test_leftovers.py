@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from bos_sandbox.settings import SandboxSettings
 
-pytestmark = [pytest.mark.security, pytest.mark.timeout(300), pytest.mark.requirement("T-14")]
+pytestmark = [pytest.mark.security, pytest.mark.timeout(600), pytest.mark.requirement("T-14")]
 
 WORKERS = 2
 

@@ -83,6 +83,17 @@ async def test_administrator_invites_users_assigns_roles_and_closes_accounts(
         assert "Roles: user, administrator" in await ada.bos("whoami")
         (code,) = CODE.findall(await ada.bos("users", "invite", "--group", "finance"))
         assert "finance" in await ada.bos("users", "invitations")
+        assert "No mailbox is connected" in await ada.bos("mail", "status")
+        connected = await ada.bos(
+            *("mail", "connect", "ada@example.com", "--imap", "mail.example.com"),
+            "--password-stdin",
+        )
+        assert "Connected ada@example.com" in connected
+        shown = await ada.bos("mail", "status") + await ada.bos("mail", "status", "--json")
+        assert "ada@example.com at IMAP mail.example.com" in shown
+        assert PASSWORD not in connected + shown
+        assert "Disconnected" in await ada.bos("mail", "disconnect")
+        assert "No mailbox" in await ada.bos("mail", "disconnect")
         await eve.sign_up("eve", "--invitation", code)
         assert "Groups: finance" in await eve.bos("whoami")
         assert "role administrator" in await eve.bos("users", "list", code=2)

@@ -59,6 +59,8 @@ def test_every_entry_point_resolves_to_the_agent_of_its_name(name: str) -> None:
         mcp_url="http://127.0.0.1:1/mcp",
         sandbox_target="127.0.0.1:1",
         documents_target="127.0.0.1:1",
+        store_url="postgresql://127.0.0.1:1/bos",
+        workspace_url="file:///nowhere",
         not_a_setting=1,
     )
     assert settings.server.host == "127.0.0.1"
@@ -78,14 +80,14 @@ def test_order_of_agents_does_not_depend_on_the_order_of_installation(
 
 def test_a_package_that_offers_an_agent_adds_it(offer: Callable[..., None]) -> None:
     before = installed_agents()
-    offer("acme-mail", mail="acme_mail.service:serve")
-    assert installed_agents() == {**before, "mail": "acme_mail.service:serve"}
+    offer("acme-mail", post="acme_mail.service:serve")
+    assert installed_agents() == {**before, "post": "acme_mail.service:serve"}
 
 
 def test_error_for_a_duplicate_agent_name_names_both_packages(offer: Callable[..., None]) -> None:
-    offer("acme-first", mail="acme_first:serve")
-    offer("acme-second", mail="acme_second:serve")
-    with pytest.raises(ConfigurationError, match=r"acme-first and acme-second both offer.*'mail'"):
+    offer("acme-first", post="acme_first:serve")
+    offer("acme-second", post="acme_second:serve")
+    with pytest.raises(ConfigurationError, match=r"acme-first and acme-second both offer.*'post'"):
         installed_agents()
 
 

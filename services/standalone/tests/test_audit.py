@@ -39,9 +39,15 @@ async def test_bos_audit_exports_and_verifies_all_trails_of_the_local_standalone
                 rows = [json.loads(line) for line in result.stdout.splitlines()]
                 found = {(row["service"], row["action"]) for row in rows if "action" in row}
         verified = await asyncio.to_thread(CliRunner().invoke, audit, ["verify"])
-    assert {service for service, _ in found} == {"documents", "gateway", "identity", "memory"}
+    assert {service for service, _ in found} == {
+        "documents",
+        "files",
+        "gateway",
+        "identity",
+        "memory",
+    }
     assert question not in result.stdout
     assert verified.exit_code == 0, verified.output
     assert [line.partition(":")[0] for line in verified.stdout.splitlines()] == [
-        *("documents", "gateway", "identity", "memory")
+        *("documents", "files", "gateway", "identity", "memory")
     ]

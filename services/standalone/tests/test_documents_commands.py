@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos_demo.company import DEFAULT_TODAY
-from bos_demo.fixtures import composer_section, question_fixtures
 from bos_demo.questions import CitedPassage, Question, RagStep
+from bos_demo.scripted.replies import composer_section, question_fixtures
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
@@ -52,7 +52,7 @@ COMPOSED = fixture(
 
 
 @pytest.mark.requirement("G-19", "K-10")
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_answer_about_uploaded_files_cites_a_passage_that_is_in_one_of_them(
     folder: Folder,
 ) -> None:

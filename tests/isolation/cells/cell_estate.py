@@ -35,15 +35,17 @@ from cell_kinds import (
     STEP_FOR_ANOTHER,
 )
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from isolation_credentials import api_key
 from isolation_documents import give_document
+from isolation_files import give_file
 from isolation_harness import (
     CONVERSATION,
+    FILE_NAME,
     HELD,
     KEEPS,
     SECRET,
     IsolationHarness,
     Person,
-    api_key,
     log_in,
     open_isolation_harness,
     sign_in,
@@ -283,7 +285,7 @@ async def open_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
         )
         targets = {
             name: Target(name, harness.channels[f"bos.{name}.v1"])
-            for name in ("gateway", "identity", "memory", "documents")
+            for name in ("gateway", "identity", "memory", "documents", "files")
         }
         started = await _inside(stack, harness, folder)
         for name, (address, _) in started.items():
@@ -423,6 +425,10 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
         things[f"document to {which}"] = await give_document(
             harness.channels["bos.documents.v1"], ada.access_token, text, "a.txt"
         )
+    things["file"] = FILE_NAME
+    things["file to delete"] = await give_file(
+        harness.channels["bos.files.v1"], ada.access_token, f"doomed {SECRET}.txt", "Gone soon."
+    )
     things["conversation"] = CONVERSATION
     things["conversation to delete"] = f"{CONVERSATION}-to-delete"
     turn = RecordTurnRequest(

@@ -169,12 +169,28 @@ ADDS_DOCUMENT = _of_documents("adds to the caller's documents", OK, DENIED)
 SEARCHES = _of_documents("searches the caller's documents", OK, OK, ended_session=STAYS)
 READS_PASSAGE = _of_documents("reads an owner's passage", NOT_FOUND, NOT_FOUND, ended_session=STAYS)
 
+# Of workspaces, whose server has an authenticator of its own for steps: what these are handed is no
+# credential here.
+READS_FILE = _of_people("reads an owner's file", NOT_FOUND, ended_session=STAYS)
+CHANGES_FILE = _of_people("changes an owner's file", NOT_FOUND)
+LISTS_FILES = _of_people("lists the caller's files", OK, ended_session=STAYS)
+ADDS_FILE = _of_people("adds to the caller's files", OK)
+
 # Of identity, where a session that has ended is no use at all.
 OF_ACCOUNT = _of_people(
     "names something of an owner's account", NOT_FOUND, ended_session=SESSION_OVER
 )
 OWN_ACCOUNT = _of_people("is about the caller's own account", OK, ended_session=SESSION_OVER)
 OTHERS_KEYS = _of_people("keys of a named account", NO_ROLE, ended_session=SESSION_OVER)
+CONNECTS = _of_people(
+    "stores a connection of the caller's own", OK, key=NO_PERSON, ended_session=SESSION_OVER
+)
+DISCONNECTS = _of_people(
+    "deletes a connection of the caller's own",
+    NOT_FOUND,
+    key=NO_PERSON,
+    ended_session=SESSION_OVER,
+)
 MAKES_KEYS = _of_people(
     "makes keys for a named account", NO_ROLE, key=NO_PERSON, ended_session=SESSION_OVER
 )
@@ -302,7 +318,9 @@ KINDS = (
     *(READS_RUN, CHANGES_RUN, LISTS_OWN, DECIDES, OPERATES),
     *(READS_MEMORY, CHANGES_MEMORY, READS_OWN_MEMORY, CHANGES_OWN_MEMORY),
     *(READS_DOCUMENT, CHANGES_DOCUMENT, LISTS_DOCUMENTS, ADDS_DOCUMENT, SEARCHES, READS_PASSAGE),
-    *(OF_ACCOUNT, OWN_ACCOUNT, OTHERS_KEYS, MAKES_KEYS, NEEDS_PASSWORD, ADMINISTRATION),
+    *(READS_FILE, CHANGES_FILE, LISTS_FILES, ADDS_FILE),
+    *(OF_ACCOUNT, OWN_ACCOUNT, OTHERS_KEYS, MAKES_KEYS, CONNECTS, DISCONNECTS),
+    *(NEEDS_PASSWORD, ADMINISTRATION),
     *(EXPORTS_OWN, IDENTITY_ONLY),
     *(ABOUT_SESSION, SERVES_STEPS, WORKS_FOR_STEP, GATEWAY_ONLY, GATEWAY_FOR_ITS_RUN),
     *(ABOUT_RUN_TOKEN, open_to_all(OK)),

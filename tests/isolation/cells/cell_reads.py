@@ -15,6 +15,7 @@ from bos.documents.v1 import (
     ListDocumentsRequest,
     SearchDocumentsRequest,
 )
+from bos.files.v1 import FileServiceStub, ListFilesRequest
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
     RUN_STATUS_CLARIFICATION_NEEDED,
@@ -33,9 +34,11 @@ from bos.gateway.v1 import (
 from bos.identity.v1 import (
     AdministrationServiceStub,
     ApiKeyServiceStub,
+    ConnectionServiceStub,
     GetUserRequest,
     IdentityServiceStub,
     ListApiKeysRequest,
+    ListConnectionsRequest,
     ListInvitationsRequest,
     ListSessionsRequest,
     ListUsersRequest,
@@ -82,6 +85,7 @@ async def what_ada_reads(estate: Estate) -> dict[str, str]:
     administration = AdministrationServiceStub(at_identity)
     memory = MemoryServiceStub(harness.channels["bos.memory.v1"])
     documents = DocumentsServiceStub(harness.channels["bos.documents.v1"])
+    workspace = FileServiceStub(harness.channels["bos.files.v1"])
     of_ada = ListApiKeysRequest(user_id=estate.people["ada"].user_id)
     calls = {
         "runs": runs.ListRuns(ListRunsRequest(), **how),
@@ -89,11 +93,15 @@ async def what_ada_reads(estate: Estate) -> dict[str, str]:
         "account": identity.GetUser(GetUserRequest(), **how),
         "sessions": identity.ListSessions(ListSessionsRequest(), **how),
         "keys": ApiKeyServiceStub(at_identity).ListApiKeys(of_ada, **how),
+        "connections": ConnectionServiceStub(at_identity).ListConnections(
+            ListConnectionsRequest(), **how
+        ),
         "users": administration.ListUsers(ListUsersRequest(page_size=200), **how),
         "invitations": administration.ListInvitations(ListInvitationsRequest(), **how),
         "conversations": memory.ListConversations(ListConversationsRequest(), **how),
         "documents": documents.ListDocuments(ListDocumentsRequest(), **how),
         "passages": documents.SearchDocuments(SearchDocumentsRequest(query=SECRET), **how),
+        "files": workspace.ListFiles(ListFilesRequest(), **how),
         "remembered": memory.GetLongTermMemory(GetLongTermMemoryRequest(), **how),
     }
     for run_id in estate.harness.runs.values():

@@ -32,10 +32,12 @@ OPEN_AT_REST = (
 """Open to everybody; the last one on loopback only."""
 
 _UPLOAD = "bos.documents.v1.DocumentsService/UploadDocument"
+_FILE_UPLOAD = "bos.files.v1.FileService/UploadFile"
 RPC_OF_PATH = {
     "POST /hitl/respond": "bos.gateway.v1.ApprovalService/RespondApproval",
     "POST /v1/documents": _UPLOAD,
     "POST /upload": _UPLOAD,
+    "POST /v1/files": _FILE_UPLOAD,
 }
 """Written by hand: what they call, in words of their own."""
 
@@ -47,6 +49,7 @@ def body_of_path(path: str, estate: Estate) -> Any:
     bodies = {
         "POST /v1/documents": form,
         "POST /upload": form,
+        "POST /v1/files": form,
         "POST /hitl/respond": {
             "request_id": estate.things["approval"],
             "decision": "approved",

@@ -134,10 +134,13 @@ _OPERATOR = "bos.gateway.v1.OperatorService"
 _APPROVALS = "bos.gateway.v1.ApprovalService"
 _IDENTITY = "bos.identity.v1.IdentityService"
 _KEYS = "bos.identity.v1.ApiKeyService"
+_CONNECTIONS = "bos.identity.v1.ConnectionService"
 _ADMINISTRATION = "bos.identity.v1.AdministrationService"
 _MEMORY = "bos.memory.v1.MemoryService"
 _TURNS = "bos.memory.v1.MemoryTurnService"
 _DOCUMENTS = "bos.documents.v1.DocumentsService"
+_FILES = "bos.files.v1.FileService"
+_AGENTS = ("sql", "computation", "code", "files")
 _ACCOUNTS = "bos.identity.v1.AccountService"
 _OPENID = "bos.identity.v1.OpenIdService"
 _DATA = "bos.account.v1.AccountDataService"
@@ -211,6 +214,12 @@ ROWS: dict[str, Row] = {
     f"{_DOCUMENTS}/ReindexDocument": Row(
         kinds.CHANGES_DOCUMENT, things(document_id="document to read anew")
     ),
+    # -- workspaces
+    f"{_FILES}/ListFiles": Row(kinds.LISTS_FILES, shows=True),
+    f"{_FILES}/GetFile": Row(kinds.READS_FILE, things(name="file")),
+    f"{_FILES}/DownloadFile": Row(kinds.READS_FILE, things(name="file"), shows=True),
+    f"{_FILES}/UploadFile": Row(kinds.ADDS_FILE, given(upload__name="everybody.txt")),
+    f"{_FILES}/DeleteFile": Row(kinds.CHANGES_FILE, things(name="file to delete")),
     # -- identity: what is open to everybody, if they know a secret
     f"{_IDENTITY}/GetJsonWebKeySet": Row(open_to_all(kinds.OK)),
     f"{_IDENTITY}/GetOpenIdConfiguration": Row(open_to_all(kinds.OK)),
@@ -261,6 +270,14 @@ ROWS: dict[str, Row] = {
         kinds.MAKES_KEYS, also(_keys_of_ada, name="mine", scopes=["account"])
     ),
     f"{_KEYS}/RevokeApiKey": Row(kinds.OF_ACCOUNT, things(key_id="key")),
+    f"{_CONNECTIONS}/ListConnections": Row(kinds.OWN_ACCOUNT, shows=True),
+    f"{_CONNECTIONS}/PutConnection": Row(
+        kinds.CONNECTS, given(kind="mail.imap", label="Mine", secret="app password")
+    ),
+    f"{_CONNECTIONS}/DeleteConnection": Row(kinds.DISCONNECTS, given(kind="mail.gmail")),
+    "bos.identity.v1.ConnectionSecretService/GetConnectionSecrets": Row(
+        kinds.GATEWAY_ONLY, given(kinds=["mail.imap"])
+    ),
     f"{_ADMINISTRATION}/ListUsers": Row(kinds.ADMINISTRATION, shows=True),
     f"{_ADMINISTRATION}/CreateServiceAccount": Row(kinds.ADMINISTRATION, given(username="a-robot")),
     f"{_ADMINISTRATION}/SetUserRoles": Row(kinds.ADMINISTRATION, also(_ACCOUNT, roles=["user"])),
@@ -299,15 +316,9 @@ ROWS: dict[str, Row] = {
     ),
     "bos.sandbox.v1.SandboxService/RunProgram": Row(kinds.SERVES_STEPS, given(code="1 + 1")),
     "bos.sandbox.v1.SandboxService/GetCapabilities": Row(kinds.SERVES_STEPS),
-    "bos.agent.v1.AgentService/Describe": Row(
-        kinds.SERVES_STEPS, targets=("sql", "computation", "code")
-    ),
-    "bos.agent.v1.AgentService/Prepare": Row(
-        kinds.WORKS_FOR_STEP, _prepare, targets=("sql", "computation", "code")
-    ),
-    "bos.agent.v1.AgentService/Execute": Row(
-        kinds.WORKS_FOR_STEP, _execute, targets=("sql", "computation", "code")
-    ),
+    "bos.agent.v1.AgentService/Describe": Row(kinds.SERVES_STEPS, targets=_AGENTS),
+    "bos.agent.v1.AgentService/Prepare": Row(kinds.WORKS_FOR_STEP, _prepare, targets=_AGENTS),
+    "bos.agent.v1.AgentService/Execute": Row(kinds.WORKS_FOR_STEP, _execute, targets=_AGENTS),
     # -- probes and tools
     "grpc.health.v1.Health/Check": Row(open_to_all(kinds.OK), targets=_EVERY_SERVER),
     "grpc.health.v1.Health/Watch": Row(open_to_all(kinds.OK), targets=_EVERY_SERVER),

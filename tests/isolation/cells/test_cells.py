@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.isolation,
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(900),
 ]
 
 RPCS = {rpc.path.removeprefix("/"): rpc for rpc in all_rpcs()}
@@ -272,6 +272,7 @@ async def test_own_paths_of_rest_answer_everybody_and_tell_nothing(
         "identity",
         "memory",
         "documents",
+        "files",
         "planner",
         "composer",
         "sandbox",

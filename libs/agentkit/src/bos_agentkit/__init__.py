@@ -8,9 +8,19 @@ from bos_agentkit.failures import (
     ApprovalNeeded,
 )
 from bos_agentkit.model_calls import needed_reply, optional_reply
-from bos_agentkit.prompts import format_dependencies, format_entities, prompt_sections
+from bos_agentkit.prompts import (
+    format_conversation,
+    format_dependencies,
+    format_entities,
+    prompt_sections,
+)
 from bos_agentkit.results import awaiting_approval, failed, needs_clarification, succeeded
-from bos_agentkit.serving.service import AgentServiceSettings, agent_service, serve_agent
+from bos_agentkit.serving.service import (
+    AgentServiceSettings,
+    agent_service,
+    agent_servicer,
+    serve_agent,
+)
 from bos_agentkit.serving.servicer import AgentServicer
 from bos_agentkit.task import AgentTask, Toolbox, ToolContext
 from bos_agentkit.tools import AgentTool, tool
@@ -42,11 +52,13 @@ __all__ = [
     "action_digest",
     "agent_card",
     "agent_service",
+    "agent_servicer",
     "awaiting_approval",
     "digest_matches",
     "effective_task",
     "failed",
     "format_clarifications",
+    "format_conversation",
     "format_dates",
     "format_dependencies",
     "format_entities",

@@ -97,6 +97,7 @@ def agent_card(
     output_fields: Mapping[str, str] | None = None,
     required_context_keys: Sequence[str] = (),
     secret_context_keys: Sequence[str] = (),
+    connection_kinds: Sequence[str] = (),
     default_timeout_s: float = 30.0,
     max_retries: int = 2,
     latency_budget_s: float = 5.0,
@@ -118,6 +119,7 @@ def agent_card(
         output_fields: Fields of its data by name, each with a description.
         required_context_keys: Context keys that it requires.
         secret_context_keys: Context keys with credentials that it receives.
+        connection_kinds: Kinds of users' connections that its steps work with.
         default_timeout_s: Seconds for one attempt.
         max_retries: Attempts after the first.
         latency_budget_s: Usual duration in seconds.
@@ -140,6 +142,7 @@ def agent_card(
         ],
         required_context_keys=required_context_keys,
         secret_context_keys=secret_context_keys,
+        connection_kinds=connection_kinds,
         default_timeout=_duration(default_timeout_s),
         max_retries=max_retries,
         latency_budget=_duration(latency_budget_s),

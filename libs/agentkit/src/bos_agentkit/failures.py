@@ -46,6 +46,8 @@ class AgentFailure(BosError):
         message: One or two sentences for users; must be safe to show to any caller.
         details: Facts for debugging, of types that ``to_value`` takes; no secrets.
         retryable: Whether another attempt with the same input may succeed.
+        outcome_unknown: Raised by a tool that may have taken effect all the same: an approved
+            action is then recorded with an unknown outcome, not as one that was not performed.
     """
 
     code = grpc.StatusCode.FAILED_PRECONDITION
@@ -58,11 +60,13 @@ class AgentFailure(BosError):
         details: Mapping[str, Any] | None = None,
         *,
         retryable: bool = False,
+        outcome_unknown: bool = False,
     ) -> None:
         super().__init__(message)
         self.type = type
         self.details: dict[str, Any] = dict(details or {})
         self.retryable = retryable
+        self.outcome_unknown = outcome_unknown
 
 
 class ApprovalNeeded(Exception):

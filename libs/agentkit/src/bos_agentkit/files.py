@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from bos.agent.v1 import FileChunk
+from bos.common.v1 import Artefact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +29,15 @@ class _File:
     media_type: str
     content: bytes
 
+    @property
+    def reference(self) -> Artefact:
+        return Artefact(
+            digest=f"sha256:{hashlib.sha256(self.content).hexdigest()}",
+            media_type=self.media_type,
+            name=self.name,
+            size_bytes=len(self.content),
+        )
+
 
 class Files:
     """Files of one step, in order of attachment."""
@@ -39,12 +50,14 @@ class Files:
         """Names of the files attached so far."""
         return [file.name for file in self._files]
 
-    def add(self, name: str, media_type: str, content: bytes) -> None:
+    def add(self, name: str, media_type: str, content: bytes) -> Artefact:
         """Add a file; see :meth:`bos_agentkit.AgentTask.attach_file`."""
         problem = self._problem(name, media_type, content)
         if problem:
             raise ValueError(problem)
-        self._files.append(_File(name, media_type, content))
+        file = _File(name, media_type, content)
+        self._files.append(file)
+        return file.reference
 
     def chunks(self) -> Iterator[FileChunk]:
         """Yield the chunks of all files, file after file, as the agent contract defines them."""

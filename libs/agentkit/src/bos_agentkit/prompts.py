@@ -1,25 +1,41 @@
-"""Prompt sections of text agents: user profile, entities, dependencies, source text."""
+"""Prompt sections: what is known of the user, conversation, entities, dependencies, source text."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bos.common.v1 import Value
+from bos.common.v1 import MessageRole, Value
 from bos_chassis.values import render_value
 from bos_llm.prompts import NOTHING, SETTLED, mark_untrusted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from bos.common.v1 import ValueMap
+    from bos.common.v1 import ConversationMessage, ValueMap
 
+Section = tuple[str, str]
+"""A heading and its text, which may be empty."""
 MAX_DEPENDENCY_CHARS = 500
 MAX_SOURCE_CHARS = 5000
+_MAX_MESSAGES = 10
+_MAX_MESSAGE_CHARS = 1000
 
 
 def format_entities(entities: Mapping[str, Value]) -> str:
     """``k=v`` pairs joined by commas, sorted by key; ``none`` if there are none."""
     return ", ".join(f"{k}={render_value(entities[k])}" for k in sorted(entities)) or NOTHING
+
+
+def format_conversation(messages: Sequence[ConversationMessage]) -> str:
+    """The last ten messages, one per line, marked as untrusted; ``none`` if there are none.
+
+    Messages are truncated to 1000 characters.
+    """
+    lines = []
+    for message in messages[-_MAX_MESSAGES:]:
+        role = MessageRole.Name(message.role).removeprefix("MESSAGE_ROLE_").lower()
+        lines.append(f"{role}: {' '.join(message.content.split())[:_MAX_MESSAGE_CHARS]}")
+    return mark_untrusted("\n".join(lines)) if lines else NOTHING
 
 
 def format_dependencies(outputs: Mapping[str, ValueMap]) -> str:
@@ -40,6 +56,7 @@ def prompt_sections(
     instructions: str,
     profile: str = NOTHING,
     settled: str = NOTHING,
+    conversation: str = NOTHING,
     tainted: bool = False,
 ) -> str:
     """Build the prompt of a text agent: the user's profile, then the sections.
@@ -52,6 +69,7 @@ def prompt_sections(
         instructions: Instructions for the model.
         profile: From :func:`bos_llm.prompts.format_user_profile`.
         settled: From :func:`bos_llm.prompts.format_clarifications`.
+        conversation: From :func:`format_conversation`.
         tainted: Whether to mark context and source text as untrusted.
     """
     fence = mark_untrusted if tainted else str
@@ -63,6 +81,8 @@ def prompt_sections(
         ("### Instructions", instructions),
     )
     about_user = "" if profile == NOTHING else f"About the user:\n{profile}\n\n"
+    if conversation != NOTHING:
+        about_user += f"Conversation so far:\n{conversation}\n\n"
     if settled != NOTHING:
         about_user += f"{SETTLED}:\n{settled}\n\n"
     return about_user + "\n\n".join(f"{heading}\n{body}" for heading, body in sections)

@@ -13,9 +13,10 @@ from bos.agent.v1 import PerformedAction, ProposedAction
 from bos.common.v1 import Value, ValueMap
 from bos_agentkit.actions import action_digest
 from bos_agentkit.effective_task import effective_task, is_overridden
-from bos_agentkit.failures import ApprovalNeeded
+from bos_agentkit.failures import AgentFailure, ApprovalNeeded
 from bos_agentkit.files import Files
-from bos_agentkit.tools import InjectedParameter, plain
+from bos_agentkit.prompts import format_conversation
+from bos_agentkit.tools import REPEATABLE, InjectedParameter, plain
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
 from bos_chassis.values import MAX_DEPTH, from_value, from_value_map, to_value, to_value_map
@@ -29,14 +30,16 @@ from bos_errors import (
     Unavailable,
 )
 from bos_llm import TokenBudget
-from bos_llm.prompts import format_clarifications, format_user_profile
+from bos_llm.prompts import NOTHING, format_clarifications, format_user_profile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from opentelemetry.trace import Tracer
 
-    from bos.agent.v1 import AgentInput, Tool
+    from bos.agent.v1 import AgentInput, SideEffectClass, Tool
+    from bos.common.v1 import Artefact
+    from bos_agentkit.prompts import Section
     from bos_agentkit.tools import AgentTool
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -91,6 +94,21 @@ class AgentTask:
         return format_user_profile(self.input.long_term_memory)
 
     @property
+    def conversation(self) -> str:
+        """Recent messages of the conversation as prompts show them."""
+        return format_conversation(self.input.conversation_history)
+
+    @property
+    def user_sections(self) -> list[Section]:
+        """Prompt sections of what is known of the user and of the conversation so far.
+
+        Every prompt of an agent has them, or passes ``profile`` and ``conversation`` to
+        ``prompt_sections``. A prompt with them needs ``UNTRUSTED_NOTICE``.
+        """
+        sections = (("About the user", self.profile), ("Conversation so far", self.conversation))
+        return [(heading, body) for heading, body in sections if body != NOTHING]
+
+    @property
     def settled(self) -> str:
         """Clarifications by the user as prompts show them."""
         return format_clarifications(self.input.clarifications)
@@ -133,10 +151,12 @@ class AgentTask:
         for name, value in data.items():
             self._partial.fields[name].CopyFrom(to_value(value))
 
-    def attach_file(self, name: str, media_type: str, content: bytes) -> None:
+    def attach_file(self, name: str, media_type: str, content: bytes) -> Artefact:
         """Attach a file, such as a figure, to the result; the gateway stores and lists it.
 
-        Files of a result that awaits approval or clarification are dropped.
+        Files of a result that awaits approval or clarification are dropped. Returns the reference
+        under which a chart of the result may name the file; the gateway takes out those of files
+        that it could not keep.
 
         Args:
             name: File name to show, without a folder.
@@ -147,7 +167,7 @@ class AgentTask:
         Raises:
             ValueError: the name, the media type or a size is invalid.
         """
-        self.files.add(name, media_type, content)
+        return self.files.add(name, media_type, content)
 
     def taint(self) -> None:
         """Mark the step as tainted by untrusted content: every side effect now needs approval."""
@@ -208,7 +228,7 @@ class Toolbox:
         if not self._needs_approval(found):
             # Only calls with side effects need an idempotency key at their destination.
             action_id = self._action_id(found, checked) if found.has_side_effect else found.name
-            return await self._run(found, checked, action_id)
+            return await self._run(found, checked, action_id, repeatable=found.is_repeatable)
         action = self._action(found, checked)
         approved = self._take_approved(action.digest)
         if approved is None:
@@ -217,15 +237,31 @@ class Toolbox:
         return await self._perform(approved, found, checked)
 
     def propose(
-        self, tool: str, arguments: Mapping[str, Any], *, summary: str = ""
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        *,
+        summary: str = "",
+        side_effect: SideEffectClass | None = None,
     ) -> ProposedAction:
         """Build the action that ``call`` would need approval for, without calling the tool.
+
+        Args:
+            tool: Name of the tool.
+            arguments: Its arguments.
+            summary: What will happen, for the approver; empty: the tool's own.
+            side_effect: Class of exactly this call, where its arguments decide it, such as
+                IDEMPOTENT at a destination that recognises ``ToolContext.idempotency_key``; None:
+                the tool's.
 
         Raises:
             PermissionDenied, InvalidArgument: as :meth:`call`.
         """
         found = self._find(tool)
-        return self._action(found, found.check(arguments), summary)
+        action = self._action(found, found.check(arguments), summary)
+        if side_effect is not None:
+            action.side_effect = side_effect
+        return action
 
     async def perform(self, action: ProposedAction) -> Any:
         """Perform one approved action exactly and at most once; returns the tool's result.
@@ -295,9 +331,14 @@ class Toolbox:
         # Unknown until the tool has answered, also where the step is cancelled meanwhile.
         self._performed[action.action_id] = PerformedAction(action=action, outcome_unknown=True)
         try:
-            result = await self._run(tool, checked, action.action_id)
+            result = await self._run(
+                tool,
+                checked,
+                action.action_id,
+                repeatable=tool.is_repeatable or action.side_effect in REPEATABLE,
+            )
         except BosError as error:
-            if not isinstance(error, _OUTCOME_UNKNOWN):
+            if not _is_outcome_unknown(error):
                 del self._performed[action.action_id]
             raise
         self._performed[action.action_id] = PerformedAction(
@@ -305,10 +346,12 @@ class Toolbox:
         )
         return result
 
-    async def _run(self, tool: AgentTool, checked: Mapping[str, Any], action_id: str) -> Any:
+    async def _run(
+        self, tool: AgentTool, checked: Mapping[str, Any], action_id: str, *, repeatable: bool
+    ) -> Any:
         step_key = self._task.input.metadata.step_key
         context = ToolContext(self._task, idempotency_key=f"{step_key}/{action_id}")
-        if not tool.is_repeatable:
+        if not repeatable:
             self.irreversible_dispatched = True
         started = time.perf_counter()
         failure = ""
@@ -332,6 +375,12 @@ class Toolbox:
                     duration_ms=round((time.perf_counter() - started) * 1000, 1),
                     **({"failed": failure} if failure else {}),
                 )
+
+
+def _is_outcome_unknown(error: BosError) -> bool:
+    if isinstance(error, AgentFailure):
+        return error.outcome_unknown
+    return isinstance(error, _OUTCOME_UNKNOWN)
 
 
 def _read(field: str, name: str, value: Value | ValueMap) -> Any:

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
 
-_REPEATABLE = frozenset(
+REPEATABLE = frozenset(
     {SideEffectClass.SIDE_EFFECT_CLASS_NONE, SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT}
 )
+"""Classes of calls that may be made again with the same idempotency key."""
 _MAX_SUMMARY_ARGUMENT_CHARS = 200
 
 
@@ -119,7 +120,7 @@ class AgentTool:
     @property
     def is_repeatable(self) -> bool:
         """Whether the tool is idempotent."""
-        return self.card.side_effect in _REPEATABLE
+        return self.card.side_effect in REPEATABLE
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate arguments; returns them converted, with defaults.

@@ -59,6 +59,9 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 5_000),
 )
 
+# gRPC may still send a call whose deadline is this very moment, never one whose deadline is past.
+_PAST_S = -1.0
+
 
 _LONGEST_CALL_S = 3600.0  # as servers have it
 
@@ -174,7 +177,8 @@ class _CallContext:
         self._propagator = TraceContextTextMapPropagator()
 
     def timeout(self, wanted_s: float | None) -> float:
-        return timeout_for(wanted_s, self._default_timeout_s)
+        timeout = timeout_for(wanted_s, self._default_timeout_s)
+        return timeout if timeout > 0 else _PAST_S
 
     def span(self, service: str, method: str) -> trace.Span:
         return self._tracer.start_span(

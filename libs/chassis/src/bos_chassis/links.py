@@ -40,6 +40,8 @@ _PART: Final = re.compile(
 )
 _BROKEN: Final = {"image": "", "definition": "] :", "tag": "< ", "entity": "& "}
 _TARGET: Final = re.compile(r"<[^>\n]*>|\S*")
+_TARGET_BEGINS: Final = re.compile(r"<[^>\n]*|\S*")
+_IN_BRACKETS: Final = re.compile(r"\]\(<[^>\n]*(?:>|\Z)")
 _LEADS_OUT: Final = re.compile(r"[a-z][a-z0-9+.-]*:|[/\\]{2}", re.IGNORECASE)
 _ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
 _INVISIBLE: Final = re.compile(r"[\x00-\x20\x7f]")
@@ -94,6 +96,10 @@ class LinkCheck:
         if not _BEGUN.search(word):
             # Scripts without spaces: only what may become an address is held back.
             end += len(word) - len(_ASCII_END.findall(word)[0])
+        for target in _IN_BRACKETS.finditer(held):  # may hold spaces, and what leads out behind
+            may_go_on = not target[0].endswith(">")
+            if target.start() < end < target.end() + may_go_on:
+                end = target.start()
         self._held = held[end:]
         decided = self._checked(held[:end])
         if len(self._held) > _MAX_WORD_CHARS:
@@ -128,9 +134,10 @@ class LinkCheck:
 
     def _target(self, text: str, start: int) -> tuple[str, int]:
         """What is shown for the target of a link that begins at ``start``, and where it ends."""
-        begins = text[start : start + _MAX_SCHEME_CHARS]
-        if not begins or begins[0].isspace():
+        if not text[start : start + 1].strip():
             return "] (", start
+        found = _TARGET_BEGINS.match(text, start, start + _MAX_SCHEME_CHARS)
+        begins = found[0] if found else ""
         if not any(map(_LEADS_OUT.match, _readings(begins))):
             return "](", start
         found = _TARGET.match(text, start)

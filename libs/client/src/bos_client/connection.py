@@ -47,6 +47,8 @@ class Connection:
     """Where memory is, if that is said."""
     documents_target: str | None = None
     """Where documents are, if that is said."""
+    files_target: str | None = None
+    """Where workspaces are, if that is said."""
     tokens: TokenSource | None = field(default=None, repr=False)
     """Tokens of the signed-in user; they win over the key of a local standalone."""
 
@@ -95,6 +97,7 @@ def _local(path: Path, content: Mapping[str, Any], api_key: str | None) -> Conne
             identity_target=str(content.get("identity_target") or "") or None,
             memory_target=str(content.get("memory_target") or "") or None,
             documents_target=str(content.get("documents_target") or "") or None,
+            files_target=str(content.get("files_target") or "") or None,
         )
     except (ValueError, KeyError, TypeError) as error:
         raise NoConnection(

@@ -1,7 +1,7 @@
 """Signing in: calls of the identity service, and tokens that are kept between commands.
 
 Tokens lie in ``bos/tokens.json`` (mode 0600) in the user's configuration folder, by the gateway
-they are for, beside where identity, memory and documents were when they were issued: they go
+they are for, beside where identity, memory, documents and files were when they were issued: they go
 there, and to the gateway, also if a folder or variable names another. The access token is
 refreshed by itself shortly before it expires. Each refresh uses its refresh token up, so processes
 take turns by a lock beside the file.
@@ -115,6 +115,8 @@ class SignedIn:
     """Data folder of the local standalone that issued them; its services move at each start."""
     documents_target: str = ""
     """Empty where documents are behind the gateway's address."""
+    files_target: str = ""
+    """Empty where workspaces are behind the gateway's address."""
 
     @classmethod
     def of(
@@ -125,6 +127,7 @@ class SignedIn:
         *,
         memory_target: str,
         documents_target: str = "",
+        files_target: str = "",
         standalone: str = "",
     ) -> SignedIn:
         """From tokens that were issued just now."""
@@ -139,6 +142,7 @@ class SignedIn:
             time.time() + life_s - margin_s,
             standalone,
             documents_target,
+            files_target,
         )
 
     def now_at(self, connection: Connection) -> SignedIn:
@@ -154,6 +158,7 @@ class SignedIn:
             identity_target=connection.identity_target or self.identity_target,
             memory_target=connection.memory_target or self.memory_target,
             documents_target=connection.documents_target or self.documents_target,
+            files_target=connection.files_target or self.files_target,
         )
 
 
@@ -271,6 +276,7 @@ class StoredTokens:
             tokens,
             memory_target=kept.memory_target,
             documents_target=kept.documents_target,
+            files_target=kept.files_target,
             standalone=kept.standalone,
         )
         self._file.write(self._target, renewed)

@@ -112,6 +112,50 @@ class AgentErrorType(StrEnum):
     ARTEFACT_DAMAGED = ("ArtefactDamaged", "all", "A stored file is not what was stored.")
     ARTEFACT_TOO_LARGE = ("ArtefactTooLarge", "all", "A file is larger than may be stored.")
 
+    # The web
+    SEARCH_UNAUTHORIZED = ("SearchUnauthorized", "web", "The search API refused its key.")
+    SEARCH_RATE_LIMITED = (
+        "SearchRateLimited",
+        "web",
+        "The search API admits no more searches at the moment.",
+    )
+    SEARCH_QUOTA_EXCEEDED = (
+        "SearchQuotaExceeded",
+        "web",
+        "The quota of the search API is used up.",
+    )
+    SEARCH_REFUSED = (
+        "SearchRefused",
+        "web",
+        "The policy for outgoing calls does not allow the search API or its reply.",
+    )
+    SEARCH_REPLY_INVALID = (
+        "SearchReplyInvalid",
+        "web",
+        "The search API's reply is no result of a search.",
+    )
+    SEARCH_UNAVAILABLE = ("SearchUnavailable", "web", "The search API cannot be reached or fails.")
+    SEARCH_TIMED_OUT = ("SearchTimedOut", "web", "The search API did not answer in time.")
+    PAGE_REFUSED = (
+        "PageRefused",
+        "web",
+        "The policy for outgoing calls does not allow the page, or what came of it.",
+    )
+    ROBOTS_DISALLOW = (
+        "RobotsDisallow",
+        "web",
+        "The site's robots.txt does not allow the page to be read.",
+    )
+    PAGE_TYPE_UNSUPPORTED = ("PageTypeUnsupported", "web", "The page is neither HTML nor text.")
+    PAGE_MISSING = ("PageMissing", "web", "There is no such page.")
+    PAGE_UNREADABLE = ("PageUnreadable", "web", "No text can be found in the page.")
+    PAGE_UNAVAILABLE = (
+        "PageUnavailable",
+        "web",
+        "The site cannot be reached, or answered with an error.",
+    )
+    PAGE_TIMED_OUT = ("PageTimedOut", "web", "The page did not come in time.")
+
     # The plan and its run
     INVALID_PLAN = ("InvalidPlan", "gateway", "The plan cannot be run; the message says why.")
     NO_NEW_PLAN = ("NoNewPlan", "gateway", "Steps failed, and there is no other plan.")

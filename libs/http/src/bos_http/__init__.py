@@ -13,6 +13,7 @@ from bos_http.issuers import issuer_document
 from bos_http.policy import HttpPolicy
 from bos_http.resolver import Resolver, SystemResolver
 from bos_http.response import HttpResponse
+from bos_http.url import Target
 
 __all__ = [
     "Failure",
@@ -25,5 +26,6 @@ __all__ = [
     "Resolver",
     "Rule",
     "SystemResolver",
+    "Target",
     "issuer_document",
 ]

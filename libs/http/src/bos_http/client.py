@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bos_http.observe import ObservedCall
     from bos_http.policy import HttpPolicy
     from bos_http.resolver import Resolver
+    from bos_http.url import Target
 
 # "name: value\r\n", as sent
 _HEADER_OVERHEAD_BYTES = 4
@@ -91,6 +92,7 @@ class HttpClient:
         body: bytes | None = None,
         timeout_s: float | None = None,
         content_types: Sequence[str] | None = None,
+        follow_redirects: bool = True,
     ) -> HttpResponse:
         """Send one request, follow its redirects, and return the complete response.
 
@@ -106,6 +108,8 @@ class HttpClient:
                 in progress bound it from above.
             content_types: Instead of the policy's, such as ``("application/json",)``. They are
                 asked of bodies of 2xx responses.
+            follow_redirects: False returns a redirect as the response, so that one request at
+                most is sent.
 
         Raises:
             HttpRefused: The policy forbids the request, a redirect, or the response.
@@ -123,9 +127,21 @@ class HttpClient:
             hop = self._first_hop(method, url, headers or {}, body, call)
             try:
                 async with asyncio.timeout(limit_s):
-                    return await self._follow(hop, types, call)
+                    return await self._follow(hop, types, call, redirects=follow_redirects)
             except TimeoutError:
                 raise HttpTimedOut from None
+
+    def check(self, url: str) -> Target:
+        """Check a URL against the policy without calling it; returns it as it would be sent.
+
+        The addresses that its name resolves to are checked by :meth:`request` alone.
+
+        Raises:
+            HttpRefused: The URL is not plain, or its host, port or scheme is not allowed.
+        """
+        target = parse(url, max_chars=self._policy.max_url_chars)
+        self._gate.admit(target)
+        return target
 
     def _first_hop(
         self,
@@ -145,17 +161,19 @@ class HttpClient:
             raise HttpRefused(Rule.REQUEST_BODY_TOO_LARGE)
         return Hop(method, target, host_class, checked_headers(headers, policy), body)
 
-    async def _follow(self, hop: Hop, types: Sequence[str], call: ObservedCall) -> HttpResponse:
+    async def _follow(
+        self, hop: Hop, types: Sequence[str], call: ObservedCall, *, redirects: bool
+    ) -> HttpResponse:
         for _ in range(self._policy.max_redirects + 1):
             call.hop(hop)
-            answer = await self._exchange(hop, types, call)
+            answer = await self._exchange(hop, types, call, redirects=redirects)
             if isinstance(answer, HttpResponse):
                 return answer
             hop = answer
         raise HttpRefused(Rule.REDIRECT_LIMIT)
 
     async def _exchange(
-        self, hop: Hop, types: Sequence[str], call: ObservedCall
+        self, hop: Hop, types: Sequence[str], call: ObservedCall, *, redirects: bool
     ) -> HttpResponse | Hop:
         """Send one hop; the response, or the hop it leads to."""
         session = self._repeatable if hop.method in REPEATABLE else self._once
@@ -173,7 +191,7 @@ class HttpClient:
             ) as response:
                 # Leaving hangs up unless the host has sent all of its response.
                 self._check_head(response)
-                locations = response.headers.getall("Location", [])
+                locations = response.headers.getall("Location", []) if redirects else []
                 following = next_hop(hop, response.status, locations, self._gate, self._policy)
                 if following is not None:
                     return following

@@ -12,7 +12,7 @@ from bos_plans.heuristic import (
     select,
     whole_question,
 )
-from bos_plans.names import canonical_name, canonical_names
+from bos_plans.names import canonical_name, canonical_names, canonical_tool
 from bos_plans.references import (
     InputTooLarge,
     References,
@@ -44,6 +44,7 @@ __all__ = [
     "Selection",
     "canonical_name",
     "canonical_names",
+    "canonical_tool",
     "dependencies",
     "execution_order",
     "extent",

@@ -1,4 +1,4 @@
-"""Canonical agent names from names as users and models write them. Pure."""
+"""Canonical names of agents and tools from names as users and models write them. Pure."""
 
 from __future__ import annotations
 
@@ -43,3 +43,20 @@ def canonical_names(
         elif name.strip():
             unknown[name.strip()] = None
     return list(found), list(unknown)
+
+
+def canonical_tool(name: str, card: AgentCard | None) -> str:
+    """Canonical name of the tool of ``card`` that ``name`` denotes; ``name`` itself if none.
+
+    Regardless of case and underscores: ``FetchUrl`` denotes ``fetch_url``, unless several tools
+    are written so.
+    """
+    tools = [tool.name for tool in card.tools] if card is not None else []
+    if name in tools:
+        return name
+    called = [tool for tool in tools if _letters(tool) == _letters(name)]
+    return called[0] if len(called) == 1 else name
+
+
+def _letters(name: str) -> str:
+    return name.strip().lower().replace("_", "").replace("-", "")

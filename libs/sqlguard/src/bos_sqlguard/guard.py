@@ -12,7 +12,7 @@ from sqlglot.errors import ParseError, TokenError, UnsupportedError
 
 from bos_sqlguard.bounded import TooComplex
 from bos_sqlguard.grammar import Grammar
-from bos_sqlguard.growth import GrowthCheck
+from bos_sqlguard.growth import GrowthCheck, Kept, kept_by
 from bos_sqlguard.inspection import Inspection
 from bos_sqlguard.limits import (
     LimitNotLiteral,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from sqlglot import Token
 
+    from bos_sqlguard.growth.sizes import Size
     from bos_sqlguard.names import Dialect
 
 # Words that change or execute something, in any dialect.
@@ -70,6 +71,8 @@ class Verdict:
         user_message: one sentence for people when refused; else empty.
         used_tables: the tables it reads, spelled as in the allow-list, sorted; CTEs are not tables.
         limited: whether the guard wrote or lowered the row limit.
+        kept: what its aggregates hold of its rows, for who can ask how many there are; None if
+            nothing.
     """
 
     dialect: Dialect
@@ -79,6 +82,7 @@ class Verdict:
     user_message: str = ""
     used_tables: tuple[str, ...] = ()
     limited: bool = False
+    kept: Kept | None = None
 
 
 class _Refused(Exception):
@@ -145,8 +149,9 @@ class Guard:
     def _check(self, sql: str) -> Verdict:
         tokens = self._tokens(sql)
         tree = self._parse(tokens, sql)
-        used_tables = self._inspect(tree)
+        used_tables, keeping = self._inspect(tree)
         limited = self._limit(tree)
+        kept = kept_by(tree, keeping, self._write)
         safe_sql = self._write(tree)
         # A query that an earlier check wrote comes back as it was and needs no second reading.
         if safe_sql != sql and not same_text(tokens, sql, safe_sql):
@@ -157,6 +162,7 @@ class Guard:
             safe_sql=safe_sql,
             used_tables=tuple(sorted(used_tables)),
             limited=limited,
+            kept=kept,
         )
 
     def _check_written(self, tokens: list[Token], safe_sql: str, used_tables: set[str]) -> None:
@@ -167,11 +173,11 @@ class Guard:
         written = self._tokens(safe_sql)
         if same_wording(tokens, written):
             return
-        if self._inspect(self._parse(written, safe_sql)) != used_tables:
+        if self._inspect(self._parse(written, safe_sql))[0] != used_tables:
             raise _Refused(("UNSTABLE", ""))
 
-    def _inspect(self, tree: exp.Expr) -> set[str]:
-        """Return the tables ``tree`` reads."""
+    def _inspect(self, tree: exp.Expr) -> tuple[set[str], list[tuple[str, Size]]]:
+        """Return the tables ``tree`` reads, and its calls that keep values."""
         inspection = Inspection(self.policy, self._tables, self._functions)
         inspection.walk(tree)
         if inspection.broken:
@@ -180,7 +186,7 @@ class Guard:
         growth.check(tree)
         if growth.broken:
             raise _Refused(*growth.broken)
-        return inspection.used_tables
+        return inspection.used_tables, growth.kept
 
     def _tokens(self, sql: str) -> list[Token]:
         """Return the words of ``sql`` without semicolons at the end."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bos_chassis.settings import TlsSettings
 
-_START_S = 120.0
+_START_S = 300.0
 _STOP_S = 30.0
 # What a program needs to be found and to keep out of the developer's own folders.
 _KEPT = ("PATH", "PYTHONPATH", "XDG_CONFIG_HOME")

@@ -189,7 +189,7 @@ async def test_the_prompt_holds_the_inputs_of_the_step(start: StartHarness) -> N
             "<untrusted>\ncities = Pune, Agra",
             '<untrusted>\n- **earlier**: {"city": "Pune"}',
             "Name: Alice",
-            "### Conversation\n<untrusted>\nuser: Only paid orders.",
+            "### Conversation so far\n<untrusted>\nuser: Only paid orders.",
         ):
             assert text in prompt, (schema, text)
 

@@ -67,6 +67,8 @@ async def test_triage_sees_query_error_and_citations(start: StartHarness) -> Non
     assert "SUM(o.amont)" in prompt
     assert "no such column: o.amont" in prompt
     assert "[main.orders] orders (table, about 4 rows)" in prompt
+    # What stands in a database's comments and cells is no order.
+    assert "### Citations\n<untrusted>\n[" in prompt
 
 
 @pytest.mark.requirement("D-24")

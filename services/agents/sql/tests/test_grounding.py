@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
+from bos_agentkit.ranking import Ranking, terms, words
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.grounding.catalog import Catalog, Join, Metric, read_catalog
 from bos_sql.grounding.curated import parse_curated
 from bos_sql.grounding.index import MetadataFilters, MetadataIndex
 from bos_sql.grounding.joins import JoinGraph
-from bos_sql.grounding.ranking import Ranking
 from bos_sql.grounding.schema_excerpt import GroundingPack
-from bos_sql.grounding.tokenise import terms, words
 
 from .wide_schema import wide_questions, wide_tables
 

@@ -89,7 +89,6 @@ CASES = [
 ]
 
 
-@pytest.mark.timeout(120)
 async def test_translated_queries_give_the_same_rows(postgres_dsn: str) -> None:
     connection = await asyncpg.connect(postgres_dsn)
     with closing(sqlite3.connect(":memory:")) as lite:

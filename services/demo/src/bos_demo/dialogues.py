@@ -1,7 +1,7 @@
 """Demo questions of more than one turn: follow-ups, clarifying questions, approvals.
 
 `dialogues/followups.yaml`, `clarified.yaml` and `approved.yaml` hold them;
-`bos_demo.dialogue_fixtures` turns them into replies of the scripted model.
+`bos_demo.scripted.dialogue` turns them into replies of the scripted model.
 """
 
 from __future__ import annotations

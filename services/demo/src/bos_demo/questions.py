@@ -1,10 +1,12 @@
 """Demo questions with their plans, queries, scripted answers and expected facts.
 
-`questions/*.yaml` holds them, one file per kind: `sql`, `computation`, `chains`, `parallel`,
-`talk` for what needs no agent, and `documents` for what needs the company's documents. Every
-query, program and sentence is written there once; `bos_demo.fixtures` turns them into replies of
-the scripted model. In a step's `answer`, `{name}` stands for a value of the step's real result: a
-column of the first row (`{name@2}`: of the second) or a field of the program's result.
+`questions/*.yaml` holds them, one file per kind: `sql`, `computation`, `chains`, `parallel`, `talk`
+for what needs no agent, `documents` for what needs the company's documents, `apis` for what needs
+its REST API, `web` for what needs the demo's public site, `files` for what becomes a file of the
+workspace, and `charts` for what is drawn. Every query, program and sentence is written there once;
+`bos_demo.scripted` turns them into replies of the scripted model. In a step's `answer`, `{name}`
+stands for a value of the step's real result: a column of the first row (`{name@2}`: of the second)
+or a field of the program's result.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -23,7 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import date
 
-Kind = Literal["sql", "computation", "chains", "parallel", "talk", "documents"]
+Kind = Literal[
+    "sql",
+    "computation",
+    "chains",
+    "parallel",
+    "talk",
+    "documents",
+    "apis",
+    "web",
+    "files",
+    "charts",
+]
 KINDS: tuple[Kind, ...] = ("sql", "computation", "chains", "parallel", "talk")
 Intent = Literal["DATA_QA", "GENERAL_QA", "OUT_OF_SCOPE"]
 REFERENCE = re.compile(r"@\{outputs\.([A-Za-z][\w-]*)\.(\w+)\}")
@@ -126,7 +139,98 @@ class RagStep(_Strict):
         return {}
 
 
-AnyStep = SqlStep | ComputationStep | CodeStep | RagStep
+class ApiStep(_Strict):
+    """A step of the api_docs agent: one call of the company's API, or a list of its endpoints."""
+
+    agent: Literal["api_docs"]
+    id: str
+    task: str
+    method: Literal["GET", "POST", "PATCH"] = "GET"
+    path: str = ""
+    """Path as documented; empty where the task asks for the list of all endpoints."""
+    path_params: dict[str, str] = Field(default_factory=dict)
+    query_params: dict[str, str] = Field(default_factory=dict)
+    json_body: dict[str, str | list[str]] | None = None
+    approved: bool = False
+    """Whether the user approves the call, as it changes something."""
+    reference: str = ""
+    """The rows that the API must return, by a query of the database, PostgreSQL only."""
+    answer: str = ""
+
+    @property
+    def inputs(self) -> dict[str, str]:
+        """The plan of a call takes values from the task."""
+        return {}
+
+    def reference_query(self, today: date) -> str:
+        """Return the reference for PostgreSQL."""
+        return write_sql(self.reference, "postgres", today)
+
+
+class CitedPage(_Strict):
+    """A page of the public site that an answer cites."""
+
+    path: str
+    """Where it is on the site, as the search names it."""
+    quote: str
+    """The words that carry the statement."""
+
+
+class WebStep(_Strict):
+    """A step of the web agent, answered from pages of the public site."""
+
+    agent: Literal["web"]
+    id: str
+    task: str
+    tool: str = ""
+    """The tool that the plan names."""
+    inputs: dict[str, str] = Field(default_factory=dict)
+    query: str = ""
+    search_type: Literal["basic", "news", "deep"] = "basic"
+    time_range: Literal["any", "day", "week", "month", "year"] = "any"
+    opens: bool = False
+    """Whether the model asks for whole pages before it answers."""
+    pages: tuple[CitedPage, ...] = Field(min_length=1)
+    answer: str
+    """Its statements, each with its page as `[n]`: the n-th of `pages`."""
+
+
+class FilesStep(_Strict):
+    """A step of the files agent; inputs as above."""
+
+    agent: Literal["files"]
+    id: str
+    task: str
+    inputs: dict[str, str] = Field(default_factory=dict)
+    tool: str = ""
+    """Tool that the plan names."""
+    operation: dict[str, Any] | None = None
+    """Operation that the model replies; None where the plan says it."""
+    file: str
+    """Name of the file that it leaves; empty if it makes none."""
+
+
+class ChartsStep(_Strict):
+    """A step of the charts agent, which draws rows of an earlier step; inputs as above."""
+
+    agent: Literal["charts"]
+    id: str
+    task: str
+    inputs: dict[str, str]
+    choice: dict[str, Any] | None = None
+    """Chart that the model replies; None where the plan says enough of it."""
+    mark: str
+    """Mark of the chart that is drawn."""
+    x: str
+    y: tuple[str, ...]
+    """Columns that are drawn."""
+    series: str = ""
+    """Column that splits into colours."""
+
+
+AnyStep = (
+    SqlStep | ComputationStep | CodeStep | RagStep | ApiStep | WebStep | FilesStep | ChartsStep
+)
 Step = Annotated[AnyStep, Field(discriminator="agent")]
 
 
@@ -144,6 +248,9 @@ class Question(_Strict):
     facts: str | tuple[str, ...] = ()
     """Facts that the answer must mention: literals, or a PostgreSQL query for one row of values, of
     which a text may hold several separated by `|`. Empty: all values of the first row."""
+
+    holds: tuple[str, ...] = ()
+    """Texts that the last file of its steps, or its answer, holds."""
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -183,6 +290,36 @@ def load_questions() -> tuple[Question, ...]:
 def load_document_questions() -> tuple[Question, ...]:
     """Return every demo question that needs the company's documents, in file order."""
     return tuple(_of_kind("documents"))
+
+
+@cache
+def load_api_questions() -> tuple[Question, ...]:
+    """Return every demo question that needs the company's API, in file order."""
+    return tuple(_of_kind("apis"))
+
+
+@cache
+def load_every_question() -> tuple[Question, ...]:
+    """Return the demo questions of all kinds, whichever agents they need."""
+    return tuple(question for kind in get_args(Kind) for question in _of_kind(kind))
+
+
+@cache
+def load_web_questions() -> tuple[Question, ...]:
+    """Return every demo question that needs the public site, in file order."""
+    return tuple(_of_kind("web"))
+
+
+@cache
+def load_file_questions() -> tuple[Question, ...]:
+    """Return every demo question whose result becomes a file of the workspace, in file order."""
+    return tuple(_of_kind("files"))
+
+
+@cache
+def load_chart_questions() -> tuple[Question, ...]:
+    """Return every demo question whose result is drawn as a chart, in file order."""
+    return tuple(_of_kind("charts"))
 
 
 def _of_kind(kind: Kind) -> Iterator[Question]:

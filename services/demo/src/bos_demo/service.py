@@ -1,4 +1,4 @@
-"""Start of the demo: load the sample company, run the scripted model."""
+"""Start of the demo: load the sample company, run its API, a public site and the scripted model."""
 
 from __future__ import annotations
 
@@ -13,13 +13,21 @@ from urllib.parse import urlsplit
 from bos_chassis.settings import require_loopback
 from bos_chassis.telemetry import setup_telemetry
 from bos_demo.company import load_postgres, table_names, write_sqlite
-from bos_demo.dialogue_fixtures import dialogue_fixtures
-from bos_demo.fixtures import demo_fixtures
+from bos_demo.company_api import CompanyApi, serve_company_api
+from bos_demo.dialogues import load_approved
+from bos_demo.questions import load_every_question
+from bos_demo.scripted.dialogue import dialogue_fixtures
+from bos_demo.scripted.nearest import NearestQuestions
+from bos_demo.scripted.replies import demo_fixtures
+from bos_demo.website.service import Website, serve_website
 from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from datetime import date
+    from ipaddress import IPv4Network
+
+    from pydantic import SecretStr
 
     from bos_chassis.telemetry import Telemetry
     from bos_demo.settings import DemoSettings
@@ -41,12 +49,46 @@ class Demo:
     """The company's fixed today."""
     model: ScriptedModel
     """The scripted model; its knobs inject faults."""
+    api: CompanyApi
+    """The company's REST API."""
+    website: Website
+    """The public site and the search API that knows it."""
     service: str = "demo"
+
+    @property
+    def sample_api(self) -> dict[str, str]:
+        """Settings of an agent that calls the company's API."""
+        return self.api.settings
 
     @property
     def metadata_path(self) -> Path:
         """Metadata file for the sql agent: synonyms, metrics and joins of the tables."""
         return Path(str(files("bos_demo") / "metadata.yaml"))
+
+    @property
+    def search_provider(self) -> str:
+        """Shape of the search API, for the web agent."""
+        return "tavily"
+
+    @property
+    def search_url(self) -> str:
+        """Address of the search API."""
+        return self.website.search_url
+
+    @property
+    def search_key(self) -> SecretStr:
+        """Key of the search API."""
+        return self.website.search_key
+
+    @property
+    def search_networks(self) -> tuple[IPv4Network, ...]:
+        """Networks that the search API is in: loopback."""
+        return self.website.networks
+
+    @property
+    def site_origins(self) -> dict[str, tuple[IPv4Network, ...]]:
+        """The public site, which is on loopback, with its networks."""
+        return {self.website.site: self.website.networks}
 
     @property
     def model_base_url(self) -> str:
@@ -61,7 +103,7 @@ class Demo:
 
 @asynccontextmanager
 async def serve(settings: DemoSettings, telemetry: Telemetry | None = None) -> AsyncIterator[Demo]:
-    """Load the sample company if needed, and run the scripted model until the context is left.
+    """Load the sample company if needed, and run API and scripted model until the context exits.
 
     Raises:
         ConfigurationError: the model would listen on the network, or the database URL is invalid.
@@ -73,13 +115,24 @@ async def serve(settings: DemoSettings, telemetry: Telemetry | None = None) -> A
         if telemetry is None:
             telemetry = stack.enter_context(setup_telemetry("demo", settings.telemetry))
         await _load(settings, telemetry)
+        known = (*load_every_question(), *load_approved())
+        api = await stack.enter_async_context(
+            serve_company_api(
+                settings.database_url.get_secret_value(),
+                settings.database_schema,
+                settings.today,
+                port=settings.api_port,
+            )
+        )
         model = await stack.enter_async_context(
             ScriptedModel(
                 [*demo_fixtures(settings.today), *dialogue_fixtures(settings.today)],
                 host=settings.model_host,
                 port=settings.model_port,
+                fallback=NearestQuestions([each.question for each in known]).reply,
             )
         )
+        website = await stack.enter_async_context(serve_website(settings.today))
         yield Demo(
             database_dsn=settings.database_url.get_secret_value(),
             database_schema=settings.database_schema,
@@ -87,6 +140,8 @@ async def serve(settings: DemoSettings, telemetry: Telemetry | None = None) -> A
             allowed_tables=table_names(),
             today=settings.today,
             model=model,
+            api=api,
+            website=website,
         )
 
 

@@ -39,4 +39,7 @@ class DemoSettings(Settings):
     model_port: int = Field(
         default=0, ge=0, le=65535, description="Port of the scripted model; 0 takes a free one"
     )
+    api_port: int = Field(
+        default=0, ge=0, le=65535, description="Port of the company's REST API; 0 takes a free one"
+    )
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)

@@ -131,6 +131,53 @@ async def test_cancelled_call_ends_with_the_batch_it_is_at(
     assert batches < 10
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+async def test_as_many_batches_as_threads_are_embedded_at_once(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    embedder = LocalEmbedder(threads=threads)
+    loaded = await embedder._load()
+    embed = loaded.embed
+    together = threading.Barrier(threads)
+    lock = threading.Lock()
+    at_once: list[int] = []
+    under_way = 0
+
+    def counted(batch: Any) -> Any:
+        nonlocal under_way
+        with lock:
+            under_way += 1
+            at_once.append(under_way)
+        together.wait(60)
+        found = embed(batch)
+        with lock:
+            under_way -= 1
+        return found
+
+    monkeypatch.setattr(loaded, "embed", counted)
+    texts = [f"word {number}" for number in range(6 * 4)]
+    vectors = await embedder.embed_passages(texts)
+    await embedder.close()
+
+    assert len(at_once) == 6
+    assert max(at_once) == threads
+    assert len(set(vectors)) == len(texts)
+
+
+async def test_vectors_do_not_depend_on_the_threads(embedder: LocalEmbedder) -> None:
+    texts = [LONG, "", "word", *(f"clause {number} " * number for number in range(20))]
+    several = LocalEmbedder(threads=4)
+    assert await several.embed_passages(texts) == await embedder.embed_passages(texts)
+    await several.close()
+
+
+async def test_query_has_the_vector_of_the_same_passage(embedder: LocalEmbedder) -> None:
+    texts = ["", "When are goods delivered?", LONG]
+    assert [await embedder.embed_query(text) for text in texts] == await embedder.embed_passages(
+        texts
+    )
+
+
 async def test_closed_model_refuses_calls(embedder: LocalEmbedder) -> None:
     await embedder.close()
 

@@ -24,7 +24,7 @@ from bos_documents.parsing.rejections import DocumentRejected, WorkerFailed
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
 pytestmark = pytest.mark.process
 
@@ -198,26 +198,31 @@ async def test_worker_is_offline_unprivileged_and_holds_no_environment(pool: Par
 
 
 @pytest.mark.parametrize(
-    ("limits", "content", "reason"),
+    ("limits", "make", "reason"),
     [
-        (replace(LIMITS, file_bytes=10), b"more than ten bytes", "DOCUMENT_TOO_LARGE"),
-        (replace(LIMITS, pages=3), numbered(4), "DOCUMENT_TOO_MANY_PAGES"),
-        (replace(LIMITS, page_chars=50), b"word " * 20, "DOCUMENT_TOO_MUCH_TEXT"),
-        (replace(LIMITS, document_chars=50), numbered(9), "DOCUMENT_TOO_MUCH_TEXT"),
-        (replace(LIMITS, page_cells=5), b"a;b\n1;2\n3;4\n", "DOCUMENT_TOO_MUCH_TEXT"),
-        (replace(LIMITS, page_blocks=2), b"a\n\nb\n\nc\n", "DOCUMENT_TOO_MUCH_TEXT"),
-        (replace(LIMITS, unpacked_bytes=100), docx(p("text")), "DOCUMENT_UNPACKS_TOO_LARGE"),
+        (replace(LIMITS, file_bytes=10), lambda: b"more than ten bytes", "DOCUMENT_TOO_LARGE"),
+        (replace(LIMITS, pages=3), lambda: numbered(4), "DOCUMENT_TOO_MANY_PAGES"),
+        (replace(LIMITS, page_chars=50), lambda: b"word " * 20, "DOCUMENT_TOO_MUCH_TEXT"),
+        (replace(LIMITS, document_chars=50), lambda: numbered(9), "DOCUMENT_TOO_MUCH_TEXT"),
+        (replace(LIMITS, page_cells=5), lambda: b"a;b\n1;2\n3;4\n", "DOCUMENT_TOO_MUCH_TEXT"),
+        (replace(LIMITS, page_blocks=2), lambda: b"a\n\nb\n\nc\n", "DOCUMENT_TOO_MUCH_TEXT"),
+        (
+            replace(LIMITS, unpacked_bytes=100),
+            lambda: docx(p("text")),
+            "DOCUMENT_UNPACKS_TOO_LARGE",
+        ),
         (
             replace(LIMITS, memory_bytes=220 << 20),
-            xlsx({"S": rows([["x" * 90, n] for n in range(200_000)])}),
+            lambda: xlsx({"S": rows([["x" * 90, n] for n in range(200_000)])}),
             "DOCUMENT_TOO_COMPLEX",
         ),
     ],
     ids=["bytes", "pages", "page text", "text", "cells", "blocks", "unpacked", "memory"],
 )
 async def test_each_bound_is_a_clear_rejection(
-    limits: ParsingLimits, content: bytes, reason: str
+    limits: ParsingLimits, make: Callable[[], bytes], reason: str
 ) -> None:
+    content = make()
     async with ParserPool(limits, spare=0) as pool:
         with pytest.raises(DocumentRejected) as rejected:  # noqa: PT012
             async with pool.open(content) as document:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 async def until(documents: Caller, sql: str, wanted: Any) -> None:
-    async with asyncio.timeout(60):
+    # Longer than a lease: on a busy machine a job may not be released before that.
+    async with asyncio.timeout(110):
         while await documents.value(sql) != wanted:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

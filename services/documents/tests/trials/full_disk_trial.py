@@ -16,7 +16,7 @@ import pytest
 from documents_trials import full_disk
 from documents_trials.machine import needs
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 HERE = Path(__file__).parents[1]
 

@@ -25,7 +25,7 @@ from bos_documents.parsing.pool import ParserPool, with_tesseract
 if TYPE_CHECKING:
     from documents_trials.service import RealDocuments
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 NOTICE = [
     "Notice of termination",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from documents_trials.service import RealDocuments
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
 DELETED, KEPT = "ada", "eve"
 DOCUMENTS = 21

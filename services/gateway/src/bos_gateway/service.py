@@ -36,6 +36,7 @@ from bos_gateway.api import (
     RunTokenServicer,
     StreamLimiter,
 )
+from bos_gateway.effects.connections import ConnectionSecrets
 from bos_gateway.effects.context import Deps
 from bos_gateway.effects.memory_budget import MemoryBudget
 from bos_gateway.effects.registry import Registry, watched_registry
@@ -143,6 +144,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         channels = await enter(Channels(telemetry, tls=settings.server.tls))
         agents = Registry(settings.agent_targets, channels, tokens, telemetry)
         agents.remember(await StoredCards(pool).latest())
+        identity = settings.auth.identity_target if settings.auth.keys_of_identity else None
         registry = await enter(watched_registry(agents, settings.describe_interval_s, telemetry))
         writer = await enter(
             LogWriter(settings.store_url, replica_id, metrics=metrics, telemetry=telemetry)
@@ -160,6 +162,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             files=files,
             file_budget=MemoryBudget(settings.max_waiting_file_bytes),
             result_budget=MemoryBudget(settings.max_held_result_bytes),
+            connections=ConnectionSecrets(channels, identity),
         )
         runs = Runs(pool, readers)
         ownership = Ownership(pool, replica_id, settings.lease_s, hold_off_s=settings.hold_off_s)
@@ -195,7 +198,6 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         servicer = OrchestratorServicer(
             replica, runs, registry, dry_run, streams, files, clock, deps.access, audit
         )
-        identity = settings.auth.identity_target if settings.auth.keys_of_identity else None
         sessions = SessionCheck(channels, identity) if identity else None
         decisions = ApprovalServicer(approvals, sessions)
         accounts = AccountDataServicer(pool, replica.reader, files)

@@ -17,6 +17,7 @@ from bos_gateway.core.budget import MAX_RUN_TOKENS, freeze_shares
 from bos_gateway.key_ring import SecretsKeyRing
 from bos_gateway.permits import audiences
 from bos_gateway.permits.approvers import ApproverRule
+from bos_gateway.permits.connections import connections_problem
 from bos_postgres.audit import AuditSettings
 
 Text = Annotated[str, Field(min_length=1)]
@@ -83,6 +84,9 @@ class GatewaySettings(Settings):
     )
     """Services that agents may call for their steps, as JSON such as {"sql": ["mcp_db"], "*": []};
     * stands for every other agent; an agent gets of them what its card asks for"""
+    agent_connections: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Kinds of users' connections whose secrets steps of an agent are given, as JSON such as
+    {"mail": ["mail.imap"]}; an agent gets of them what its card asks for, others get none"""
     secrets_keys: SecretStr | None = None
     """Keys that encrypt the credentials of runs as id=base64, separated by commas; the first
     encrypts, all decrypt; a key is 32 bytes, as of `openssl rand -base64 32`"""
@@ -222,6 +226,8 @@ class GatewaySettings(Settings):
         if problem := audiences.agents_problem(self.agent_targets):
             raise ValueError(problem)
         if problem := audiences.audiences_problem(self.agent_audiences, self.agent_targets):
+            raise ValueError(problem)
+        if problem := connections_problem(self.agent_connections, self.agent_targets):
             raise ValueError(problem)
         # What a run may consume is held when it is accepted; without a bound, that is anything.
         if (self.max_user_day_tokens or self.max_day_tokens) and not self.max_run_tokens:

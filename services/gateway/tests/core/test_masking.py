@@ -49,6 +49,41 @@ def test_a_credential_is_masked_in_each_encoding(form: str) -> None:
 
 
 @pytest.mark.security
+@pytest.mark.parametrize("mark", ["", "…", "..."])
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (f"Key {SECRET[:-1]}", f"Key {MASK}"),
+        (f"Key {SECRET[:6]}", f"Key {MASK}"),
+        (f"Key {SECRET[:5]}", f"Key {SECRET[:5]}"),  # may be a word
+        (f"Key {SECRET[:8]} and so on", f"Key {SECRET[:8]} and so on"),
+        (f"{SECRET} and {quote(SECRET)[:20]}", f"{MASK} and {MASK}"),
+        (SECRET, MASK),
+    ],
+)
+def test_a_credential_is_masked_where_a_text_was_cut_within_it(
+    said: str, shown: str, mark: str
+) -> None:
+    result = AgentResult(answer=said + mark)
+    result.error.message = said + mark
+    result.table.rows.add().values.add().string_value = said + mark
+    MASKER.mask(result)
+    assert result.answer == result.error.message == shown + mark
+    assert result.table.rows[0].values[0].string_value == shown + mark
+    assert MASKER.text(said + mark, may_be_cut=True) == shown + mark
+
+
+@pytest.mark.security
+def test_a_part_of_a_credential_stays_in_the_arguments_of_an_action() -> None:
+    """As there is no mask that would be put together again to that part."""
+    action = ProposedAction(summary=SECRET[:8])
+    action.arguments.fields["part"].string_value = SECRET[:8]
+    MASKER.mask(action)
+    assert action.arguments.fields["part"].string_value == SECRET[:8]
+    assert action.summary == MASK
+
+
+@pytest.mark.security
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
 @pytest.mark.parametrize("before", [b"", b"a", b"ab", b"user:", b"abc"])
 @pytest.mark.parametrize("after", [b"", b"z", b"zz"])
@@ -111,7 +146,7 @@ def test_names_that_become_the_same_lose_no_value() -> None:
 
 
 def test_what_holds_no_credential_stays_as_it_is() -> None:
-    result = everywhere("tök/en+47")
+    result = everywhere("tök/e, k/en+47")
     before = result.SerializeToString(deterministic=True)
     MASKER.mask(result)
     assert result.SerializeToString(deterministic=True) == before

@@ -14,6 +14,7 @@ from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.core.fold import fold
+from bos_gateway.effects.connections import ConnectionSecrets
 from bos_gateway.effects.context import Deps
 from bos_gateway.effects.memory_budget import MemoryBudget
 from bos_gateway.effects.registry import Registry
@@ -77,6 +78,7 @@ async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_o
                 files=RunFiles(None),
                 file_budget=MemoryBudget(0),
                 result_budget=MemoryBudget(0),
+                connections=ConnectionSecrets(channels, None),
             ),
             lambda: held,
         )

@@ -93,7 +93,7 @@ async def under_way(client: Client, question: str) -> None:
     call.cancel()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_run_that_kills_is_given_up_and_takes_no_innocent_run_along(harness: Harness) -> None:
     deadly, slow = Deadly("deadly"), Slow("slow")
     await harness.add_agent(slow)

@@ -73,7 +73,7 @@ def free_port() -> int:
     return port
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_rolling_restart_under_load_is_invisible_to_clients(harness: Harness) -> None:
     quick, working = EchoAgent("quick"), WorkingAgent("working")
     await harness.add_agent(quick)

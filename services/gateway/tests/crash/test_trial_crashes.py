@@ -11,7 +11,7 @@ from gateway_harness.crash.stats import Stats
 pytestmark = pytest.mark.postgres
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 async def test_nothing_is_lost_doubled_or_innocently_failed_in_a_round_of_random_crashes() -> None:
     plan = RoundPlan(seed=20261122, seconds=10.0, lease_s=3.0, pause_s=1.0, only=(), log=os.devnull)
     stats = Stats()

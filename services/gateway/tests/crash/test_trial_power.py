@@ -8,7 +8,7 @@ from gateway_harness.crash.power import power_cuts
 pytestmark = pytest.mark.postgres
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_nothing_that_clients_saw_is_lost_with_postgresql_and_every_gateway() -> None:
     power, verdict = await power_cuts(3, seed=20261122)
     assert power.checked

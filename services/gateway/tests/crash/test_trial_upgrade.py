@@ -96,7 +96,7 @@ async def note(harness: Harness, question: str) -> None:
         )
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(900)
 async def test_runs_of_both_versions_are_finished_and_the_older_one_leaves_what_it_cannot_read(
     harness: Harness, newer: Sequence[str]
 ) -> None:
@@ -146,7 +146,7 @@ async def test_runs_of_both_versions_are_finished_and_the_older_one_leaves_what_
     assert len(await fetch(harness, "SELECT FROM run_events WHERE kind = 'noted'")) == 1
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 async def test_rollback_goes_on_with_everything_but_what_the_next_version_alone_can_read(
     harness: Harness, newer: Sequence[str]
 ) -> None:

@@ -363,6 +363,9 @@ class World:
         for event in made:
             actions = event.approval_requested.approval.actions
             assert all(action.tainted for action in actions) or not any(map(marked, actions))
+            requested = event.approval_requested.approval
+            tainted = any(action.tainted for action in actions)
+            assert bool(requested.origins) == tainted, "a tainted proposal does not say of what"
         return made
 
     # The agents.

@@ -40,6 +40,8 @@ STANDALONE = {"local": Connection("127.0.0.1:1")}
         ({}, {}, False),
         ({**PROXY, "BOS_IDENTITY_REGISTRATION_OPEN": "false"}, {}, False),
         ({**PROXY, "BOS_SERVER_HOST": "0.0.0.0"}, {}, False),
+        ({**PROXY, "BOS_AUTH_ISSUER": "https://login.example.com"}, {}, False),
+        ({**PROXY, "BOS_AUTH_ISSUER": "bos-identity"}, {}, True),
         ({**PROXY, "BOS_STANDALONE_HOST": "0.0.0.0"}, STANDALONE, False),
         ({**PROXY, "BOS_AUTH_ISSUER": "https://login.example.com"}, STANDALONE, False),
     ],

@@ -67,6 +67,16 @@ async def test_final_answer_of_an_agent_has_no_made_up_link(harness: Harness) ->
     assert MADE_UP not in str(events)
 
 
+async def test_made_up_link_that_an_agent_repeats_in_its_data_is_not_given(
+    harness: Harness,
+) -> None:
+    data = to_value_map({"result": LEAK, "messages": [{"said": LEAK}]})
+    events = await ask(harness, success(answer=LEAK, data=data, tainted=True))
+    assert response(events).answer == f"{SHOWN} Ok."
+    assert MADE_UP not in str(response(events).agent_results)
+    assert MADE_UP not in str(harness.composer.requests)
+
+
 @pytest.mark.parametrize(
     "given",
     [

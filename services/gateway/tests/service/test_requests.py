@@ -87,6 +87,37 @@ async def test_agent_names_are_normalised(harness: Harness) -> None:
     assert list(harness.planner.requests[0].prefer_agents) == ["echo"]
 
 
+@pytest.mark.parametrize(
+    "written", ["UtilityAgent", "utility agent", "UTILITY-AGENT", "Echo agent"]
+)
+@pytest.mark.requirement("A-08")
+async def test_worker_roles_and_other_aliases_name_agents_to_prefer_and_to_leave_out(
+    harness: Harness, written: str
+) -> None:
+    agent = EchoAgent("echo")
+    agent.card.aliases.extend(["utility_agent", "UtilityAgent"])
+    await harness.add_agent(agent)
+    await harness.add_agent(EchoAgent("other"))
+    async with harness.gateway() as gateway:
+        await gateway.ask(prefer_agents=[written])
+        await gateway.ask(disable_agents=[written])
+    preferring, disabling = harness.planner.requests
+    assert list(preferring.prefer_agents) == ["echo"]
+    assert list(disabling.disable_agents) == ["echo"]
+
+
+@pytest.mark.requirement("A-08")
+async def test_an_alias_of_two_agents_names_neither(harness: Harness) -> None:
+    for name in ("one", "two"):
+        agent = EchoAgent(name)
+        agent.card.aliases.append("helper")
+        await harness.add_agent(agent)
+    async with harness.gateway() as gateway:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await gateway.ask(prefer_agents=["helper"])
+    assert '"helper" is not an agent; the agents are one, two' in str(caught.value.details())
+
+
 @pytest.mark.requirement("A-06")
 async def test_temporal_context_is_filled_in_and_secrets_are_taken_out(harness: Harness) -> None:
     context = {"current_date": "2026-06-15", "api_bearer_token": "very-secret", "shop": "north"}

@@ -17,7 +17,8 @@ from gateway_harness.harness import ERASE, gateway_process, result_of
 from prometheus_client import CollectorRegistry
 
 from bos.agent.v1 import AgentExecutionStatus, FileChunk
-from bos.common.v1 import TraceEventType
+from bos.common.v1 import Artefact as Reference
+from bos.common.v1 import Chart, TraceEventType
 from bos.gateway.v1 import DownloadFileRequest
 from bos_agentkit import Agent, agent_card, failed, succeeded
 from bos_artefacts import Artefact, Owner, open_artefacts
@@ -263,6 +264,43 @@ async def test_an_agent_cannot_list_what_it_did_not_send(harness: Harness, folde
     async with harness.gateway(artefacts_url=folder.as_uri()) as gateway:
         events = await gateway.events()
     assert list(result_of(events, "a").files) == []
+
+
+class DrawingAgent(Agent):
+    """Draws a chart whose pictures it sends in part only."""
+
+    card = agent_card("drawing", "Draws.")
+
+    async def execute(self, task: AgentTask) -> AgentResult:
+        specification = task.attach_file("chart.vl.json", "application/json", b"{}")
+        picture = task.attach_file("chart.png", "image/png", PICTURE)
+        unsent = Reference(digest="sha256:" + "0" * 64, name="unsent.svg")
+        drawn = Chart(title="Drawn", specification=specification, images=[picture, unsent])
+        invented = Chart(title="Invented", specification=unsent)
+        task.taint()
+        return succeeded(task, answer="done", charts=[drawn, invented])
+
+
+@pytest.mark.requirement("A-14")
+async def test_charts_name_files_of_the_run_and_no_others(harness: Harness, folder: Path) -> None:
+    await harness.add_agent(DrawingAgent())
+    harness.planner.steps = [step("a", "drawing")]
+    async with harness.gateway(artefacts_url=folder.as_uri()) as gateway:
+        events = await gateway.events()
+        drawn, invented = result_of(events, "a").charts
+        assert [drawn.specification, *drawn.images] == list(result_of(events, "a").files)
+        assert all(file.tainted for file in (drawn.specification, *drawn.images))
+        assert (invented.title, invented.HasField("specification")) == ("Invented", False)
+        run_id, digest = events[0].run_id, drawn.images[0].digest
+        assert (await fetched(gateway, run_id, digest))[1] == PICTURE
+
+
+async def test_charts_name_no_files_where_none_are_kept(harness: Harness) -> None:
+    await harness.add_agent(DrawingAgent())
+    harness.planner.steps = [step("a", "drawing")]
+    async with harness.gateway() as gateway:
+        drawn, _ = result_of(await gateway.events(), "a").charts
+    assert (drawn.title, len(drawn.images), drawn.HasField("specification")) == ("Drawn", 0, False)
 
 
 class SlowlyEnding(FileAgent):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import grpc
 import pytest
@@ -35,12 +36,13 @@ from bos.gateway.v1 import APPROVAL_STATUS_PENDING, AgentRequest, Approval
 from bos.memory.v1 import OpenTurnResponse
 from bos.runlog.v1 import ApprovalRequested, RunAccepted, RunFinished
 from bos_errors import FailedPrecondition
-from bos_gateway.admission.memory import take_in, turn_request
+from bos_gateway.admission.memory import facts_request, take_in, turn_request
 from bos_gateway.core.decide import RunStep
 from bos_gateway.core.fold import apply
 from bos_gateway.core.response import explained_response
 from bos_gateway.core.taint import begins_tainted, is_tainted, mark, outcome_is_tainted
 from bos_gateway.effects.step import run_step
+from bos_gateway.run_log.records import NewRun
 from bos_gateway.runs import orchestrator
 from bos_testkit.agents import EchoAgent, FileAgent
 from bos_testkit.plans import step
@@ -148,6 +150,13 @@ def test_taint_at_either_end_of_a_run_reaches_memory(begun: bool, ended: bool) -
     last = event(run_finished=RunFinished())
     last.run_finished.response.tainted = ended
     assert turn_request("1", first, last).tainted is (begun or ended)
+
+
+@pytest.mark.parametrize("tainted", [True, False])
+def test_facts_are_looked_for_in_a_question_with_the_taint_of_its_run(tainted: bool) -> None:
+    begun = event(run_accepted=RunAccepted(tainted=tainted))
+    run = NewRun(UUID(int=1), "ada", "1", b"", "talk", "I am Ada", begun)
+    assert facts_request(run).tainted is tainted
 
 
 @pytest.mark.parametrize("tainted", [True, False])

@@ -12,13 +12,17 @@ from bos.identity.v1 import (
     add_AccountServiceServicer_to_server,
     add_AdministrationServiceServicer_to_server,
     add_ApiKeyServiceServicer_to_server,
+    add_ConnectionSecretServiceServicer_to_server,
+    add_ConnectionServiceServicer_to_server,
     add_CredentialServiceServicer_to_server,
     add_IdentityServiceServicer_to_server,
     add_OpenIdServiceServicer_to_server,
 )
 from bos_chassis.auth.api_keys import ApiKeyVerifier
+from bos_chassis.auth.callers import RunTokenVerifier
 from bos_chassis.auth.jwks import KeySet
 from bos_chassis.auth.proxy_tokens import from_proxy, proxy_tokens_from
+from bos_chassis.auth.run_token_keys import key_sources
 from bos_chassis.auth.user_tokens import UserTokenVerifier, with_users
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
@@ -34,6 +38,11 @@ from bos_identity.api_keys.api import SERVICE_NAME as API_KEY_SERVICE
 from bos_identity.api_keys.api import ApiKeyServicer
 from bos_identity.api_keys.store import LONGEST_TOKEN_S, ApiKeys
 from bos_identity.client_address import Addresses
+from bos_identity.connections.api import AUDIENCE as CONNECTION_AUDIENCE
+from bos_identity.connections.api import SECRET_SERVICE_NAME as CONNECTION_SECRET_SERVICE
+from bos_identity.connections.api import SERVICE_NAME as CONNECTION_SERVICE
+from bos_identity.connections.api import ConnectionSecretServicer, ConnectionServicer
+from bos_identity.connections.store import Connections
 from bos_identity.credentials.api import OPEN_METHODS as CREDENTIAL_OPEN_METHODS
 from bos_identity.credentials.api import SERVICE_NAME as CREDENTIAL_SERVICE
 from bos_identity.credentials.api import CredentialServicer
@@ -56,7 +65,7 @@ from bos_identity.passwords.attempts import Attempts
 from bos_identity.passwords.hashes import Passwords
 from bos_identity.passwords.throttle import Throttle
 from bos_identity.sessions import Sessions
-from bos_identity.signing.key_ring import open_key_ring
+from bos_identity.signing.key_ring import open_key_ring, sealer
 from bos_identity.tokens import AccessTokens
 from bos_postgres import migrate, open_database
 from bos_postgres.audit import Refusals, migrate_audit, record_settings, running_audit
@@ -148,6 +157,9 @@ async def serve(
             Throttle(pool, settings),
         )
         api_keys, tokens = ApiKeys(pool, readers), AccessTokens(keys, settings)
+        # With signing keys in files there need not be a key that encrypts secrets in the store.
+        sealed = sealer(settings) if settings.key_encryption_keys is not None else None
+        connections = Connections(pool, readers, sealed, log)
         invitations, resets = Invitations(pool), Resets(pool, settings)
         if settings.auth.static_key_user == str(LOCAL_USER_ID):
             await accounts.add_local_user()
@@ -222,6 +234,7 @@ async def serve(
                 AccountServicer(
                     identity,
                     api_keys,
+                    connections,
                     ExternalIdentities(readers),
                     deletions,
                     data_services,
@@ -248,6 +261,24 @@ async def serve(
                 max_request_bytes=_REQUEST_BYTES,
             ),
         )
+        connecting = [
+            Servicer(
+                ConnectionServicer(connections, callers, addresses, log),
+                add_ConnectionServiceServicer_to_server,
+                CONNECTION_SERVICE,
+                max_request_bytes=_REQUEST_BYTES,
+            )
+        ]
+        if sources := key_sources(settings.auth, telemetry):
+            connecting.append(
+                Servicer(
+                    ConnectionSecretServicer(connections),
+                    add_ConnectionSecretServiceServicer_to_server,
+                    CONNECTION_SECRET_SERVICE,
+                    auth=RunTokenVerifier(sources, CONNECTION_AUDIENCE, "service"),
+                    max_request_bytes=_REQUEST_BYTES,
+                )
+            )
         by_openid = Servicer(
             OpenIdServicer(openid, own.origin),
             add_OpenIdServiceServicer_to_server,
@@ -259,7 +290,7 @@ async def serve(
         yield await stack.enter_async_context(
             grpc_server(
                 settings.server,
-                (*servicers, by_openid),
+                (*servicers, *connecting, by_openid),
                 telemetry=telemetry,
                 auth=with_users(settings.auth, None, users, api_keys=verifier, telemetry=telemetry),
                 from_proxy=from_proxy(settings.auth, telemetry),

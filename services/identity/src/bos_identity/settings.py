@@ -91,8 +91,9 @@ class IdentitySettings(Settings):
 
     key_encryption_keys: SecretStr | None = Field(
         default=None,
-        description="Fernet keys separated by commas that encrypt the signing keys in the store; "
-        "the first one encrypts, the others can still decrypt",
+        description="Fernet keys separated by commas that encrypt the signing keys in the store "
+        "and the secrets of users' connections; the first one encrypts, the others can still "
+        "decrypt",
     )
     signing_key_files: tuple[Path, ...] = Field(
         default=(),

@@ -97,7 +97,7 @@ class Database:
         if not verdict.is_safe:
             raise QueryRefused(verdict.user_message, verdict.violations)
         async with self.places.taken():
-            return await self.backend.query(verdict.safe_sql, limits)
+            return await self.backend.query(verdict.safe_sql, limits, verdict.kept)
 
     async def describe(self, tables: Sequence[str] = ()) -> list[TableInfo]:
         """Return the given tables, or all, as the database declares them.
@@ -218,6 +218,7 @@ async def open_databases(settings: McpDbSettings) -> AsyncIterator[Databases]:
         max_bytes=settings.max_bytes,
         timeout_s=settings.timeout_s,
         max_estimated_cost=settings.max_estimated_cost or None,
+        max_kept_bytes=settings.max_kept_mib * 1024 * 1024 or None,
     )
     async with AsyncExitStack() as stack:
         databases = {}

@@ -86,6 +86,13 @@ class McpDbSettings(Settings):
         description="Most that the planner of PostgreSQL or SQL Server may expect a query to cost;"
         " unset: 10000000 for PostgreSQL, not checked for SQL Server; 0: not checked",
     )
+    max_kept_mib: int = Field(
+        default=256,
+        ge=0,
+        le=1_048_576,
+        description="Most MiB that lists and texts of aggregates (string_agg, array_agg, ...) may"
+        " hold at once by PostgreSQL's estimate; 0: not checked",
+    )
     pool_size: int = Field(
         default=8,
         ge=1,

@@ -12,6 +12,7 @@ from bos_planner.reply import read_value
 from bos_plans import (
     canonical_name,
     canonical_names,
+    canonical_tool,
     dependencies,
     heuristic_plan,
     independent_steps,
@@ -168,7 +169,7 @@ def _step(
     cards: Mapping[str, AgentCard],
 ) -> Step:
     agent = canonical_name(planned.agent, cards) or planned.agent
-    tool_name = planned.tool_name or ""
+    tool_name = canonical_tool(planned.tool_name or "", cards.get(agent))
     task = planned.task
     if "task" not in planned.model_fields_set:
         task = whole_question(question)

@@ -19,7 +19,7 @@ const (
 	tagOther = "Other paths"
 )
 
-var tagOrder = []string{tagRuns, "Approvals", "Plans", "Agents", "Documents", "Operator", tagOther, "Operation"}
+var tagOrder = []string{tagRuns, "Approvals", "Plans", "Agents", "Documents", "Files", "Operator", tagOther, "Operation"}
 
 var tagTexts = map[string]string{
 	tagRuns:     "Ask, follow, look up and cancel.",
@@ -27,6 +27,7 @@ var tagTexts = map[string]string{
 	"Plans":     "What would be done.",
 	"Agents":    "Who does it.",
 	"Documents": "Upload, follow, search and delete.",
+	"Files":     "The workspace: list, download, upload and delete.",
 	"Operator":  "Runs of all users, for operators: how they stand, not what is in them.",
 	tagOther:    "The same operations under shorter paths; streams there use their own event names.",
 	"Operation": "For load balancers and operators.",

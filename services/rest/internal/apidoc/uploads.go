@@ -2,19 +2,39 @@ package apidoc
 
 import (
 	"strconv"
+	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// uploads adds the paths of uploads, whose body is a form: no binding can say that.
+// upload is a path whose body is a form with a file: no binding can say that.
+type upload struct {
+	service, method, stored string
+	paths                   []string
+}
+
+var uploadPaths = []upload{
+	{
+		"bos.documents.v1.DocumentsService", "UploadDocument", "Stored, and queued to be read.",
+		[]string{"/v1/documents", "/upload"},
+	},
+	{"bos.files.v1.FileService", "UploadFile", "Stored.", []string{"/v1/files"}},
+}
+
+// uploads adds the paths of uploads.
 func (b *builder) uploads(files *protoregistry.Files) {
-	const service = "bos.documents.v1.DocumentsService"
-	found, err := files.FindDescriptorByName(service)
-	if err != nil {
-		return // an image without documents
+	for _, each := range uploadPaths {
+		found, err := files.FindDescriptorByName(protoreflect.FullName(each.service))
+		if err != nil {
+			continue // an image without the service
+		}
+		b.upload(each, found.(protoreflect.ServiceDescriptor))
 	}
-	method := found.(protoreflect.ServiceDescriptor).Methods().ByName("UploadDocument")
+}
+
+func (b *builder) upload(each upload, service protoreflect.ServiceDescriptor) {
+	method := service.Methods().ByName(protoreflect.Name(each.method))
 	header := method.Input().Fields().ByName("upload").Message()
 	properties := object{"file": object{
 		"type": "string", "format": "binary", "description": "The file, with its name; the last part.",
@@ -27,7 +47,7 @@ func (b *builder) uploads(files *protoregistry.Files) {
 		}
 	}
 	answer := b.schemas.output(method.Output())
-	for n, path := range []string{"/v1/documents", "/upload"} {
+	for n, path := range each.paths {
 		alias := ""
 		if n > 0 {
 			alias = "At2"
@@ -35,7 +55,7 @@ func (b *builder) uploads(files *protoregistry.Files) {
 		tag := tagOf(path, alias)
 		b.tags[tag] = tagTexts[tag]
 		responses := object{"200": object{
-			"description": "Stored, and queued to be read.",
+			"description": each.stored,
 			"content":     object{jsonType: object{"schema": answer}},
 		}}
 		for _, status := range []int{
@@ -51,9 +71,9 @@ func (b *builder) uploads(files *protoregistry.Files) {
 			b.paths[path] = item
 		}
 		item["post"] = object{
-			"operationId": "uploadDocument" + alias, "tags": []string{tag},
-			"summary": summary(comment(method), "UploadDocument"), "description": comment(method),
-			"x-service": service, "responses": responses,
+			"operationId": strings.ToLower(each.method[:1]) + each.method[1:] + alias, "tags": []string{tag},
+			"summary": summary(comment(method), each.method), "description": comment(method),
+			"x-service": each.service, "responses": responses,
 			"requestBody": object{"required": true, "content": object{formType: object{
 				"schema": object{
 					"type": "object", "required": []string{"file"}, "additionalProperties": false,

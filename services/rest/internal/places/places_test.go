@@ -188,6 +188,16 @@ func TestOpenMethodsMakeNoCredentialKnown(t *testing.T) {
 	Rejected(t.Context())
 }
 
+func TestCallersOfAnOpenMethodAreKnownToNobody(t *testing.T) {
+	p := New(2, NewKnown(), errFull)
+	logIn := Visitor{Network: "here", Open: "POST logIn"}
+	one, other := enters(t, p, logIn), enters(t, p, logIn)
+	Accepted(one.ctx) // a session was made, and says nothing of the next caller
+	enters(t, p, Visitor{Network: "here", Sure: true})
+	other.went()
+	one.stays()
+}
+
 func TestLocallyCheckedCallerIsKnown(t *testing.T) {
 	p := New(1, NewKnown(), errFull)
 	sure := Visitor{Network: "here", Sure: true}

@@ -243,7 +243,8 @@ func TestOpenRoutesAreThoseOfTheContracts(t *testing.T) {
 func TestEveryServiceWithPathsIsOffered(t *testing.T) {
 	g := startGateway(t, "")
 	s := start(t, g.target, func(set *settings.Settings) {
-		set.IdentityTarget, set.MemoryTarget, set.DocumentsTarget = g.target, g.target, g.target
+		set.IdentityTarget, set.MemoryTarget = g.target, g.target
+		set.DocumentsTarget, set.FilesTarget = g.target, g.target
 	})
 	for _, service := range servicesInTheDocument(t) {
 		if !s.offers(service) {

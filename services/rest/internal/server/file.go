@@ -79,13 +79,18 @@ func emptyIsLost(err error) error {
 }
 
 func describe(header http.Header, file *commonv1.Artefact) {
-	kind, harmless := harmlessTypes[file.GetMediaType()]
+	describeFile(header, file.GetName(), file.GetMediaType(), file.GetSizeBytes())
+}
+
+// describeFile has a file saved and nothing of it run.
+func describeFile(header http.Header, name, mediaType string, size int64) {
+	kind, harmless := harmlessTypes[mediaType]
 	if !harmless {
 		kind = "application/octet-stream"
 	}
 	header.Set("Content-Type", kind)
-	header.Set("Content-Length", strconv.FormatInt(file.GetSizeBytes(), 10))
-	saved := mime.FormatMediaType("attachment", map[string]string{"filename": file.GetName()})
+	header.Set("Content-Length", strconv.FormatInt(size, 10))
+	saved := mime.FormatMediaType("attachment", map[string]string{"filename": name})
 	if saved == "" {
 		saved = "attachment"
 	}

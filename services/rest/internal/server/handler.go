@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	documentsv1 "bos/rest/gen/bos/documents/v1"
+	filesv1 "bos/rest/gen/bos/files/v1"
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
 	identityv1 "bos/rest/gen/bos/identity/v1"
 	memoryv1 "bos/rest/gen/bos/memory/v1"
@@ -35,9 +36,11 @@ const (
 	adminService     = "bos.identity.v1.AdministrationService"
 	accountService   = "bos.identity.v1.AccountService"
 	keyService       = "bos.identity.v1.ApiKeyService"
+	connService      = "bos.identity.v1.ConnectionService"
 	openIDService    = "bos.identity.v1.OpenIdService"
 	memoryService    = "bos.memory.v1.MemoryService"
 	documentsService = "bos.documents.v1.DocumentsService"
+	fileService      = "bos.files.v1.FileService"
 	healthTimeout    = 2 * time.Second
 	bodyGrace        = 2 * time.Second
 	openWithin       = time.Second
@@ -124,12 +127,15 @@ func (s *Server) offers(service string) bool {
 	switch service {
 	case gatewayService, approvalService, operatorService:
 		return true
-	case identityService, adminService, accountService, keyService, openIDService:
+	case identityService, adminService, accountService, keyService, connService,
+		openIDService:
 		return s.identity != nil
 	case memoryService:
 		return s.memory != nil
 	case documentsService:
 		return s.documents != nil
+	case fileService:
+		return s.files != nil
 	default:
 		return false
 	}
@@ -187,6 +193,7 @@ func (s *Server) services() (http.Handler, error) {
 			identityv1.RegisterAdministrationServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterAccountServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterApiKeyServiceHandler(ctx, mux, s.identity),
+			identityv1.RegisterConnectionServiceHandler(ctx, mux, s.identity),
 			identityv1.RegisterOpenIdServiceHandler(ctx, mux, s.identity),
 			registerExport(
 				mux, identityv1.NewAccountServiceClient(s.identity),
@@ -216,6 +223,21 @@ func (s *Server) services() (http.Handler, error) {
 			documentsv1.RegisterDocumentsServiceHandler(ctx, mux, s.documents),
 			streams.RegisterDocument(mux, client),
 			registerUpload(mux, client, uploadLimits{
+				bytes: s.settings.MaxUploadBytes, within: s.settings.UploadTimeout.Duration(),
+				rate: s.settings.MinBodyRate, grace: bodyGrace,
+			}),
+		); err != nil {
+			return nil, err
+		}
+	}
+	if s.files != nil {
+		client := filesv1.NewFileServiceClient(s.files)
+		if err := errors.Join(
+			filesv1.RegisterFileServiceHandler(ctx, mux, s.files),
+			registerWorkspaceFile(
+				mux, client, s.settings.CallTimeout.Duration(), s.settings.WriteTimeout.Duration(),
+			),
+			registerWorkspaceUpload(mux, client, uploadLimits{
 				bytes: s.settings.MaxUploadBytes, within: s.settings.UploadTimeout.Duration(),
 				rate: s.settings.MinBodyRate, grace: bodyGrace,
 			}),

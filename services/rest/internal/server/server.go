@@ -43,6 +43,7 @@ type Server struct {
 	identity  *grpc.ClientConn   // nil if there is none
 	memory    *grpc.ClientConn   // nil if there is none
 	documents *grpc.ClientConn   // nil if there is none
+	files     *grpc.ClientConn   // nil if there is none
 	signer    *proxytoken.Signer // nil if there is no key
 	// Mutual TLS with the services.
 	credentials credentials.TransportCredentials
@@ -107,6 +108,11 @@ func (s *Server) start(ctx context.Context) error {
 	if s.settings.DocumentsTarget != "" {
 		if s.documents, err = s.dial(s.settings.DocumentsTarget); err != nil {
 			return fmt.Errorf("BOS_REST_DOCUMENTS_TARGET: %w", err)
+		}
+	}
+	if s.settings.FilesTarget != "" {
+		if s.files, err = s.dial(s.settings.FilesTarget); err != nil {
+			return fmt.Errorf("BOS_REST_FILES_TARGET: %w", err)
 		}
 	}
 	handler, err := s.handler()
@@ -200,7 +206,9 @@ func (s *Server) release() {
 			_ = listener.Close()
 		}
 	}
-	for _, channel := range []*grpc.ClientConn{s.gateway, s.identity, s.memory, s.documents} {
+	for _, channel := range []*grpc.ClientConn{
+		s.gateway, s.identity, s.memory, s.documents, s.files,
+	} {
 		if channel != nil {
 			_ = channel.Close()
 		}

@@ -82,19 +82,10 @@ func upload(
 	ctx context.Context, w http.ResponseWriter, r *http.Request,
 	client documentsv1.DocumentsServiceClient, limits uploadLimits,
 ) (*documentsv1.UploadDocumentResponse, error) {
-	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != "multipart/form-data" || parameters["boundary"] == "" {
-		return nil, apierror.New(http.StatusUnsupportedMediaType, codes.InvalidArgument,
-			"BODY_NOT_A_FORM", "Send the file as `multipart/form-data`, in a part called `file`.")
+	paced, form, err := openForm(w, r, limits)
+	if err != nil {
+		return nil, err
 	}
-	if r.ContentLength > limits.bytes {
-		return nil, uploadTooLarge(limits.bytes)
-	}
-	paced := &pacedBody{
-		source: http.MaxBytesReader(w, r.Body, limits.bytes), limits: limits, begun: time.Now(),
-		controller: http.NewResponseController(w),
-	}
-	form := multipart.NewReader(paced, parameters["boundary"])
 	header, file, err := beginForm(form)
 	if err != nil {
 		return nil, formError(err)
@@ -117,15 +108,11 @@ func upload(
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, formError(err)
+	// Only a form that is whole is a document.
+	if err == nil {
+		err = formEnds(form)
 	}
-	// Only a form that is whole is a document: its last boundary, and nothing behind the file. The
-	// library wraps the io.EOF of a form that lacks it.
-	if _, err := form.NextRawPart(); err != io.EOF {
-		if err == nil {
-			err = apierror.Field("file", "must be the last part of the form")
-		}
+	if err != nil {
 		return nil, formError(err)
 	}
 	_ = paced.controller.SetReadDeadline(time.Time{})

@@ -95,9 +95,10 @@ def demo(question: str, trace: bool) -> None:
 
 async def _documents_read(standalone: Standalone, question: str) -> None:
     """Wait until the sample documents are read, if the question is about them."""
-    from bos_demo.questions import load_document_questions
+    from bos_demo.questions import load_document_questions, load_web_questions
 
-    asked = any(each.question == question for each in load_document_questions())
+    over_documents = (*load_document_questions(), *load_web_questions())
+    asked = any(each.question == question and "rag" in each.agents for each in over_documents)
     if standalone.documents is None or not asked:
         return
     click.echo("Reading the documents of the sample company; at the first start alone.")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import base64
 import contextlib
 import fcntl
+import io
 import json
 import os
 import secrets
 import socket
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from bos_client.local import FILE, LOCK, is_registered, register, write_private
 from bos_errors import ConfigurationError
@@ -29,7 +31,7 @@ BOOTSTRAP_FILE = "bootstrap.token"
 _REST_KEY_FILE = "rest.key"
 _LOCK_FILE = LOCK
 LOG_FILE = "standalone.log"
-_LOG_BYTES = 8 * 1024 * 1024
+_ROTATE_BYTES = 8 * 1024 * 1024
 _LOCK_ATTEMPTS = 10
 _LOCK_PAUSE_S = 0.02
 
@@ -135,6 +137,7 @@ class DataFolder:
         identity_target: str = "",
         memory_target: str = "",
         documents_target: str = "",
+        files_target: str = "",
     ) -> str:
         """Write ``standalone.json`` for clients, and register it for this user.
 
@@ -151,6 +154,7 @@ class DataFolder:
             "identity_target": identity_target,
             "memory_target": memory_target,
             "documents_target": documents_target,
+            "files_target": files_target,
             "api_key": api_key,
             "context": dict(context),
             "operator": dict(operator or {}),
@@ -190,8 +194,65 @@ def own_folder(path: Path) -> Iterator[DataFolder]:
         os.close(lock)
 
 
-def open_log(folder: Path) -> TextIO:
-    """Open the log file for appending; a large one is rotated first (one old file is kept).
+class LogFile(io.TextIOBase):
+    """Text file for appending, of its owner only; at 8 MiB it is rotated, and one old file is kept.
+
+    A disk that is full loses lines, and fails no caller.
+
+    Args:
+        path: The file; the old one has ``.1`` behind its name.
+        rotate_bytes: Size from which the next line begins a new file.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+
+    def __init__(self, path: Path, *, rotate_bytes: int = _ROTATE_BYTES) -> None:
+        self._path = path
+        self._rotate_bytes = rotate_bytes
+        self._lock = threading.Lock()
+        self._between_lines = True
+        self._descriptor, self._bytes = _opened(path)
+
+    def writable(self) -> bool:
+        """Whether it can be written: always."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Append ``text``."""
+        data = text.encode("utf-8", "replace")
+        with self._lock, contextlib.suppress(OSError):
+            if self._between_lines and self._bytes >= self._rotate_bytes:
+                self._rotate()
+            written = 0
+            while written < len(data):
+                written += os.write(self._descriptor, data[written:])
+            self._bytes += written
+            self._between_lines = text.endswith("\n")
+        return len(text)
+
+    def close(self) -> None:
+        """Close the file; only once."""
+        with self._lock:
+            if not self.closed:
+                os.close(self._descriptor)
+                super().close()
+
+    def _rotate(self) -> None:
+        self._path.replace(self._path.with_name(self._path.name + ".1"))
+        former = self._descriptor
+        self._descriptor, self._bytes = _opened(self._path)
+        os.close(former)
+
+
+def _opened(path: Path) -> tuple[int, int]:
+    """Descriptor and size of the file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return descriptor, os.fstat(descriptor).st_size
+
+
+def open_log(folder: Path) -> LogFile:
+    """Open the log file for appending.
 
     Raises:
         ConfigurationError: it cannot be written.
@@ -199,11 +260,7 @@ def open_log(folder: Path) -> TextIO:
     log = folder / LOG_FILE
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            if log.stat().st_size > _LOG_BYTES:
-                log.replace(log.with_name(log.name + ".1"))
-        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        return os.fdopen(descriptor, "a", encoding="utf-8", errors="replace")
+        return LogFile(log)
     except OSError as error:
         raise _unusable(folder, error) from error
 

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from bos_demo.questions import load_document_questions, load_questions
+from bos_demo.questions import load_every_question
 from bos_standalone.agents import agent_factory, installed_agents
 from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, own_folder
 from bos_standalone.demo_documents import loading
@@ -90,7 +90,12 @@ async def serve_all(
                     documents = await stack.enter_async_context(
                         loading(target, key, folder.path, telemetry)
                     )
-                    standalone = _with_questions(standalone, documents)
+                    over_documents = _questions(composition, documents=True)
+                    standalone = replace(
+                        standalone,
+                        documents=documents,
+                        questions=(*standalone.questions, *over_documents),
+                    )
                 yield standalone
 
 
@@ -100,12 +105,6 @@ def _with_documents(
     """Whether the sample company's documents are wanted, and there is a local user to own them."""
     has_company = "demo" in composition.running and "rag" in agents
     return settings.demo_documents and has_company and bool(composition.api_key)
-
-
-def _with_questions(standalone: Standalone, documents: DemoDocuments) -> Standalone:
-    over_documents = tuple(each.question for each in load_document_questions())
-    questions = (*standalone.questions, *over_documents) if standalone.questions else ()
-    return replace(standalone, documents=documents, questions=questions)
 
 
 def _standalone(
@@ -119,7 +118,7 @@ def _standalone(
         target=composition.address("gateway"),
         api_key=composition.api_key,
         context=today(running["demo"]) if "demo" in running else {},
-        questions=tuple(q.question for q in load_questions()) if composition.model.scripted else (),
+        questions=_questions(composition),
         addresses={
             row.name: getattr(running[row.name], row.shown)
             for row in composition.rows
@@ -133,6 +132,17 @@ def _standalone(
         bootstrap_file=bootstrap
         if composition.first_is_made_by_token and bootstrap.exists()
         else None,
+    )
+
+
+def _questions(composition: Composition, *, documents: bool = False) -> tuple[str, ...]:
+    """Demo questions whose agents run; those over documents come once these are loaded."""
+    if not composition.model.scripted:
+        return ()
+    return tuple(
+        each.question
+        for each in load_every_question()
+        if composition.running.keys() >= {*each.agents} and ("rag" in each.agents) == documents
     )
 
 
@@ -150,6 +160,7 @@ def _announce(
         "composer_target": composition.address("composer"),
         "agent_targets": {name: composition.address(name) for name in agents},
         "agent_audiences": settings.agent_audiences,
+        "agent_connections": settings.agent_connections,
         "model": standalone.model,
         "secrets_key_ids": sorted(ring.ids) if ring else [],
     }
@@ -162,4 +173,5 @@ def _announce(
         composition.address("identity"),
         composition.address("memory"),
         composition.address("documents"),
+        composition.address("files"),
     )

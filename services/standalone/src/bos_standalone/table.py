@@ -62,6 +62,8 @@ _ARTEFACTS = "artefacts"
 _DOCUMENTS = "documents"
 _AUDIENCES: Mapping[str, tuple[str, ...]] = {"rag": ("documents",)}
 """Services that agents may call beyond those of every agent."""
+_CONNECTIONS: Mapping[str, tuple[str, ...]] = {"mail": ("mail.gmail", "mail.imap")}
+"""Kinds of users' connections that agents are given."""
 
 OFFERS: Mapping[str, tuple[str, str]] = {
     "store_url": ("store", "url"),
@@ -72,6 +74,12 @@ OFFERS: Mapping[str, tuple[str, str]] = {
     "sandbox_target": ("sandbox", "address"),
     "mcp_url": ("mcp_db", "url"),
     "metadata_path": ("demo", "metadata_path"),
+    "sample_api": ("demo", "sample_api"),
+    "search_provider": ("demo", "search_provider"),
+    "search_url": ("demo", "search_url"),
+    "search_key": ("demo", "search_key"),
+    "search_networks": ("demo", "search_networks"),
+    "site_origins": ("demo", "site_origins"),
 }
 """Settings filled in from running services: the row, and the attribute with the value.
 
@@ -164,7 +172,7 @@ class Composition:
                 "models",
             ),
             *(
-                _row(name, self._agent(name, factory), factory.settings, "models")
+                _row(name, self._agent(name, factory), factory.settings, *_agent_needs(factory))
                 for name, factory in self._agents.items()
             ),
             _row("sandbox", self._sandbox, SandboxSettings),
@@ -172,7 +180,7 @@ class Composition:
             Row(
                 "rest",
                 self._rest,
-                ("gateway", "identity", "memory", "documents"),
+                ("gateway", "identity", "memory", "documents", *self._serving_people()),
                 "url",
                 with_rest,
             ),
@@ -232,9 +240,11 @@ class Composition:
 
     def _agent(self, name: str, factory: AgentFactory) -> Callable[[Running], Start]:
         def make(running: Running) -> Start:
+            public = factory.settings.serves_people
             settings = factory.settings_with(
-                server=self._server(),
-                auth=self._callers.internal(),
+                server=self._server(self._settings.host) if public else self._server(),
+                auth=self._public_auth(run_tokens=True) if public else self._callers.internal(),
+                workspace_url=(self._folder.path / name).as_uri(),
                 **offered(running, factory.settings.model_fields),
             ).asking(self._gateway_target)
             telemetry, models = self._telemetry.named(name), running["models"]
@@ -245,7 +255,7 @@ class Composition:
     def _identity(self, running: Running) -> Start:
         loaded = IdentitySettings.load(
             server=self._server(self._settings.host, self._settings.identity_port),
-            auth=self._callers.public(),
+            auth=self._callers.public(run_tokens=True),
             **offered(running, IdentitySettings.model_fields),
         )
         update: dict[str, Any] = {}
@@ -264,9 +274,14 @@ class Composition:
 
     def _account_data(self) -> Mapping[str, str]:
         """Services that hold data of accounts; they start after identity."""
-        found = {name: self.address(name) for name in ("gateway", "memory", "documents")}
+        names = ("gateway", "memory", "documents", *self._serving_people())
+        found = {name: self.address(name) for name in names}
         # Never some of them: identity would take these for all.
         return found if all(found.values()) else {}
+
+    def _serving_people(self) -> Sequence[str]:
+        """Agents whose address offers a service to people too, and that hold data of theirs."""
+        return [name for name, each in self._agents.items() if each.settings.serves_people]
 
     def _memory(self, running: Running) -> Start:
         """Memory, called by users and by the gateway with its run tokens."""
@@ -322,6 +337,10 @@ class Composition:
         if "agent_audiences" not in settings.model_fields_set:
             named = {name: each for name, each in _AUDIENCES.items() if name in self._agents}
             own["agent_audiences"] = settings.agent_audiences | named
+        if "agent_connections" not in settings.model_fields_set:
+            own["agent_connections"] = {
+                name: each for name, each in _CONNECTIONS.items() if name in self._agents
+            }
         self.gateway_settings = settings.model_copy(update=own)
         return partial(gateway.serve, self.gateway_settings, self._telemetry.named("gateway"))
 
@@ -337,6 +356,7 @@ class Composition:
             identity_target=identity_target,
             memory_target=self.address("memory"),
             documents_target=self.address("documents"),
+            files_target=self.address("files"),
             signing_key=self._folder.rest_key(self._callers.rest_key),
             # Without identity REST cannot sign users in, so it stays on loopback.
             host=self._settings.host if identity_target else _HOST,
@@ -388,6 +408,11 @@ class Composition:
         return ServerSettings.load(
             tls=plain(), host=host, port=port, metrics_port=None, grace_s=self._settings.grace_s
         )
+
+
+def _agent_needs(factory: AgentFactory) -> Sequence[str]:
+    """Rows that an agent needs beyond what its settings refer to."""
+    return ("models", "identity") if factory.settings.serves_people else ("models",)
 
 
 def _row(

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from bos_agentkit.programs.variables import describe, without_repeated
-from bos_agentkit.prompts import format_entities
+from bos_agentkit.prompts import Section, format_entities
 from bos_chassis.values import to_value, value_to_json
 from bos_llm.prompts import NOTHING, SETTLED, mark_untrusted
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from bos_agentkit.task import AgentTask
 
 MAX_RESULT_CHARS: Final = 8_000
-Section = tuple[str, str]
 
 
 def program_sections(task: AgentTask, variables: Sequence[Variable]) -> list[Section]:
     """Prompt sections for writing a program, the task last: headings with texts, maybe empty."""
     entities = format_entities(task.input.entities)
     return [
+        *task.user_sections,
         ("Question of the user", differing_question(task)),
         (SETTLED, task.settled if task.input.clarifications else ""),
         ("Entities", "" if entities == NOTHING else entities),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol, Self, TypeVar
 
 from pydantic import Field, PrivateAttr
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from bos_agentkit.agent import Agent
+    from bos_chassis.auth.callers import Authenticator
     from bos_chassis.telemetry import Telemetry
     from bos_llm import Models
 
@@ -48,6 +49,8 @@ class AgentServiceSettings(Settings):
         " models, together with BOS_GATEWAY_RUN_TIMEOUT_S; unset: the agent's own, which its card"
         " shows",
     )
+    serves_people: ClassVar[bool] = False
+    """Whether its server offers a service to people too, and holds data of their accounts."""
     _gateway_target: Callable[[], str] | None = PrivateAttr(default=None)
 
     def asking(self, gateway_target: Callable[[], str]) -> Self:
@@ -75,6 +78,40 @@ class Serve(Protocol[S_contra]):
         """Build the agent and serve it until the context exits."""
 
 
+def agent_servicer(
+    settings: AgentServiceSettings,
+    telemetry: Telemetry,
+    agent: Agent,
+    *,
+    auth: Authenticator | None = None,
+) -> Servicer:
+    """The agent service of a server that offers others too, such as one for people.
+
+    Args:
+        settings: Bounds of its steps.
+        telemetry: Of the service.
+        agent: The agent.
+        auth: Who may call it, which should be steps alone; None: as the server says.
+
+    Raises:
+        ConfigurationError: card and code disagree.
+    """
+    servicer = AgentServicer(
+        agent,
+        telemetry,
+        max_concurrent_steps=settings.max_concurrent_steps,
+        max_result_bytes=settings.server.max_message_bytes - _ENVELOPE_BYTES,
+        step_timeout_s=settings.step_timeout_s,
+    )
+    return Servicer(
+        servicer,
+        add_AgentServiceServicer_to_server,
+        _SERVICE,
+        max_request_bytes=settings.server.max_message_bytes,
+        auth=auth,
+    )
+
+
 @asynccontextmanager
 async def agent_service(
     settings: AgentServiceSettings, telemetry: Telemetry, agent: Agent
@@ -84,19 +121,7 @@ async def agent_service(
     Raises:
         ConfigurationError: card and code disagree, or the server settings are invalid.
     """
-    servicer = AgentServicer(
-        agent,
-        telemetry,
-        max_concurrent_steps=settings.max_concurrent_steps,
-        max_result_bytes=settings.server.max_message_bytes - _ENVELOPE_BYTES,
-        step_timeout_s=settings.step_timeout_s,
-    )
-    offered = Servicer(
-        servicer,
-        add_AgentServiceServicer_to_server,
-        _SERVICE,
-        max_request_bytes=settings.server.max_message_bytes,
-    )
+    offered = agent_servicer(settings, telemetry, agent)
     tokens = open_run_tokens(
         settings.auth,
         agent.card.name,

@@ -69,7 +69,7 @@ class AgentServicer(AgentServiceServicer):
     ) -> None:
         self._agent = agent
         self._card = served_card(agent, step_timeout_s=step_timeout_s)
-        self._names = frozenset({agent.card.name, *agent.card.aliases})
+        self._names = frozenset(name.lower() for name in (agent.card.name, *agent.card.aliases))
         self._runner = AgentRunner(
             agent, telemetry, max_result_bytes=max_result_bytes, card=self._card
         )
@@ -150,7 +150,7 @@ class AgentServicer(AgentServiceServicer):
 
     def _admit(self, input: AgentInput) -> None:
         _require_own(input.metadata, step=True)
-        if input.agent_name and input.agent_name not in self._names:
+        if input.agent_name and input.agent_name.lower() not in self._names:
             raise InvalidArgument.field(
                 "input.agent_name",
                 f"this is the agent {self._card.name}, not {input.agent_name}; check the targets",

@@ -25,11 +25,13 @@ SCOPES: Final = (
     "approvals.respond",
     "memory",
     "documents",
+    "files",
     "account",
 )
 """All scopes: ask and cancel; read runs; see and end those of others, for operators; download files
 of runs; see and answer approval requests; read and change conversations and what is remembered;
-upload, read, search and delete documents; read one's account, sessions and keys, and end these."""
+upload, read, search and delete documents; list, download, upload and delete files of the workspace;
+read one's account, sessions and keys, and end these."""
 ANY_SCOPE: Final = "any"
 """Of methods that every key may call."""
 PEOPLE_ONLY: Final = "people"
@@ -40,8 +42,10 @@ _APPROVALS: Final = "bos.gateway.v1.ApprovalService"
 _OPERATOR: Final = "bos.gateway.v1.OperatorService"
 _MEMORY: Final = "bos.memory.v1.MemoryService"
 _DOCUMENTS: Final = "bos.documents.v1.DocumentsService"
+_FILES: Final = "bos.files.v1.FileService"
 _IDENTITY: Final = "bos.identity.v1.IdentityService"
 _KEYS: Final = "bos.identity.v1.ApiKeyService"
+_CONNECTIONS: Final = "bos.identity.v1.ConnectionService"
 _CREDENTIALS: Final = "bos.identity.v1.CredentialService"
 _ADMINISTRATION: Final = "bos.identity.v1.AdministrationService"
 _ACCOUNT: Final = "bos.identity.v1.AccountService"
@@ -65,11 +69,14 @@ _BY_SCOPE: Final[dict[tuple[str, str], str]] = {
         "UploadDocument GetDocument ListDocuments DeleteDocument ReindexDocument WatchDocument "
         "SearchDocuments GetChunk"
     ),
+    (_FILES, "files"): "ListFiles GetFile DownloadFile UploadFile DeleteFile",
     (_IDENTITY, "account"): "GetUser ListSessions RevokeSession",
     (_CREDENTIALS, ANY_SCOPE): "CheckSession",
     (_IDENTITY, PEOPLE_ONLY): "ChangePassword",
     (_KEYS, "account"): "ListApiKeys RevokeApiKey",
     (_KEYS, PEOPLE_ONLY): "CreateApiKey",
+    (_CONNECTIONS, "account"): "ListConnections",
+    (_CONNECTIONS, PEOPLE_ONLY): "PutConnection DeleteConnection",
     (_ADMINISTRATION, PEOPLE_ONLY): (
         "ListUsers CreateServiceAccount SetUserRoles SetUserGroups DeactivateUser ReactivateUser "
         "DeleteUser CreatePasswordReset CreateInvitation ListInvitations RevokeInvitation"

@@ -10,11 +10,13 @@ from bos_client.cli.approvals import approvals
 from bos_client.cli.ask import ask, plan
 from bos_client.cli.documents import documents
 from bos_client.cli.identity import login, logout, register, reset_password, whoami
+from bos_client.cli.mail import mail
 from bos_client.cli.memory import conversations, memory_group
 from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.runs import agents, runs
 from bos_client.cli.session import Target
 from bos_client.cli.users import keys, users
+from bos_client.cli.workspace import workspace
 from bos_client.transport import Transport, use_transport
 
 
@@ -53,6 +55,12 @@ from bos_client.transport import Transport, use_transport
     "  [env: BOS_DOCUMENTS_TARGET]",
 )
 @click.option(
+    "--files-target",
+    envvar="BOS_FILES_TARGET",
+    help="Workspaces as host:port, if they are not behind the gateway's address."
+    "  [env: BOS_FILES_TARGET]",
+)
+@click.option(
     "--ca-file",
     envvar="BOS_CA_FILE",
     help="Authorities (PEM) of the services' certificates; --target is then called over TLS. With"
@@ -79,6 +87,7 @@ def main(
     identity_target: str | None,
     memory_target: str | None,
     documents_target: str | None,
+    files_target: str | None,
     ca_file: str | None,
     cert_file: str | None,
     key_file: str | None,
@@ -95,10 +104,14 @@ def main(
     # Without a target it is what runs on this machine, which speaks plain text.
     files = (ca_file, cert_file, key_file) if target else (None, None, None)
     ctx.with_resource(use_transport(Transport(*files, insecure)))
-    ctx.obj = Target(target, api_key, identity_target, memory_target, documents_target)
+    beside = (identity_target, memory_target, documents_target, files_target)
+    ctx.obj = Target(target, api_key, *beside)
 
 
-_asking = (ask, plan, runs, approvals, agents, documents, conversations, memory_group)
+_asking = (
+    *(ask, plan, runs, approvals, agents),
+    *(documents, workspace, conversations, memory_group, mail),
+)
 _accounts = (register, login, logout, whoami, reset_password, users, keys, account)
 for _command in (*_asking, *_accounts):
     main.add_command(_command)

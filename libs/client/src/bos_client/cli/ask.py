@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +15,18 @@ from bos_client.cli.approvals import asker_for
 from bos_client.cli.clarifying import asks, reply_to, somebody_is_there
 from bos_client.cli.session import FAILED, INTERRUPTED, client_for, print_json, run, status_code
 from bos_client.render import RunView, View, make_console
+from bos_client.render.images import chart_images, image_protocol, image_text
 from bos_client.render.parts import show_clarification, show_plan
+from bos_errors import BosError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from bos.gateway.v1 import OrchestratorResponse, RunEvent
+    from bos_client import BosClient
     from bos_client.cli.approvals import Asker
     from bos_client.cli.session import Target
+    from bos_client.render.images import ImageProtocol
     from bos_client.requests import AskOptions
 
 
@@ -91,6 +97,7 @@ def _shaping(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--rows", type=click.IntRange(min=1), default=20, show_default=True, help="Rows to show."
 )
+@click.option("--no-images", is_flag=True, help="Do not show charts within the terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print the response as JSON, nothing else.")
 @click.pass_obj
 def ask(
@@ -107,6 +114,7 @@ def ask(
     timeout: float | None,
     no_data: bool,
     rows: int,
+    no_images: bool,
     as_json: bool,
 ) -> None:
     """Ask a question and watch it being answered.
@@ -129,11 +137,19 @@ def ask(
         options["system_prompt"] = system_prompt
     if timeout is not None:
         options["timeout_s"] = timeout
-    run(_ask(target, question, options, View(trace, rows), as_json), as_json=as_json)
+    shown_here = not (no_images or as_json) and sys.stdout.isatty()
+    protocol = image_protocol(os.environ) if shown_here else None
+    work = _ask(target, question, options, View(trace, rows), as_json, protocol)
+    run(work, as_json=as_json)
 
 
 async def _ask(
-    target: Target, question: str, options: AskOptions, view: View, as_json: bool
+    target: Target,
+    question: str,
+    options: AskOptions,
+    view: View,
+    as_json: bool,
+    protocol: ImageProtocol | None,
 ) -> int:
     connection = target.connection()
     options["context"] = connection.context_for(options["context"])
@@ -141,12 +157,28 @@ async def _ask(
         while True:
             events = bos.ask_stream(question, **options)
             code, response = await _followed(events, view, as_json, asker_for(bos))
+            if response is not None and protocol is not None:
+                await _show_images(bos, response, protocol)
             if response is None or as_json or not asks(response) or not somebody_is_there():
                 return code
             question = await reply_to(response.clarification)
             if not question:
                 return code
             options["continues_run_id"] = response.run_id
+
+
+async def _show_images(
+    bos: BosClient, response: OrchestratorResponse, protocol: ImageProtocol
+) -> None:
+    """Show the charts within the terminal; one that cannot be fetched is named with the files."""
+    columns = make_console().width
+    for image in chart_images(response):
+        try:
+            content = await bos.download_file(response.run_id, image.digest)
+        except BosError:
+            continue
+        sys.stdout.write(image_text(content, protocol, columns))
+        sys.stdout.flush()
 
 
 async def follow(events: Any, view: View, *, as_json: bool, asker: Asker | None = None) -> int:

@@ -51,6 +51,7 @@ async def keep(connection: Connection, response: LogInResponse) -> int:
         response.tokens,
         memory_target=connection.memory_target or connection.target,
         documents_target=connection.documents_target or "",
+        files_target=connection.files_target or "",
         standalone=connection.standalone,
     )
     file = TokenFile.of_this_user()

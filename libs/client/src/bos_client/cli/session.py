@@ -65,6 +65,7 @@ class Target:
     identity_target: str | None = None
     memory_target: str | None = None
     documents_target: str | None = None
+    files_target: str | None = None
 
     def connection(self) -> Connection:
         """The gateway to call, as the signed-in user unless a key says otherwise.
@@ -82,6 +83,7 @@ class Target:
             identity_target=signed_in.identity_target,
             memory_target=signed_in.memory_target,
             documents_target=signed_in.documents_target or None,
+            files_target=signed_in.files_target or None,
             tokens=tokens,
         )
 
@@ -105,6 +107,7 @@ class Target:
             identity_target=self.identity_target or found.identity_target,
             memory_target=self.memory_target or found.memory_target,
             documents_target=self.documents_target or found.documents_target,
+            files_target=self.files_target or found.files_target,
         )
 
     def signed_in(self, connection: Connection) -> SignedIn | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bos.gateway.v1 import OrchestratorResponse
 
 _KIB = 1024
+_MAX_CHARTS = 20
 
 
 def files_of(response: OrchestratorResponse) -> list[Artefact]:
@@ -23,6 +24,17 @@ def files_of(response: OrchestratorResponse) -> list[Artefact]:
         (file.name, file.digest): file for result in response.agent_results for file in result.files
     }
     return list(found.values())
+
+
+def show_charts(console: Console, response: OrchestratorResponse) -> None:
+    """Titles of the charts with the names of their pictures; nothing if there are none."""
+    if not response.charts:
+        return
+    console.print(Text("\nCharts", style="bold"))
+    for chart in response.charts[:_MAX_CHARTS]:
+        names = ", ".join(one_line(image.name) for image in chart.images)
+        about = f"{one_line(chart.title)} ({one_line(chart.type)})"
+        console.print(Text(f"  - {about}" + (f": {names}" if names else "")))
 
 
 def show_files(console: Console, response: OrchestratorResponse) -> None:

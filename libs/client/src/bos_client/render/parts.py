@@ -9,7 +9,7 @@ from rich.text import Text
 
 from bos.common.v1 import SourceType, TraceEventType
 from bos.gateway.v1 import ApprovalKind, RunStatus
-from bos_client.render.files import show_files
+from bos_client.render.files import show_charts, show_files
 from bos_client.render.table import rows_note, table_grid
 from bos_client.render.text import (
     ONE_LINE,
@@ -108,6 +108,7 @@ def show_outcome(console: Console, response: OrchestratorResponse, view: View) -
             _show_source(console, number, source)
         if len(response.sources) > _MAX_SOURCES:
             console.print(f"  and {len(response.sources) - _MAX_SOURCES} more")
+    show_charts(console, response)
     show_files(console, response)
     _show_list(console, "You could ask next", response.followups)
     show_end(console, response)

@@ -91,6 +91,8 @@ class GrowthCheck:
         self._dialect = dialect
         self._work = work or Work()
         self.broken: list[Broken] = []
+        self.kept: list[tuple[str, Size]] = []
+        """Calls that keep values of rows of tables: function and size of what it keeps of a row."""
 
     def check(self, tree: exp.Expr) -> None:
         """Work out the bounds of everything in ``tree``."""
@@ -406,6 +408,8 @@ class GrowthCheck:
             or over.rows * max(given.made, _ELEMENT_BYTES) > _KEPT_TOGETHER_BYTES
         ):
             self._grows(f"{name} would hold too much for each row")
+        if over.natural:
+            self.kept.append((name, given))
         made = Size(min(kept, _VALUE_BYTES))
         return made + _AGGREGATED if over.natural or given.natural else made
 

@@ -30,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     answers.progress_is_well_formed,
     answers.same_step_twice_has_the_same_result,
     answers.taint_is_carried_on,
+    answers.what_is_known_of_the_user_reaches_every_prompt,
     answers.metadata_and_trace_are_taken_over,
     answers.steps_at_once_are_kept_apart,
     refusals.bad_input_is_refused_with_field_and_fix,

@@ -9,7 +9,8 @@ import protovalidate
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
 from bos.agent.v1 import AgentExecutionStatus, SideEffectClass
-from bos.common.v1 import TraceEventType
+from bos.common.v1 import ConversationMessage, LongTermMemory, MessageRole, TraceEventType
+from bos_agentkit import UNTRUSTED_NOTICE, format_conversation, format_user_profile
 from bos_agentkit.actions import digest_matches
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
@@ -199,6 +200,40 @@ async def taint_is_carried_on(subject: Subject) -> None:
                 all(action.tainted for action in result.proposed_actions),
                 "an action that was proposed from tainted input is tainted",
             )
+
+
+async def what_is_known_of_the_user_reaches_every_prompt(subject: Subject) -> None:
+    """Memory stands in every prompt, the conversation in one, as the kit formats them."""
+    memory = LongTermMemory()
+    memory.critical.user_name, memory.critical.company_name = "Zebedee Quill", "Quill & Sons"
+    memory.critical.job_title = "controller"
+    memory.critical.recent_projects.append("Project Heron")
+    memory.preferences.tone, memory.preferences.detail_level = "dry", "brief"
+    memory.preferences.language = "Konkani"
+    history = [
+        ConversationMessage(role=MessageRole.MESSAGE_ROLE_USER, content="We spoke of herons."),
+        ConversationMessage(role=MessageRole.MESSAGE_ROLE_ASSISTANT, content="Of nine herons."),
+    ]
+    step = subject.step(long_term_memory=memory, conversation_history=history)
+    before = subject.model.calls
+    async with subject.open() as agent:
+        check_result(subject, (await agent.execute(step)).result)
+    calls = subject.model.calls - before
+    require(calls, "the example asks the model")
+    prompts = [request.prompt for request in list(subject.model.requests)[-calls:]]
+    known, said = format_user_profile(memory), format_conversation(history)
+    require(
+        all(known in prompt for prompt in prompts),
+        "what is known of the user stands in every prompt, as format_user_profile writes it",
+    )
+    require(
+        any(said in prompt for prompt in prompts),
+        "the conversation stands in a prompt, as format_conversation writes it",
+    )
+    require(
+        all(UNTRUSTED_NOTICE in prompt for prompt in prompts),
+        "a prompt that shows what others may have written has UNTRUSTED_NOTICE",
+    )
 
 
 async def metadata_and_trace_are_taken_over(subject: Subject) -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 # Of a step whose model does not answer: long enough, on some machine, for it to be asked.
 _TIMES_S = (1, 5, 25)
-_GRACE_S = 60
+_GRACE_S = 180
 
 
 async def deadline_reaches_the_bottom(subject: Subject) -> None:
@@ -181,5 +181,5 @@ async def _takes_no_more(agent: Client, step: asyncio.Future[Outcome]) -> None:
 def _is_gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # gone before opening, or before reading
         return True

@@ -12,19 +12,17 @@ demo use it alike, at the HTTP boundary, so that everything above it is the real
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import socket
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from bos_testkit.asgi_server import EmbeddedServer, listen
 from bos_testkit.scripted_model import wire
 from bos_testkit.scripted_model.faults import HTML, PROSE, TEXT_CALLS, Knobs, as_content
 from bos_testkit.scripted_model.quirks import Quirks
@@ -65,7 +63,6 @@ _SECRET_HEADERS = frozenset({"authorization", "api-key", "x-api-key", "cookie"})
 _ERROR_CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 _MAX_BODY_BYTES = 8 * 1024 * 1024
 _KEPT_REQUESTS = 200
-_SHUTDOWN_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +102,7 @@ class ScriptedModel:
         models: What ``/v1/models`` lists. Any other model name is answered just the same.
         keep: How many requests are kept, the last ones.
         improvise: Asked before the fixtures, for replies that depend on the prompt; None: none.
+        fallback: Asked where no fixture fits; where it has no reply either, the model refuses.
 
     Raises:
         FixtureError: a fixture is wrong; the message names it and the fix.
@@ -119,6 +117,7 @@ class ScriptedModel:
         models: Sequence[str] = ("scripted",),
         keep: int = _KEPT_REQUESTS,
         improvise: Improvise | None = None,
+        fallback: Improvise | None = None,
     ) -> None:
         self.knobs = Knobs()
         self.quirks = Quirks()
@@ -134,10 +133,11 @@ class ScriptedModel:
         """Chat requests whose client went away before the end."""
         self._book = load_fixtures(fixtures)
         self._improvise = improvise
+        self._fallback = fallback
         self._bind = (host, port)
         self._models = tuple(models)
         self._replies: set[asyncio.Task[None]] = set()
-        self._server: _EmbeddedServer | None = None
+        self._server: EmbeddedServer | None = None
         self._serving: asyncio.Task[None] | None = None
         self._address = ""
 
@@ -152,10 +152,10 @@ class ScriptedModel:
         return f"http://{self._address}"
 
     async def __aenter__(self) -> Self:
-        listener = _listen(self._bind)
+        listener = listen(self._bind)
         host, port = listener.getsockname()[:2]
         self._address = f"{host}:{port}"
-        self._server = _EmbeddedServer(self._application())
+        self._server = EmbeddedServer(self._application())
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         try:
             await self._server.wait_until_ready(self._serving)
@@ -268,6 +268,9 @@ class ScriptedModel:
             return found, _refusal(), str(error)
         if call.schema is not None and schema is None:
             return None, wire.Answer(PROSE), None  # the prompt did not ask for JSON
+        said = self._fallback(schema, call.prompt) if self._fallback is not None else None
+        if said is not None:
+            return None, wire.Answer(as_content(said)), None
         return None, _refusal(), None
 
     def _respond(
@@ -381,73 +384,6 @@ class _HalfBody(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await _send_part(send, bytes(self.body[: len(self.body) // 2]), more=True)
-
-
-class _EmbeddedServer(uvicorn.Server):
-    """uvicorn as a guest: it takes no signals of the process and needs no polling to stop."""
-
-    def __init__(self, application: Starlette) -> None:
-        super().__init__(
-            uvicorn.Config(
-                application,
-                http="h11",
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                log_level=None,
-                access_log=False,
-                server_header=False,
-                date_header=False,
-            )
-        )
-        self._ready = asyncio.Event()
-        self._stopping = asyncio.Event()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to the process."""
-        yield
-
-    async def main_loop(self) -> None:
-        """Serve until :meth:`stop`."""
-        self._ready.set()
-        await self._stopping.wait()
-
-    def stop(self) -> None:
-        """End the server; its task ends when the connections are closed."""
-        self._stopping.set()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close everything as soon as the replies in flight allow it, where uvicorn would poll."""
-        for listener in (*self.servers, *(sockets or ())):
-            listener.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-        if self.server_state.tasks:
-            await asyncio.wait(self.server_state.tasks, timeout=_SHUTDOWN_TIMEOUT_S)
-
-    async def wait_until_ready(self, serving: asyncio.Task[None]) -> None:
-        """Return when connections are accepted; raise what ended the server if it did not start."""
-        ready = asyncio.create_task(self._ready.wait())
-        try:
-            await asyncio.wait({ready, serving}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ready.cancel()
-        if serving.done():
-            await serving
-
-
-def _listen(address: tuple[str, int]) -> socket.socket:
-    # asyncio switches Nagle's algorithm off only for sockets that name their protocol; with it
-    # on, every reply of several writes waits 40 ms for an acknowledgement.
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
 
 
 def _key_of(request: Request) -> str:

@@ -39,16 +39,16 @@ def code_card(tools: Iterable[AgentTool]) -> AgentCard:
     """Card of the code agent."""
     return agent_card(
         NAME,
-        "Writes a Python program with numpy, pandas and matplotlib and runs it in a sandbox, once "
-        "a person has approved exactly this program.",
+        "Writes a Python program (numpy, pandas, matplotlib) and runs it in a sandbox, once a "
+        "person has approved exactly this program.",
         capabilities=(
             "figures as image files",
             "files such as CSV for download",
             "regression, clustering, simulation over rows of earlier steps",
         ),
         typical_use_cases=(
-            "Draw these monthly figures as a bar chart with matplotlib. (after a query)",
-            "Pivot these rows with pandas and give me the result as CSV. (after a query)",
+            "Cluster these customers with numpy (after a query)",
+            "Pivot these rows with pandas, as CSV",
         ),
         keywords=KEYWORDS,
         selection_group=_SELECTION_GROUP,

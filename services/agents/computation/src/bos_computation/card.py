@@ -61,6 +61,6 @@ def computation_card(tools: Iterable[AgentTool]) -> AgentCard:
         max_retries=1,
         latency_budget_s=5,
         downstream_audiences=("sandbox",),
-        aliases=("calculator", "utility_agent", "utilityagent"),
+        aliases=("calculator", "utility_agent", "UtilityAgent"),
         version="0.1.0",
     )

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from bos.agent.v1 import SideEffectClass
 from bos.documents.v1 import SearchDocumentsResponse, SearchFilter
 from bos_agentkit import Agent, ToolContext, optional_reply, succeeded, tool
+from bos_agentkit.citations import checked_markers, found_quotes, quoted_answer
 from bos_agentkit.programs.number_check import ungrounded_numbers
 from bos_llm import NoReply
 from bos_llm.prompts import current_day
 from bos_rag import prompts
 from bos_rag.card import rag_card
-from bos_rag.citations import checked_markers, found_quotes, quoted_answer
 from bos_rag.entities import find_entities
 from bos_rag.passages import (
     as_data,
@@ -215,7 +215,7 @@ def _checked(
     """The model's answer and its sources; None if it cites nothing, or made up numbers."""
     texts = {number: passage.chunk.text for number, passage in enumerate(kept, 1)}
     cited = checked_markers(reply.answer, len(kept))
-    quotes, missing = found_quotes(reply.quotations, texts)
+    quotes, missing = found_quotes(((each.passage, each.quote) for each in reply.quotations), texts)
     if cited.unknown or missing:
         task.trace.message(
             "Citations dropped", unknown_numbers=cited.unknown, quotations_not_found=missing

@@ -49,7 +49,8 @@ class LocalEmbedder:
 
     Args:
         files: The model's files; None: the shipped ones, looked for at the first use.
-        threads: Threads of one batch; 0: as many as there are processors, up to four.
+        threads: Batches of passages at once, each in a thread; 0: as many as there are processors,
+            up to four.
     """
 
     model = shipped_model.MODEL
@@ -59,8 +60,8 @@ class LocalEmbedder:
     def __init__(self, files: ModelFiles | None = None, *, threads: int = 0) -> None:
         self._files = files
         self._threads = threads or min(os.cpu_count() or 1, _MAX_THREADS)
-        # A query waits for no batch of passages but shares the processors with one.
-        self._passages = ThreadPoolExecutor(1, thread_name_prefix="embed-passages")
+        # A query waits for no batch of passages but shares the processors with them.
+        self._passages = ThreadPoolExecutor(self._threads, thread_name_prefix="embed-passages")
         self._queries = ThreadPoolExecutor(1, thread_name_prefix="embed-query")
         self._loading = asyncio.Lock()
         self._loaded: _Loaded | None = None
@@ -82,7 +83,12 @@ class LocalEmbedder:
             ConfigurationError: the model's files cannot be used.
             Unavailable: it is closed.
         """
-        return (await self._embed([text], self._queries))[0]
+        loaded = await self._load()
+        self._check_open()
+        # One hand-over to the thread and not two, which a search would wait for.
+        run = asyncio.get_running_loop().run_in_executor
+        vector = await run(self._queries, loaded.embed_short, text)
+        return (await self._embed([text], self._queries))[0] if vector is None else vector
 
     async def close(self) -> None:
         """End the threads after the batch that they are at."""
@@ -96,29 +102,32 @@ class LocalEmbedder:
         run = asyncio.get_running_loop().run_in_executor
         windows: list[_Window] = []
         for first in range(0, len(texts), _BATCH):
-            part = texts[first : first + _BATCH]
+            few = texts[first : first + _BATCH]
             self._check_open()
-            windows += await run(pool, loaded.windows, part, first)
+            windows += await run(pool, loaded.windows, few, first)
         # Of like lengths together: a batch is padded to its longest.
         windows.sort(key=lambda window: len(window.ids))
         sums = np.zeros((len(texts), self.dimension), dtype=np.float64)
-        # Each batch is waited for, so that a cancelled call ends with the batch it is at.
-        for first in range(0, len(windows), _BATCH):
-            batch = windows[first : first + _BATCH]
+        batches = [windows[first : first + _BATCH] for first in range(0, len(windows), _BATCH)]
+        # No more at once than there are threads, and all of them are waited for: a cancelled call
+        # ends with the batches it is at.
+        for first in range(0, len(batches), self._threads):
+            part = batches[first : first + self._threads]
             self._check_open()
-            weighted = await run(pool, loaded.embed, batch)
-            for window, vector in zip(batch, weighted, strict=True):
-                sums[window.text] += vector
-        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
-        units = (sums / np.where(lengths == 0, 1, lengths)).astype(np.float32)
-        return [tuple(row) for row in units.tolist()]
+            weighted = await asyncio.gather(*(run(pool, loaded.embed, batch) for batch in part))
+            for batch, vectors in zip(part, weighted, strict=True):
+                for window, vector in zip(batch, vectors, strict=True):
+                    sums[window.text] += vector
+        return _units(sums)
 
     async def _load(self) -> _Loaded:
+        if self._loaded is not None:
+            return self._loaded
         async with self._loading:
             self._check_open()
             if self._loaded is None:
                 run = asyncio.get_running_loop().run_in_executor
-                self._loaded = await run(self._queries, _load, self._files, self._threads)
+                self._loaded = await run(self._queries, _load, self._files)
         return self._loaded
 
     def _check_open(self) -> None:
@@ -148,6 +157,11 @@ class _Loaded:
                 found.append(_Window(number, window))
         return found
 
+    def embed_short(self, text: str) -> Vector | None:
+        """The embedding of a text that the model reads at once; None for a longer one."""
+        windows = self.windows([text], 0)
+        return _units(self.embed(windows))[0] if len(windows) == 1 else None
+
     def embed(self, batch: Sequence[_Window]) -> NDArray[np.float64]:
         """Sums of the vectors of each window's tokens."""
         longest = max(len(window.ids) for window in batch)
@@ -162,16 +176,23 @@ class _Loaded:
         return sums
 
 
-def _load(files: ModelFiles | None, threads: int) -> _Loaded:
+def _units(sums: NDArray[np.float64]) -> list[Vector]:
+    """Each row at length 1."""
+    lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+    units = (sums / np.where(lengths == 0, 1, lengths)).astype(np.float32)
+    return [tuple(row) for row in units.tolist()]
+
+
+def _load(files: ModelFiles | None) -> _Loaded:
     # Half a second; a service that uses an endpoint never pays it.
     import onnxruntime as onnx
 
     files = files or shipped_files()
     options: Any = onnx.SessionOptions()
-    options.intra_op_num_threads = threads
+    # One thread a batch: with two, a query takes as long, and passages nearly twice as long as with
+    # two batches at once.
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # Idle threads that spin would take processors from everything else.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.enable_cpu_mem_arena = False
     session = onnx.InferenceSession(
         read_verified(files.model, files.model_sha256),

@@ -20,6 +20,7 @@ import shutil
 import uuid
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import qdrant_edge as engine
@@ -31,7 +32,7 @@ from bos_documents.index.rewriting import clear_leftovers, rewrite
 from bos_errors import BosError, ConfigurationError, InvalidArgument, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from structlog.typing import FilteringBoundLogger
@@ -80,7 +81,8 @@ _OPTIMIZERS: Final = engine.EdgeOptimizersConfig(
 class EmbeddedIndex:
     """Vector index in a folder; implements ``ChunkIndex``.
 
-    The engine blocks, so that all of it runs in one thread of its own.
+    The engine blocks, so that it runs in one thread of its own; a search in an open shard that
+    would not have to wait for that thread runs at once.
 
     Args:
         folder: Where the shards are; created if it is missing.
@@ -170,6 +172,11 @@ class EmbeddedIndex:
     ) -> Legs:
         """The best chunks by embedding and by words; a leg that is None is left out."""
         path = self._path(user_id, model)
+        if path in self._open and not self._waiting and not self._closed:
+            # The engine's thread is idle, and the engine would hold Python's global lock in it just
+            # as long as here; the way there and back takes as long as a search in 1,000 chunks.
+            with self._failures():
+                return self._search(path, dense, text, filter, limit)
         return await self._run(lambda: self._search(path, dense, text, filter, limit))
 
     async def close(self) -> None:
@@ -196,14 +203,21 @@ class EmbeddedIndex:
         # Work that has begun goes on after its caller left; it counts until it is done.
         loop = asyncio.get_running_loop()
         future.add_done_callback(lambda _: _call_soon(loop, self._done))
+        with self._failures():
+            try:
+                async with asyncio.timeout(timeout_for(timeout_s, self._timeout_s)):
+                    return await asyncio.wrap_future(future)
+            except TimeoutError:
+                raise Unavailable(
+                    "The document index did not answer in time.", reason="INDEX_TIMEOUT"
+                ) from None
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Log what the engine raises; callers learn that the index is unavailable."""
         try:
-            async with asyncio.timeout(timeout_for(timeout_s, self._timeout_s)):
-                return await asyncio.wrap_future(future)
-        except TimeoutError:
-            raise Unavailable(
-                "The document index did not answer in time.", reason="INDEX_TIMEOUT"
-            ) from None
-        except (BosError, asyncio.CancelledError):
+            yield
+        except BosError:
             raise
         except Exception as error:
             self._log.warning("document index failed", error=type(error).__name__)
@@ -212,7 +226,7 @@ class EmbeddedIndex:
     def _done(self) -> None:
         self._waiting -= 1
 
-    # What follows runs in the engine's thread.
+    # What follows runs in the engine's thread, searches also where that is idle.
 
     def _upsert(self, path: Path, chunks: Sequence[IndexedChunk]) -> None:
         self._require_room(_ROOM_TO_WRITE)

@@ -298,7 +298,7 @@ async def _start(folder: str) -> _Worker:
     process = None
     try:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c", _BOOT),
+            *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT),
             *(str(theirs.fileno()), _PATHS),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,

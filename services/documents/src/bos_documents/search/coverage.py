@@ -48,11 +48,8 @@ def coverage(words: Sequence[str], leg: Sequence[Scored], texts: Mapping[str, st
         leg: The BM25 leg, best first.
         texts: Folded texts of all candidates, by chunk id.
     """
-    # The plain test first: most texts do not hold a word, and there are some hundred of them.
     holders = {
-        word: {
-            chunk_id for chunk_id, text in texts.items() if word in text and holds_form(text, word)
-        }
+        word: {chunk_id for chunk_id, text in texts.items() if holds_form(text, word)}
         for word in words
     }
     weights = {

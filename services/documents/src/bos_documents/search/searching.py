@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
 from bos.documents.v1 import DocumentMatch, Passage, SearchDocumentsResponse, SearchMode
@@ -16,22 +18,26 @@ from bos_errors import BosError, DeadlineExceeded, InvalidArgument
 from bos_postgres import fetch, fetchval, for_user
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 
     import asyncpg
 
     from bos.documents.v1 import SearchDocumentsRequest, SearchFilter
     from bos_chassis.telemetry import Telemetry
-    from bos_documents.embedding.port import Vector
     from bos_documents.ingest.maintenance import Maintenance
     from bos_documents.ingest.ports import Engines
     from bos_documents.metrics import DocumentsMetrics
     from bos_documents.search.ports import Ranked, Ranking
     from bos_documents.settings import DocumentsSettings
 
+R = TypeVar("R")
+
 _DEFAULT_LIMIT: Final = 20
 _MAX_DOCUMENTS: Final = 10
 """Documents that a search shows by their descriptions."""
+_HEAD_START_S: Final = 0.001
+"""Of the embedding before words are looked up: an index in this process would take Python's global
+lock first, and the model, which needs it but to begin and to end, would wait."""
 _MAX_REPAIRS: Final = 16
 """Removals of orphaned vectors at once; what is left out is found again."""
 _MODES: Final = {
@@ -152,11 +158,7 @@ class Searching:
         self, query: str, by: RankBy, wanted: IndexFilter, limit: int, user_id: str
     ) -> SearchDocumentsResponse:
         response = SearchDocumentsResponse(mode=_MODES[by])
-        vector, embedder = None, self._engines.embedder
-        # A call of an endpoint may be paid for: not where its vector can find nothing.
-        if by is not RankBy.SPARSE and (embedder.in_process or await self._is_of_model(user_id)):
-            vector = await embedder.embed_query(query)
-        found, seen = await self._found(query, by, wanted, limit, user_id, vector)
+        found, seen = await self._found(query, by, wanted, limit, user_id)
         response.documents_searched = sum(seen.documents.values())
         passages = self._ranked(found, by, query, seen.chunks, limit)
         response.coverage = passages.coverage
@@ -180,32 +182,47 @@ class Searching:
         wanted: IndexFilter,
         limit: int,
         user_id: str,
-        vector: Vector | None,
     ) -> tuple[list[_Found], _Seen]:
         """What each index found: that of the present model by both legs, others by words.
 
         Documents of a former model are indexed anew in the background; their vectors cannot be
         compared with a query of the present one.
         """
-        present, index = self._engines.model, self._engines.index
+        present, embedder = self._engines.model, self._engines.embedder
         # Entries of documents stand between the chunks.
         most = max(limit + _MAX_DOCUMENTS, self._settings.candidates)
+        search = partial(self._engines.index.search, user_id, filter=wanted)
+        vector = None
+        # A call of an endpoint may be paid for: not where its vector can find nothing.
+        if by is not RankBy.SPARSE and (embedder.in_process or await self._is_of_model(user_id)):
+            words = None if by is RankBy.DENSE else query
 
-        async def of(model: str, dense: Vector | None, most: int = most) -> _Found:
-            # By words too where the vectors are of another model, whatever was asked for.
-            words = query if by is not RankBy.DENSE or dense is None else None
-            legs = await index.search(
-                user_id, model, dense=dense, text=words, filter=wanted, limit=most
-            )
-            return _Found(model, legs)
+            async def looked_up() -> Legs:
+                if words is None:
+                    return Legs()
+                await asyncio.sleep(_HEAD_START_S)
+                return await search(present, dense=None, text=words, limit=most)
 
-        found = [await of(present, vector)]
+            # Words are looked up while the query is embedded, which takes longer.
+            async with _beside(looked_up()) as by_words:
+                vector = await embedder.embed_query(query)
+                by_meaning = await search(present, dense=vector, text=None, limit=most)
+                legs = Legs(by_meaning.dense, (await by_words).sparse)
+        else:
+            words = query
+            legs = await search(present, dense=None, text=words, limit=most)
+        found = [_Found(present, legs)]
         seen = await self._visible(found, user_id)
-        if _is_crowded(found[0].legs, seen.entries.keys(), most, limit):
-            found = [await of(present, vector, most + sum(seen.documents.values()))]
+        if _is_crowded(legs, seen.entries.keys(), most, limit):
+            more = most + sum(seen.documents.values())
+            legs = await search(present, dense=vector, text=words, limit=more)
+            found = [_Found(present, legs)]
             seen = await self._visible(found, user_id)
         if others := sorted(seen.documents.keys() - {present}):
-            found += [await of(model, None) for model in others]
+            # By words too where the vectors are of another model, whatever was asked for.
+            for model in others:
+                legs = await search(model, dense=None, text=query, limit=most)
+                found.append(_Found(model, legs))
             seen = await self._visible(found, user_id)
         return found, seen
 
@@ -263,6 +280,20 @@ class Searching:
             self._log.info("orphans not removed", error=error.reason)
         except Exception:
             self._log.exception("orphans not removed")
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, R]) -> AsyncIterator[asyncio.Task[R]]:
+    """Run ``work`` beside the block, which awaits it; cancelled where the block fails before."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # retrieved, where the block's own error comes first
 
 
 def index_filter(given: SearchFilter) -> IndexFilter:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from bos.agent.v1 import AgentCard
 from bos.gateway.v1 import AgentRequest
 from bos_errors import FieldViolation, InvalidArgument
 from bos_gateway.admission.context_secrets import without_secrets
-from bos_plans import OutOfBounds, extent
+from bos_plans import OutOfBounds, canonical_names, extent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from google.protobuf.struct_pb2 import Struct
 
-    from bos.agent.v1 import AgentCard
     from bos_gateway.admission.context_secrets import DeclaredKeys
 
 _TEXTS = ("question", "request_id", "conversation_id", "continues_run_id", "system_prompt")
@@ -31,7 +31,8 @@ def normalise(
 ) -> AgentRequest:
     """The request with canonical agent names, or the reasons why it cannot be run.
 
-    Names are lower-cased, aliases replaced, empty ones and repetitions dropped.
+    Agents are found by name or alias, case-insensitively, as those of plans are; empty names and
+    repetitions are dropped.
 
     Args:
         request: As the client sent it.
@@ -42,8 +43,7 @@ def normalise(
     Raises:
         InvalidArgument: names every unusable field and its fix.
     """
-    canonical = {name: name for name in configured}
-    canonical |= {alias.lower(): c.name for c in cards for alias in (c.name, *c.aliases)}
+    agents = {name: AgentCard(name=name) for name in configured} | {c.name: c for c in cards}
     violations: list[FieldViolation] = []
     if not request.question.strip():
         violations.append(FieldViolation("request.question", "must not be empty"))
@@ -53,15 +53,14 @@ def normalise(
     normalised.CopyFrom(request)
     for field in ("prefer_agents", "disable_agents"):
         names = [raw.strip() for raw in getattr(request, field) if raw.strip()]
-        known = {name: canonical[name.lower()] for name in names if name.lower() in canonical}
-        getattr(normalised, field)[:] = dict.fromkeys(known.values())
+        known, unknown = canonical_names(names, agents)
+        getattr(normalised, field)[:] = known
         violations += [
             FieldViolation(
                 f"request.{field}",
-                f'"{name}" is not an agent; the agents are {", ".join(sorted(set(canonical)))}',
+                f'"{name}" is not an agent; the agents are {", ".join(sorted(agents))}',
             )
-            for name in names
-            if name not in known
+            for name in unknown
         ]
     _refuse(violations)
     return normalised

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import AgentInput, AgentResult, RetryConfig, TaskMetadata
+from bos.agent.v1 import AgentInput, AgentResult, ConnectionInput, RetryConfig, TaskMetadata
 from bos.common.v1 import ValueMap
 from bos_gateway.core.clarification import question_of
 from bos_gateway.core.run_state import SUCCEEDED
@@ -13,8 +13,9 @@ from bos_gateway.core.taint import is_tainted
 from bos_plans import output_field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from bos.identity.v1 import ConnectionSecret
     from bos.runlog.v1 import SubTask
     from bos_gateway.core.run_state import RunState, StepState
 
@@ -30,6 +31,7 @@ def agent_input(
     attempt: int,
     timeout_s: float,
     secrets: Mapping[str, str],
+    connections: Sequence[ConnectionSecret] = (),
     token_budget: int | None = None,
 ) -> AgentInput:
     """The input of one attempt at ``step``.
@@ -41,6 +43,7 @@ def agent_input(
         attempt: Counted from 1.
         timeout_s: Time the attempt may take.
         secrets: Credentials of the run; only those that the agent's card declares are sent.
+        connections: Of the user, that the agent may have.
         token_budget: Model tokens the attempt may consume; None for no bound.
     """
     accepted = state.request
@@ -73,7 +76,18 @@ def agent_input(
         ),
         question=question_of(accepted),
         context=accepted.request.context,
-        secrets={key: value for key, value in secrets.items() if key in declared},
+        secrets={
+            **{key: value for key, value in secrets.items() if key in declared},
+            **{each.connection.kind: each.secret for each in connections},
+        },
+        connections=[
+            ConnectionInput(
+                kind=each.connection.kind,
+                label=each.connection.label,
+                fields=each.connection.fields,
+            )
+            for each in connections
+        ],
         clarification_turn_count=accepted.clarification_turn_count,
         clarifications=accepted.clarifications,
         tool_name=sub_task.tool_name,

@@ -113,6 +113,11 @@ def may_have_acted(card: AgentCard | None, step: Step, begun: Iterable[ProposedA
     return _could_double(card, step, begun, _READS)
 
 
+def has_effects(actions: Iterable[ProposedAction]) -> bool:
+    """Whether any of these actions changes something."""
+    return any(action.side_effect not in _READS for action in actions)
+
+
 def acts(card: AgentCard | None, step: Step) -> bool:
     """Whether the step could change the world, by itself or once a person allows it."""
     return card is None or any(

@@ -14,6 +14,7 @@ from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_errors import AgentErrorType
 from bos_gateway.core.failures import failed_result
 from bos_gateway.core.run_state import SKIPPED
+from bos_gateway.core.shown.origins import origins_of
 from bos_plans import is_duration
 
 if TYPE_CHECKING:
@@ -93,9 +94,11 @@ def approval_for(
     """The request about what ``result`` proposes."""
     task = result.task_description or step.step.task
     kind = gateway.APPROVAL_KIND_PROPOSED
-    return approval_request(
-        state, step, now, timeout, task, result.proposed_actions, kind, approvers
-    )
+    actions = result.proposed_actions
+    asked = approval_request(state, step, now, timeout, task, actions, kind, approvers)
+    if any(action.tainted for action in actions):
+        asked.origins.extend(origins_of(state, step, result))
+    return asked
 
 
 def approval_request(

@@ -47,7 +47,7 @@ def outcome_is_tainted(state: RunState) -> bool:
 
 
 def mark(result: AgentResult, *, tainted: bool) -> None:
-    """Taint a result, what it proposes and its files, if it says so or ``tainted`` does."""
+    """Taint a result, what it proposes, its files and charts, if it says so or ``tainted`` does."""
     if not (tainted or result.tainted):
         return
     result.tainted = True
@@ -55,6 +55,11 @@ def mark(result: AgentResult, *, tainted: bool) -> None:
         action.tainted = True
     for file in result.files:
         file.tainted = True
+    for chart in result.charts:
+        for image in chart.images:
+            image.tainted = True
+        if chart.HasField("specification"):
+            chart.specification.tainted = True
 
 
 def _holds(step: StepState) -> bool:

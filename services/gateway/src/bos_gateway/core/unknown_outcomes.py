@@ -55,6 +55,7 @@ def asked_again(
     # Those who could answer before may answer now, and no others.
     approvers = former.approvers if former.HasField("approvers") else None
     approval = approval_request(state, step, now, timeout, text, former.actions, kind, approvers)
+    approval.origins.extend(former.origins)
     return ApprovalRequested(revision=step.revision, approval=approval)
 
 

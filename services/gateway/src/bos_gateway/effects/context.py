@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from bos_chassis.auth.access import AccessRules
 from bos_chassis.auth.callers import Attempt
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bos.runlog.v1 import LogEvent
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.core.run_state import RunState
+    from bos_gateway.effects.connections import ConnectionSecrets
     from bos_gateway.effects.memory_budget import MemoryBudget
     from bos_gateway.effects.registry import Registry
     from bos_gateway.effects.run_tokens import Metadata, Tokens
@@ -62,6 +63,7 @@ class Deps:
     files: RunFiles
     file_budget: MemoryBudget
     result_budget: MemoryBudget
+    connections: ConnectionSecrets
 
     @property
     def access(self) -> AccessRules:
@@ -114,6 +116,14 @@ class EffectContext:
             attempt,
             groups=accepted.groups,
         )
+
+    def with_secrets(self, more: Mapping[str, str]) -> EffectContext:
+        """This run for an effect that has further credentials, which are masked as well.
+
+        Raises:
+            TooManyParts: all of them consist of too many texts to be looked for.
+        """
+        return evolve(self, secrets={**self.secrets, **more})
 
     def now(self) -> datetime:
         """The time in UTC, the same for all replicas."""

@@ -16,6 +16,7 @@ from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
 from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis.backoff import Backoff
+from bos_chassis.credentials.credential_forms import TooManyParts
 from bos_errors import AgentErrorType
 from bos_gateway.core import failures, proposals, result_limits, taint
 from bos_gateway.core.agent_input import agent_input, missing_secrets
@@ -31,11 +32,15 @@ from bos_gateway.core.run_state import (
     SUCCEEDED,
 )
 from bos_gateway.core.shown import given_links
-from bos_gateway.effects import step_approval
-from bos_gateway.effects.step_files import StepFiles
+from bos_gateway.effects import connections, step_approval
+from bos_gateway.effects.step_files import StepFiles, refer_to_kept_files
 from bos_gateway.permits.agents import listed_tools, step_problem
+from bos_gateway.permits.connections import granted_kinds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos.identity.v1 import ConnectionSecret
     from bos_gateway.core.decide import RunStep
     from bos_gateway.effects.context import EffectContext
 
@@ -72,7 +77,11 @@ class _StepRun:
         self._card = run.state.card(self._agent)
         self._access = run.deps.access.of(run.state.request.groups)
         self._performing = command.approval.approved_actions if command.approval else ()
+        # An approved action may have been performed by a call that broke off, also one that may be
+        # repeated.
+        self._acts = failures.has_effects(self._performing)
         self._repeatable = failures.may_repeat(self._card, self._step.step, self._performing)
+        self._connections: Sequence[ConnectionSecret] = ()
         self._tainted = taint.is_tainted(run.state, self._step)
         """Of its inputs, independent of the agent, or of what the agent says it has read."""
         self._traced = len(self._step.trace)
@@ -155,6 +164,8 @@ class _StepRun:
             text = failures.credentials_lost(lost)
             return await self._failed(AgentErrorType.CREDENTIAL_LOST, text, unsent=True), False
         timeout_s = min(self._timeout_s(), self._left_s())
+        if unconnected := await self._connected(timeout_s):
+            return unconnected, True
         request = self._request(attempt, timeout_s, tokens)
         if (size := request.ByteSize()) > (most := result_limits.MAX_REQUEST_BYTES):
             text = f"The inputs of this step are too large: {size} bytes of {most}."
@@ -189,7 +200,7 @@ class _StepRun:
             failure = errors.from_rpc_error(error)
             refused = isinstance(failure, _TURNED_AWAY) or failure.reason == "AGENT_BUSY"
             unsent = refused and not begun
-            said = run.masker.text(failure.message)
+            said = run.masker.text(failure.message, may_be_cut=True)
             text = f"The agent {self._agent} could not do its part: {said}"
             result = await self._failed(
                 type(failure).__name__, text, unsent=unsent, unknown=not unsent
@@ -202,6 +213,26 @@ class _StepRun:
         text = f"The agent {self._agent} ended without a result."
         return await self._failed(AgentErrorType.AGENT_PROTOCOL_ERROR, text, unknown=True), True
 
+    async def _connected(self, timeout_s: float) -> AgentResult | None:
+        """Get the user's connections that this step may have; a failure if that cannot be done."""
+        run, deps = self._run, self._run.deps
+        kinds = granted_kinds(self._card, self._agent, deps.settings.agent_connections)
+        if not kinds:
+            return None
+        try:
+            self._connections = await deps.connections.of(
+                kinds,
+                agent=self._agent,
+                token=run.token(connections.IDENTITY, connections.TIMEOUT_S),
+                timeout_s=timeout_s,
+            )
+            secrets = {each.connection.kind: each.secret for each in self._connections}
+            self._run = run.with_secrets(secrets)
+        except (errors.BosError, TooManyParts):
+            text = "Your connections to outside systems cannot be read at the moment."
+            return await self._failed(errors.Unavailable.__name__, text, unsent=True)
+        return None
+
     def _request(self, attempt: int, timeout_s: float, tokens: int | None) -> ExecuteRequest:
         step_input = agent_input(
             self._run.state,
@@ -211,6 +242,7 @@ class _StepRun:
             timeout_s=timeout_s,
             token_budget=tokens,
             secrets=self._run.secrets,
+            connections=self._connections,
         )
         step_input.tools[:] = listed_tools(self._step.step, self._card, self._access)
         if self._command.approval is not None:
@@ -251,11 +283,13 @@ class _StepRun:
         """List the files of a result that counts; what cannot be kept is said in the trace."""
         del result.files[:]
         if result.status not in _WITH_FILES:
+            refer_to_kept_files(result)
             return
         owner = Owner(self._run.state.request.user_id, UUID(self._run.state.run_id))
         timeout_s = min(_STORE_FILES_S, self._left_s() / 2)
         stored, problems = await files.store(owner, self._run.deps.files, timeout_s)
         result.files.extend(stored)
+        refer_to_kept_files(result)
         for text in problems:
             await self._tell(text)
 
@@ -288,7 +322,7 @@ class _StepRun:
         result = failures.failed_result(self._step, error_type, message)
         if unsent:
             result.usage.SetInParent()
-        if unknown and not self._repeatable:
+        if unknown and (self._acts or not self._repeatable):
             result.error.type = AgentErrorType.OUTCOME_UNKNOWN
             result.error.message += " What it was to do may have been done all the same."
         return result

@@ -16,7 +16,7 @@ from bos.common.v1 import Artefact
 from bos_errors import BosError
 
 if TYPE_CHECKING:
-    from bos.agent.v1 import FileChunk
+    from bos.agent.v1 import AgentResult, FileChunk
     from bos_artefacts import Artefact as Blob
     from bos_artefacts import Owner
     from bos_gateway.effects.memory_budget import MemoryBudget
@@ -115,6 +115,19 @@ class StepFiles:
         if len(self._left_out) < MAX_FILES:
             shown = file.name[:80] if file.name.isprintable() and file.name else "without a name"
             self._left_out.append(f"The file {shown} was not kept: {problem}.")
+
+
+def refer_to_kept_files(result: AgentResult) -> None:
+    """Let the charts of a result name files that it lists, as it lists them, and no others."""
+    kept = {file.digest: file for file in result.files}
+    for chart in result.charts:
+        specification = kept.get(chart.specification.digest)
+        chart.ClearField("specification")
+        if specification is not None:
+            chart.specification.CopyFrom(specification)
+        images = [kept[image.digest] for image in chart.images if image.digest in kept]
+        del chart.images[:]
+        chart.images.extend(images)
 
 
 def _listed(file: _File, blob: Blob) -> Artefact:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import protovalidate
@@ -11,12 +12,14 @@ from google.protobuf.json_format import MessageToDict
 from bos.agent.v1 import SideEffectClass
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 from bos_gateway.permits.audiences import DEFAULT, NEVER, refused
+from bos_gateway.permits.connections import refused_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from bos.agent.v1 import AgentCard
     from bos_gateway.permits.audiences import Audiences
+    from bos_gateway.permits.connections import Kinds
 
 _FIX: Final = "Correct the card in the agent's code."
 
@@ -26,12 +29,14 @@ def check_cards(
     fallback_agent: str,
     run_timeout_s: float,
     audiences: Audiences = DEFAULT,
+    connections: Kinds = MappingProxyType({}),
 ) -> list[Finding]:
     """Findings about the cards, by configured name; one line if nothing is wrong."""
     found = list(_shared_names(cards))
     for name, card in sorted(cards.items()):
         found += _card(name, card, run_timeout_s)
         found += _asks_for_too_much(name, card, audiences)
+        found += _asks_for_connections(name, card, connections)
     if cards and fallback_agent not in {card.name for card in cards.values()}:
         text = f'the agent that stands in for others, "{fallback_agent}", is not there'
         found.append(warning("cards", text, "Set BOS_GATEWAY_FALLBACK_AGENT to one that is."))
@@ -86,6 +91,13 @@ def _asks_for_too_much(name: str, card: AgentCard, audiences: Audiences) -> Iter
         text = f"it asks to call {', '.join(beyond)} for its steps, and may not"
         advice = "Allow it in BOS_GATEWAY_AGENT_AUDIENCES, or correct the card."
         yield warning(where, text, advice)
+
+
+def _asks_for_connections(name: str, card: AgentCard, allowed: Kinds) -> Iterator[Finding]:
+    if beyond := refused_kinds(card, name, allowed):
+        text = f"it asks for users' connections ({', '.join(beyond)}), and gets none of these"
+        advice = "Allow them in BOS_GATEWAY_AGENT_CONNECTIONS, or correct the card."
+        yield warning(f"card of {name}", text, advice)
 
 
 def _schema_problem(schema: dict[str, Any]) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bos_chassis.settings import Source
     from bos_gateway.key_ring import SecretsKeyRing
     from bos_gateway.permits.audiences import Audiences
+    from bos_gateway.permits.connections import Kinds
 
 
 # A standalone speaks plain text, also if the environment says otherwise.
@@ -71,6 +72,8 @@ class Deployment:
     run_timeout_s: float
     agent_audiences: Audiences = field(default_factory=lambda: DEFAULT)
     """Services that agents may call for their steps."""
+    agent_connections: Kinds = field(default_factory=dict)
+    """Kinds of users' connections that agents are given."""
     run_token_private_key: SecretStr | None = None
     run_token_private_keys_file: Path | None = None
     secrets: SecretsKeyRing | None = None
@@ -183,6 +186,7 @@ def _of_settings(source: Source, settings: GatewaySettings) -> Deployment:
         fallback_agent=settings.fallback_agent,
         run_timeout_s=settings.run_timeout_s,
         agent_audiences=settings.agent_audiences,
+        agent_connections=settings.agent_connections,
         run_token_private_key=settings.run_token_private_key,
         run_token_private_keys_file=settings.run_token_private_keys_file,
         secrets=ring,
@@ -212,6 +216,7 @@ def _standalone(start: Path) -> Deployment:
             fallback_agent=defaults["fallback_agent"].default,
             run_timeout_s=defaults["run_timeout_s"].default,
             agent_audiences=dict(local.operator.get("agent_audiences", DEFAULT)),
+            agent_connections=dict(local.operator.get("agent_connections", {})),
             secrets_key_ids=frozenset(local.operator.get("secrets_key_ids", ())),
             local=local,
             artefacts_url=local.operator.get("artefacts_url"),

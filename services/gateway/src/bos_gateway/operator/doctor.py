@@ -37,7 +37,11 @@ async def examine(deployment: Deployment, *, call_models: bool = False) -> list[
         check_models(deployment, call=call_models),
     )
     sane = check_cards(
-        cards, deployment.fallback_agent, deployment.run_timeout_s, deployment.agent_audiences
+        cards,
+        deployment.fallback_agent,
+        deployment.run_timeout_s,
+        deployment.agent_audiences,
+        deployment.agent_connections,
     )
     doors = check_proxies(deployment)
     found = [*store, *trails, *targets, *sane, *models, *doors]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bos.identity.v1 import DeleteAccountRequest, ExportAccountRequest
     from bos_identity.api_keys.store import ApiKeys
     from bos_identity.client_address import Addresses
+    from bos_identity.connections.store import Connections
     from bos_identity.credentials.callers import Caller, Callers
     from bos_identity.deletion.data_services import DataServices
     from bos_identity.deletion.runner import DeletionRunner
@@ -42,6 +43,7 @@ class AccountServicer(AccountServiceServicer):
 
     identity: Identity
     api_keys: ApiKeys
+    connections: Connections
     external: ExternalIdentities
     deletions: AccountDeletions
     services: DataServices
@@ -81,11 +83,13 @@ class AccountServicer(AccountServiceServicer):
     async def _own(self, caller: Caller) -> bytes:
         sessions = await self.identity.sessions.list(caller.user_id)
         keys = await self.api_keys.list_own(caller.user_id)
+        connections = await self.connections.list_own(caller.user_id)
         linked = await self.external.of(caller.user_id)
         own = {
             "user": MessageToDict(await self.identity.user(caller.user_id)),
             "sessions": [MessageToDict(stored.session) for stored in sessions],
             "api_keys": [MessageToDict(key) for key in keys],
+            "connections": [MessageToDict(each) for each in connections],
             "external_identities": [
                 {
                     "issuer": each.issuer,

@@ -33,6 +33,7 @@ RETURNING user_id
 _VOID_RESETS = "DELETE FROM password_resets WHERE $1 IN (user_id, created_by)"
 _VOID_INVITATIONS = "DELETE FROM invitations WHERE $1 IN (created_by, used_by)"
 _UNLINK = "DELETE FROM external_identities WHERE user_id = $1"
+_DISCONNECT = "DELETE FROM connections WHERE user_id = $1"
 _BEGIN = f"""
 INSERT INTO account_deletions (user_id, ends_at) VALUES ($1, now() + make_interval(secs => $2))
 RETURNING {_COLUMNS}
@@ -122,6 +123,7 @@ class AccountDeletions:
             await connection.execute(_VOID_RESETS, user_id)
             await connection.execute(_VOID_INVITATIONS, user_id)
             await connection.execute(_UNLINK, user_id)
+            await connection.execute(_DISCONNECT, user_id)
             row = await connection.fetchrow(_BEGIN, user_id, self._tokens_end_s)
             await record(connection, [by.entry("account.deletion_requested", str(user_id))])
         assert row is not None

@@ -10,7 +10,7 @@ from bos_errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bos_sqlguard import Dialect
+    from bos_sqlguard import Dialect, Kept
 
 ColumnType = Literal[
     "bool",
@@ -32,7 +32,8 @@ class Limits:
     """Limits of one query.
 
     ``max_estimated_cost`` is in the units of the database's planner; None: not asked. A database
-    whose planner estimates no cost ignores it.
+    whose planner estimates no cost ignores it. ``max_kept_bytes`` is what aggregates that keep
+    values may hold at once by the estimate of PostgreSQL; None: not asked.
     """
 
     max_rows: int
@@ -40,6 +41,7 @@ class Limits:
     max_bytes: int
     timeout_s: float
     max_estimated_cost: float | None = None
+    max_kept_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +122,16 @@ class Backend(Protocol):
             ConfigurationError: a role, where the database knows no such thing.
         """
 
-    async def query(self, sql: str, limits: Limits) -> Result:
+    async def query(self, sql: str, limits: Limits, kept: Kept | None = None) -> Result:
         """Run one query; cancelling the call stops the query in the database.
 
+        Args:
+            sql: the query.
+            limits: its limits.
+            kept: what its aggregates hold of each row, as the guard knows it.
+
         Raises:
-            QueryRefused: more columns, or a higher estimated cost, than allowed.
+            QueryRefused: more columns, a higher estimated cost or more kept than allowed.
             QueryFailed: the database refused or failed it.
             QueryTimedOut: longer than ``limits.timeout_s``.
             ResultTooLarge: the first row alone exceeds ``limits.max_bytes``.

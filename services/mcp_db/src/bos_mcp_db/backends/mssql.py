@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from bos_mcp_db.backends.backend import Limits, TableInfo
-    from bos_sqlguard import Dialect
+    from bos_sqlguard import Dialect, Kept
 
 T = TypeVar("T")
 
@@ -116,7 +116,7 @@ class MssqlBackend:
         refuse_role(role)
         return self
 
-    async def query(self, sql: str, limits: Limits) -> Result:
+    async def query(self, sql: str, limits: Limits, kept: Kept | None = None) -> Result:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
 
         def fetch(clock: Clock) -> Result:

@@ -12,23 +12,25 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from bos_mcp_db.backends.backend import ColumnType, ForeignKey, Result, TableColumn, TableInfo
-from bos_mcp_db.backends.rows import RowCollector, check_columns, check_cost
+from bos_mcp_db.backends.postgres_plan import kept_bytes
+from bos_mcp_db.backends.rows import RowCollector, check_columns, check_cost, check_kept
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut, RoleUnavailable
 from bos_mcp_db.names import quote, split_table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from asyncpg.pool import PoolConnectionProxy
 
     from bos_mcp_db.backends.backend import Limits
-    from bos_sqlguard import Dialect
+    from bos_sqlguard import Dialect, Kept
 
 _ROWS_PER_FETCH = 200
 _CONNECT_TIMEOUT_S = 5.0
 _CATALOG_TIMEOUT_S = 10.0
 # The server stops the query; the client only steps in if the server does not answer.
 _CLIENT_SLACK_S = 2.0
+_RESET_TIMEOUT_S = 5.0
 
 _GOING_AWAY = (
     asyncpg.PostgresConnectionError,
@@ -122,6 +124,7 @@ class PostgresBackend:
             # A transaction pooler in between breaks cached statements.
             statement_cache_size=0,
             init=_prepare_connection,
+            reset=_nothing_to_reset,
             server_settings={
                 "application_name": "bos-mcp-db",
                 "default_transaction_read_only": "on",
@@ -137,6 +140,7 @@ class PostgresBackend:
         self._is_open = False
         self._role = ""
         self._whole = self
+        self._resets: set[asyncio.Task[None]] = set()
 
     def reading(self, tables: Sequence[str], role: str) -> PostgresBackend:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
@@ -144,14 +148,14 @@ class PostgresBackend:
         part._role = role
         return part
 
-    async def query(self, sql: str, limits: Limits) -> Result:
+    async def query(self, sql: str, limits: Limits, kept: Kept | None = None) -> Result:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
         try:
             async with (
                 asyncio.timeout(limits.timeout_s + _CLIENT_SLACK_S),
                 self._read_only(limits.timeout_s) as connection,
             ):
-                return await _fetch(connection, sql, limits)
+                return await _fetch(connection, sql, limits, kept)
         except (TimeoutError, asyncpg.QueryCanceledError):
             raise QueryTimedOut(limits.timeout_s) from None
 
@@ -178,27 +182,26 @@ class PostgresBackend:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
         if self._is_open:
             self._pool.terminate()
+            await asyncio.gather(*self._resets, return_exceptions=True)
 
     @asynccontextmanager
     async def _read_only(self, timeout_s: float) -> AsyncIterator[PoolConnectionProxy[Any]]:
         """A connection inside a read-only transaction that is always rolled back."""
         connection = await self._acquire()
         try:
-            transaction = connection.transaction(readonly=True)
-            await transaction.start()
-            try:
-                milliseconds = max(1, int(timeout_s * 1000))
-                # Workers in parallel would each hold as much again.
-                await connection.execute(
-                    f"SET LOCAL statement_timeout = {milliseconds};"
-                    f"SET LOCAL work_mem = {self._work_mem_kib};"
-                    "SET LOCAL max_parallel_workers_per_gather = 0"
-                )
-                if self._role:
-                    await self._take_role(connection)
-                yield connection
-            finally:
-                await transaction.rollback()
+            milliseconds = max(1, int(timeout_s * 1000))
+            # In one request, and not by asyncpg's transactions, of which one that is cancelled
+            # while it begins or ends is left open. Workers in parallel would each hold as much
+            # memory again.
+            await connection.execute(
+                "BEGIN READ ONLY;"
+                f"SET LOCAL statement_timeout = {milliseconds};"
+                f"SET LOCAL work_mem = {self._work_mem_kib};"
+                "SET LOCAL max_parallel_workers_per_gather = 0"
+            )
+            if self._role:
+                await self._take_role(connection)
+            yield connection
         except asyncpg.QueryCanceledError:
             raise
         except _GOING_AWAY:
@@ -217,9 +220,28 @@ class PostgresBackend:
             await self._give_back(connection)
 
     async def _give_back(self, connection: PoolConnectionProxy[Any]) -> None:
-        """Reset the session for the next query; one that ends meanwhile is replaced by then."""
+        """Roll back and reset the session for the next query, also where the caller gave up.
+
+        In a task of its own: a scope of anyio, as the MCP server has one around each call, cancels
+        every wait of a caller that hung up, that for the rollback included.
+        """
+        reset = asyncio.create_task(self._reset(connection), name="mcp_db reset")
+        self._resets.add(reset)
+        reset.add_done_callback(self._resets.discard)
+        await asyncio.shield(reset)
+
+    async def _reset(self, connection: PoolConnectionProxy[Any]) -> None:
+        """A session that ends meanwhile, or that cannot be reset, is replaced by the pool."""
         with suppress(*_ASYNCPG_FAILURES):
-            await self._pool.release(connection)
+            try:
+                await connection.execute(
+                    f"ROLLBACK; {connection.get_reset_query()}", timeout=_RESET_TIMEOUT_S
+                )
+            except BaseException:
+                connection.terminate()
+                raise
+            finally:
+                await self._pool.release(connection)
 
     async def _take_role(self, connection: PoolConnectionProxy[Any]) -> None:
         """Read with the rights of the role; the end of the transaction gives it back."""
@@ -241,14 +263,19 @@ class PostgresBackend:
             raise DatabaseUnavailable from None
 
 
-async def _fetch(connection: PoolConnectionProxy[Any], sql: str, limits: Limits) -> Result:
+async def _fetch(
+    connection: PoolConnectionProxy[Any], sql: str, limits: Limits, kept: Kept | None
+) -> Result:
     statement = await connection.prepare(sql)
     attributes = statement.get_attributes()
     if not attributes:
         raise QueryFailed("The statement returns no rows; only SELECT queries are run.")
     check_columns(len(attributes), limits)
     if limits.max_estimated_cost is not None:
-        check_cost(await _estimated_cost(connection, sql), limits)
+        plan = await _plan(connection, sql)
+        check_cost(float(plan["Total Cost"]), limits)
+    if limits.max_kept_bytes is not None and kept is not None:
+        check_kept(kept_bytes(await _plan(connection, kept.query), kept), limits)
     cursor = await statement.cursor()
     collector = RowCollector(limits)
     while collector.wanted > 0:
@@ -265,10 +292,11 @@ async def _fetch(connection: PoolConnectionProxy[Any], sql: str, limits: Limits)
     )
 
 
-async def _estimated_cost(connection: PoolConnectionProxy[Any], sql: str) -> float:
+async def _plan(connection: PoolConnectionProxy[Any], sql: str) -> Mapping[str, Any]:
     """What the planner expects, in its own units; nothing is run."""
-    (explained,) = await connection.fetchval(f"EXPLAIN (FORMAT JSON) {sql}")
-    return float(explained["Plan"]["Total Cost"])
+    (explained,) = await connection.fetchval(f"EXPLAIN (FORMAT JSON, VERBOSE) {sql}")
+    plan: Mapping[str, Any] = explained["Plan"]
+    return plan
 
 
 async def _prepare_connection(connection: asyncpg.Connection[Any]) -> None:
@@ -280,6 +308,10 @@ async def _prepare_connection(connection: asyncpg.Connection[Any]) -> None:
     await connection.set_type_codec(
         "interval", schema="pg_catalog", encoder=str, decoder=str, format="text"
     )
+
+
+async def _nothing_to_reset(_connection: asyncpg.Connection[Any]) -> None:
+    """In the place of asyncpg's reset: :meth:`PostgresBackend._reset` has done it."""
 
 
 def _load_json(text: str) -> Any:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
     from bos_mcp_db.backends.backend import Limits
 
+_MIB = 1024 * 1024
+
 
 class RowCollector:
     """Keeps rows until a limit is reached; one row beyond the limit shows that there were more."""
@@ -63,6 +65,20 @@ def check_cost(estimated: float, limits: Limits) -> None:
     at_most = limits.max_estimated_cost
     if at_most is not None and estimated > at_most:
         _refuse("TOO_EXPENSIVE", f"an estimated cost of {estimated:,.0f}, at most {at_most:,.0f}")
+
+
+def check_kept(estimated: float, limits: Limits) -> None:
+    """Refuse a query whose aggregates would hold too many values at once.
+
+    Raises:
+        QueryRefused: more than ``limits.max_kept_bytes``.
+    """
+    at_most = limits.max_kept_bytes
+    if at_most is not None and estimated > at_most:
+        _refuse(
+            "TOO_MUCH_KEPT",
+            f"an estimated {estimated / _MIB:,.0f} MiB, at most {at_most / _MIB:,.0f}",
+        )
 
 
 def _refuse(rule: str, detail: str) -> NoReturn:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from bos_mcp_db.backends.backend import Limits, TableInfo
     from bos_mcp_db.backends.blocking import Clock
-    from bos_sqlguard import Dialect
+    from bos_sqlguard import Dialect, Kept
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class SqliteBackend:
         part._tables = _bare(tables)
         return part
 
-    async def query(self, sql: str, limits: Limits) -> Result:
+    async def query(self, sql: str, limits: Limits, kept: Kept | None = None) -> Result:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
 
         def fetch(connection: sqlite3.Connection) -> Result:

@@ -28,6 +28,8 @@ CALLERS = "callers"
 """In the state of a request's scope: the services that its caller's certificate names."""
 KNOWN = "known"
 """In that state: what to call once it is known who calls."""
+_READ_BYTES = 32 * 1024
+"""At once of one connection; asyncio would take 256 KiB, of each of a crowd."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ class Waiting(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the headers of the first request."""
         super().connection_made(transport)
+        if hasattr(transport, "max_size"):  # uvloop's has none, and reads into one buffer for all
+            transport.max_size = _READ_BYTES
         self.app_state = {**self.app_state, KNOWN: self._know}
         shown = transport.get_extra_info("peercert") or {}
         if shown:

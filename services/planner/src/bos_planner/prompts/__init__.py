@@ -1,8 +1,9 @@
 """Prompts of the planner, made from the ``*.md`` files beside this module.
 
-The system message (rules, example, agents) is the same for every question of a deployment, for the
-prompt cache of endpoints. The user message is ordered from rarely changing parts to the question,
-which comes last; missing facts have no section.
+The system message (rules, example, agents in brief) is the same for every question of a deployment,
+for the prompt cache of endpoints. The user message is ordered from rarely changing parts to the
+question, which comes last; missing facts have no section. Details of a card are shown for
+candidates alone, so that prompts grow little with every agent that is installed.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ _MAX_NAME_CHARS = 100
 _MAX_MESSAGE_CHARS = 2_000
 _MAX_DETAIL_CHARS = 500
 _MAX_TOOL_CHARS = 64
+_BRIEF_USE_CASES = 2
 _CLAUSE_END = re.compile(r"[.:;](?:\s|\Z)")
 _ROLES = {
     MessageRole.MESSAGE_ROLE_ASSISTANT: "assistant",
@@ -141,7 +143,8 @@ def _circumstances(
     yield "Missing context", "\n".join(_missing(cards, fields))
     # Earlier answers may quote untrusted cells, pages and documents.
     yield "Conversation so far", _untrusted(_said(message) for message in recent)
-    yield "Candidate agents", _names(selection.agents) or NOTHING
+    candidates = [card for name in selection.agents for card in cards if card.name == name]
+    yield "Candidate agents", "\n".join(map(_details, candidates)) or NOTHING
 
 
 def _settled(request: MakePlanRequest) -> str:
@@ -161,18 +164,45 @@ def _revision_sections(revision: RevisionContext) -> Iterator[tuple[str, str]]:
 
 
 def _card(card: AgentCard) -> str:
-    outputs = [field for field in card.output_fields if field.name not in _COMMON_OUTPUTS]
+    """A card in brief: what speaks for the agent, and the names that a plan may use."""
+    facts = (
+        ("for", "; ".join(card.typical_use_cases[:_BRIEF_USE_CASES])),
+        ("tools", ", ".join(map(_tool_name, card.tools)) if _has_choice(card) else ""),
+        ("output fields", ", ".join(field.name for field in _own_outputs(card))),
+        ("needs context", ", ".join(card.required_context_keys)),
+    )
+    seconds = card.latency_budget.ToMilliseconds() / 1000
+    # An undeclared budget of 0 would read as an agent that takes no time.
+    title = f"{card.name} ({seconds:g} s)" if seconds else card.name
+    return _facts(f"{title}: {_cut(card.description)}", facts)
+
+
+def _details(card: AgentCard) -> str:
+    """What the brief card leaves out."""
     facts = (
         ("can", "; ".join(card.capabilities)),
-        ("for", "; ".join(card.typical_use_cases)),
+        ("for", "; ".join(card.typical_use_cases[_BRIEF_USE_CASES:])),
         ("tools", "; ".join(map(_tool, card.tools))),
-        ("output fields", "; ".join(map(_output, outputs))),
-        ("needs context", ", ".join(card.required_context_keys)),
-        ("usual seconds", f"{card.latency_budget.ToMilliseconds() / 1000:g}"),
+        ("output fields", "; ".join(map(_output, _own_outputs(card)))),
     )
-    # An undeclared budget of 0 would read as an agent that takes no time.
-    lines = [f"  {name}: {fact}" for name, fact in facts if fact not in ("", "0")]
-    return "\n".join([f"{card.name}: {_cut(card.description)}", *lines])
+    return _facts(card.name[:_MAX_NAME_CHARS], facts)
+
+
+def _facts(title: str, facts: Iterable[tuple[str, str]]) -> str:
+    return "\n".join([title, *(f"  {name}: {fact}" for name, fact in facts if fact)])
+
+
+def _own_outputs(card: AgentCard) -> list[OutputField]:
+    return [field for field in card.output_fields if field.name not in _COMMON_OUTPUTS]
+
+
+def _has_choice(card: AgentCard) -> bool:
+    """Whether a plan may have to name a tool: of several, or one that needs approval."""
+    return len(card.tools) > 1 or any(tool.requires_approval for tool in card.tools)
+
+
+def _tool_name(tool: Tool) -> str:
+    return f"{tool.name} (needs approval)" if tool.requires_approval else tool.name
 
 
 def _output(field: OutputField) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bos.common.v1 import MessageRole
 from bos_agentkit import UNTRUSTED_NOTICE, mark_untrusted
 from bos_agentkit.programs.prompts import (
     differing_question,
@@ -16,7 +15,6 @@ from bos_agentkit.programs.prompts import (
     result_json,
 )
 from bos_llm import Message, assistant, prompt_file, system, user
-from bos_llm.prompts import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
     from bos_code.replies import CodeProposal
 
 _MAX_SHOWN_OUTPUT_CHARS = 4_000
-_MAX_MESSAGES = 6
-_MAX_MESSAGE_CHARS = 500
 
 _PROPOSAL = prompt_file(__name__, "proposal")
 _SUMMARY = prompt_file(__name__, "summary")
@@ -35,15 +31,9 @@ _SUMMARY = prompt_file(__name__, "summary")
 
 def proposal_messages(task: AgentTask, variables: Sequence[Variable]) -> list[Message]:
     """Messages that request a program."""
-    conversation = _conversation(task)
-    sections = [
-        ("About the user", "" if task.profile == NOTHING else task.profile),
-        ("Conversation so far", mark_untrusted(conversation) if conversation else ""),
-        *program_sections(task, variables),
-    ]
     return [
         system(_PROPOSAL.fill(untrusted_notice=UNTRUSTED_NOTICE)),
-        user(join_sections(sections)),
+        user(join_sections(program_sections(task, variables))),
     ]
 
 
@@ -63,6 +53,7 @@ def summary_messages(task: AgentTask, code: str, given: Mapping[str, Any]) -> li
     output = given["stdout"][:_MAX_SHOWN_OUTPUT_CHARS]
     files = ", ".join(given["files"])
     sections = [
+        *task.user_sections,
         ("Question of the user", differing_question(task)),
         ("Task", task.effective_task),
         ("Program", mark_untrusted(code)),
@@ -71,11 +62,3 @@ def summary_messages(task: AgentTask, code: str, given: Mapping[str, Any]) -> li
         ("Result of the program", mark_untrusted(result_json(given["result"]))),
     ]
     return [system(_SUMMARY.fill(untrusted_notice=UNTRUSTED_NOTICE)), user(join_sections(sections))]
-
-
-def _conversation(task: AgentTask) -> str:
-    lines = []
-    for message in list(task.input.conversation_history)[-_MAX_MESSAGES:]:
-        role = MessageRole.Name(message.role).removeprefix("MESSAGE_ROLE_").lower()
-        lines.append(f"{role}: {' '.join(message.content.split())[:_MAX_MESSAGE_CHARS]}")
-    return "\n".join(lines)

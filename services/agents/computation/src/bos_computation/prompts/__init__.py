@@ -57,6 +57,7 @@ def summary_messages(task: AgentTask, run: Run) -> list[Message]:
     """Messages that request the answer; the result comes last, as JSON."""
     output = run.stdout[:_MAX_SHOWN_OUTPUT_CHARS]
     sections = [
+        *task.user_sections,
         ("Question of the user", differing_question(task)),
         ("Task", task.effective_task),
         ("Program", mark_untrusted(run.code)),

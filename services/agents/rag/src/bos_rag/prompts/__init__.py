@@ -49,6 +49,7 @@ def answer_messages(task: AgentTask, passages: Sequence[Passage]) -> list[Messag
 def _sections(task: AgentTask, passages: str) -> str:
     question = task.input.question
     sections = (
+        *task.user_sections,
         ("Question of the user", question if question != task.effective_task else ""),
         (SETTLED, task.settled if task.input.clarifications else ""),
         ("Dates", format_dates(task.input.context.fields, periods=False)),

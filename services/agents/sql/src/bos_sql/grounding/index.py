@@ -6,16 +6,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from bos_agentkit.ranking import Ranking, terms, whole, words
 from bos_sql.grounding.joins import JoinGraph
-from bos_sql.grounding.ranking import Ranking
 from bos_sql.grounding.schema_excerpt import Citation, GroundingPack
-from bos_sql.grounding.tokenise import terms, whole, words
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from bos_agentkit.ranking import Weighted
     from bos_sql.grounding.catalog import Catalog, Field, Join, Metric, Table
-    from bos_sql.grounding.ranking import Weighted
 
 DocKind = Literal["table", "field", "relationship", "metric"]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from bos.common.v1 import MessageRole
 from bos_agentkit import (
     SETTLED,
     UNTRUSTED_NOTICE,
@@ -55,8 +54,6 @@ _FEEDBACK = prompt_file(__name__, "feedback")
 _INTERPRET = prompt_file(__name__, "interpret")
 
 _MAX_INPUT_CHARS = 5_000
-_MAX_MESSAGES = 10
-_MAX_MESSAGE_CHARS = 1_000
 _MAX_QUESTION_CHARS = 2_000
 _MAX_DESCRIPTION_CHARS = 300
 
@@ -147,8 +144,7 @@ def task_sections(task: AgentTask) -> list[Section]:
     )
     sections = [
         ("### Date", format_dates(given.context.fields, periods=True)),
-        ("### Conversation", _fenced(_conversation(task))),
-        ("### About the user", "" if task.profile == "none" else task.profile),
+        *((f"### {heading}", body) for heading, body in task.user_sections),
         ("### Entities", format_entities(given.entities) if given.entities else ""),
         ("### Input", _fenced(inputs[:_MAX_INPUT_CHARS])),
         (
@@ -234,14 +230,6 @@ def _query_section(sql: str) -> Section:
 
 def _assumed(assumptions: Sequence[str]) -> list[Section]:
     return [("### Assumptions", _listed(assumptions))] if assumptions else []
-
-
-def _conversation(task: AgentTask) -> str:
-    lines = []
-    for message in list(task.input.conversation_history)[-_MAX_MESSAGES:]:
-        role = MessageRole.Name(message.role).removeprefix("MESSAGE_ROLE_").lower()
-        lines.append(f"{role}: {' '.join(message.content.split())[:_MAX_MESSAGE_CHARS]}")
-    return "\n".join(lines)
 
 
 def _joined(sections: Iterable[Section]) -> str:

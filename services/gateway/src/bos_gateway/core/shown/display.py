@@ -14,16 +14,17 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from bos.agent.v1 import SideEffectClass
+from bos.gateway import v1 as gateway
 from bos.gateway.v1 import ActionDisplay, ApprovalDisplay, DisplayBlock
 from bos_gateway.core.shown.escapes import visible, visible_lines
 from bos_plans import is_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from bos.agent.v1 import ProposedAction
     from bos.common.v1 import Value
-    from bos.gateway.v1 import Approval
+    from bos.gateway.v1 import Approval, ContentOrigin
 
 MAX_LINES: Final = 2_000
 """Lines shown of one argument."""
@@ -41,6 +42,12 @@ _INDENT: Final = "    "
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 _TAINTED: Final = "rests on content that others wrote"
+_ORIGINS: Final = {
+    gateway.CONTENT_ORIGIN_KIND_REQUEST: "from the question or what came with it",
+    gateway.CONTENT_ORIGIN_KIND_CONVERSATION: "from earlier messages of the conversation",
+    gateway.CONTENT_ORIGIN_KIND_MEMORY: "from what is remembered about the user",
+    gateway.CONTENT_ORIGIN_KIND_CLARIFICATIONS: "from clarifying questions and their answers",
+}
 _EFFECTS: Final = {
     SideEffectClass.SIDE_EFFECT_CLASS_UNSPECIFIED: "effect not declared: may not be undone",
     SideEffectClass.SIDE_EFFECT_CLASS_NONE: "only reads",
@@ -58,21 +65,36 @@ def approval_display(approval: Approval, *, whole: bool = True) -> ApprovalDispl
     """
     room = _Room()
     task = room.fitting(visible_lines(approval.task_description)) if whole else ()
-    actions = [action_display(action, whole=whole, room=room) for action in approval.actions]
+    origins = [_origin(each) for each in approval.origins]
+    actions = [
+        action_display(action, whole=whole, room=room, origins=origins)
+        for action in approval.actions
+    ]
     return ApprovalDisplay(task=task, actions=actions)
 
 
 def action_display(
-    action: ProposedAction, *, whole: bool = True, room: _Room | None = None
+    action: ProposedAction,
+    *,
+    whole: bool = True,
+    room: _Room | None = None,
+    origins: Iterable[str] = (),
 ) -> ActionDisplay:
-    """One action: its summary, its tool, what to know of it, and its exact arguments by name."""
+    """One action: its summary, its tool, what to know of it, and its exact arguments by name.
+
+    Args:
+        action: The action.
+        whole: With arguments.
+        room: What may still be shown of the request.
+        origins: Where content of others came from, in words; shown if the action is tainted.
+    """
     room = room or _Room()
     effect = _EFFECTS.get(action.side_effect, f"effect of unknown kind {action.side_effect}")
     fields = sorted(action.arguments.fields.items()) if whole else ()
     return ActionDisplay(
         title=_title(action.summary),
         tool=visible(action.tool),
-        notes=[*([_TAINTED] if action.tainted else ()), effect],
+        notes=[*((_TAINTED, *origins) if action.tainted else ()), effect],
         arguments=[_block(name, value, room) for name, value in fields],
     )
 
@@ -81,6 +103,15 @@ def with_display(approval: Approval, *, whole: bool = True) -> Approval:
     """``approval`` with its display, in place."""
     approval.display.CopyFrom(approval_display(approval, whole=whole))
     return approval
+
+
+def _origin(origin: ContentOrigin) -> str:
+    """Where content of others came from; names that others chose stand in quotes."""
+    if origin.kind != gateway.CONTENT_ORIGIN_KIND_STEP:
+        return _ORIGINS.get(origin.kind, f"from a place of unknown kind {origin.kind}")
+    step = f"from step {_name(origin.step_id)} of the agent {_name(origin.agent_name)}"
+    named = [[_quoted(text) for text in (s.title, s.uri) if text] for s in origin.sources]
+    return ": ".join(filter(None, (step, "; ".join(" at ".join(each) for each in named if each))))
 
 
 def _title(summary: str) -> str:
@@ -204,7 +235,11 @@ def _name(name: str) -> str:
     """A name that cannot pass for more than a name."""
     if _PLAIN_NAME.fullmatch(name):
         return name
-    return '"' + visible(name).replace('"', "\\u{22}") + '"'
+    return _quoted(name)
+
+
+def _quoted(text: str) -> str:
+    return '"' + visible(text).replace('"', "\\u{22}") + '"'
 
 
 def _sha256(content: bytes) -> str:

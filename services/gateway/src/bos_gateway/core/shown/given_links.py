@@ -2,7 +2,7 @@
 
 The content of others may have a model put what it has read into an address. Given are the question
 with its context and conversation, and sources, tables and data of results; not their answers, which
-models write as well.
+models write as well, wherever they stand.
 """
 
 from __future__ import annotations
@@ -26,8 +26,14 @@ if TYPE_CHECKING:
 
 def check_result(state: RunState, result: AgentResult) -> None:
     """Take links that were not given out of a tainted result's words."""
-    if result.tainted:
-        _check(state, result, (result,))
+    if not result.tainted:
+        return
+    words = result.answer
+    _check(state, result, (result,))
+    # What stays in data is given to all that comes after.
+    for value in _data(result):
+        if value.string_value == words:
+            value.string_value = result.answer
 
 
 def check_output(state: RunState, output: ComposerOutput) -> None:
@@ -77,14 +83,24 @@ def _asked(accepted: RunAccepted) -> Iterator[str]:
 def _found(result: AgentResult) -> Iterator[str]:
     for source in result.sources:
         yield from (source.uri, source.title, source.excerpt)
-    waiting: list[Value] = [cell for row in result.table.rows for cell in row.values]
-    for data in (result.data, result.partial_data):
-        waiting += data.fields.values()
+    for value in _texts([cell for row in result.table.rows for cell in row.values]):
+        yield value.string_value
+    for value in _data(result):
+        if value.string_value != result.answer:  # agents hand it on as data, too
+            yield value.string_value
+
+
+def _data(result: AgentResult) -> Iterator[Value]:
+    """Texts of a result's data."""
+    return _texts([*result.data.fields.values(), *result.partial_data.fields.values()])
+
+
+def _texts(waiting: list[Value]) -> Iterator[Value]:
     while waiting:
         value = waiting.pop()
         kind = value.WhichOneof("kind")
         if kind == "string_value":
-            yield value.string_value
+            yield value
         elif kind == "list_value":
             waiting += value.list_value.values
         elif kind == "map_value":

@@ -3,9 +3,9 @@
 A service that a credential was given to may say it again: in an answer, a cell, an error, a header
 it quotes. Before any of that is kept, each credential long enough to be distinguished from ordinary
 text becomes ``[secret KEY]``, as it is and in the encodings that messages commonly hold
-(:mod:`bos_chassis.credentials.credential_forms`). Arguments of proposed actions are the one thing
-that is put
-together again, by the agent that performs them: there each form has a mask of its own.
+(:mod:`bos_chassis.credentials.credential_forms`), and also at the end of a text that was cut within
+it. Arguments of proposed actions are the one thing that is put together again, by the agent that
+performs them: there each form has a mask of its own, and a part of a form stays.
 """
 
 from __future__ import annotations
@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.message import Message
 
 from bos.agent.v1 import ProposedAction
-from bos_chassis.credentials.credential_forms import masks, telling_masks
+from bos_chassis.credentials.credential_forms import MIN_SECRET_CHARS, masks, telling_masks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+_CUT_MARKS = ".…"
+_LEAST_SHARE = 4
+"""A beginning of a form counts from a fourth of it on, and from six characters: less is a word."""
 _Named = tuple[str, bytes, str]
 """A form of a credential, as text and as bytes, and its mask."""
 
@@ -37,14 +40,18 @@ class Masker:
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._named = [(form, form.encode(), mask) for form, mask in masks(secrets).items()]
         self._telling = telling_masks(secrets)
-        self._all = _Replacing(self._named)
+        self._masks = {form: mask for form, _, mask in self._named}
+        self._all = _Replacing(self._named, also_cut=False)
 
     def __bool__(self) -> bool:
         return bool(self._named)
 
-    def text(self, text: str) -> str:
-        """``text`` with masks."""
-        return self._all.masked(text) if self._named else text
+    def text(self, text: str, *, may_be_cut: bool = False) -> str:
+        """``text`` with masks, also for what it ends with if it may have been cut there."""
+        if not self._named:
+            return text
+        masked: str = self._all.masked(text)
+        return _end_replaced(masked, self._masks) if may_be_cut else masked
 
     def begun(self, text: str) -> int:
         """Number of characters at the end of ``text`` that a credential may begin with."""
@@ -62,9 +69,11 @@ class Masker:
             return
         # Texts stand in the serialised form as they are, so most messages need no walk.
         content = message.SerializeToString()
-        if found := [each for each in self._named if each[1] in content]:
-            telling = [(text, form, self._telling[text]) for text, form, _ in found]
-            _Replacing(found).message(message, _Replacing(telling))
+        begun = [each for each in self._named if each[0][: _least(each[0])].encode() in content]
+        if begun:
+            whole = [each for each in begun if each[1] in content]
+            telling = [(text, form, self._telling[text]) for text, form, _ in whole]
+            _Replacing(begun).message(message, _Replacing(telling, also_cut=False))
 
 
 class MaskedStream:
@@ -87,8 +96,9 @@ class MaskedStream:
 class _Replacing:
     """Replaces some forms of credentials by their masks, in one pass: no mask is masked again."""
 
-    def __init__(self, named: Iterable[_Named]) -> None:
+    def __init__(self, named: Iterable[_Named], *, also_cut: bool = True) -> None:
         masks = {form: mask for form, _, mask in named}
+        self._cut = masks if also_cut else {}
         # Masks that are there already stay as they are. Then the longest first: what is left of it
         # would otherwise stand beside the mask of a part.
         forms = [(mask, mask) for mask in sorted(set(masks.values()))]
@@ -142,7 +152,9 @@ class _Replacing:
 
     def masked(self, value: Any) -> Any:
         """A text, or bytes, with masks."""
-        return _replaced(value, self._in_text if isinstance(value, str) else self._in_bytes)
+        if isinstance(value, str):
+            return _end_replaced(_replaced(value, self._in_text), self._cut)
+        return _replaced(value, self._in_bytes)
 
 
 def _replaced(value: Any, forms: Sequence[tuple[Any, Any]]) -> Any:
@@ -165,6 +177,25 @@ def _replaced(value: Any, forms: Sequence[tuple[Any, Any]]) -> Any:
             pieces += [value[end:at], mask]
             end = at + len(form)
     return value[:0].join([*pieces, value[end:]])
+
+
+def _end_replaced(text: str, masks: Mapping[str, str]) -> str:
+    """``text`` with a mask for what it ends with, if that is a form that goes on."""
+    shown = text.rstrip(_CUT_MARKS)
+    most, found = 0, ""
+    for form, mask in masks.items():
+        least = max(_least(form), most + 1)
+        if form[:least] not in shown[-len(form) :]:
+            continue
+        for count in range(min(len(form) - 1, len(shown)), least - 1, -1):
+            if shown.endswith(form[:count]):
+                most, found = count, mask
+                break
+    return shown[: len(shown) - most] + found + text[len(shown) :] if most else text
+
+
+def _least(form: str) -> int:
+    return max(MIN_SECRET_CHARS, -(-len(form) // _LEAST_SHARE))
 
 
 def _is_map(field: Any) -> bool:

@@ -1,0 +1,1 @@
+"""What hostile sites, names and addresses do to clients."""

@@ -1,0 +1,1 @@
+"""One HTTP call: its URL, headers, credentials, sending, pages and result."""

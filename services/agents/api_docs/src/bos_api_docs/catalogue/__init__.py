@@ -1,0 +1,1 @@
+"""What is known of APIs: operations and documentation snippets, read and ranked."""

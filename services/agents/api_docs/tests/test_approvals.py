@@ -1,0 +1,265 @@
+"""Calls that may change something: proposed exactly, performed once, unknown outcomes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.responses import JSONResponse
+
+from bos.agent.v1 import AgentExecutionStatus, ProposedAction, SideEffectClass
+from bos_testkit.scripted_model.replies import fixture
+
+from .conftest import planned
+
+if TYPE_CHECKING:
+    from .api_under_test import ApiUnderTest
+
+SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
+WAITS = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+TICKET, NOTE = "Open a ticket about pumps", "Leave a note"
+SEARCH = "Search the orders"
+BODY = {"topic": "pumps", "text": "Grüße", "priority": 2}
+OPEN = planned(TICKET, "POST", "/tickets", json_body=BODY, query_params={"notify": "yes"})
+LEAVE = planned(NOTE, "POST", "/notes", json_body={"text": "x"})
+
+
+@pytest.mark.requirement("E-18")
+async def test_a_write_is_shown_exactly_and_performed_once(start: Any, api: ApiUnderTest) -> None:
+    agent = await start(OPEN, own={"token": "op-secret"})
+    waiting = await agent.do(TICKET)
+
+    assert waiting.result.status == WAITS
+    assert api.seen == []
+    assert waiting.shown == {
+        "api": "orders",
+        "method": "POST",
+        "url": f"{api.base_url}/tickets?notify=yes",
+        "headers": {"Accept": "application/json", "Content-Type": "application/json"},
+        "body": json.dumps(BODY, indent=2, ensure_ascii=False),
+    }
+    assert "op-secret" not in str(waiting.result)
+    done = await agent.do(TICKET, approved=waiting.action)
+
+    assert done.result.status == SUCCEEDED, done.result.error
+    (sent,) = api.seen
+    assert f"{sent.method} {api.base_url}{sent.path}" == f"POST {waiting.shown['url']}"
+    assert sent.body == waiting.shown["body"]
+    for name, value in waiting.shown["headers"].items():
+        assert sent.headers[name.lower()] == value
+    assert sent.headers["authorization"] == "Bearer op-secret"
+    key = f"run-1/0/step_1/{waiting.action.action_id}"
+    assert sent.headers["idempotency-key"] == key
+    assert api.effects == [key]
+    assert done.data["status_code"] == 201
+    assert done.data["body"] == {"made": BODY}
+    assert [each.outcome_unknown for each in done.result.performed_actions] == [False]
+
+
+@pytest.mark.parametrize("name", ["method", "url", "body", "api", "headers"])
+async def test_a_changed_argument_is_refused(start: Any, api: ApiUnderTest, name: str) -> None:
+    agent = await start(OPEN)
+    waiting = await agent.do(TICKET)
+    changed = ProposedAction()
+    changed.CopyFrom(waiting.action)
+    value = changed.arguments.fields[name]
+    if name == "headers":
+        value.map_value.fields["Prefer"].string_value = "x"
+    else:
+        value.string_value = {"method": "PUT", "api": "other"}.get(name, value.string_value + " ")
+    done = await agent.do(TICKET, approved=changed)
+    assert (done.result.status, done.result.error.type) == (FAILED, "PermissionDenied")
+    assert api.seen == []
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PUT", "PATCH"])
+async def test_every_method_that_may_change_something_waits(
+    start: Any, api: ApiUnderTest, method: str
+) -> None:
+    agent = await start(planned(NOTE, method, "/orders/7"))
+    assert (await agent.do(NOTE)).result.status == WAITS
+    assert api.seen == []
+
+
+@pytest.mark.parametrize(
+    ("path", "waits"), [("/search", False), ("/notes", True), ("/unknown", True)]
+)
+async def test_only_a_post_that_is_marked_as_reading_is_free(
+    start: Any, api: ApiUnderTest, path: str, waits: bool
+) -> None:
+    agent = await start(planned(SEARCH, "POST", path, json_body={"text": "x"}))
+    done = await agent.do(SEARCH, tools=("call_api_read", "call_api_write"))
+    assert done.result.status == (WAITS if waits else SUCCEEDED)
+    assert len(api.seen) == (0 if waits else 1)
+
+
+async def test_a_step_that_may_not_write_proposes_nothing(start: Any, api: ApiUnderTest) -> None:
+    agent = await start(OPEN)
+    done = await agent.do(TICKET, tools=())
+    assert (done.result.status, done.result.error.type) == (FAILED, "PermissionDenied")
+    assert "call_api_write" in done.result.error.message
+    assert api.seen == []
+
+
+@pytest.mark.requirement("E-18")
+async def test_the_operator_may_have_reads_approved_too(start: Any, api: ApiUnderTest) -> None:
+    task = "Show the orders"
+    agent = await start(planned(task), requires_approval="all")
+    card = await agent.card()
+    assert all(tool.requires_approval for tool in card.tools)
+    waiting = await agent.do(task)
+    assert waiting.result.status == WAITS
+    assert waiting.action.tool == "call_api_read"
+    assert api.seen == []
+    done = await agent.do(task, approved=waiting.action)
+    assert done.result.status == SUCCEEDED
+    assert len(done.rows) == 6
+
+
+async def test_instructions_of_the_approver_lead_to_another_proposal(start: Any) -> None:
+    other = fixture(
+        "urgent",
+        ["make it urgent"],
+        schema="ApiCallPlan",
+        json={"make_request": True, "method": "POST", "path": "/tickets", "json_body": '{"p": 1}'},
+    )
+    agent = await start(OPEN, other)
+    first = await agent.do(TICKET)
+    context = {"approval_id": "a", "user_instructions": "make it urgent"}
+    second = await agent.do(TICKET, approval_context=context)
+    assert second.result.status == WAITS
+    assert second.action.digest != first.action.digest
+
+
+async def test_side_effect_class_is_that_of_the_endpoint(start: Any) -> None:
+    """A documented Idempotency-Key makes repetitions harmless, and nothing else does."""
+    agent = await start(OPEN, LEAVE)
+    keyed, plain = await agent.do(TICKET), await agent.do(NOTE)
+    assert keyed.action.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT
+    assert plain.action.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_IRREVERSIBLE
+
+
+async def test_a_broken_connection_is_repeated_with_the_same_key_where_the_api_knows_it(
+    start: Any, api: ApiUnderTest
+) -> None:
+    agent = await start(OPEN)
+    waiting = await agent.do(TICKET)
+    api.replies["/tickets"] = _breaking(api, times=2)
+    done = await agent.do(TICKET, approved=waiting.action)
+    assert done.result.status == SUCCEEDED, done.result.error
+    keys = {each.headers["idempotency-key"] for each in api.seen}
+    assert (len(api.seen), len(keys), len(api.effects)) == (3, 1, 1)
+
+
+async def test_a_broken_connection_without_a_key_is_an_unknown_outcome(
+    start: Any, api: ApiUnderTest
+) -> None:
+    agent = await start(LEAVE)
+    waiting = await agent.do(NOTE)
+    api.replies["/notes"] = _breaking(api, times=9)
+    done = await agent.do(NOTE, approved=waiting.action)
+    assert (done.result.status, done.result.error.type) == (FAILED, "OutcomeUnknown")
+    assert not done.result.error.retryable
+    assert [each.outcome_unknown for each in done.result.performed_actions] == [True]
+    assert len(api.seen) == 1
+
+
+async def test_a_key_that_never_gets_an_answer_stays_unknown_and_may_be_repeated(
+    start: Any, api: ApiUnderTest
+) -> None:
+    agent = await start(OPEN)
+    waiting = await agent.do(TICKET)
+    api.replies["/tickets"] = _breaking(api, times=99)
+    done = await agent.do(TICKET, approved=waiting.action)
+    assert done.result.error.type == "OutcomeUnknown"
+    assert done.result.error.retryable
+    assert (len(api.seen), len(api.effects)) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "unknown"),
+    [(409, "HttpError", False), (422, "HttpError", False), (500, "OutcomeUnknown", True)],
+)
+async def test_a_refused_write_was_not_performed_and_a_failed_one_may_have_been(
+    start: Any, api: ApiUnderTest, status: int, kind: str, unknown: bool
+) -> None:
+    agent = await start(LEAVE)
+    waiting = await agent.do(NOTE)
+    api.replies["/notes"] = JSONResponse({"detail": "No."}, status_code=status)
+    done = await agent.do(NOTE, approved=waiting.action)
+    assert done.result.error.type == kind
+    assert [each.outcome_unknown for each in done.result.performed_actions] == [True] * unknown
+    assert len(api.seen) == 1
+
+
+async def test_a_write_that_never_left_is_no_unknown_outcome(start: Any, api: ApiUnderTest) -> None:
+    gone = "http://127.0.0.1:9"
+    agent = await start(LEAVE, own={"base_url": gone}, allowed=(gone,))
+    waiting = await agent.do(NOTE)
+    done = await agent.do(NOTE, approved=waiting.action)
+    assert done.result.error.type == "HttpRequestError"
+    assert not done.result.performed_actions
+
+
+async def test_a_redirected_write_is_not_sent_on(
+    start: Any, api: ApiUnderTest, serve_api: Any
+) -> None:
+    other = await serve_api()
+    agent = await start(LEAVE, own={"token": "op-secret"}, allowed=(other.base_url,))
+    waiting = await agent.do(NOTE)
+    headers = {"Location": f"{other.base_url}/notes"}
+    for status in (301, 302, 307, 308):
+        api.replies["/notes"] = JSONResponse({}, status_code=status, headers=headers)
+        done = await agent.do(NOTE, approved=waiting.action)
+        assert done.result.error.type == "HttpError"
+    assert other.seen == []
+
+
+async def test_an_approved_call_leads_where_the_base_url_leads_now(
+    start: Any, api: ApiUnderTest, serve_api: Any
+) -> None:
+    """An approval made under another base URL is not performed."""
+    other = await serve_api()
+    agent = await start(LEAVE, allowed=(other.base_url,))
+    waiting = await agent.do(NOTE, context={"api_base_url": other.base_url})
+    done = await agent.do(NOTE, approved=waiting.action)
+    assert done.result.error.type == "PermissionDenied"
+    assert api.seen == other.seen == []
+
+
+def _breaking(api: ApiUnderTest, times: int) -> Any:
+    """Makes the effect once per key, and cuts the first connections off."""
+    left = [times]
+
+    def answer(request: Any) -> Any:
+        key = request.headers["idempotency-key"]
+        if key not in api.effects:
+            api.effects.append(key)
+        if left[0]:
+            left[0] -= 1
+            return _Cut()
+        return JSONResponse({"made": True}, status_code=201)
+
+    return answer
+
+
+class _Cut(JSONResponse):
+    """Announces a body and ends the connection without it."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-length", b"100"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": 201, "headers": headers})
+        await send({"type": "http.response.body", "body": b"{", "more_body": True})
+        for transport in _transports(send):
+            transport.close()
+
+
+def _transports(send: Any) -> list[Any]:
+    cycle = getattr(send, "__self__", None)
+    found = getattr(cycle, "transport", None)
+    return [found] if found is not None else []

@@ -1,0 +1,173 @@
+"""Pages of lists: how they are found, and their bounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from starlette.responses import JSONResponse
+
+from bos_api_docs.calls.results import CallResult, rows_of, table_of
+
+from .conftest import planned
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from .api_under_test import ApiUnderTest
+
+TASK = "Show the list"
+TOTAL = 5
+
+
+def pages(kind: str) -> Any:
+    """Five rows, two a page, paged in one of the usual ways."""
+
+    def answer(request: Request) -> JSONResponse:
+        query = request.query_params
+        first = int(query.get("offset") or query.get("cursor") or query.get("after") or 0)
+        if "page" in query:
+            first = (int(query["page"]) - 1) * 2
+        rows = [{"n": n} for n in range(first, min(first + 2, TOTAL))]
+        after = first + 2 if first + 2 < TOTAL else None
+        match kind:
+            case "next url":
+                return JSONResponse({"items": rows, "next": after and f"/list?offset={after}"})
+            case "nested next":
+                return JSONResponse({"data": rows, "links": {"next": after and f"?offset={after}"}})
+            case "link":
+                link = f'</list?x=1>; rel="prev", </list?offset={after}>; rel=next'
+                return JSONResponse(rows, headers={"Link": link} if after else {})
+            case "cursor":
+                return JSONResponse({"results": rows, "next_cursor": after and str(after)})
+            case "own cursor":
+                return JSONResponse({"found": rows, "paging": {"to": after}})
+            case "page number":
+                return JSONResponse({"items": rows, "total": TOTAL})
+            case "offset":
+                return JSONResponse({"items": rows, "has_more": after is not None})
+            case _:
+                raise AssertionError(kind)
+
+    return answer
+
+
+def documented(*names: str, paging: str = "") -> str:
+    parameters = "".join(f"      {name}: {{}}\n" for name in names)
+    return (
+        "endpoints:\n  - method: GET\n    path: /list\n    description: The list\n"
+        f"    parameters:\n{parameters or '      x: {}'}\n{paging}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "paging"),
+    [
+        ("next url", (), ""),
+        ("nested next", (), ""),
+        ("link", (), ""),
+        ("cursor", ("cursor",), ""),
+        ("own cursor", (), "    pagination: {cursor: after, next: paging.to, rows: found}"),
+        ("page number", ("page", "per_page"), ""),
+        ("offset", ("offset", "limit"), ""),
+    ],
+)
+async def test_all_pages_are_read(
+    start: Any, api: ApiUnderTest, tmp_path: Any, kind: str, names: tuple[str, ...], paging: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(documented(*names, paging=paging))
+    agent = await start(planned(TASK, path="/list"), own={"catalogue": str(file)})
+    api.replies["/list"] = pages(kind)
+    done = await agent.do(TASK)
+    assert [row["n"] for row in done.rows] == [0, 1, 2, 3, 4]
+    assert (done.data["pages"], done.data["truncated"]) == (3, False)
+    assert not done.result.table.truncated
+
+
+@pytest.mark.parametrize(
+    ("limits", "kept", "reason"),
+    [
+        ({"max_pages": 2}, 4, "2 pages"),
+        ({"max_rows": 3}, 3, "3 rows"),
+        ({"max_list_bytes": 1024}, None, "1024 bytes"),
+    ],
+)
+async def test_bounds_on_a_list_are_said(
+    start: Any, api: ApiUnderTest, limits: dict[str, int], kept: int | None, reason: str
+) -> None:
+    agent = await start(planned(TASK, path="/list"), **limits)
+
+    def endless(request: Request) -> JSONResponse:
+        first = int(request.query_params.get("offset", 0))
+        rows = [{"n": n, "text": "x" * 200} for n in (first, first + 1)]
+        return JSONResponse({"items": rows, "next": f"/list?offset={first + 2}"})
+
+    api.replies["/list"] = endless
+    done = await agent.do(TASK)
+    assert done.data["truncated"]
+    assert done.result.table.truncated
+    assert kept is None or len(done.rows) == kept
+    assert reason in done.result.answer
+    assert len(api.seen) <= 10
+
+
+async def test_a_page_that_names_itself_ends_the_list(start: Any, api: ApiUnderTest) -> None:
+    agent = await start(planned(TASK, path="/list"))
+    api.replies["/list"] = JSONResponse({"items": [{"n": 1}], "next": "/list"})
+    done = await agent.do(TASK)
+    assert (len(done.rows), done.data["truncated"], len(api.seen)) == (1, True, 1)
+
+
+async def test_a_plan_that_names_a_page_gets_that_page(start: Any, api: ApiUnderTest) -> None:
+    agent = await start(planned(TASK, path="/orders", query_params={"page": "2"}))
+    done = await agent.do(TASK)
+    assert [row["order"] for row in done.rows] == ["PO-2-1", "PO-2-2"]
+    assert len(api.seen) == 1
+    assert "only one page was asked for" in done.result.answer
+
+
+async def test_a_later_page_that_fails_leaves_what_there_is(start: Any, api: ApiUnderTest) -> None:
+    agent = await start(planned(TASK, path="/list"))
+
+    def answer(request: Request) -> JSONResponse:
+        if request.query_params:
+            return JSONResponse({"detail": "gone"}, status_code=500)
+        return JSONResponse({"items": [{"n": 1}], "next": "/list?offset=1"})
+
+    api.replies["/list"] = answer
+    done = await agent.do(TASK)
+    assert (len(done.rows), done.data["truncated"]) == (1, True)
+    assert "could not be read" in done.result.answer
+
+
+@pytest.mark.parametrize(
+    ("value", "rows"),
+    [
+        ([{"a": 1}, {"b": 2}], 2),
+        ([1, 2, 3], 3),
+        ([], 0),
+        ({"items": []}, 0),
+        ({"total": 2, "orders": [{"a": 1}, {"a": 2}]}, 2),
+        ({"_embedded": {"items": [{"a": 1}]}}, 1),
+        ({"order": "PO-1", "status": "open", "lines": [{"n": 1}]}, None),
+        ({"a": [{"x": 1}], "b": [{"y": 1}]}, None),
+        ([[1], [2]], None),
+        ("text", None),
+        (None, None),
+    ],
+)
+def test_rows_are_told_from_objects(value: Any, rows: int | None) -> None:
+    found = rows_of(value)
+    assert (None if found is None else len(found)) == rows
+
+
+def test_rows_of_differing_forms_are_one_table() -> None:
+    rows = [{"a": 1, "nested": {"x": [1]}}, {"b": None}]
+    table = table_of(CallResult(status_code=200, method="GET", url="http://x/", rows=rows))
+    assert table is not None
+    assert [column.name for column in table.columns] == ["a", "nested", "b"]
+    wide = [{f"c{n}": n for n in range(80)}]
+    table = table_of(CallResult(status_code=200, method="GET", url="http://x/", rows=wide))
+    assert table is not None
+    assert (len(table.columns), table.truncated) == (50, True)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from babel.core import Locale, UnknownLocaleError
+from babel.numbers import is_currency
+from pydantic import Field, field_validator
+from pydantic_settings import SettingsConfigDict
+
+from bos_agentkit import AgentServiceSettings
+
+
+class ChartsSettings(AgentServiceSettings):
+    """Settings of the charts agent. Durations are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_CHARTS_")
+
+    locale: str = Field(
+        default="en_IN",
+        description="How numbers, months and days are written on axes, such as en_IN or de_DE",
+    )
+    currency: str = Field(
+        default="INR", description="ISO 4217 code of amounts of money, such as INR, USD or EUR"
+    )
+    max_input_rows: int = Field(
+        default=5_000,
+        ge=10,
+        le=50_000,
+        description="Rows of a table that are still aggregated here; larger ones are refused",
+    )
+    max_points: int = Field(
+        default=500, ge=10, le=5_000, description="Rows of data in a chart after aggregation"
+    )
+    max_categories: int = Field(
+        default=15,
+        ge=3,
+        le=50,
+        description="Bars of a chart; the smallest beyond that become one bar named Others",
+    )
+    max_series: int = Field(
+        default=6, ge=2, le=20, description="Lines or colours of a chart; the rest become Others"
+    )
+    model_timeout_s: float = Field(
+        default=15.0, gt=0, description="Then the chart is drawn as the rules choose it"
+    )
+    render_timeout_s: float = Field(
+        default=20.0, gt=0, description="Time for the pictures of one chart"
+    )
+    render_workers: int = Field(
+        default=2, ge=1, le=16, description="Charts that are drawn at once; more wait"
+    )
+    render_memory_bytes: int = Field(
+        default=1536 * 1024 * 1024,
+        ge=800 * 1024 * 1024,
+        description="Private memory of one drawing process; of an idle one 590 MB are reserved",
+    )
+
+    @field_validator("locale")
+    @classmethod
+    def _known_locale(cls, value: str) -> str:
+        try:
+            return str(Locale.parse(value.replace("-", "_")))
+        except (UnknownLocaleError, ValueError):
+            raise ValueError("must be a locale such as en_IN, en_US or de_DE") from None
+
+    @field_validator("currency")
+    @classmethod
+    def _known_currency(cls, value: str) -> str:
+        if not is_currency(value.upper()):
+            raise ValueError("must be an ISO 4217 code such as INR, USD or EUR")
+        return value.upper()

@@ -1,0 +1,268 @@
+"""Drawing processes: pictures, walls, limits and their ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.server
+import os
+import signal
+import struct
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from bos_charts.render import pool
+from bos_charts.render.outlines import Outliner
+from bos_charts.render.pool import NotDrawn, Renderer
+from bos_charts.validate import MAX_SPEC_BYTES, SCHEMA_URL
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.process]
+
+BAR: dict[str, Any] = {
+    "$schema": SCHEMA_URL,
+    "data": {"values": [{"a": "North", "b": 3}, {"a": "South", "b": -1}]},
+    "mark": {"type": "bar"},
+    "encoding": {
+        "y": {"field": "a", "type": "nominal"},
+        "x": {"field": "b", "type": "quantitative"},
+    },
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def renderer() -> AsyncIterator[Renderer]:
+    async with Renderer(workers=1, timeout_s=60) as renderer:
+        yield renderer
+
+
+@pytest.fixture
+def asked() -> Iterator[tuple[str, list[str]]]:
+    """Address of a web server, and the paths that it was asked for."""
+    paths: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"a,b\nstolen,1\n")
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", paths
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.requirement("D-31")
+async def test_a_specification_becomes_svg_and_png(renderer: Renderer) -> None:
+    pictures = await renderer.draw(BAR)
+    assert pictures.svg.startswith(b"<svg")
+    assert b"North" in pictures.svg
+    assert pictures.png.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", pictures.png[16:24])
+    assert 100 < width < 2000
+    assert 50 < height < 2000
+
+
+async def test_a_process_draws_one_chart_after_another(renderer: Renderer) -> None:
+    first = await renderer.draw(BAR)
+    pids = renderer.idle_pids
+    assert (await renderer.draw(BAR)).png == first.png
+    assert renderer.idle_pids == pids
+    assert len(pids) == 1
+
+
+async def test_an_address_in_a_specification_is_refused(
+    renderer: Renderer, asked: tuple[str, list[str]]
+) -> None:
+    address, paths = asked
+    with pytest.raises(NotDrawn, match="SPECIFICATION_REFUSED: its data are not inline"):
+        await renderer.draw(BAR | {"data": {"url": f"{address}/a.csv"}})
+    assert paths == []
+
+
+@pytest.mark.parametrize("kind", ["data", "file", "image", "topojson"])
+@pytest.mark.requirement("D-31")
+async def test_no_address_is_loaded_even_if_a_specification_is_not_checked(
+    renderer: Renderer, asked: tuple[str, list[str]], tmp_path: Path, kind: str
+) -> None:
+    """The walls of the process itself: what validation refuses is handed over unchecked."""
+    address, paths = asked
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a,b\nstolen,1\n")
+    text = {"mark": "text", "encoding": {"text": {"field": "a"}}}
+    image = {"mark": "image", "encoding": {"url": {"field": "a"}}}
+    hostile = {
+        "data": text | {"data": {"url": f"{address}/a.csv"}},
+        "file": text | {"data": {"url": secret.as_uri()}},
+        "image": image | {"data": {"values": [{"a": f"{address}/a.png"}]}},
+        "topojson": text
+        | {"data": {"url": f"{address}/t.json", "format": {"type": "topojson", "feature": "x"}}},
+    }[kind]
+    try:
+        pictures = await renderer.draw({"$schema": SCHEMA_URL, **hostile}, checked=False)
+    except NotDrawn:
+        pass
+    else:
+        assert b"stolen" not in pictures.svg
+    assert paths == []
+
+
+async def test_a_process_has_neither_sockets_nor_other_programs() -> None:
+    program = (
+        "import subprocess, socket; from bos_charts.render import isolation\n"
+        "socket.socket().close()\n"  # one case on each side
+        "assert isolation.refuse_calls()\n"
+        "for attempt in (socket.socket, lambda: subprocess.run(['/bin/true'])):\n"
+        "    try: attempt()\n"
+        "    except PermissionError: print('refused')\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await process.communicate()
+    assert out.decode().split() == ["refused", "refused"]
+
+
+@pytest.mark.parametrize("rows", [10**7, 10**9])
+async def test_a_chart_that_needs_too_much_ends_its_process_alone(rows: int) -> None:
+    greedy = BAR | {
+        "data": {"sequence": {"start": 0, "stop": rows, "as": "b"}},
+        "mark": "point",
+        "encoding": {"x": {"field": "b", "type": "quantitative"}},
+    }
+    async with Renderer(workers=1, timeout_s=5) as renderer:
+        with pytest.raises(NotDrawn, match=r"RENDERER_(DIED|TIMED_OUT)|PICTURE_TOO_LARGE"):
+            await renderer.draw(greedy, checked=False)
+        assert renderer.idle_pids == []
+    async with Renderer(workers=1, timeout_s=60) as renderer:
+        assert (await renderer.draw(BAR)).png
+
+
+async def test_a_killed_process_is_replaced(renderer: Renderer) -> None:
+    await renderer.draw(BAR)
+    (pid,) = renderer.idle_pids
+    os.kill(pid, signal.SIGKILL)
+    # The next chart may meet it before its end is known.
+    with contextlib.suppress(NotDrawn):
+        await renderer.draw(BAR)
+    assert (await renderer.draw(BAR)).png
+    assert renderer.idle_pids != [pid]
+
+
+@pytest.mark.parametrize(("deaths", "drawn"), [(5, True), (6, False)])
+async def test_a_process_that_dies_at_its_start_is_started_again_and_not_for_ever(
+    deaths: int, drawn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = (
+        "import os, pathlib, signal; "
+        f"folder = pathlib.Path({str(tmp_path)!r}); "
+        "starts = len(list(folder.iterdir())); "
+        "(folder / str(starts)).touch(); "
+        f"starts < {deaths} and os.kill(os.getpid(), signal.SIGSEGV)\n"
+    )
+    monkeypatch.setattr(pool, "_BOOT", dying + pool._BOOT)
+    async with Renderer() as renderer:
+        if drawn:
+            assert (await renderer.draw(BAR)).png
+        else:
+            with pytest.raises(
+                NotDrawn, match=f"RENDERER_NOT_STARTED: exit code -{signal.SIGSEGV}"
+            ):
+                await renderer.draw(BAR)
+    assert len(os.listdir(tmp_path)) == 6
+
+
+async def test_a_process_killed_while_it_draws_fails_that_chart_only(renderer: Renderer) -> None:
+    await renderer.draw(BAR)
+    (pid,) = renderer.idle_pids
+    os.kill(pid, signal.SIGSTOP)
+    drawing = asyncio.create_task(renderer.draw(BAR))
+    await asyncio.sleep(0)
+    os.kill(pid, signal.SIGKILL)
+    with pytest.raises(NotDrawn, match="RENDERER_DIED"):
+        await drawing
+    assert (await renderer.draw(BAR)).png
+
+
+async def test_a_cancelled_chart_ends_its_process(renderer: Renderer) -> None:
+    await renderer.draw(BAR)
+    (pid,) = renderer.idle_pids
+    os.kill(pid, signal.SIGSTOP)
+    drawing = asyncio.create_task(renderer.draw(BAR))
+    await asyncio.sleep(0)
+    drawing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await drawing
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_no_process_outlives_its_renderer() -> None:
+    async with Renderer(workers=1, timeout_s=60) as renderer:
+        await renderer.draw(BAR)
+        (pid,) = renderer.idle_pids
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_specifications_have_a_bound(renderer: Renderer) -> None:
+    rows = [{"a": "x" * 200, "b": 1}] * (MAX_SPEC_BYTES // 200)
+    with pytest.raises(NotDrawn, match="SPECIFICATION_TOO_LARGE"):
+        await renderer.draw(BAR | {"data": {"values": rows}})
+
+
+def text_of(text: str, anchor: str = "end") -> str:
+    return f'<text text-anchor="{anchor}" font-size="10px" fill="#123">{text}</text>'
+
+
+async def test_hindi_is_drawn_as_shaped_outlines_and_latin_stays_text() -> None:
+    outliner = Outliner()
+    drawn = outliner.replace(text_of("महानदी 2026"))
+    assert drawn.startswith("<path ")
+    assert 'fill="#123"' in drawn
+    assert outliner.replace(text_of("Mahanadi 2026")) == text_of("Mahanadi 2026")
+
+    def width(text: str) -> float:
+        path = outliner.replace(text_of(text))
+        return -float(path.split("translate(")[1].split(",")[0])
+
+    # A vowel sign takes room of its own, which the rasteriser's own layout forgets.
+    assert width("हा") > width("ह") + 2
+    assert width("महानदी मैकेनिकल") > width("महानदी") + width("मैकेनिकल") + 1
+
+
+@pytest.mark.parametrize(
+    "text", ["हिन्दी", "বাংলা", "தமிழ்", "తెలుగు", "ગુજરાતી", "ਪੰਜਾਬੀ", "ಕನ್ನಡ", "മലയാളം", "ไทย"]
+)
+async def test_fonts_have_the_letters_of_indian_and_thai_scripts(text: str) -> None:
+    assert Outliner().missing(text) == []
+    assert Outliner().missing("\u0dff\u0978\u0e7f") != []
+
+
+@pytest.mark.parametrize("text", ["東京支店", "上海分公司", "서울 지점", "مكتب", "שלום"])
+async def test_other_scripts_are_drawn_differently_from_missing_letters(
+    renderer: Renderer, text: str
+) -> None:
+    def spec(label: str) -> dict[str, Any]:
+        return BAR | {
+            "data": {"values": [{"a": label, "b": 3}]},
+            "config": {"font": "Noto Sans"},
+        }
+
+    drawn = (await renderer.draw(spec(text))).png
+    unassigned = "\U000e0fff" * len(text)
+    assert drawn != (await renderer.draw(spec(unassigned))).png

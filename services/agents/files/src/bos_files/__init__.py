@@ -1,0 +1,1 @@
+"""Files agent: a workspace for each user, PDF, spreadsheets, downloads."""

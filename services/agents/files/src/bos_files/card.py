@@ -1,0 +1,75 @@
+"""The files agent's card: what planner and gateway know about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bos_agentkit import agent_card
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bos.agent.v1 import AgentCard
+    from bos_agentkit import AgentTool
+
+NAME = "files"
+
+KEYWORDS = (
+    "pdf",
+    "excel",
+    "xlsx",
+    "csv",
+    "spreadsheet",
+    "my files",
+    "files do i have",
+    "workspace",
+    "save as",
+    "save it as",
+    "to a file",
+    "into a file",
+    "text file",
+    "download http",
+    "delete the file",
+    "rename the file",
+)
+"""Substrings of questions that speak for this agent."""
+
+_SELECTION_GROUP = 3
+
+
+def files_card(tools: Iterable[AgentTool]) -> AgentCard:
+    """What the rest of Bos knows about this agent."""
+    return agent_card(
+        NAME,
+        "The user's files: lists, reads, writes them; PDF, Excel and CSV from results of other "
+        "steps; downloads.",
+        capabilities=(
+            "PDF from text and Markdown in any language",
+            "Excel and CSV from rows of other steps",
+            "list, read, write, rename and delete files of the user's workspace",
+            "download a URL into the workspace",
+        ),
+        typical_use_cases=(
+            "Write these customers to an Excel file (after a query)",
+            "Make a PDF of the answer (after other steps)",
+            "Which files do I have?",
+        ),
+        keywords=KEYWORDS,
+        selection_group=_SELECTION_GROUP,
+        tools=tools,
+        output_fields={
+            "name": "name of the file",
+            "digest": "sha256: and the digest of its content",
+            "size_bytes": "its size",
+            "media_type": "its media type",
+            "version": "number of its version",
+            "text": "its text, of text files that were read or written",
+            "truncated": "whether the text is not all of it",
+            "files": "list of {name, digest, size_bytes, media_type, version}, of a listing",
+        },
+        default_timeout_s=60,
+        max_retries=1,
+        latency_budget_s=5,
+        aliases=("files_agent", "file_agent", "FileSystemTool", "FileDownloaderTool"),
+        version="0.1.0",
+    )

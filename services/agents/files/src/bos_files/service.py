@@ -1,0 +1,176 @@
+"""Builds the files agent with its workspaces and serves both: in its own process and standalone.
+
+One server offers the agent to steps and the workspaces to people. Neither credential opens the
+other service: each of them has an authenticator of its own.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from bos.account.v1 import add_AccountDataServiceServicer_to_server
+from bos.files.v1 import add_FileServiceServicer_to_server
+from bos_agentkit import agent_servicer
+from bos_artefacts import open_artefacts
+from bos_chassis.auth.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
+from bos_chassis.auth.proxy_tokens import from_proxy
+from bos_chassis.auth.run_token_checks import open_run_tokens
+from bos_chassis.auth.user_tokens import open_authenticator
+from bos_chassis.concurrency.tasks import running_task
+from bos_chassis.server import Servicer, grpc_server
+from bos_files.account_data import AccountDataServicer
+from bos_files.agent import FilesAgent
+from bos_files.api import SERVICE_NAME, FileServicer
+from bos_files.card import NAME
+from bos_files.metrics import FilesMetrics
+from bos_files.pdf.fonts import font_folders
+from bos_files.pdf.rendering import PdfMaker
+from bos_files.workspaces.store import Quota, Store
+from bos_files.workspaces.uploads import Uploads
+from bos_files.workspaces.workspace import Workspaces
+from bos_http import HttpClient, issuer_document
+from bos_postgres import migrate, open_database
+from bos_postgres.audit import migrate_audit, record_settings, running_audit
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from bos_chassis.auth.callers import Authenticator
+    from bos_chassis.server import GrpcServer
+    from bos_chassis.telemetry import Telemetry
+    from bos_files.settings import FilesSettings
+    from bos_llm import Models
+
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+SCHEMA: Final = "files"
+READER: Final = "bos_files_reader"
+_POOL_SIZE: Final = 8
+_READERS: Final = 4
+
+
+async def migrate_store(dsn: str) -> None:
+    """Bring the schema of workspaces up to date, with its audit trail.
+
+    Raises:
+        ConfigurationError, Unavailable: as :func:`bos_postgres.migrate`.
+    """
+    await migrate_audit(dsn, schema=SCHEMA)
+    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+
+
+@asynccontextmanager
+async def serve(
+    settings: FilesSettings,
+    telemetry: Telemetry,
+    *,
+    models: Models | None,
+    http: HttpClient | None = None,
+) -> AsyncIterator[GrpcServer]:
+    """Serve agent and workspaces until the context is left.
+
+    Args:
+        settings: How.
+        telemetry: Of this service.
+        models: Shared by the process; None: plans have to name tools and arguments.
+        http: Downloads, closed by its opener; None: as the settings say.
+
+    Raises:
+        ConfigurationError: a setting is not usable.
+        Unavailable: the store cannot be reached.
+    """
+    metrics = FilesMetrics(telemetry.registry)
+    model = None if models is None else models.for_agent(NAME)
+    pdfs = PdfMaker(
+        font_folders(settings.fonts_folder),
+        timeout_s=settings.pdf_timeout_s,
+        memory_mib=settings.pdf_memory_mib,
+        at_once=settings.max_pdfs,
+    )
+    await migrate_store(settings.store_url)
+    async with AsyncExitStack() as stack:
+        people, steps = await _callers(stack, settings, telemetry)
+        pool = await stack.enter_async_context(
+            open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
+        )
+        readers = await stack.enter_async_context(
+            open_database(
+                settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER, stateless=True
+            )
+        )
+        await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
+        await record_settings(pool, SCHEMA, settings)
+        if http is None:
+            http = await stack.enter_async_context(HttpClient(settings.http, telemetry))
+        quota = Quota(
+            files=settings.max_files_per_user,
+            size_bytes=settings.max_bytes_per_user,
+            versions=settings.max_versions,
+        )
+        blobs = open_artefacts(settings.workspace_url, max_blob_bytes=settings.max_file_bytes)
+        workspaces = Workspaces(
+            Store(pool, readers, quota), blobs, settings.max_file_bytes, telemetry
+        )
+        agent = FilesAgent(settings, workspaces, pdfs, http, metrics, model)
+        await stack.enter_async_context(
+            running_task(workspaces.collecting(settings.collect_s), "files-collecting")
+        )
+        servicers = [
+            agent_servicer(settings, telemetry, agent, auth=steps),
+            Servicer(
+                FileServicer(workspaces, Uploads(workspaces, settings, metrics)),
+                add_FileServiceServicer_to_server,
+                SERVICE_NAME,
+            ),
+            Servicer(
+                AccountDataServicer(workspaces),
+                add_AccountDataServiceServicer_to_server,
+                ACCOUNT_SERVICE_NAME,
+            ),
+        ]
+        yield await stack.enter_async_context(
+            grpc_server(
+                settings.server,
+                servicers,
+                telemetry=telemetry,
+                auth=people,
+                from_proxy=from_proxy(settings.auth, telemetry),
+            )
+        )
+
+
+async def _callers(
+    stack: AsyncExitStack, settings: FilesSettings, telemetry: Telemetry
+) -> tuple[Authenticator | None, Authenticator | None]:
+    """Who is let in to the workspaces, and who to the agent.
+
+    Where only one of them is configured the other service is closed: a token of a person must not
+    start steps, nor one of a step read a workspace.
+    """
+    auth, tls = settings.auth, settings.server.tls
+    keyless = auth.model_copy(update={"static_key": None, "static_keys_file": None})
+    people = await stack.enter_async_context(
+        open_authenticator(auth, None, telemetry, tls=tls, issuer_document=issuer_document)
+    )
+    steps = await stack.enter_async_context(
+        open_run_tokens(
+            keyless,
+            NAME,
+            telemetry,
+            accepts="agent",
+            check_target=settings.gateway_target,
+            tls=tls,
+        )
+    )
+    if people is None and steps is None:
+        return None, None
+    return people or _Closed(), steps or _Closed()
+
+
+class _Closed:
+    """Lets nobody in."""
+
+    async def authenticate(self, metadata: Mapping[str, str]) -> Any:
+        """No caller has a credential of this kind."""
+        return None

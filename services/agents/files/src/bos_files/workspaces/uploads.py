@@ -1,0 +1,115 @@
+"""Uploads into a workspace: bounded in size, number and time, whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from bos_errors import BosError, DeadlineExceeded, InvalidArgument, ResourceExhausted
+from bos_files.workspaces.names import checked_name
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from bos.files.v1 import UploadFileRequest
+    from bos_files.metrics import FilesMetrics
+    from bos_files.settings import FilesSettings
+    from bos_files.workspaces.store import Committed
+    from bos_files.workspaces.workspace import Workspaces
+    from bos_postgres.audit import By
+
+_SHARE: Final = 4
+"""One user may have this part of all places, and one at least."""
+
+
+class Uploads:
+    """Takes uploads of people in.
+
+    Args:
+        workspaces: Where they go.
+        settings: Bounds.
+        metrics: Counts outcomes.
+    """
+
+    def __init__(
+        self, workspaces: Workspaces, settings: FilesSettings, metrics: FilesMetrics
+    ) -> None:
+        self._workspaces = workspaces
+        self._settings = settings
+        self._metrics = metrics
+        self._of_users: Counter[str] = Counter()
+
+    async def receive(
+        self, parts: AsyncIterator[UploadFileRequest], user_id: str, by: By
+    ) -> Committed:
+        """Store an upload.
+
+        Raises:
+            InvalidArgument: the parts are not in order, or the file is too large.
+            ResourceExhausted: the user's quota, or this replica's places, are used up.
+            DeadlineExceeded: it took too long.
+        """
+        outcome = "broken_off"
+        try:
+            with self._place(user_id):
+                async with asyncio.timeout(self._settings.upload_timeout_s):
+                    name, content = await self._received(parts)
+                    # What people upload may come from anybody, so steps that read it are tainted.
+                    committed = await self._workspaces.write(
+                        user_id, name, content, by, origin="upload", tainted=True
+                    )
+            outcome = "existed" if committed.existed else "stored"
+        except TimeoutError:
+            outcome = "refused"
+            raise DeadlineExceeded("The upload took too long.", reason="UPLOAD_TOO_SLOW") from None
+        except BosError:
+            outcome = "refused"
+            raise
+        finally:
+            self._metrics.uploads.labels(outcome).inc()
+        return committed
+
+    async def _received(self, parts: AsyncIterator[UploadFileRequest]) -> tuple[str, bytes]:
+        name, content = "", bytearray()
+        async for part in parts:
+            if not name:
+                if part.WhichOneof("part") != "upload":
+                    break
+                name = checked_name(part.upload.name, "upload.name")
+                continue
+            if part.WhichOneof("part") != "content":
+                raise InvalidArgument.field("upload", "comes once, before all content")
+            content += part.content
+            if len(content) > self._settings.max_file_bytes:
+                raise InvalidArgument(
+                    f"A file may have {self._settings.max_file_bytes} bytes.",
+                    reason="FILE_TOO_LARGE",
+                )
+        if not name:
+            raise InvalidArgument.field("upload", "must come first")
+        return name, bytes(content)
+
+    @contextmanager
+    def _place(self, user_id: str) -> Iterator[None]:
+        places = self._settings.max_uploads
+        mine = self._of_users[user_id] >= max(1, places // _SHARE)
+        if mine or self._of_users.total() >= places:
+            self._of_users += Counter()  # drops users without uploads
+            raise ResourceExhausted(
+                "You upload too many files at once; wait for one of them to end."
+                if mine
+                else "Too many files are uploaded at the moment; try again shortly.",
+                reason="UPLOAD_LIMIT",
+                retry_after_s=1.0,
+            )
+        self._of_users[user_id] += 1
+        self._metrics.uploads_open.inc()
+        try:
+            yield
+        finally:
+            self._metrics.uploads_open.dec()
+            self._of_users[user_id] -= 1
+            if not self._of_users[user_id]:
+                del self._of_users[user_id]

@@ -1,0 +1,353 @@
+"""Workspaces as people reach them: quota, versions, isolation, crashes, audit, accounts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.files.v1 import FileUpload, ListFilesRequest, UploadFileRequest
+from bos_artefacts import open_artefacts
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.settings import AuthSettings
+from bos_chassis.telemetry import Telemetry
+from bos_errors import (
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    Unauthenticated,
+)
+from bos_files.service import READER, SCHEMA
+from bos_files.workspaces import store as store_module
+from bos_files.workspaces.store import Quota, Store
+from bos_files.workspaces.workspace import Workspaces
+from bos_postgres import connect, open_database
+from bos_postgres.audit import By
+from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
+
+from .conftest import ADA_KEY
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from .conftest import Files
+
+CHILD = Path(__file__).with_name("killed_writer.py")
+PRIVATE, PUBLIC = generate_keypair()
+
+
+def guarded_auth() -> AuthSettings:
+    return AuthSettings(
+        static_key=ADA_KEY,
+        static_key_user="ada",
+        run_token_public_keys=PUBLIC,  # type: ignore[arg-type]
+    )
+
+
+async def test_upload_download_versions_and_delete(start: Any) -> None:
+    files: Files = await start(models=False)
+    content = os.urandom(700_000)
+    first = await files.upload("data.bin", content)
+    assert (first.existed, first.file.version, first.file.size_bytes) == (False, 1, 700_000)
+    assert (await files.upload("data.bin", content)).existed
+    assert await files.download("data.bin") == content
+    second = await files.upload("data.bin", b"new")
+    assert second.file.version == 2
+    found = await files.get("data.bin")
+    assert [each.version for each in found.versions] == [2, 1]
+    assert await files.download("data.bin", 1) == content
+    await files.delete("data.bin")
+    assert files.blobs() == []
+    for gone in (files.get("data.bin"), files.download("data.bin"), files.delete("data.bin")):
+        with pytest.raises(NotFound):
+            await gone
+
+
+async def test_an_empty_file_is_a_file(start: Any) -> None:
+    files: Files = await start(models=False)
+    await files.upload("empty.txt", b"")
+    assert await files.download("empty.txt") == b""
+
+
+@pytest.mark.parametrize(
+    "name", ["../a", "/a", "a\u202eb", "", ".hidden", "a/b", "x" * 256], ids=ascii
+)
+@pytest.mark.requirement("R-07")
+async def test_names_that_cannot_be_are_refused_everywhere(start: Any, name: str) -> None:
+    files: Files = await start(models=False)
+    for call in (
+        files.upload(name, b"x"),
+        files.get(name),
+        files.download(name),
+        files.delete(name),
+    ):
+        with pytest.raises(InvalidArgument):
+            await call
+    assert files.blobs() == []
+
+
+async def test_one_name_in_two_spellings_is_one_file(start: Any) -> None:
+    files: Files = await start(models=False)
+    await files.upload("U\u0308bersicht.txt", b"1")
+    await files.upload("\u00dcbersicht.txt", b"2")
+    assert [each.name for each in await files.listed()] == ["\u00dcbersicht.txt"]
+
+
+@pytest.mark.parametrize(("size", "kept"), [(1024, True), (1025, False)])
+async def test_a_file_ends_at_its_limit(start: Any, size: int, kept: bool) -> None:
+    files: Files = await start(models=False, max_file_bytes=1024)
+    if kept:
+        await files.upload("a.bin", b"x" * size)
+    else:
+        with pytest.raises(InvalidArgument, match="1024 bytes"):
+            await files.upload("a.bin", b"x" * size, piece=100)
+    assert bool(files.blobs()) == kept
+
+
+async def test_quotas_name_the_limit_and_deleting_makes_room(start: Any) -> None:
+    files: Files = await start(
+        models=False, max_files_per_user=2, max_bytes_per_user=2048, max_file_bytes=2048
+    )
+    await files.upload("a", b"x" * 1000)
+    await files.upload("b", b"x" * 1000)
+    with pytest.raises(ResourceExhausted, match="2 is the most") as refused:
+        await files.upload("c", b"x")
+    assert refused.value.reason == "FILE_COUNT_LIMIT"
+    with pytest.raises(ResourceExhausted, match="2048 bytes") as refused:
+        await files.upload("b", b"y" * 1000)
+    assert refused.value.reason == "FILE_BYTES_LIMIT"
+    await files.delete("a")
+    await files.upload("b", b"y" * 1000)
+    usage = (await files.call("ListFiles", ListFilesRequest())).usage
+    assert (usage.files, usage.max_files, usage.size_bytes, usage.max_bytes) == (1, 2, 2000, 2048)
+
+
+async def test_uploads_at_once_do_not_outgrow_the_quota(start: Any) -> None:
+    files: Files = await start(
+        models=False, max_bytes_per_user=4096, max_file_bytes=2048, max_uploads=64
+    )
+    outcomes = await asyncio.gather(
+        *(files.upload(f"f{n}", os.urandom(1000)) for n in range(10)), return_exceptions=True
+    )
+    kept = [each for each in outcomes if not isinstance(each, BaseException)]
+    assert len(kept) == 4
+    assert all(
+        each.reason == "FILE_BYTES_LIMIT"
+        for each in outcomes
+        if isinstance(each, ResourceExhausted)
+    )
+    assert len(files.blobs()) == 4
+
+
+async def test_same_content_at_once_is_one_version(start: Any) -> None:
+    files: Files = await start(models=False, max_uploads=64)
+    await asyncio.gather(*(files.upload("a", b"same" * 1000) for _ in range(8)))
+    (found,) = await files.listed()
+    assert found.version == 1
+    assert len(files.blobs()) == 1
+
+
+async def test_old_versions_are_dropped_beyond_the_limit(start: Any) -> None:
+    files: Files = await start(models=False, max_versions=2)
+    for text in (b"1", b"2", b"3"):
+        await files.upload("a", text)
+    assert [each.version for each in (await files.get("a")).versions] == [3, 2]
+    with pytest.raises(NotFound):
+        await files.download("a", 1)
+    assert len(files.blobs()) == 2
+
+
+async def test_an_upload_without_header_or_with_two_is_refused(start: Any) -> None:
+    files: Files = await start(models=False)
+    header = UploadFileRequest(upload=FileUpload(name="a"))
+    piece = UploadFileRequest(content=b"x")
+    for parts in ([piece], [], [header, piece, header]):
+        with pytest.raises(InvalidArgument), translate_rpc_errors():
+            await files.files.UploadFile(iter(parts), timeout=30)
+    assert files.blobs() == []
+
+
+async def test_an_upload_that_breaks_off_leaves_nothing(start: Any) -> None:
+    files: Files = await start(models=False)
+    sent = asyncio.Event()
+
+    async def parts() -> AsyncIterator[UploadFileRequest]:
+        yield UploadFileRequest(upload=FileUpload(name="a"))
+        yield UploadFileRequest(content=b"half")
+        sent.set()
+        await asyncio.Event().wait()
+
+    call = files.files.UploadFile(parts(), timeout=30)
+    waiting = asyncio.ensure_future(call)
+    await sent.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert await files.listed() == []
+    assert await files.rows("SELECT * FROM versions") == []
+
+
+async def test_lists_come_in_pages(start: Any) -> None:
+    files: Files = await start(models=False)
+    for name in ("b", "a", "ä", "B"):
+        await files.upload(name, b"x")
+    names, token = [], ""
+    while True:
+        page = await files.call("ListFiles", ListFilesRequest(page_size=1, page_token=token))
+        names += [each.name for each in page.files]
+        token = page.next_page_token
+        if not token:
+            break
+    assert names == ["B", "a", "b", "ä"]
+    with pytest.raises(InvalidArgument):
+        await files.call("ListFiles", ListFilesRequest(page_token="_w"))
+
+
+async def test_credentials_open_their_own_service_only(start: Any) -> None:
+    files: Files = await start(models=False, auth=guarded_auth())
+    token = RunTokenSigner(PRIVATE).mint("ada", "run-1", "run-1/0/1", ["files"], 600.0)
+    with pytest.raises(Unauthenticated):
+        await files.listed()
+    with pytest.raises(Unauthenticated), translate_rpc_errors():
+        await files.files.ListFiles(
+            ListFilesRequest(), metadata=((RUN_TOKEN_KEY, token),), timeout=30
+        )
+    files.key = ADA_KEY
+    assert await files.listed() == []
+    from bos.agent.v1 import ExecuteRequest
+
+    with pytest.raises(Unauthenticated), translate_rpc_errors():
+        async for _ in files.agent.Execute(ExecuteRequest(), metadata=files.metadata, timeout=30):
+            pass
+
+
+async def test_users_see_their_own_files_only(start: Any, tmp_path: Path) -> None:
+    files: Files = await start(models=False)
+    for user, text in (("ada", "hers"), ("eve", "other")):
+        await files.do(tool_name="write_file", inputs={"name": "a.txt", "text": text}, user=user)
+    for user, text in (("ada", "hers"), ("eve", "other")):
+        read = await files.do(tool_name="read_file", inputs={"name": "a.txt"}, user=user)
+        assert read.data["text"] == text
+    assert await files.listed() == []
+
+
+async def test_the_reading_role_sees_no_rows_without_a_user_and_only_theirs_with_one(
+    start: Any,
+) -> None:
+    files: Files = await start(models=False)
+    await files.do(tool_name="write_file", inputs={"name": "a.txt", "text": "x"}, user="ada")
+    async with connect(files.dsn, schema=SCHEMA) as session:
+        for user, count in (("", 0), ("eve", 0), ("ada", 1)):
+            async with session.transaction():
+                await session.execute(f"SET LOCAL ROLE {READER}")
+                await session.execute("SELECT set_config('bos.user_id', $1, true)", user)
+                for table in ("files", "versions"):
+                    assert await session.fetchval(f"SELECT count(*) FROM {table}") == count
+
+
+@pytest.fixture
+async def workspaces(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Workspaces]:
+    """Workspaces without a service; nothing collects behind a test's back."""
+    async with (
+        open_database(postgres_dsn, schema=SCHEMA, max_size=2) as pool,
+        open_database(
+            postgres_dsn, schema=SCHEMA, max_size=2, role=READER, stateless=True
+        ) as readers,
+    ):
+        store = Store(pool, readers, Quota(files=9, size_bytes=10_000, versions=3))
+        blobs = open_artefacts((tmp_path / "workspace").as_uri())
+        yield Workspaces(store, blobs, 10_000, Telemetry.for_tests("files"))
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("place", ["before put", "after put"])
+async def test_a_writer_killed_between_blob_and_row_leaves_nothing_for_good(
+    place: str,
+    workspaces: Workspaces,
+    postgres_dsn: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, CHILD, postgres_dsn, str(tmp_path), place),
+    )
+    assert await child.wait() == -signal.SIGKILL
+    assert await workspaces.store.listed("ada", "", 10) == []
+    assert await workspaces.store.left("ada") == 1
+    assert await workspaces.collect() == 0, "a writer may still be at it"
+    monkeypatch.setattr(store_module, "STORING_S", 0.0)
+    assert await workspaces.collect() == 1
+    assert await workspaces.store.left("ada") == 0
+    assert [each for each in (tmp_path / "workspace").rglob("*") if each.is_file()] == []
+    committed = await workspaces.write(
+        "ada", "a.txt", b"again", By("ada"), origin="upload", tainted=False
+    )
+    assert await workspaces.content("ada", committed.stored) == b"again"
+
+
+async def test_a_blob_store_that_is_away_leaves_no_row(
+    workspaces: Workspaces, tmp_path: Path
+) -> None:
+    folder = tmp_path / "workspace"
+    folder.rmdir()
+    folder.write_text("no folder")
+    with pytest.raises(Exception, match="artefact store"):
+        await workspaces.write("ada", "a", b"x", By("ada"), origin="upload", tainted=False)
+    assert (await workspaces.store.held("ada")).size_bytes == 0
+
+
+async def test_lost_content_is_said_and_can_be_written_anew(
+    workspaces: Workspaces, tmp_path: Path
+) -> None:
+    committed = await workspaces.write("ada", "a", b"x", By("ada"), origin="upload", tainted=False)
+    for blob in (tmp_path / "workspace").rglob("*"):
+        if blob.is_file():
+            blob.write_bytes(b"y")
+    with pytest.raises(NotFound, match="lost"):
+        await workspaces.content("ada", committed.stored)
+
+
+async def test_erasing_an_account_leaves_nothing_of_it(
+    workspaces: Workspaces, tmp_path: Path
+) -> None:
+    for user in ("ada", "eve"):
+        for text in (b"1", b"2"):
+            await workspaces.write(user, "a", text, By(user), origin="upload", tainted=False)
+    await workspaces.store.hide_all("ada")
+    assert await workspaces.store.listed("ada", "", 10) == []
+    await workspaces.discard("ada", await workspaces.store.of_user("ada", 100))
+    assert await workspaces.store.left("ada") == 0
+    assert await workspaces.store.left("eve") == 2
+    blobs = [each for each in (tmp_path / "workspace").rglob("*") if each.is_file()]
+    assert len(blobs) == 2
+
+
+@pytest.mark.parametrize("rpc", sorted(audited("files")))
+async def test_each_deed_leaves_its_entry_and_no_content(start: Any, rpc: str) -> None:
+    files: Files = await start(models=False, auth=guarded_auth())
+    files.key = ADA_KEY
+    await files.upload("planted.txt", b"planted text")
+    if rpc.endswith("/DeleteFile"):
+        await files.delete("planted.txt")
+    entry = (await audit_entries(files.dsn, SCHEMA, AUDITED[rpc]))[-1]
+    assert (entry["actor"], entry["actor_kind"]) == ("ada", "user")
+    assert "planted" not in json.dumps(await audit_entries(files.dsn, SCHEMA))
+    await sealed_trail(files.dsn, SCHEMA)
+
+
+async def test_what_steps_do_leaves_entries(start: Any) -> None:
+    files: Files = await start(models=False)
+    await files.do(tool_name="write_file", inputs={"name": "a.txt", "text": "x"})
+    await files.do(tool_name="rename_file", inputs={"name": "a.txt", "new_name": "b.txt"})
+    actions = [each["action"] for each in await audit_entries(files.dsn, SCHEMA)]
+    assert [each for each in actions if each.startswith("file.")] == [
+        "file.written",
+        "file.renamed",
+    ]

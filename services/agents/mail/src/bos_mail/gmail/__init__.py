@@ -1,0 +1,1 @@
+"""Mailboxes over the Gmail API."""

@@ -1,0 +1,1 @@
+"""Mailboxes over IMAP, with SMTP for sending."""

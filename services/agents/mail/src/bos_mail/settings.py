@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  pydantic reads it
+from ipaddress import IPv4Network, IPv6Network  # noqa: TC003  likewise
+from pathlib import Path  # noqa: TC003  likewise
+
+from pydantic import Field, field_validator
+from pydantic_settings import SettingsConfigDict
+
+from bos_agentkit import AgentServiceSettings
+from bos_http import HttpPolicy
+
+
+class MailSettings(AgentServiceSettings):
+    """Settings of the mail agent. Durations are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_MAIL_")
+
+    internal_hosts: Mapping[str, tuple[IPv4Network | IPv6Network, ...]] = Field(
+        default_factory=dict,
+        description="Mail servers inside the network, each with the networks that its addresses "
+        'must be in, as JSON such as {"mail.corp": ["10.1.0.0/16"]}; all others must have public '
+        "addresses",
+    )
+    ports: tuple[int, ...] = Field(
+        default=(143, 465, 587, 993), description="Ports of mail servers with public addresses"
+    )
+    ca_file: Path | None = Field(
+        default=None, description="Certificate authorities (PEM) instead of the system's"
+    )
+    command_timeout_s: float = Field(
+        default=10.0, gt=0, description="Longest silence of a mail server"
+    )
+    operation_timeout_s: float = Field(
+        default=25.0, gt=0, description="Time of one search, read, draft or sending"
+    )
+    max_connections: int = Field(
+        default=8, ge=1, le=256, description="Connections to IMAP servers at the same time"
+    )
+    max_results: int = Field(default=20, ge=1, le=100, description="Messages that a search lists")
+    max_message_bytes: int = Field(
+        default=2 * 1024 * 1024, ge=1024, description="Most that is read of one message"
+    )
+    max_body_chars: int = Field(
+        default=20_000, ge=200, description="Longest text of a message, read or written"
+    )
+    max_recipients: int = Field(
+        default=20, ge=1, le=1000, description="Recipients of one message, copies included"
+    )
+    recipient_domains: tuple[str, ...] = Field(
+        default=(),
+        description="Domains that mail may be sent to, in lower case; empty: any",
+    )
+    summary_timeout_s: float = Field(
+        default=15.0, gt=0, description="Then the result is stated without a model's words"
+    )
+    gmail_api_url: str = Field(
+        default="https://gmail.googleapis.com", description="Origin of the Gmail API"
+    )
+    gmail_token_url: str = Field(
+        default="https://oauth2.googleapis.com/token",
+        description="Where refresh tokens of Google are exchanged",
+    )
+    http: HttpPolicy = Field(default_factory=HttpPolicy.load)
+
+    @field_validator("recipient_domains")
+    @classmethod
+    def _domains_in_lower_case(cls, domains: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(domain.strip().lower().removeprefix("@") for domain in domains)
+
+    @field_validator("internal_hosts")
+    @classmethod
+    def _hosts_in_lower_case(
+        cls, hosts: Mapping[str, tuple[IPv4Network | IPv6Network, ...]]
+    ) -> Mapping[str, tuple[IPv4Network | IPv6Network, ...]]:
+        return {host.lower(): networks for host, networks in hosts.items()}

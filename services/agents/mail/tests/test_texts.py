@@ -1,0 +1,197 @@
+"""Pure parts with hostile input: search syntax, recipients, headers, bodies of others."""
+
+from __future__ import annotations
+
+import email
+from datetime import UTC, date, datetime
+from email import policy
+from typing import Any
+
+import pytest
+
+from bos_errors import InvalidArgument
+from bos_mail import writing
+from bos_mail.reading import html_text, letter, listed, parsed, seen
+from bos_mail.search import gmail_query, imap_criteria, parse_query
+from bos_mail.writing import Attachment
+
+TODAY = date(2026, 6, 15)
+WHEN = datetime(2026, 6, 15, 12, 0, tzinfo=UTC)
+
+pytestmark = pytest.mark.security
+
+
+@pytest.mark.parametrize(
+    ("query", "imap", "gmail"),
+    [
+        ("", ["ALL"], ""),
+        ("from:x subject:y", ["FROM", "x", "SUBJECT", "y"], 'from:"x" subject:"y"'),
+        ("-is:unread", ["NOT", "UNSEEN"], "-is:unread"),
+        ("newer_than:7d", ["SINCE", date(2026, 6, 8)], "after:2026/06/08"),
+        ('"a b" c', ["TEXT", "a b", "TEXT", "c"], '"a b" "c"'),
+        ("from:a)(ALL", ["FROM", "a ALL"], 'from:"a)(ALL"'),
+        ("from:{3}", ["FROM", "3"], 'from:"{3}"'),
+        ("x\r\nA1 LOGOUT", ["TEXT", "x", "TEXT", "A1", "TEXT", "LOGOUT"], '"x" "A1" "LOGOUT"'),
+        ("in:trash OR", ["TEXT", "OR"], '"OR"'),
+    ],
+)
+def test_a_query_becomes_terms_and_nothing_else(query: str, imap: list[Any], gmail: str) -> None:
+    terms = parse_query(query, TODAY)
+    assert imap_criteria(terms) == imap
+    assert gmail_query(terms) == gmail
+
+
+@pytest.mark.parametrize(
+    "query", ["after:tomorrow", "before:2026-02-30", "newer_than:x", "x" * 501, "a " * 21]
+)
+def test_a_query_that_means_nothing_is_refused(query: str) -> None:
+    with pytest.raises(InvalidArgument, match="query"):
+        parse_query(query, TODAY)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("ada@example.com", "ada@example.com"),
+        ("Ada <ada@example.com>", "ada@example.com"),
+        ('"Ada, L." <ada+x@Example.COM>', "ada+x@example.com"),
+        ("ada@bücher.example", "ada@xn--bcher-kva.example"),
+    ],
+)
+def test_an_address_is_one_address_with_a_domain_in_ascii(text: str, plain: str) -> None:
+    assert writing.address(text, "to") == plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "ada", "ada@", "@example.com", "ada@localhost", "a b@example.com"),
+        *("ada@example.com, eve@example.com", "ada@example.com;eve@example.com"),
+        *("ada@example.com\r\nBcc: eve@example.com", "ada@example.com\0", "<>"),
+        *("friends: ada@example.com;", "ada@[127.0.0.1]", "ada@127.0.0.1", "ada@-x.example"),
+        *("..@example.com", "a..b@example.com", ".a@example.com", "ada@example..com"),
+        *("\u202eada@example.com", "ädä@example.com", "ada@exa\u200bmple.com"),
+        *("a" * 65 + "@example.com", "a@" + "b" * 300 + ".example"),
+        "ada@example.com <eve@example.com>",
+        "=?utf-8?q?ada=40example.com?= eve",
+    ],
+)
+def test_what_is_not_one_address_is_refused(text: str) -> None:
+    with pytest.raises(InvalidArgument):
+        writing.address(text, "to")
+
+
+def test_recipients_are_counted_once_bounded_and_of_allowed_domains() -> None:
+    def of(to: list[str], cc: list[str], domains: tuple[str, ...] = ()) -> Any:
+        return writing.recipients(to, cc, [], most=2, domains=domains)
+
+    assert of(["a@x.example", "A@x.example"], ["a@x.example"]) == (["a@x.example"], [], [])
+    with pytest.raises(InvalidArgument, match="2 recipients"):
+        of(["a@x.example", "b@x.example"], ["c@x.example"])
+    with pytest.raises(InvalidArgument, match="at least one"):
+        of([], ["a@x.example"])
+    assert of(["a@x.example"], [], ("x.example",))
+    for other in ("a@y.example", "a@x.example.y.example", "a@sub.x.example"):
+        with pytest.raises(InvalidArgument, match="may not be sent"):
+            of([other], [], ("x.example",))
+
+
+@pytest.mark.parametrize(
+    "subject", ["a\r\nBcc: eve@x.example", "a\nb", "a\0b", "a\u202eb", "a\u200bb", "x" * 301]
+)
+def test_no_header_can_be_injected_by_a_subject(subject: str) -> None:
+    with pytest.raises(InvalidArgument, match="subject"):
+        writing.subject_line(subject)
+
+
+@pytest.mark.parametrize("body", ["", " \n ", "a\0b", "a\x1bb", "a\u202eb", "x" * 101])
+def test_a_body_holds_nothing_that_hides_or_turns(body: str) -> None:
+    with pytest.raises(InvalidArgument, match="body"):
+        writing.body_of(body, 100)
+    assert writing.body_of("ä\tb\r\n.\r\nQUIT", 100) == "ä\tb\n.\nQUIT"
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "a\\b", "..", "a\nb", "a\u202ecsv.exe", " "])
+def test_an_attachment_has_the_name_of_a_file(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="attachments"):
+        writing.described([Attachment(name=name, content="x")])
+
+
+def test_attachments_are_bounded_together() -> None:
+    half = Attachment(name="a.txt", content="x" * 33_000)
+    with pytest.raises(InvalidArgument, match="attachments"):
+        writing.described([half, half])
+    with pytest.raises(InvalidArgument, match="attachments"):
+        writing.described([Attachment(name="a.txt", content="x")] * 9)
+    (made,) = writing.described([half])
+    assert (made.size_bytes, len(made.sha256)) == (33_000, 64)
+
+
+@pytest.mark.parametrize("ids", [["<a b@x>"], ["a@x"], ["<a@x>\r\nBcc: <b@x>"], ["<>"]])
+def test_a_thread_consists_of_message_ids(ids: list[str]) -> None:
+    with pytest.raises(InvalidArgument):
+        writing.references(ids)
+
+
+def test_a_message_has_one_id_for_one_key_and_keeps_blind_copies_out() -> None:
+    key = writing.message_id("run/0/a/send_email-1", "ada@example.com")
+    assert key == writing.message_id("run/0/a/send_email-1", "ada@example.com")
+    assert key != writing.message_id("run/0/a/send_email-2", "ada@example.com")
+    made = writing.built(
+        id=key,
+        sender="ada@example.com",
+        to=["max@example.com"],
+        cc=[],
+        bcc=["eva@example.com"],
+        subject="Grüße",
+        body=".\nQUIT",
+        attachments=[],
+        when=WHEN,
+    )
+    assert made.recipients == ("max@example.com", "eva@example.com")
+    assert b"eva@" not in made.content
+    again = email.message_from_bytes(made.content, policy=policy.default)
+    assert (again["Subject"], again["Message-ID"]) == ("Grüße", key)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe\x00",
+        b"From: \xff <a@\r\nDate: never\r\n\r\n\xff",
+        b"Content-Type: text/plain; charset=klingon\r\n\r\nx",
+        b"Content-Type: multipart/mixed\r\n\r\nno boundary",
+        b"Content-Type: multipart/mixed; boundary=b\r\n\r\n" + b"--b\r\n" * 2000,
+        b"Subject: =?utf-8?b?!!!?=\r\nTo: ,,,<<>>\r\nReferences: <a b> <c@d>\r\n\r\n",
+        b"Content-Transfer-Encoding: base64\r\n\r\n!!!!",
+        b"Message-ID: x\r\nDate: Mon, 99 Foo 20260 99:99:99\r\n\r\n",
+        b"From: a\r\n" + b"X: y\r\n" * 5000 + b"\r\nz",
+    ],
+)
+def test_a_damaged_message_is_read_as_far_as_it_goes(content: bytes) -> None:
+    found = letter("id", parsed(content), 100)
+    assert len(found.body) <= 100
+    assert listed("id", parsed(content)).id == "id"
+
+
+def test_what_others_write_into_headers_is_shown_on_one_line_and_seen() -> None:
+    name = "=?utf-8?b?4oCuYWRtaW4=?="  # RIGHT-TO-LEFT OVERRIDE and "admin"
+    content = f"From: {name} <eve@x.example>\r\nSubject: a\r\n b\r\n\r\nx".encode()
+    found = listed("id", parsed(content))
+    assert "\u202e" not in found.sender
+    assert "admin" in found.sender
+    assert found.subject == "a b"
+    assert seen("a\r\n\u200bb\0c") == "a b c"
+
+
+def test_of_html_nothing_is_read_that_is_not_shown() -> None:
+    content = (
+        "<html><head><title>t</title></head><body><p>Hello</p><script>x()</script>"
+        "<style>p{}</style><template>tmp</template><div hidden>hid</div>"
+        "<div style='display:none'>gone</div></body></html>"
+    )
+    assert html_text(content).split() == ["Hello"]
+    assert html_text("") == ""
+    deep = "<div>" * 5000 + "x"
+    assert "x" in html_text(deep)

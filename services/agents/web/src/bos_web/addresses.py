@@ -1,0 +1,50 @@
+"""Addresses that a step may open without asking: those that it was given word for word.
+
+Reading a page tells its host the address. One that a model put together from what it had read could
+carry that to whoever wrote the words it obeys, so on a step that rests on content of others such an
+address is opened after an approval alone. One that a search brought carries nothing its author does
+not know.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_MAX_RUNS = 512
+_MAX_PER_RUN = 2_000
+_URL = re.compile(r"https?://[^\s<>\"'`{}|\\^\[\]]+", re.IGNORECASE)
+_TRAILING = ".,;:!?)*_~"
+
+
+def addresses_in(text: str) -> list[str]:
+    """Web addresses in a text, each once, without the punctuation after them."""
+    found = (each.rstrip(_TRAILING) for each in _URL.findall(text))
+    return [each for each in dict.fromkeys(found) if "." in each or "localhost" in each]
+
+
+class FoundAddresses:
+    """Addresses that searches of a run brought; of the latest runs, in this process alone."""
+
+    def __init__(self) -> None:
+        self._runs: OrderedDict[str, dict[str, None]] = OrderedDict()
+
+    def add(self, run_id: str, addresses: Iterable[str]) -> None:
+        """Remember results of a search."""
+        if not run_id:
+            return
+        known = self._runs.setdefault(run_id, {})
+        self._runs.move_to_end(run_id)
+        known.update(dict.fromkeys(addresses))
+        while len(known) > _MAX_PER_RUN:
+            del known[next(iter(known))]
+        while len(self._runs) > _MAX_RUNS:
+            self._runs.popitem(last=False)
+
+    def has(self, run_id: str, address: str) -> bool:
+        """Whether a search of the run brought an address."""
+        return address in self._runs.get(run_id, {})

@@ -1,0 +1,1 @@
+"""Replies of the scripted model to the demo's questions."""

@@ -1,0 +1,182 @@
+"""Users' connections: who gets them, that nothing of them is kept, and what happens without."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from identity_harness import Caller, Starter
+
+from bos.gateway.v1 import AgentRequest, AskRequest, RunStatus
+from bos.identity.v1 import DeleteConnectionRequest, PutConnectionRequest
+from bos_agentkit import agent_card, succeeded
+from bos_chassis.auth.callers import generate_keypair
+from bos_chassis.settings import AuthSettings
+from bos_gateway.operator.cards import check_cards
+from bos_gateway.permits.connections import connections_problem
+from bos_postgres import connect
+from bos_testkit.agents import RecordingAgent
+from bos_testkit.plans import step
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from gateway_harness.harness import Client, Harness
+
+    from bos.agent.v1 import AgentResult
+    from bos_agentkit import AgentTask
+
+SECRET = "app-password-4711"
+KIND = "mail.imap"
+ALLOWED = {"mail": [KIND]}
+
+
+class TellingAgent(RecordingAgent):
+    """Says what it was given, which it must not."""
+
+    def __init__(self, name: str, kinds: tuple[str, ...] = (KIND,)) -> None:
+        super().__init__(name, card=agent_card(name, "Tells.", connection_kinds=kinds))
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        said = task.input.secrets.get(KIND, "nothing")
+        task.trace.message(f"The password is {said}")
+        return succeeded(task, answer=f"It is {said}", data={"said": said})
+
+
+class Setup:
+    """Identity, and a gateway that it trusts."""
+
+    def __init__(self, harness: Harness, identity: Caller, key: str) -> None:
+        self.harness, self.identity, self.key = harness, identity, key
+
+    def gateway(self, **overrides: Any) -> Any:
+        auth = AuthSettings.load(issuer="bos-identity", identity_target=self.identity.address)
+        given = {"auth": auth, "run_token_private_key": self.key, "agent_connections": ALLOWED}
+        return self.harness.gateway(**{**given, **overrides})
+
+    async def connected(self) -> str:
+        token = await self.identity.administrator()
+        request = PutConnectionRequest(
+            kind=KIND, label="Work", fields={"host": "mail.example.com"}, secret=SECRET
+        )
+        await self.identity.call("PutConnection", request, token)
+        return token
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    """What identity lives in; closing it ends identity."""
+    async with AsyncExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def setup(harness: Harness, stack: AsyncExitStack) -> Setup:
+    key, public = generate_keypair()
+    auth = AuthSettings.load(run_token_public_keys=public)
+    return Setup(harness, await Starter(stack, harness.dsn)(auth=auth), key)
+
+
+async def ask(gateway: Client, token: str) -> Any:
+    message = AskRequest(request=AgentRequest(question="What is new?"))
+    metadata = (("authorization", f"Bearer {token}"),)
+    return (await gateway.stub.Ask(message, timeout=60, metadata=metadata)).response
+
+
+async def test_a_connection_reaches_the_agent_that_may_have_it_and_is_masked_and_not_stored(
+    harness: Harness, setup: Setup
+) -> None:
+    mail, other = TellingAgent("mail"), TellingAgent("other")
+    for agent in (mail, other):
+        await harness.add_agent(agent)
+    harness.planner.steps = [step("a", "mail"), step("b", "other")]
+    token = await setup.connected()
+    async with setup.gateway() as gateway:
+        response = await ask(gateway, token)
+    assert response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    (given,) = mail.inputs
+    assert dict(given.secrets) == {KIND: SECRET}
+    assert [(each.kind, each.label, dict(each.fields)) for each in given.connections] == [
+        (KIND, "Work", {"host": "mail.example.com"})
+    ]
+    (without,) = other.inputs
+    assert (dict(without.secrets), list(without.connections)) == ({}, [])
+    assert SECRET not in str(response)
+    assert f"It is [secret {KIND}]" in str(response)
+    async with connect(harness.dsn, schema="gateway") as session:
+        for table in ("run_events", "run_secrets"):
+            rows = await session.fetch(f"SELECT * FROM {table}")
+            assert SECRET.encode() not in b"".join(
+                each if isinstance(each, bytes) else str(each).encode()
+                for row in rows
+                for each in row
+            )
+
+
+async def test_a_deleted_connection_is_not_there_for_the_next_question(
+    harness: Harness, setup: Setup
+) -> None:
+    mail = TellingAgent("mail")
+    await harness.add_agent(mail)
+    harness.planner.steps = [step("a", "mail")]
+    token = await setup.connected()
+    async with setup.gateway() as gateway:
+        await ask(gateway, token)
+        await setup.identity.call("DeleteConnection", DeleteConnectionRequest(kind=KIND), token)
+        await ask(gateway, token)
+    assert [dict(each.secrets) for each in mail.inputs] == [{KIND: SECRET}, {}]
+
+
+async def test_without_identity_the_step_fails_and_says_that_connections_cannot_be_read(
+    harness: Harness, setup: Setup, stack: AsyncExitStack
+) -> None:
+    mail = TellingAgent("mail")
+    await harness.add_agent(mail)
+    harness.planner.steps = [step("a", "mail")]
+    token = await setup.connected()
+    async with setup.gateway() as gateway:
+        await ask(gateway, token)
+        await stack.aclose()
+        response = await ask(gateway, token)
+    assert len(mail.inputs) == 1
+    assert response.status == RunStatus.RUN_STATUS_FAILED
+    assert "connections to outside systems cannot be read" in str(response)
+
+
+async def test_agents_that_ask_for_no_connection_cost_no_call(
+    harness: Harness, setup: Setup, stack: AsyncExitStack
+) -> None:
+    plain = TellingAgent("mail", kinds=())
+    await harness.add_agent(plain)
+    harness.planner.steps = [step("a", "mail")]
+    token = await setup.connected()
+    async with setup.gateway() as gateway:
+        await ask(gateway, token)  # so that identity's keys are known
+        await stack.aclose()
+        response = await ask(gateway, token)
+    assert response.status == RunStatus.RUN_STATUS_SUCCEEDED
+
+
+def test_doctor_reports_kinds_that_a_card_names_and_the_operator_does_not_allow() -> None:
+    cards = {"mail": agent_card("mail", "Mail.", keywords=["mail"], connection_kinds=[KIND])}
+    (found,) = check_cards(cards, "mail", 300.0)
+    assert KIND in found.text
+    assert "BOS_GATEWAY_AGENT_CONNECTIONS" in found.advice
+    (fine,) = check_cards(cards, "mail", 300.0, connections=ALLOWED)
+    assert "sane" in fine.text
+
+
+@pytest.mark.parametrize(
+    ("allowed", "said"),
+    [
+        ({"unknown": [KIND]}, "AGENT_TARGETS does not"),
+        ({"mail": ["Mail IMAP"]}, "must list kinds"),
+        ({"mail": [""]}, "must list kinds"),
+    ],
+)
+def test_a_setting_that_allows_what_there_cannot_be_is_refused(
+    allowed: dict[str, list[str]], said: str
+) -> None:
+    assert said in (connections_problem(allowed, ["mail"]) or "")
+    assert connections_problem(ALLOWED, ["mail"]) is None

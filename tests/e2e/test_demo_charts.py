@@ -1,0 +1,131 @@
+"""Demo questions whose results are drawn, asked of the assembled product; figures by queries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from decimal import Decimal
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from bos.agent.v1 import AgentExecutionStatus
+from bos.gateway.v1 import RunStatus
+from bos_chassis.telemetry import Telemetry
+from bos_client import BosClient
+from bos_demo.company import DEFAULT_TODAY, load_postgres
+from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
+from bos_demo.questions import ChartsStep, SqlStep, load_chart_questions
+from bos_postgres import create_database
+from bos_standalone.service import serve_all
+from bos_standalone.settings import StandaloneSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bos.gateway.v1 import OrchestratorResponse
+    from bos_demo.questions import Question
+    from bos_standalone.service import Standalone
+    from bos_testkit.postgres import PostgresServer
+
+    Company = asyncpg.Connection[asyncpg.Record]
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+
+QUESTIONS = load_chart_questions()
+AGENTS = {name: f"bos_{name}.service:serve" for name in ("sql", "computation", "charts")}
+CALLS = {"sql": 2, "computation": 2}
+"""Model calls that a step may take; those of a chart are told by its question."""
+MOST_TOKENS = 16_000
+MOST_POINTS = 100
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def product(
+    tmp_path_factory: pytest.TempPathFactory, clean_environment: None
+) -> AsyncIterator[Standalone]:
+    settings = StandaloneSettings.load(data_dir=tmp_path_factory.mktemp("data"), rest=False)
+    telemetry = Telemetry.for_tests("standalone")
+    async with serve_all(settings, telemetry, agents=AGENTS) as standalone:
+        assert {question.question for question in QUESTIONS} <= set(standalone.questions)
+        yield standalone
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def company(postgres_server: PostgresServer) -> AsyncIterator[Company]:
+    """A connection to a company of our own, for the reference queries."""
+    dsn = await create_database(postgres_server.dsn(), "reference_company_of_charts")
+    await load_postgres(dsn)
+    connection = await asyncpg.connect(dsn, server_settings={"search_path": "company"})
+    yield connection
+    await connection.close()
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.id)
+@pytest.mark.requirement("D-31", "T-08")
+async def test_result_is_drawn_as_asked_with_the_figures_of_another_query(
+    question: Question, product: Standalone, company: Company
+) -> None:
+    async with BosClient(product.target, api_key=product.api_key) as bos, asyncio.timeout(90):
+        response = await bos.ask(question.question, context=product.context)
+        succeeded(response, question)
+        *_, step = question.steps
+        assert isinstance(step, ChartsStep)
+        (chart,) = response.charts
+        assert (chart.type, chart.x_column, tuple(chart.y_columns)) == (step.mark, step.x, step.y)
+        assert chart.title in response.answer
+        content = [
+            await bos.download_file(response.run_id, file.digest)
+            for file in (chart.specification, *chart.images)
+        ]
+    spec = json.loads(content[0])
+    assert [file.media_type for file in chart.images] == ["image/png", "image/svg+xml"]
+    assert content[1].startswith(b"\x89PNG\r\n\x1a\n")
+    assert b"<svg" in content[2][:500]
+
+    wanted = await expected_points(question, step, company)
+    fields = [name for name in (step.x, *step.y, step.series) if name]
+    drawn = [[row[name] for name in fields] for row in spec["data"]["values"]]
+    assert 1 < len(wanted) <= MOST_POINTS
+    assert same_rows(sorted(drawn), sorted(wanted)), (drawn, wanted)
+    facts = await expected_facts(company, question, DEFAULT_TODAY)
+    assert [fact for fact in facts if not mentions(response.answer, fact)] == []
+
+
+def succeeded(response: OrchestratorResponse, question: Question) -> None:
+    """Every step succeeded, within its model calls, all of which are in a row, and its tokens."""
+    assert response.status == RunStatus.RUN_STATUS_SUCCEEDED, response
+    assert tuple(response.metadata.agents) == question.agents
+    calls = 2  # plan and answer
+    for step, result in zip(question.steps, response.agent_results, strict=True):
+        ended = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+        assert result.status == ended, result.error
+        if isinstance(step, ChartsStep):
+            assert result.usage.model_calls == (step.choice is not None)
+            calls += result.usage.model_calls
+        else:
+            assert result.usage.model_calls <= CALLS[step.agent]
+            calls += CALLS[step.agent]
+    usage = response.metadata.usage
+    assert usage.model_calls <= calls
+    assert 0 < usage.input_tokens + usage.output_tokens <= MOST_TOKENS
+
+
+async def expected_points(
+    question: Question, step: ChartsStep, company: Company
+) -> list[list[Any]]:
+    """Points of the chart by the reference query; months are drawn at their first day."""
+    query = question.steps[0]
+    assert isinstance(query, SqlStep)
+    rows = [dict(record) for record in await expected_rows(company, query, DEFAULT_TODAY)]
+    if "computation" in question.agents:
+        totals = accumulate(Decimal(row["revenue"]) for row in rows)
+        rows = [{**row, "total": total} for row, total in zip(rows, totals, strict=True)]
+    fields = [name for name in (step.x, *step.y, step.series) if name]
+    points = [[row[name] for name in fields] for row in rows]
+    if step.x == "month":
+        points = [[f"{month}-01", *others] for month, *others in points]
+    return points
