@@ -43,6 +43,15 @@ class RunningProcess:
         return peak_memory_mb(self.pid)
 
 
+def is_dead(pid: int) -> bool:
+    """Whether a process has ended, waited for or not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # gone before opening, or before reading
+        return True
+    return stat.rpartition(")")[2].split()[0] in "ZX"
+
+
 def peak_memory_mb(pid: int) -> float:
     """The most memory that a process ever had."""
     status = Path(f"/proc/{pid}/status").read_text()

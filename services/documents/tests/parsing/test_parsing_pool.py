@@ -21,6 +21,7 @@ from bos_documents.parsing.blocks import PageText
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.pool import ParserPool
 from bos_documents.parsing.rejections import DocumentRejected, WorkerFailed
+from bos_testkit.processes import is_dead
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -39,13 +40,6 @@ async def pool() -> AsyncIterator[ParserPool]:
 
 def numbered(count: int) -> bytes:
     return pdf([PdfPage(paragraph([f"This is page {n}."])) for n in range(1, count + 1)])
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def test_pages_are_read_one_by_one_from_any_page_on(pool: ParserPool) -> None:
@@ -85,7 +79,7 @@ async def test_killed_spare_worker_is_replaced(pool: ParserPool) -> None:
     await eventually(lambda: len(pool.pids) == 1)
     (spare,) = pool.pids
     os.kill(spare, signal.SIGKILL)
-    await eventually(lambda: not is_running(spare))
+    await eventually(lambda: is_dead(spare))
     async with pool.open(b"text in a file") as document:
         assert (await document.page(1)).blocks[0].text == "text in a file"
 
@@ -108,7 +102,7 @@ async def test_each_document_has_a_process_of_its_own(pool: ParserPool) -> None:
             mine = {worker.pid for worker in pool._open}
         assert not mine & used
         used |= mine
-        assert not any(is_running(pid) for pid in mine)
+        assert all(is_dead(pid) for pid in mine)
 
 
 async def test_cancelling_ends_the_process_at_once(pool: ParserPool) -> None:
@@ -127,7 +121,7 @@ async def test_cancelling_ends_the_process_at_once(pool: ParserPool) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert pids
-    assert not any(is_running(pid) for pid in pids)
+    assert all(is_dead(pid) for pid in pids)
 
 
 async def test_closing_leaves_no_process_folder_or_descriptor(
@@ -142,7 +136,7 @@ async def test_closing_leaves_no_process_folder_or_descriptor(
         with pytest.raises(DocumentRejected):
             async with pool.open(b""):
                 pass
-    assert not any(is_running(pid) for pid in pids)
+    assert all(is_dead(pid) for pid in pids)
     assert os.listdir(tmp_path) == []
     await eventually(lambda: len(os.listdir("/proc/self/fd")) <= descriptors)
 
@@ -165,10 +159,10 @@ async def test_killed_service_leaves_no_process(tmp_path: Path) -> None:
     )
     assert service.stdout is not None
     pid = int(await service.stdout.readline())
-    assert is_running(pid)
+    assert not is_dead(pid)
     service.kill()
     await service.wait()
-    await eventually(lambda: not is_running(pid))
+    await eventually(lambda: is_dead(pid))
 
 
 async def test_worker_is_offline_unprivileged_and_holds_no_environment(pool: ParserPool) -> None:

@@ -24,6 +24,7 @@ from bos_chassis.telemetry import Telemetry
 from bos_documents.context import ENTRIES
 from bos_documents.index.embedded import EmbeddedIndex
 from bos_errors import BosError
+from bos_testkit.processes import is_dead
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -155,15 +156,6 @@ async def until_killed_or_idle(service: RealDocuments) -> None:
     async with asyncio.timeout(120):
         while not is_dead(service.pid) and await service.value(JOBS):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-
-
-def is_dead(pid: int) -> bool:
-    """Whether a process has ended, waited for or not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-    return stat.rpartition(")")[2].split()[0] in "ZX"
 
 
 async def test_kills_at_any_point_leave_every_document_whole_and_nothing_double(

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
@@ -23,7 +22,7 @@ from bos_testkit.agent_contract.subject import (
     ended,
     require,
 )
-from bos_testkit.processes import running_process
+from bos_testkit.processes import is_dead, running_process
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ async def shutdown_lets_steps_end(subject: Subject) -> None:
         check_result(subject, result)
         require(result.status != FAILED, f"it ends as if nothing had happened: {result.error}")
         try:
-            await eventually(lambda: _is_gone(process.pid), within_s=_GRACE_S)
+            await eventually(lambda: is_dead(process.pid), within_s=_GRACE_S)
         except TimeoutError:
             require(False, "the process ends when its steps have")
 
@@ -176,10 +175,3 @@ async def _takes_no_more(agent: Client, step: asyncio.Future[Outcome]) -> None:
             except grpc.aio.AioRpcError:
                 return
             await asyncio.sleep(0.01)
-
-
-def _is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):  # gone before opening, or before reading
-        return True
