@@ -106,6 +106,11 @@ class _Patience:
         await asyncio.sleep(wait_s)
 
 
+def has_never_left(error: grpc.RpcError) -> bool:
+    """Whether a call was certainly not sent: there was no connection to send it over."""
+    return _is_nobody(error, unconnected=True)
+
+
 def _is_nobody(error: grpc.RpcError, *, unconnected: bool) -> bool:
     """Whether no service has said this: what ours say carries details.
 
