@@ -144,6 +144,11 @@ test-mail-kills: install ## kill -9 of the mail agent at any point of sending; n
 	BOS_TEST_KILLS=$(or $(KILLS),50) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
 	    $(BIN)/pytest -q -s services/agents/mail/tests/test_kills.py $(PYTEST_ARGS)
 
+.PHONY: test-effects-kills
+test-effects-kills: install ## Approved actions counted where they land, while gateways, agents and connections are killed (ACTIONS=200, 6 in test; SEED=N)
+	BOS_TEST_ACTIONS=$(or $(ACTIONS),200) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
+	    $(BIN)/pytest -q -s tests/integration/test_effects_trial.py $(PYTEST_ARGS)
+
 .PHONY: test-mail-dovecot
 test-mail-dovecot: install ## The mail agent's tests against a real Dovecot, which it installs on Debian as root
 	@command -v dovecot > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \

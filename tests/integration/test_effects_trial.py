@@ -41,7 +41,9 @@ async def test_no_approved_action_lands_twice_or_is_given_up_whatever_is_killed(
         DemoSettings.model_fields["database_schema"],
     )
     async with connect(dsn, schema=schema.default) as session:
-        customer = await session.fetchval("SELECT customer_name FROM customers ORDER BY customer_id LIMIT 1")
+        customer = await session.fetchval(
+            "SELECT customer_name FROM customers ORDER BY customer_id LIMIT 1"
+        )
     stores = {
         name: await create_database(postgres_server.dsn(), f"effects_{name}")
         for name in ("gateway", "identity", "files")

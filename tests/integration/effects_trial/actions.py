@@ -62,11 +62,16 @@ def draw(count: int, seed: int) -> Sequence[Action]:
     people: list[Person] = ["approves"] * count
     people += ["denies"] * others + ["never answers"] * others + ["sees another action"] * others
     pairs = [Kill(moment, victim) for moment in MOMENTS for victim in VICTIMS]
-    drawn: list[tuple[Kind, Person, Kill | None]] = []
-    for number, person in enumerate(people):
-        kill = chance.choice(pairs) if chance.random() < _SHARE_KILLED or number < 2 else None
-        # What was changed is to be refused by the agent, and not to be lost before.
-        drawn.append((KINDS[number % len(KINDS)], person, kill if person == "approves" else None))
+    # Of a few actions, too, something is killed while it is up.
+    kills: list[Kill | None] = [Kill("proposed", "gateways"), Kill("approved", "agent")]
+    while len(kills) < count:
+        kills.append(chance.choice(pairs) if chance.random() < _SHARE_KILLED else None)
+    # What was changed is to be refused by its agent, and not to be lost before.
+    kills = [*kills[:count], *[None] * (len(people) - count)]
+    drawn = [
+        (KINDS[number % len(KINDS)], person, kill)
+        for number, (person, kill) in enumerate(zip(people, kills, strict=True))
+    ]
     chance.shuffle(drawn)
     return [Action(number, *each) for number, each in enumerate(drawn)]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bos.common.v1 import Value, ValueMap
     from bos.gateway.v1 import Approval, RunEvent
 
-    from .actions import Action, Kill, Moment, Victim
+    from .actions import Action, Kill, Kind, Moment, Victim
     from .deployment import Deployment, Stores
     from .verdict import Verdict
     from .world import World
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _AT_ONCE = 6
 _RUN_S = 240.0
 """Longest time of one run; what is killed is back within a few seconds."""
+_SHARE_BOTH = 0.25
+"""Of the kills of gateways: both at once."""
 _TRIES = 2_000
 _MOST_QUESTIONS = 50
 _ASKS_ANEW_S = 1.0
@@ -79,6 +81,7 @@ class Outcome:
             f"seed={seed} kills: {kills} asked_again={self.asked_again} "
             f"asked_anew={self.asked_anew} "
             f"ends={dict(self.verdict.ends)} seconds={self.seconds:.0f}",
+            *(f"UNKNOWN {each}" for each in self.verdict.unknown),
             *(f"BREACH {each}" for each in self.verdict.breaches),
         ]
 
@@ -93,6 +96,8 @@ class _Trial:
     answered: set[str] = field(default_factory=set)
     asked_again: int = 0
     asked_anew: int = 0
+    kills_by_kind: Counter[Kind] = field(default_factory=Counter)
+    longest_s: dict[Kind, float] = field(default_factory=dict)
 
     async def run(self) -> None:
         """All actions, some at a time."""
@@ -100,7 +105,10 @@ class _Trial:
 
         async def one(action: Action) -> None:
             async with places:
+                began = time.monotonic()
                 await self._act(action)
+                taken_s = time.monotonic() - began
+            self.longest_s[action.kind] = max(taken_s, self.longest_s.get(action.kind, 0.0))
 
         await asyncio.gather(*(one(action) for action in self.actions))
 
@@ -219,15 +227,14 @@ class _Trial:
     def _kill(self, action: Action, victim: Victim) -> None:
         gates = self.world.gates_of(action.kind)
         if victim == "gateways":
-            first, *others = self.chance.sample(self.deployment.gateways, 2)
-            first.kill()
-            if self.chance.random() < 0.25:
-                others[0].kill()
+            first, second = self.chance.sample(self.deployment.gateways, 2)
+            both = self.chance.random() < _SHARE_BOTH
+            killed = [each.kill() for each in ((first, second) if both else (first,))]
         elif victim == "agent" or not gates:
-            self.deployment.agents[AGENTS[action.kind]].kill()
+            killed = [self.deployment.agents[AGENTS[action.kind]].kill()]
         else:
-            for each in gates:
-                each.cut()
+            killed = [each.cut() for each in gates]
+        self.kills_by_kind[action.kind] += sum(killed)
 
     def kills(self) -> Counter[str]:
         """Kills so far, by what was killed."""
@@ -260,6 +267,9 @@ async def run_trial(
         await trial.run()
         results = await _results(stores.gateway)
         verdict = judge(actions, results, await world.landed(actions))
+        for kind, figures in verdict.figures.items():
+            figures.kills = trial.kills_by_kind[kind]
+            figures.longest_s = trial.longest_s.get(kind, 0.0)
         seconds = time.monotonic() - began
         return Outcome(verdict, trial.kills(), trial.asked_again, trial.asked_anew, seconds)
 

@@ -33,12 +33,17 @@ class Figures:
     twice: int = 0
     refused: int = 0
     """Actions that nobody approved, or not so, and that did not land."""
+    kills: int = 0
+    """While such actions were proposed, decided about and performed."""
+    longest_s: float = 0.0
+    """From the question to the end of the run, with all kills and waits."""
 
     def line(self, kind: Kind) -> str:
         """For a person to read."""
         return (
             f"{kind}: approved={self.approved} landed={self.landed} unknown={self.unknown} "
-            f"twice={self.twice} refused={self.refused}"
+            f"twice={self.twice} refused={self.refused} kills={self.kills} "
+            f"longest_s={self.longest_s:.0f}"
         )
 
 
@@ -50,6 +55,8 @@ class Verdict:
         default_factory=lambda: {kind: Figures() for kind in KINDS}
     )
     breaches: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """What is said of each unknown outcome, and how often it landed."""
     ends: Counter[str] = field(default_factory=Counter)
     """How steps ended: by type of error, or as done."""
 
@@ -84,6 +91,9 @@ def _judge(
         figures.approved += 1
         unknown = error == AgentErrorType.OUTCOME_UNKNOWN
         figures.unknown += unknown
+        if unknown and result is not None:
+            said = f"{action.label} ({action.kind}, {action.kill}) landed {times} times"
+            verdict.unknown.append(f"{said}: {result.error.message}")
         problem = _approved_problem(action, result, times, unknown=unknown)
     else:
         figures.refused += not times
