@@ -237,6 +237,46 @@ async def test_a_connection_that_breaks_off_while_sending_leaves_the_outcome_unk
     assert imap.messages("Sent") == []
 
 
+async def test_sending_is_marked_as_begun_once_the_server_waits_for_the_message(
+    imap: ImapServer, start: Any
+) -> None:
+    mail = await start(TEXT, SUMMARY)
+    asked = await propose(mail)
+    announced: list[int] = []
+    handed_over: list[int] = []
+    take = mail.smtp.handle_RCPT
+
+    async def take_recipient(*given: Any) -> str:
+        announced.append(len(imap.messages("Drafts")))
+        return await take(*given)
+
+    async def look() -> None:
+        handed_over.append(len(imap.messages("Drafts")))
+
+    mail.smtp.handle_RCPT, mail.smtp.during_data = take_recipient, look
+    done = await mail.do("Tell", approved=asked.action, tools=("send_email",))
+    assert done.result.status == SUCCEEDED
+    assert (announced, handed_over) == ([0], [1])
+    assert imap.messages("Drafts") == []
+
+
+async def test_what_was_sent_before_is_known_while_nothing_can_be_sent(
+    imap: ImapServer, start: Any
+) -> None:
+    mail = await start(TEXT, SUMMARY)
+    asked = await propose(mail)
+    await mail.do("Tell", approved=asked.action, tools=("send_email",))
+    away = (connection(imap, mail.smtp, smtp_port="9"),)
+    again = {"approved": asked.action, "tools": ("send_email",), "connections": away}
+    done = await mail.do("Tell", **again)
+    assert done.result.status == SUCCEEDED
+    assert "it was not sent again" in done.data["sent"]["confirmation"]
+    other = await mail.do("Tell", step_key="run-2/0/step_1", **again)
+    assert other.result.error.type == "MailServerUnavailable"
+    assert imap.messages("Drafts") == []
+    assert len(mail.smtp.taken) == 1
+
+
 @pytest.mark.parametrize("refusal", ["recipient", "message", "password"])
 async def test_what_the_server_refuses_was_certainly_not_sent_and_may_be_sent_later(
     imap: ImapServer, start: Any, refusal: str
