@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email
+from contextlib import asynccontextmanager
 from email import policy
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,13 @@ import pytest
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.waiting import eventually
 
 from .conftest import connection
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from .mail_servers import ImapServer
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
@@ -154,6 +158,46 @@ async def test_a_message_that_is_not_there_is_a_clear_failure(
     assert done.result.error.type == "MessageNotFound"
 
 
+@asynccontextmanager
+async def breaking(
+    port: int, command: bytes, held: asyncio.Event | None = None
+) -> AsyncIterator[tuple[int, list[bool]]]:
+    """A way to a server that once, behind the answer to a command, breaks off, or holds it back."""
+    broken: list[bool] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        to_reader, to_writer = await asyncio.open_connection("127.0.0.1", port)
+        named = asyncio.Event()
+
+        async def there() -> None:
+            while piece := await reader.read(65536):
+                if command in piece:
+                    named.set()
+                to_writer.write(piece)
+
+        async def back() -> None:
+            while piece := await to_reader.read(65536):
+                if named.is_set() and b" OK" in piece and not broken:
+                    broken.append(True)
+                    if held is not None:
+                        await held.wait()
+                    return
+                writer.write(piece)
+
+        copying = [asyncio.create_task(there()), asyncio.create_task(back())]
+        await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
+        for each in copying:
+            each.cancel()
+        for end in (writer, to_writer):
+            end.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield listening.sockets[0].getsockname()[1], broken
+    finally:
+        listening.close()
+
+
 async def propose(mail: Any, **inputs: Any) -> Any:
     given = {"to": ["Asha Rao <asha@supplier.example>"], "subject": "Pumps", **inputs}
     return await mail.do("Tell Asha that we take all", tool="send_email", inputs=given)
@@ -258,6 +302,46 @@ async def test_sending_is_marked_as_begun_once_the_server_waits_for_the_message(
     assert done.result.status == SUCCEEDED
     assert (announced, handed_over) == ([0], [1])
     assert imap.messages("Drafts") == []
+
+
+async def test_an_attempt_that_ends_before_the_message_is_handed_over_leaves_no_mark(
+    imap: ImapServer, start: Any
+) -> None:
+    """The connection for drafts and sent mails breaks off right behind the mark."""
+    mail = await start(TEXT, SUMMARY)
+    asked = await propose(mail)
+    async with breaking(imap.port, b"APPEND") as (port, broken):
+        given = (connection(imap, mail.smtp, imap_port=str(port)),)
+        done = await mail.do(
+            "Tell", approved=asked.action, tools=("send_email",), connections=given
+        )
+        assert broken == [True]
+    assert done.result.error.type == "MailServerUnavailable"
+    assert (mail.smtp.taken, imap.messages("Drafts")) == ([], [])
+    later = await mail.do("Tell", approved=asked.action, tools=("send_email",))
+    assert later.result.status == SUCCEEDED
+    assert len(mail.smtp.taken) == 1
+    assert b"X-Bos-Attempt" not in mail.smtp.taken[0].content
+
+
+async def test_an_attempt_that_is_cancelled_before_the_message_is_handed_over_leaves_no_mark(
+    imap: ImapServer, start: Any
+) -> None:
+    mail = await start(TEXT, SUMMARY)
+    asked = await propose(mail)
+    held = asyncio.Event()
+    async with breaking(imap.port, b"APPEND", held=held) as (port, broken):
+        given = (connection(imap, mail.smtp, imap_port=str(port)),)
+        doing = asyncio.create_task(
+            mail.do("Tell", approved=asked.action, tools=("send_email",), connections=given)
+        )
+        await eventually(lambda: bool(broken))
+        assert len(imap.messages("Drafts")) == 1
+        doing.cancel()
+        await asyncio.gather(doing, return_exceptions=True)
+        await eventually(lambda: imap.messages("Drafts") == [])
+        held.set()
+    assert mail.smtp.taken == []
 
 
 async def test_what_was_sent_before_is_known_while_nothing_can_be_sent(

@@ -14,11 +14,13 @@ The mark comes last before the message, so that of all that may break off little
 
 from __future__ import annotations
 
+import asyncio
 import re
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import uuid4
 
 from imapclient.exceptions import IMAPClientError
 from imapclient.imapclient import DRAFT, DRAFTS, SEEN, SENT
@@ -51,6 +53,8 @@ _SPECIAL: Final = {
     Folder.SENT: (SENT, "Sent"),
     Folder.DRAFTS: (DRAFTS, "Drafts"),
 }
+_ATTEMPT: Final = "X-Bos-Attempt"
+"""Header of the mark that sending has begun; messages that are sent have none."""
 _SEEN: Final = (SEEN,)
 _DRAFT: Final = (SEEN, DRAFT)
 
@@ -105,22 +109,32 @@ class ImapMailbox:
                 if state is Sending.NOT_BEGUN:
                     raise
                 return _begun_before(state, outgoing)
-            state = await self._run(partial(_begin, outgoing=outgoing))
+            attempt = uuid4().hex
+            try:
+                state = await self._run(partial(_begin, outgoing=outgoing, attempt=attempt))
+            except (AgentFailure, asyncio.CancelledError):
+                await self._withdraw(attempt)
+                raise
             if state is not Sending.NOT_BEGUN:
                 return _begun_before(state, outgoing)
             try:
                 await transmit(smtp, outgoing)
             except AgentFailure:
-                # Certainly not sent. If the mark cannot be removed the next attempt is uncertain,
-                # which is safe.
-                with suppress(AgentFailure):
-                    await self._run(partial(_withdraw, outgoing=outgoing))
+                await self._withdraw(attempt)
                 raise
         try:
             await self._run(partial(_finish, outgoing=outgoing))
         except AgentFailure:
             return Sent(outgoing.message_id, copy_in_sent=False)
         return Sent(outgoing.message_id)
+
+    async def _withdraw(self, attempt: str) -> None:
+        """Remove the mark of this attempt, which has certainly not sent the message.
+
+        If it cannot be removed the next attempt is uncertain, which is safe.
+        """
+        with suppress(AgentFailure):
+            await self._run(partial(_remove_mark, attempt=attempt))
 
     def _announced(self, outgoing: Outgoing) -> AbstractAsyncContextManager[SMTP]:
         return announced(
@@ -197,18 +211,21 @@ def _look(client: IMAPClient, *, outgoing: Outgoing) -> Sending:
     """What the mailbox shows of earlier attempts to send a message."""
     sent, drafts = _required(client, Folder.SENT), _required(client, Folder.DRAFTS)
     if _with_id(client, sent, outgoing.message_id)[0]:
-        _remove(client, drafts, outgoing.message_id)
+        _remove(client, drafts, _by_id(outgoing.message_id))
         return Sending.SENT
     begun = _with_id(client, drafts, outgoing.message_id)[0]
     return Sending.UNCERTAIN if begun else Sending.NOT_BEGUN
 
 
-def _begin(client: IMAPClient, *, outgoing: Outgoing) -> Sending:
-    """Leave the mark that sending has begun, unless the mailbox shows that it has before."""
+def _begin(client: IMAPClient, *, outgoing: Outgoing, attempt: str) -> Sending:
+    """Leave the mark that sending has begun, unless the mailbox shows that it has before.
+
+    Each attempt knows its own mark, so that it never removes that of another one.
+    """
     if (state := _look(client, outgoing=outgoing)) is not Sending.NOT_BEGUN:
         return state
     drafts = _required(client, Folder.DRAFTS)
-    client.append(drafts, outgoing.content, _DRAFT)
+    client.append(drafts, f"{_ATTEMPT}: {attempt}\r\n".encode() + outgoing.content, _DRAFT)
     marks, _ = _with_id(client, drafts, outgoing.message_id)
     # Two marks: another attempt goes on at this moment. None: the server keeps none, so that
     # nothing would keep a later attempt from sending again.
@@ -217,8 +234,8 @@ def _begin(client: IMAPClient, *, outgoing: Outgoing) -> Sending:
     return Sending.NOT_BEGUN if len(marks) == 1 else Sending.UNCERTAIN
 
 
-def _withdraw(client: IMAPClient, *, outgoing: Outgoing) -> None:
-    _remove(client, _required(client, Folder.DRAFTS), outgoing.message_id)
+def _remove_mark(client: IMAPClient, *, attempt: str) -> None:
+    _remove(client, _required(client, Folder.DRAFTS), ["HEADER", _ATTEMPT, attempt])
 
 
 def _finish(client: IMAPClient, *, outgoing: Outgoing) -> None:
@@ -226,12 +243,12 @@ def _finish(client: IMAPClient, *, outgoing: Outgoing) -> None:
     sent = _required(client, Folder.SENT)
     if not _with_id(client, sent, outgoing.message_id)[0]:
         client.append(sent, outgoing.content, _SEEN)
-    _remove(client, _required(client, Folder.DRAFTS), outgoing.message_id)
+    _remove(client, _required(client, Folder.DRAFTS), _by_id(outgoing.message_id))
 
 
-def _remove(client: IMAPClient, name: str, message_id: str) -> None:
+def _remove(client: IMAPClient, name: str, criteria: list[str]) -> None:
     client.select_folder(name)
-    if uids := client.search(_by_id(message_id)):
+    if uids := client.search(criteria):
         client.delete_messages(uids)
         # Without UIDPLUS this would take others that the user has marked as deleted along.
         if client.has_capability("UIDPLUS"):

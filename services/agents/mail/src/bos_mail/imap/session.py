@@ -142,6 +142,9 @@ class ImapSessions:
             if client is not None:
                 with suppress(Exception):
                     client.logout()
+                # After a connection that broke off, signing out leaves the socket's file open.
+                with suppress(Exception):
+                    client.shutdown()
             _close(sockets)
 
 
