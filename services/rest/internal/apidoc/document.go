@@ -21,9 +21,10 @@ import (
 type object = map[string]any
 
 const (
-	jsonType   = "application/json"
-	eventsType = "text/event-stream"
-	formType   = "multipart/form-data"
+	jsonType     = "application/json"
+	protobufType = "application/protobuf+json"
+	eventsType   = "text/event-stream"
+	formType     = "multipart/form-data"
 )
 
 var pathVariable = regexp.MustCompile(`\{([^}=]+)(=[^}]*)?\}`)
@@ -152,7 +153,11 @@ func (b *builder) binding(
 	if b.schemas.rules.isOpen(method) {
 		operation["security"] = []any{}
 	}
-	if parameters := b.parameters(method, rule, variables); len(parameters) > 0 {
+	parameters := b.parameters(method, rule, variables)
+	if holdsTable(method.Output(), map[protoreflect.FullName]bool{}) {
+		parameters = append(parameters, rowsParameter())
+	}
+	if len(parameters) > 0 {
 		operation["parameters"] = parameters
 	}
 	if rule.Body != "" {
@@ -287,7 +292,7 @@ func (b *builder) responses(
 		output = b.schemas.output(field.Message())
 	}
 	responses["200"] = object{
-		"description": "Done.", "content": object{jsonType: object{"schema": output}},
+		"description": "Done.", "content": inEachForm(output),
 	}
 	return responses
 }
@@ -311,9 +316,8 @@ func (b *builder) decision() {
 	}
 	b.tags[tagOther] = tagTexts[tagOther]
 	responses := object{"200": object{
-		"description": "Done.", "content": object{jsonType: object{
-			"schema": object{"$ref": "#/components/schemas/Approval"},
-		}},
+		"description": "Done.",
+		"content":     inEachForm(object{"$ref": "#/components/schemas/Approval"}),
 	}}
 	for _, status := range []int{
 		400, 401, 403, 404, 405, 408, 409, 413, 415, 429, 431, 499, 500, 501, 503, 504,

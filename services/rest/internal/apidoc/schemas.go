@@ -30,6 +30,10 @@ func (s *schemas) reference(message protoreflect.MessageDescriptor, input bool) 
 	if known := wellKnown(message.FullName()); known != nil {
 		return known
 	}
+	if typed := typedValue(message.FullName()); typed != nil {
+		s.done[string(message.Name())] = typed
+		s.done["Value"] = typedValue(valueName)
+	}
 	name := string(message.Name())
 	if first, taken := s.names[name]; taken && first != message.FullName() {
 		panic(fmt.Sprintf("%s and %s need different names in the document", first, message.FullName()))
