@@ -94,7 +94,7 @@ async def test_ask_prints_one_json_object_and_nothing_else(gateway: Gateway) -> 
     assert (done.code, done.err) == (0, "")
     assert printed["status"] == "RUN_STATUS_SUCCEEDED"
     assert printed["run_id"] == RUN_ID
-    assert printed["data"]["rows"][0]["values"][1] == {"decimal_value": "9007199254740993.10"}
+    assert printed["data"]["rows"][0][1] == "9007199254740993.10"
     assert not gateway.asked[0].include_data
     assert gateway.asked[0].trace
 
