@@ -205,7 +205,7 @@ func (b *builder) parameters(
 				schema["pattern"] = "^[0-9a-f]{64}$"
 			}
 			parameters = append(parameters, parameter(field, "path", schema))
-		case rule.Body == "" && field.Message() == nil:
+		case rule.Body == "" && (field.Message() == nil || isDuration(field.Message())):
 			parameters = append(parameters, parameter(field, "query", schema))
 		}
 	}
@@ -216,6 +216,9 @@ func (b *builder) parameters(
 				"What is further, this or `after_sequence` and `after_offset`, counts.",
 			"schema": object{"type": "string", "pattern": `^[0-9]{1,18}(\.[0-9]{1,18})?$`},
 		})
+	}
+	if string(method.Name()) == lookUpRun {
+		parameters = append(parameters, knownRun())
 	}
 	return parameters
 }
@@ -291,9 +294,7 @@ func (b *builder) responses(
 		field := method.Output().Fields().ByName(protoreflect.Name(rule.ResponseBody))
 		output = b.schemas.output(field.Message())
 	}
-	responses["200"] = object{
-		"description": "Done.", "content": inEachForm(output),
-	}
+	succeeded(responses, method, output)
 	return responses
 }
 

@@ -150,6 +150,7 @@ func (s *Server) services() (http.Handler, error) {
 		runtime.WithMarshalerOption(codec.Plain.Key(), codec.New(codec.Plain)),
 		runtime.WithMarshalerOption(codec.PlainObjects.Key(), codec.New(codec.PlainObjects)),
 		runtime.WithMarshalerOption(codec.Protobuf.Key(), codec.New(codec.Protobuf)),
+		runtime.WithForwardResponseOption(submitted),
 		// Authorization is passed on by default. No other header becomes metadata, and no metadata
 		// of the services becomes a header.
 		runtime.WithIncomingHeaderMatcher(noHeader),
@@ -184,6 +185,9 @@ func (s *Server) services() (http.Handler, error) {
 		return nil, err
 	}
 	if err := registerDecision(mux, gatewayv1.NewApprovalServiceClient(s.gateway)); err != nil {
+		return nil, err
+	}
+	if err := registerRun(mux, gatewayv1.NewOrchestratorServiceClient(s.gateway)); err != nil {
 		return nil, err
 	}
 	if err := registerFile(
