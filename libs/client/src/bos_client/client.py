@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         AgentRequest,
         Approval,
         ApprovalServiceAsyncStub,
+        AskResponse,
         ListApprovalsResponse,
         ListRunsResponse,
         ListUserRunsResponse,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         Run,
         RunEvent,
         RunOverview,
+        SubmitRunResponse,
     )
     from bos_client.calling import Metadata, TokenSource
     from bos_client.requests import AskOptions
@@ -213,7 +215,8 @@ class BosClient(ServiceClient):
         """Ask and wait for the outcome. A lost connection leads back to the same run."""
         request = agent_request(question, options)
         ask = AskRequest(request=request)
-        return (await self._repeated(self._stub.Ask, ask, self._wait_s(request))).response
+        answer: AskResponse = await self._repeated(self._stub.Ask, ask, self._wait_s(request))
+        return answer.response
 
     async def ask_stream(
         self, question: str, **options: Unpack[AskOptions]
@@ -236,7 +239,10 @@ class BosClient(ServiceClient):
         becomes of it; its approvals wait for a decision.
         """
         request = SubmitRunRequest(request=agent_request(question, options))
-        return (await self._repeated(self._stub.SubmitRun, request, self._timeout_s)).run
+        answer: SubmitRunResponse = await self._repeated(
+            self._stub.SubmitRun, request, self._timeout_s
+        )
+        return answer.run
 
     async def watch(
         self, run_id: str, after_sequence: int = 0, after_offset: int = 0

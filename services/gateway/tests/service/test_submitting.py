@@ -122,7 +122,9 @@ async def test_submitted_run_takes_a_place_until_it_ends(harness: Harness, slow:
 @pytest.mark.requirement("A-01")
 async def test_submitted_run_waits_for_the_approval_of_its_user(harness: Harness) -> None:
     await harness.add_agent(DeployAgent())
-    harness.planner.steps = [step("a", "deploy", "deploy shop 1.2")]
+    deploying = step("a", "deploy", "deploy shop 1.2")
+    deploying.tools.append("trigger_deployment")
+    harness.planner.steps = [deploying]
     async with harness.gateway() as gateway:
         submitted = await submit(gateway, "Deploy?")
         assert await until(gateway, submitted.run_id, RUN_STATUS_WAITING_FOR_APPROVAL)

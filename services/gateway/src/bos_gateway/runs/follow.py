@@ -21,7 +21,7 @@ from bos_gateway.run_log.reader import Look
 from bos_gateway.runs.feed import RunFeed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
     from uuid import UUID
 
     import asyncpg
@@ -76,7 +76,7 @@ class RunReader:
 
     async def follow(
         self, run_id: UUID, after: Cursor, user_id: str
-    ) -> AsyncIterator[tuple[int, LogEvent | Piece]]:
+    ) -> AsyncGenerator[tuple[int, LogEvent | Piece]]:
         """Events and text of a run of the user's behind a cursor, until its end.
 
         Raises:
