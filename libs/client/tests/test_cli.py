@@ -99,6 +99,19 @@ async def test_ask_prints_one_json_object_and_nothing_else(gateway: Gateway) -> 
     assert gateway.asked[0].trace
 
 
+async def test_detached_question_prints_its_run_and_the_way_back(gateway: Gateway) -> None:
+    done = await bos(gateway, "ask", "Who leads?", "--detach", "--prefer", "sql")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"Run {RUN_ID}: accepted\n")
+    assert f"bos runs watch {RUN_ID}" in done.out
+    assert "Acme leads" not in done.out
+    assert list(gateway.asked[0].prefer_agents) == ["sql"]
+
+    as_json = await bos(gateway, "ask", "Who leads?", "--detach", "--json")
+    assert json.loads(as_json.out)["run_id"] == RUN_ID
+
+
 @pytest.mark.parametrize(
     ("status", "code"),
     [
