@@ -20,7 +20,13 @@ from bos_gateway.core.revision import completed, revision_problems
 from bos_gateway.core.revision_context import revision_context
 from bos_gateway.effects.call_retries import answered
 from bos_gateway.effects.context import PLANNER
-from bos_plans import heuristic_plan, plan_problems, select
+from bos_plans import (
+    canonical_names,
+    heuristic_plan,
+    plan_problems,
+    select,
+    with_canonical_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,13 +162,16 @@ def plan_request(
 async def ask_planner(
     deps: Deps, request: MakePlanRequest, timeout_s: float, token: Metadata
 ) -> MakePlanResponse:
-    """The planner's answer; what it says beside its plan is brought within bounds.
+    """The planner's answer, with canonical names; what is beside its plan is within bounds.
 
     Raises:
         BosError: it did not answer.
     """
     answer = await answered(deps.planner.MakePlan, request, timeout_s, token)
     answer.DiscardUnknownFields()
+    cards = {card.name: card for card in request.cards}
+    if 0 < len(answer.plan.steps) <= request.max_steps:  # one with more is refused as it is
+        answer.plan.CopyFrom(with_canonical_names(answer.plan, cards))
     result_limits.clamp_usage(answer.usage)
     result_limits.shorten(answer.clarification, result_limits.MAX_CLARIFICATION_BYTES)
     if result_limits.values_problem(answer.decision.guardrails.values()):
@@ -170,6 +179,8 @@ async def ask_planner(
     for part in (answer.decision, answer.intent):
         result_limits.clamp(part, result_limits.MAX_CONFIDENCE)
         result_limits.shorten(part, _MAX_BESIDE_BYTES)
+    chosen, unknown = canonical_names(answer.decision.chosen_agents, cards)
+    answer.decision.chosen_agents[:] = [*chosen, *unknown]
     result_limits.sound_trace(answer.trace, deps.clock.now())
     return answer
 
