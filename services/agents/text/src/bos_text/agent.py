@@ -110,8 +110,9 @@ class TextAgent(Agent):
     ) -> dict[str, Any]:
         """The whole text in the other language."""
         job = (
-            "You translate texts as a whole, faithfully and without comment, into the language that "
-            "the task or the plan names. Keep the form: paragraphs, lists, tables, citations as [1]."
+            "You translate texts as a whole, faithfully and without comment, into the language "
+            "that the task or the plan names. Keep the form: paragraphs, lists, tables, citations "
+            "as [1]."
         )
         return await self._written(context.task, job, _given(text), _wish("Language", language))
 
@@ -154,8 +155,8 @@ class TextAgent(Agent):
     ) -> dict[str, Any]:
         """What the texts share and where they differ, by their names."""
         job = (
-            "You compare texts: what they share, where they differ, and what only one of them says. "
-            "Name each text as it is named."
+            "You compare texts: what they share, where they differ, and what only one of them "
+            "says. Name each text as it is named."
         )
         reply = await self._read(context.task, job, _given(text), Worded, _wish("Focus", focus))
         return {"text": reply.text}
@@ -229,7 +230,7 @@ class TextAgent(Agent):
     async def _noted(
         self, task: AgentTask, job: str, texts: Sequence[Source], wishes: str
     ) -> list[Source]:
-        """Notes of the parts of texts, half as long at most, so that repeating it comes to an end."""
+        """Notes of the parts of texts, half as long at most, so that repetition ends."""
         limit = self._settings.read_chars
 
         async def note(part: Sequence[Source], place: str) -> Source:

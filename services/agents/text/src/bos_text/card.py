@@ -47,7 +47,7 @@ def text_card(tools: Iterable[AgentTool]) -> AgentCard:
         ),
         typical_use_cases=(
             "Translate the answer into Hindi (after other steps)",
-            "Summarise that section in three sentences (after documents were searched)",
+            "Summarise that section (after a search)",
             "Which differences are between the two results? (after other steps)",
         ),
         keywords=KEYWORDS,

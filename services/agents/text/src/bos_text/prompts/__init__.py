@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _WORK = prompt_file(__name__, "work")
 _NOTE_JOB = (
-    "You read one part of a long text. Note from it all that the work on the whole text needs, with "
-    "figures, names and dates exactly; leave the notes empty if nothing matters."
+    "You read one part of a long text. Note from it all that the work on the whole text needs, "
+    "with figures, names and dates exactly; leave the notes empty if nothing matters."
 )
 
 
