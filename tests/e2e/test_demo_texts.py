@@ -61,7 +61,7 @@ async def company(postgres_server: PostgresServer) -> AsyncIterator[Company]:
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.id)
-@pytest.mark.requirement("B-15", "C-19", "S-08")
+@pytest.mark.requirement("A-08", "C-19")
 async def test_text_of_earlier_steps_is_worked_on_and_answered(
     question: Question, product: Standalone, company: Company
 ) -> None:
@@ -83,8 +83,8 @@ async def test_text_of_earlier_steps_is_worked_on_and_answered(
     assert last.answer.splitlines()[0] in response.answer
     facts = await expected_facts(company, question, DEFAULT_TODAY)
     assert [fact for fact in facts if not mentions(last.answer, fact)] == [], last.answer
-    # What documents and pages said is content of others, and so is what was made of it.
-    assert last.tainted == (question.agents[0] in ("rag", "web"))
+    # What rows, documents and pages say is content of others, and so is what was made of it.
+    assert last.tainted
     cited = {
         each.document for one in question.steps if isinstance(one, RagStep) for each in one.passages
     }

@@ -52,8 +52,6 @@ def charts_card(tools: Iterable[AgentTool]) -> AgentCard:
         output_fields={
             "mark": "bar, line, area, point, arc or histogram",
             "title": "",
-            "x": "column on the horizontal axis",
-            "y": "list of columns on the vertical axis",
             "rows": "the rows that were drawn",
             "notes": "what was aggregated, filled or left out",
             "files": "names of pictures and specification",

@@ -46,8 +46,8 @@ def text_card(tools: Iterable[AgentTool]) -> AgentCard:
             "passages copied from a text",
         ),
         typical_use_cases=(
-            "Translate the answer into Hindi (after other steps)",
-            "Summarise that section (after a search)",
+            "Translate the answer into Hindi",
+            "Summarise that section",
             "Which differences are between the two results? (after other steps)",
         ),
         keywords=KEYWORDS,

@@ -21,7 +21,7 @@ from bos_gateway.core.revision_context import revision_context
 from bos_gateway.effects.call_retries import answered
 from bos_gateway.effects.context import PLANNER
 from bos_plans import (
-    canonical_names,
+    canonical_name,
     heuristic_plan,
     plan_problems,
     select,
@@ -169,9 +169,6 @@ async def ask_planner(
     """
     answer = await answered(deps.planner.MakePlan, request, timeout_s, token)
     answer.DiscardUnknownFields()
-    cards = {card.name: card for card in request.cards}
-    if 0 < len(answer.plan.steps) <= request.max_steps:  # one with more is refused as it is
-        answer.plan.CopyFrom(with_canonical_names(answer.plan, cards))
     result_limits.clamp_usage(answer.usage)
     result_limits.shorten(answer.clarification, result_limits.MAX_CLARIFICATION_BYTES)
     if result_limits.values_problem(answer.decision.guardrails.values()):
@@ -179,10 +176,26 @@ async def ask_planner(
     for part in (answer.decision, answer.intent):
         result_limits.clamp(part, result_limits.MAX_CONFIDENCE)
         result_limits.shorten(part, _MAX_BESIDE_BYTES)
-    chosen, unknown = canonical_names(answer.decision.chosen_agents, cards)
-    answer.decision.chosen_agents[:] = [*chosen, *unknown]
+    _name_canonically(answer, request)
     result_limits.sound_trace(answer.trace, deps.clock.now())
     return answer
+
+
+def _name_canonically(answer: MakePlanResponse, request: MakePlanRequest) -> None:
+    """Replace aliases of agents and tools by canonical names, in place."""
+    cards = {card.name: card for card in request.cards}
+    named: dict[str, str] = {}
+    if 0 < len(answer.plan.steps) <= request.max_steps:  # a longer plan is refused as it is
+        written = [step.agent for step in answer.plan.steps]
+        answer.plan.CopyFrom(with_canonical_names(answer.plan, cards))
+        named = dict(zip(written, (step.agent for step in answer.plan.steps), strict=True))
+
+    def canonical(name: str) -> str:
+        return named.get(name) or canonical_name(name, cards) or name
+
+    chosen = dict.fromkeys(map(canonical, answer.decision.chosen_agents))
+    answer.decision.chosen_agents[:] = chosen
+    answer.intent.suggested_next_agent = canonical(answer.intent.suggested_next_agent)
 
 
 def usable_problems(
