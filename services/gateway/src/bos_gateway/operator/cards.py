@@ -13,6 +13,7 @@ from bos.agent.v1 import SideEffectClass
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 from bos_gateway.permits.audiences import DEFAULT, NEVER, refused
 from bos_gateway.permits.connections import refused_kinds
+from bos_plans import shared_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,9 +48,8 @@ def check_cards(
 
 
 def _shared_names(cards: Mapping[str, AgentCard]) -> Iterator[Finding]:
-    names = Counter(name.lower() for card in cards.values() for name in {card.name, *card.aliases})
-    for name in sorted(name for name, times in names.items() if times > 1):
-        text = f'several agents are called "{name}" (names and aliases)'
+    for name, agents in sorted(shared_names(cards.values()).items()):
+        text = f'several agents are called "{name}" (names and aliases): {", ".join(agents)}'
         yield problem("cards", text, "Let only one agent have it.")
 
 
