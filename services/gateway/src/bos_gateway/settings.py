@@ -104,6 +104,9 @@ class GatewaySettings(Settings):
     max_waiting_file_bytes: int = Field(default=134217728, ge=6291456)
     """Files of all steps that are held in memory until their results have come; beyond it files
     are left out"""
+    max_input_file_bytes: int = Field(default=4194304, ge=0, le=6291456)
+    """Files of earlier steps that a step is sent, all together, if its agent takes files; the
+    content of those beyond it is left out, and why is stated"""
 
     max_active_runs: Positive = 256
     """Runs at once on this replica"""

@@ -19,7 +19,7 @@ from bos_chassis.backoff import Backoff
 from bos_chassis.credentials.credential_forms import TooManyParts
 from bos_errors import AgentErrorType
 from bos_gateway.core import failures, proposals, result_limits, taint, unknown_outcomes
-from bos_gateway.core.agent_input import agent_input, missing_secrets
+from bos_gateway.core.agent_input import agent_input, missing_secrets, upstream_files
 from bos_gateway.core.budget import counted, for_attempt
 from bos_gateway.core.clarification import clarification_limit
 from bos_gateway.core.decide import steps_deadline
@@ -35,6 +35,7 @@ from bos_gateway.core.run_state import (
 from bos_gateway.core.shown import given_links
 from bos_gateway.effects import connections, step_approval
 from bos_gateway.effects.call_retries import has_never_left
+from bos_gateway.effects.input_files import InputFiles
 from bos_gateway.effects.step_files import StepFiles, refer_to_kept_files
 from bos_gateway.permits.agents import listed_tools, step_problem
 from bos_gateway.permits.connections import granted_kinds
@@ -60,6 +61,7 @@ _MIN_TIMEOUT_S = 0.1
 _LONGEST_WAIT_S = 5.0
 _SHORTEST_WAIT_S, _LEAST_GROWTH = 0.05, 2.0
 _STORE_FILES_S = 10.0
+_READ_FILES_S = 10.0
 _WITH_FILES = (SUCCEEDED, FAILED)
 _ENDED = (*_WITH_FILES, SKIPPED, NEEDS_CLARIFICATION)
 _FINAL = FailedAttempt(transient=False, unsent=True)
@@ -91,6 +93,7 @@ class _StepRun:
         self._lost = unknown_outcomes.attempted_before(self._step, command.attempt)
         """An attempt may have performed approved actions, and nobody knows."""
         self._connections: Sequence[ConnectionSecret] = ()
+        self._files = InputFiles(run.deps.file_budget)
         self._tainted = taint.is_tainted(run.state, self._step)
         """Of its inputs, independent of the agent, or of what the agent says it has read."""
         self._traced = len(self._step.trace)
@@ -185,6 +188,8 @@ class _StepRun:
         timeout_s = min(self._timeout_s(), self._left_s())
         if unconnected := await self._connected(timeout_s):
             return unconnected, FailedAttempt(transient=True, unsent=True)
+        if unread := await self._read_files(timeout_s):
+            return unread, FailedAttempt(transient=True, unsent=True)
         request = self._request(attempt, timeout_s, tokens)
         if (size := request.ByteSize()) > (most := result_limits.MAX_REQUEST_BYTES):
             text = f"The inputs of this step are too large: {size} bytes of {most}."
@@ -256,6 +261,22 @@ class _StepRun:
             return await self._failed(errors.Unavailable.__name__, text, unsent=True)
         return None
 
+    async def _read_files(self, timeout_s: float) -> AgentResult | None:
+        """Read the files of earlier steps for an agent that takes them; a failure if that fails."""
+        if self._card is None or not self._card.takes_files:
+            return None
+        deps, most = self._run.deps, self._run.deps.settings.max_input_file_bytes
+        listed = upstream_files(self._run.state, self._step)
+        owner = Owner(self._run.state.request.user_id, UUID(self._run.state.run_id))
+        try:
+            await self._files.read(
+                listed, owner, deps.files, max_bytes=most, timeout_s=min(_READ_FILES_S, timeout_s)
+            )
+        except errors.BosError as error:
+            text = f"Files of earlier steps cannot be read at the moment: {error.message}"
+            return await self._failed(errors.Unavailable.__name__, text, unsent=True)
+        return None
+
     def _request(self, attempt: int, timeout_s: float, tokens: int | None) -> ExecuteRequest:
         step_input = agent_input(
             self._run.state,
@@ -266,6 +287,7 @@ class _StepRun:
             token_budget=tokens,
             secrets=self._run.secrets,
             connections=self._connections,
+            files=self._files.read_files,
         )
         step_input.tools[:] = listed_tools(self._step.step, self._card, self._access)
         if self._command.approval is not None:
