@@ -44,6 +44,7 @@ _KINDS = {
     "web": "The web, alone, with documents and with calculations",
     "files": "Results as files",
     "charts": "Results as charts",
+    "mail": "The sample mailbox, alone and with the database",
 }
 
 
