@@ -45,6 +45,7 @@ _KINDS = {
     "files": "Results as files",
     "charts": "Results as charts",
     "texts": "Texts of documents, pages and results, worked on",
+    "mail": "The sample mailbox, alone and with the database",
 }
 
 

@@ -91,8 +91,10 @@ async def _opened(smtp: SMTP, endpoint: Endpoint, user: str, password: str) -> N
         await smtp.connect()
         if endpoint.security == "starttls":
             await smtp.starttls(server_hostname=endpoint.host)
-        if endpoint.security == "none" and not smtp.supports_extension("auth"):
-            return  # a server on this machine that knows no users
+        if endpoint.security == "none":
+            await smtp.ehlo()  # only then is known what it supports
+            if not smtp.supports_extension("auth"):
+                return  # a server on this machine that knows no users
         await smtp.login(user, password)
     except SMTPAuthenticationError:
         raise sign_in_refused() from None
