@@ -344,6 +344,29 @@ async def test_an_attempt_that_is_cancelled_before_the_message_is_handed_over_le
     assert mail.smtp.taken == []
 
 
+async def test_a_message_that_the_server_is_taking_is_seen_to_its_end_though_the_step_is_cancelled(
+    imap: ImapServer, start: Any
+) -> None:
+    mail = await start(TEXT, SUMMARY)
+    asked = await propose(mail)
+    taking, released = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        taking.set()
+        await released.wait()
+
+    mail.smtp.during_data = hold
+    doing = asyncio.create_task(mail.do("Tell", approved=asked.action, tools=("send_email",)))
+    await taking.wait()
+    doing.cancel()
+    await asyncio.gather(doing, return_exceptions=True)
+    released.set()
+    await eventually(lambda: len(imap.messages("Sent")) == 1 and not imap.messages("Drafts"))
+    again = await mail.do("Tell", approved=asked.action, tools=("send_email",))
+    assert again.result.status == SUCCEEDED
+    assert len(mail.smtp.taken) == 1
+
+
 async def test_what_was_sent_before_is_known_while_nothing_can_be_sent(
     imap: ImapServer, start: Any
 ) -> None:
