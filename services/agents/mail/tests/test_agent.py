@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import email
-from contextlib import asynccontextmanager
 from email import policy
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,9 @@ from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
 from .conftest import connection
+from .mail_servers import breaking
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from .mail_servers import ImapServer
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
@@ -156,46 +154,6 @@ async def test_a_message_that_is_not_there_is_a_clear_failure(
     given = {"message_id": id} if id else {"query": "subject:nowhere"}
     done = await mail.do("Read", tool="get_message_by_id", inputs=given)
     assert done.result.error.type == "MessageNotFound"
-
-
-@asynccontextmanager
-async def breaking(
-    port: int, command: bytes, held: asyncio.Event | None = None
-) -> AsyncIterator[tuple[int, list[bool]]]:
-    """A way to a server that once, behind the answer to a command, breaks off, or holds it back."""
-    broken: list[bool] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        to_reader, to_writer = await asyncio.open_connection("127.0.0.1", port)
-        named = asyncio.Event()
-
-        async def there() -> None:
-            while piece := await reader.read(65536):
-                if command in piece:
-                    named.set()
-                to_writer.write(piece)
-
-        async def back() -> None:
-            while piece := await to_reader.read(65536):
-                if named.is_set() and b" OK" in piece and not broken:
-                    broken.append(True)
-                    if held is not None:
-                        await held.wait()
-                    return
-                writer.write(piece)
-
-        copying = [asyncio.create_task(there()), asyncio.create_task(back())]
-        await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
-        for each in copying:
-            each.cancel()
-        for end in (writer, to_writer):
-            end.close()
-
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield listening.sockets[0].getsockname()[1], broken
-    finally:
-        listening.close()
 
 
 async def propose(mail: Any, **inputs: Any) -> Any:
@@ -342,6 +300,29 @@ async def test_an_attempt_that_is_cancelled_before_the_message_is_handed_over_le
         await eventually(lambda: imap.messages("Drafts") == [])
         held.set()
     assert mail.smtp.taken == []
+
+
+async def test_a_message_that_the_server_is_taking_is_seen_to_its_end_though_the_step_is_cancelled(
+    imap: ImapServer, start: Any
+) -> None:
+    mail = await start(TEXT, SUMMARY)
+    asked = await propose(mail)
+    taking, released = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        taking.set()
+        await released.wait()
+
+    mail.smtp.during_data = hold
+    doing = asyncio.create_task(mail.do("Tell", approved=asked.action, tools=("send_email",)))
+    await taking.wait()
+    doing.cancel()
+    await asyncio.gather(doing, return_exceptions=True)
+    released.set()
+    await eventually(lambda: len(imap.messages("Sent")) == 1 and not imap.messages("Drafts"))
+    again = await mail.do("Tell", approved=asked.action, tools=("send_email",))
+    assert again.result.status == SUCCEEDED
+    assert len(mail.smtp.taken) == 1
 
 
 async def test_what_was_sent_before_is_known_while_nothing_can_be_sent(

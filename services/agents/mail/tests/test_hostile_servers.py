@@ -64,7 +64,7 @@ def gone(tag: bytes, command: bytes) -> bytes:
     """Away while somebody signs in, which does not mean that the password is wrong."""
     if command == b"LOGIN":
         raise ConnectionError
-    return tag + b" OK done\r\n"
+    return b"* CAPABILITY IMAP4rev1\r\n" + tag + b" OK done\r\n"
 
 
 @pytest.mark.parametrize("answer", [silent, senseless, huge, endless, gone])

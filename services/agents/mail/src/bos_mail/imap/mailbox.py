@@ -117,11 +117,23 @@ class ImapMailbox:
                 raise
             if state is not Sending.NOT_BEGUN:
                 return _begun_before(state, outgoing)
+            handing_over = asyncio.create_task(self._handed_over(smtp, outgoing, attempt))
             try:
-                await transmit(smtp, outgoing)
-            except AgentFailure:
-                await self._withdraw(attempt)
+                return await asyncio.shield(handing_over)
+            except asyncio.CancelledError:
+                # Whoever asked is gone, but the next attempt is to find what became of this one.
+                await asyncio.gather(handing_over, return_exceptions=True)
                 raise
+            finally:
+                handing_over.cancel()
+
+    async def _handed_over(self, smtp: SMTP, outgoing: Outgoing, attempt: str) -> Sent:
+        """Hand the message over, and have the mailbox show it."""
+        try:
+            await transmit(smtp, outgoing)
+        except AgentFailure:
+            await self._withdraw(attempt)
+            raise
         try:
             await self._run(partial(_finish, outgoing=outgoing))
         except AgentFailure:
