@@ -26,6 +26,7 @@ from .demo_checks import assert_answered, assert_states
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from bos_demo.questions import Question
     from bos_standalone.service import Standalone
@@ -118,20 +119,19 @@ async def test_orders_in_a_mail_are_data(product: Standalone) -> None:
 
 
 async def test_mailbox_that_the_user_connected_is_left_alone(
-    clean_environment: None, tmp_path: pytest.TempPathFactory
+    clean_environment: None, tmp_path: Path
 ) -> None:
     settings = StandaloneSettings.load(data_dir=tmp_path, rest=False)
-    telemetry = Telemetry.for_tests("standalone")
     own = {"address": "me@example.com", "user": "me", "imap_host": "i.example", "smtp_host": "s"}
     async with (
-        serve_all(settings, telemetry, agents=AGENTS) as first,
+        serve_all(settings, Telemetry.for_tests("standalone"), agents=AGENTS) as first,
         ConnectionClient(first.addresses["identity"], api_key=first.api_key) as client,
     ):
         (sample,) = await client.connections()
         assert sample.fields["address"] == OWNER
         await client.connect("mail.imap", "own-password", own, "Mine")
     async with (
-        serve_all(settings, telemetry, agents=AGENTS) as second,
+        serve_all(settings, Telemetry.for_tests("standalone"), agents=AGENTS) as second,
         ConnectionClient(second.addresses["identity"], api_key=second.api_key) as client,
     ):
         (kept,) = await client.connections()
@@ -140,15 +140,14 @@ async def test_mailbox_that_the_user_connected_is_left_alone(
 
 
 async def test_without_the_setting_no_mailbox_is_connected(
-    clean_environment: None, tmp_path: pytest.TempPathFactory
+    clean_environment: None, tmp_path: Path
 ) -> None:
-    telemetry = Telemetry.for_tests("standalone")
     with_it = StandaloneSettings.load(data_dir=tmp_path, rest=False)
     without = StandaloneSettings.load(data_dir=tmp_path, rest=False, demo_mailbox=False)
-    async with serve_all(with_it, telemetry, agents=AGENTS):
+    async with serve_all(with_it, Telemetry.for_tests("standalone"), agents=AGENTS):
         pass
     async with (
-        serve_all(without, telemetry, agents=AGENTS) as standalone,
+        serve_all(without, Telemetry.for_tests("standalone"), agents=AGENTS) as standalone,
         ConnectionClient(standalone.addresses["identity"], api_key=standalone.api_key) as client,
     ):
         assert list(await client.connections()) == []

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from bos_demo.questions import load_every_question
 from bos_standalone.agents import agent_factory, installed_agents
 from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, own_folder
-from bos_standalone.demo_documents import loading
-from bos_standalone.demo_mailbox import connect_sample
 from bos_standalone.given import today
 from bos_standalone.group import ServiceGroup
+from bos_standalone.sample.documents import loading
+from bos_standalone.sample.mailbox import connect_sample
 from bos_standalone.table import Composition
 from bos_standalone.wiring import start_all
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bos_chassis.telemetry import Telemetry
     from bos_standalone.data_folder import DataFolder
-    from bos_standalone.demo_documents import DemoDocuments
+    from bos_standalone.sample.documents import DemoDocuments
     from bos_standalone.settings import StandaloneSettings
 
 _REST_MISSING = "REST is not offered: its program is not built; `make rest` builds it."
