@@ -33,6 +33,7 @@ from bos_gateway.core.run_state import (
 )
 from bos_gateway.core.shown import given_links
 from bos_gateway.effects import connections, step_approval
+from bos_gateway.effects.call_retries import Absence
 from bos_gateway.effects.input_files import InputFiles
 from bos_gateway.effects.step_files import StepFiles, refer_to_kept_files
 from bos_gateway.permits.agents import listed_tools, step_problem
@@ -101,7 +102,7 @@ class _StepRun:
             jitter=0.5,
         )
         started = time.monotonic()
-        spent = Usage()
+        spent, absence = Usage(), Absence(self._run.deps.settings.restart_wait_s)
         while True:
             tokens = None
             if state.request.settings.max_tokens > 0:
@@ -112,13 +113,18 @@ class _StepRun:
                 result.usage.unreported_tokens = tokens or 0
             add_usage(spent, result.usage)
             failed = attempt - command.attempt + 1
-            again = transient and self._repeatable and attempts_left > 0
-            if not again or self._left_s() <= backoff.delay(failed):
+            # A service that is being restarted, the agent's or one behind it, costs time and none
+            # of the card's attempts; but nobody knows what a call that broke off has consumed.
+            away = result.error.type == errors.Unavailable.__name__ and tokens is None
+            may_wait = attempts_left > 0 or (away and absence.bearable())
+            again = transient and self._repeatable and may_wait
+            wait_s = absence.pause_s(backoff.delay(failed)) if away else backoff.delay(failed)
+            if not again or self._left_s() <= wait_s:
                 break
             self._run.deps.metrics.step_retries.labels(self._agent).inc()
             await self._tell(f"Attempt {attempt} failed and is repeated: {result.error.message}")
-            await asyncio.sleep(backoff.delay(failed, random.random()))  # noqa: S311
-            attempts_left -= 1
+            await asyncio.sleep(min(wait_s, backoff.delay(failed, random.random())))  # noqa: S311
+            attempts_left = max(0, attempts_left - 1)
             attempt += 1
             await self._dispatched(attempt)
         result.usage.CopyFrom(spent)
