@@ -44,7 +44,7 @@ async def compose(run: EffectContext, command: Compose) -> None:
     await run.emit(run.stamped(LogEvent(run_finished=RunFinished(response=response))))
 
 
-async def _started(run: EffectContext, attempt: int, reserved_tokens: int) -> None:
+async def _started(run: EffectContext, attempt: int, reserved_tokens: int | None) -> None:
     started = AnswerStarted(attempt=attempt, reserved_tokens=reserved_tokens)
     await run.emit(run.stamped(LogEvent(answer_started=started)))
 
@@ -65,7 +65,7 @@ async def _composed(
             if message is None:
                 # The composer died: what followers saw of its answer counts no more.
                 attempt += 1
-                await _started(run, attempt, token_budget or 0)
+                await _started(run, attempt, token_budget)
                 room, text = MAX_STREAMED_BYTES, MaskedStream(run.masker)
                 links = stream_check(run.state)
                 continue
