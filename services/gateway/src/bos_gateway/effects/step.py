@@ -86,6 +86,8 @@ class _StepRun:
         self._repeatable = failures.may_repeat(self._card, self._step.step, self._performing)
         self._connections: Sequence[ConnectionSecret] = ()
         self._files = InputFiles(run.deps.file_budget)
+        self._unreached = False
+        """The latest call broke off, or never left."""
         self._tainted = taint.is_tainted(run.state, self._step)
         """Of its inputs, independent of the agent, or of what the agent says it has read."""
         self._traced = len(self._step.trace)
@@ -115,7 +117,8 @@ class _StepRun:
             failed = attempt - command.attempt + 1
             # A service that is being restarted, the agent's or one behind it, costs time and none
             # of the card's attempts; but nobody knows what a call that broke off has consumed.
-            away = result.error.type == errors.Unavailable.__name__ and tokens is None
+            away = self._unreached or result.error.type == errors.Unavailable.__name__
+            away = away and tokens is None
             may_wait = attempts_left > 0 or (away and absence.bearable())
             again = transient and self._repeatable and may_wait
             wait_s = absence.pause_s(backoff.delay(failed)) if away else backoff.delay(failed)
@@ -162,7 +165,7 @@ class _StepRun:
 
     async def _attempt(self, attempt: int, tokens: int | None) -> tuple[AgentResult, bool]:
         """One call of the agent: its result, and whether another could end better."""
-        run = self._run
+        run, self._unreached = self._run, False
         stub = run.deps.registry.stub(self._agent)
         if stub is None:
             text = f'No agent named "{self._agent}" is configured here.'
@@ -209,6 +212,7 @@ class _StepRun:
                         await self._progress(*message.trace.events)
         except grpc.RpcError as error:
             failure = errors.from_rpc_error(error)
+            self._unreached = isinstance(failure, errors.Unavailable)
             refused = isinstance(failure, _TURNED_AWAY) or failure.reason == "AGENT_BUSY"
             unsent = refused and not begun
             said = run.masker.text(failure.message, may_be_cut=True)
