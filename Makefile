@@ -139,6 +139,11 @@ test-poison: install ## Some 75 pages, search results, mails, API replies, API d
 	BOS_TEST_POISON=$(or $(COUNT),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
 	    $(BIN)/pytest -q -s tests/security/test_poisoned_web.py tests/security/test_poisoned_hands.py $(PYTEST_ARGS)
 
+.PHONY: test-chains-kills
+test-chains-kills: install ## kill -9 of any one process at any event of chains of real agents (KILLS=30, 3 in test; SEED=N)
+	BOS_TEST_KILLS=$(or $(KILLS),30) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
+	    $(BIN)/pytest -q -s tests/integration/test_chain_kills.py $(PYTEST_ARGS)
+
 .PHONY: test-mail-kills
 test-mail-kills: install ## kill -9 of the mail agent at any point of sending; no message goes out twice (KILLS=50, 3 in test; SEED=N)
 	BOS_TEST_KILLS=$(or $(KILLS),50) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \

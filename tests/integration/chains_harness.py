@@ -111,6 +111,18 @@ class Chains:
             else:
                 return
 
+    async def ready(self) -> None:
+        """Wait until every gateway knows that every agent answers."""
+        for name, service in self.services.items():
+            if not name.startswith("gateway"):
+                continue
+            async with asyncio.timeout(60), BosClient(service.address, api_key=_KEY) as bos:
+                while True:
+                    answering = {each.card.name for each in await bos.agents() if each.available}
+                    if answering == {*_AGENTS}:
+                        break
+                    await asyncio.sleep(0.1)
+
     def mails(self) -> list[dict[str, bytes]]:
         """Attachments by name of every mail that was sent, oldest first."""
         return [
@@ -145,7 +157,7 @@ async def open_chains(dsn: str, folder: Path, *, gateways: int = 1) -> AsyncIter
         await _upload(services["documents"].address)
         targets = [each.address for name, each in services.items() if name.startswith("gateway")]
         made.bos = await enter(BosClient(f"ipv4:{','.join(targets)}", api_key=_KEY))
-        await _all_known(made.bos)
+        await made.ready()
         yield made
 
 
@@ -249,13 +261,3 @@ async def _upload(address: str) -> None:
         request = WatchDocumentRequest(document_id=answer.document.document_id)
         async for _ in stub.WatchDocument(request, timeout=240, metadata=metadata):
             pass
-
-
-async def _all_known(bos: BosClient) -> None:
-    """Wait until the gateway has a card of every agent."""
-    async with asyncio.timeout(60):
-        while True:
-            agents = await bos.agents()
-            if {each.card.name for each in agents if each.available} == {*_AGENTS}:
-                return
-            await asyncio.sleep(0.1)

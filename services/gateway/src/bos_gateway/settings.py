@@ -167,6 +167,9 @@ class GatewaySettings(Settings):
     """Growth of that wait"""
     confidence_threshold: float = Field(default=0.5, ge=0, le=1)
     """Below it planning counts as uncertain"""
+    restart_wait_s: float = Field(default=15.0, ge=0, le=300)
+    """Time that a planner, composer, agent or service of an agent has to come back after it died or
+    could not be reached, before that counts as a failure; within the time of the call or step"""
     delta_window_s: float = Field(default=0.015, ge=0)
     """Answer text is gathered this long into one piece"""
     approval_timeout_s: ApprovalSeconds = 120.0

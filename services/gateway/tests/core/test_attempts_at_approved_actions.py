@@ -59,6 +59,20 @@ def test_another_attempt_is_made_where_it_doubles_nothing(
 
 
 @pytest.mark.parametrize(
+    ("waited_for", "repeatable", "again"),
+    [(True, True, True), (False, True, False), (True, False, False)],
+)
+def test_what_is_away_and_waited_for_costs_no_attempt_of_the_card(
+    waited_for: bool, repeatable: bool, again: bool
+) -> None:
+    failed = FailedAttempt(transient=True, away=True)
+    made = may_attempt_again(
+        failed, approved=False, repeatable=repeatable, retries_left=0, waited_for=waited_for
+    )
+    assert made is again
+
+
+@pytest.mark.parametrize(
     ("status", "lost", "unknown"),
     [(FAILED, True, True), (FAILED, False, False), (SUCCEEDED, True, False)],
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import shutil
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from gateway_harness.crash.harness import PROGRAM
 from gateway_harness.harness import gateway_process, result_of
 
 from bos.agent.v1 import AgentCard, AgentExecutionStatus, InputFile
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gateway_harness.harness import Harness
+
+    from bos.agent.v1 import AgentResult
+    from bos_agentkit import AgentTask
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 REPORT, ROWS = b"%PDF-1.7 " + bytes(range(256)) * 40, b"a,b\n1,2\n"
@@ -165,23 +168,40 @@ async def test_a_file_that_is_gone_is_stated_and_the_step_goes_on(
     ]
 
 
-async def test_a_resumed_run_sends_the_same_files(
-    harness: Harness, folder: Path, agents: dict[str, Any]
-) -> None:
-    """The gateway dies once the files are in the log; another one goes on."""
-    harness.planner.steps = [step("a", "files"), step("c", "taking", "", "a")]
-    url = folder.as_uri()
-    crashing = (str(PROGRAM), "kill step_finished:after")
-    async with gateway_process(harness, program=crashing, artefacts_url=url) as (process, client):
+class StuckOnce(RecordingAgent):
+    """Does not end its first call."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, card=agent_card(name, "Takes files.", takes_files=True))
+        self.called = asyncio.Event()
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        if not self.called.is_set():
+            self.called.set()
+            await asyncio.Event().wait()
+        return await super().behave(task)
+
+
+async def test_a_resumed_run_sends_the_same_files(harness: Harness, folder: Path) -> None:
+    """The gateway dies while the step with the files is under way; another one goes on."""
+    stuck, url = StuckOnce("stuck"), folder.as_uri()
+    await harness.add_agent(FileAgent("files", FILES))
+    await harness.add_agent(stuck)
+    harness.planner.steps = [step("a", "files"), step("c", "stuck", "", "a")]
+    async with gateway_process(harness, artefacts_url=url) as (process, client):
         call = client.stream()
         run_id = (await call.read()).event.run_id
+        async with asyncio.timeout(60):
+            await stuck.called.wait()
+        process.kill()
         await process.wait()
         call.cancel()
-    agents["taking"].inputs.clear()
     async with gateway_process(harness, artefacts_url=url) as (_, client):
         events = await client.watch(run_id)
     assert result_of(events, "c").status == SUCCEEDED
-    assert [file.content for file in agents["taking"].inputs[-1].files] == [REPORT, ROWS]
+    first, second = stuck.inputs
+    assert [file.content for file in first.files] == [REPORT, ROWS]
+    assert list(second.files) == list(first.files)
 
 
 def test_a_card_of_an_older_contract_takes_no_files_and_unknown_fields_do_no_harm() -> None:

@@ -107,10 +107,17 @@ class FailedAttempt:
     """Another one may end better."""
     unsent: bool = False
     """It has certainly not reached the agent, or was turned away before the agent began."""
+    away: bool = False
+    """The agent, or a service behind it, could not be reached or broke off."""
 
 
 def may_attempt_again(
-    failed: FailedAttempt, *, approved: bool, repeatable: bool, retries_left: int
+    failed: FailedAttempt,
+    *,
+    approved: bool,
+    repeatable: bool,
+    retries_left: int,
+    waited_for: bool = False,
 ) -> bool:
     """Whether a step is attempted again, as long as there is time for it.
 
@@ -122,12 +129,13 @@ def may_attempt_again(
         approved: Whether approved actions are being performed.
         repeatable: Whether sending them again cannot double an effect; see :func:`may_repeat`.
         retries_left: Attempts that the card still allows.
+        waited_for: Whether what is away still has time to come back.
     """
     if not failed.transient:
         return False
     if approved:
         return repeatable or failed.unsent
-    return repeatable and retries_left > 0
+    return repeatable and (retries_left > 0 or waited_for)
 
 
 def may_repeat(

@@ -167,7 +167,8 @@ async def ask_planner(
     Raises:
         BosError: it did not answer.
     """
-    answer = await answered(deps.planner.MakePlan, request, timeout_s, token)
+    restart_s = deps.settings.restart_wait_s
+    answer = await answered(deps.planner.MakePlan, request, timeout_s, token, restart_s=restart_s)
     answer.DiscardUnknownFields()
     result_limits.clamp_usage(answer.usage)
     result_limits.shorten(answer.clarification, result_limits.MAX_CLARIFICATION_BYTES)

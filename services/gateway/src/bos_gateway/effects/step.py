@@ -34,7 +34,7 @@ from bos_gateway.core.run_state import (
 )
 from bos_gateway.core.shown import given_links
 from bos_gateway.effects import connections, step_approval
-from bos_gateway.effects.call_retries import has_never_left
+from bos_gateway.effects.call_retries import Absence, has_never_left
 from bos_gateway.effects.input_files import InputFiles
 from bos_gateway.effects.step_files import StepFiles, refer_to_kept_files
 from bos_gateway.permits.agents import listed_tools, step_problem
@@ -105,7 +105,7 @@ class _StepRun:
         attempts_left = self._card.max_retries if self._card else 0
         backoff = self._backoff()
         started = time.monotonic()
-        spent = Usage()
+        spent, absence = Usage(), Absence(self._run.deps.settings.restart_wait_s)
         while True:
             tokens = None
             if state.request.settings.max_tokens > 0:
@@ -116,17 +116,22 @@ class _StepRun:
                 result.usage.unreported_tokens = tokens or 0
             add_usage(spent, result.usage)
             failed = attempt - command.attempt + 1
+            # A service that is being restarted, the agent's or one behind it, costs time and none
+            # of the card's attempts; but nobody knows what a call that broke off has consumed.
+            away = ended.away and tokens is None
             again = failures.may_attempt_again(
                 ended,
                 approved=bool(self._performing),
                 repeatable=self._repeatable,
                 retries_left=attempts_left,
+                waited_for=away and absence.bearable(),
             )
-            if not again or self._left_s() <= backoff.delay(failed):
+            wait_s = absence.pause_s(backoff.delay(failed)) if away else backoff.delay(failed)
+            if not again or self._left_s() <= wait_s:
                 break
             self._run.deps.metrics.step_retries.labels(self._agent).inc()
             await self._tell(f"Attempt {attempt} failed and is repeated: {result.error.message}")
-            await asyncio.sleep(backoff.delay(failed, random.random()))  # noqa: S311
+            await asyncio.sleep(min(wait_s, backoff.delay(failed, random.random())))  # noqa: S311
             attempts_left = max(0, attempts_left - 1)
             attempt += 1
             await self._dispatched(attempt)
@@ -187,9 +192,9 @@ class _StepRun:
             return await self._failed(AgentErrorType.CREDENTIAL_LOST, text, unsent=True), _FINAL
         timeout_s = min(self._timeout_s(), self._left_s())
         if unconnected := await self._connected(timeout_s):
-            return unconnected, FailedAttempt(transient=True, unsent=True)
+            return unconnected, FailedAttempt(transient=True, unsent=True, away=True)
         if unread := await self._read_files(timeout_s):
-            return unread, FailedAttempt(transient=True, unsent=True)
+            return unread, FailedAttempt(transient=True, unsent=True, away=True)
         request = self._request(attempt, timeout_s, tokens)
         if (size := request.ByteSize()) > (most := result_limits.MAX_REQUEST_BYTES):
             text = f"The inputs of this step are too large: {size} bytes of {most}."
@@ -216,13 +221,15 @@ class _StepRun:
                         result = await self._checked(message.result)
                         await self._keep_files(result, files)
                         self._lost |= acting and unknown_outcomes.says_unknown(result)
-                        return result, FailedAttempt(_is_transient(result))
+                        away = result.error.type == errors.Unavailable.__name__
+                        return result, FailedAttempt(_is_transient(result), away=away)
                     case "file":
                         files.take(message.file)
                     case _:
                         await self._progress(*message.trace.events)
         except grpc.RpcError as error:
             failure = errors.from_rpc_error(error)
+            away = isinstance(failure, errors.Unavailable)
             turned_away = isinstance(failure, _TURNED_AWAY) or failure.reason == "AGENT_BUSY"
             unsent = not begun and (turned_away or has_never_left(error))
             self._lost |= acting and not unsent
@@ -233,7 +240,7 @@ class _StepRun:
             )
             # An error has no place where the agent could say what it has read.
             result.tainted = errors.is_worded_by_peer(error)
-            return result, FailedAttempt(isinstance(failure, _TRANSIENT), unsent)
+            return result, FailedAttempt(isinstance(failure, _TRANSIENT), unsent, away)
         finally:
             call.cancel()
         text = f"The agent {self._agent} ended without a result."
