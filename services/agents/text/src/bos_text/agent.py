@@ -180,14 +180,12 @@ class TextAgent(Agent):
         """Do one step."""
         name = task.input.tool_name or _DEFAULT_TOOL
         texts = sources_of(task, _OPTIONS)
-        accepted = {each.card.name: each for each in self.all_tools()}.get(name)
-        fields = accepted.card.input_schema["properties"] if accepted is not None else {}
-        options = {key: value for key, value in task.arguments.items() if key in _OPTIONS}
+        schemas = [each.input_schema.fields for each in self.card.tools if each.name == name]
+        accepted = {key for each in schemas for key in each["properties"].struct_value.fields}
+        options = {key: task.arguments[key] for key in accepted & _OPTIONS & set(task.arguments)}
         given = [{"name": each.name, "text": each.text} for each in texts]
         task.trace.decision("Works on texts", tool=name, texts=[each.name for each in texts])
-        done = await task.tools.call(
-            name, text=given, **{key: value for key, value in options.items() if key in fields}
-        )
+        done = await task.tools.call(name, text=given, **options)
         if not done["text"]:
             text = "Nothing of what was asked for stands in the text."
             return succeeded(task, answer=text, data=done, confidence=0.6)
