@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from google.protobuf.json_format import MessageToDict
 from pydantic import BaseModel, Field
 
 from bos.agent.v1 import SideEffectClass
@@ -181,8 +180,9 @@ class TextAgent(Agent):
         """Do one step."""
         name = task.input.tool_name or _DEFAULT_TOOL
         texts = sources_of(task, _OPTIONS)
-        taken = _OPTIONS & self._fields(name)
-        options = {key: value for key, value in task.arguments.items() if key in taken}
+        schemas = [each.input_schema.fields for each in self.card.tools if each.name == name]
+        accepted = {key for each in schemas for key in each["properties"].struct_value.fields}
+        options = {key: task.arguments[key] for key in accepted & _OPTIONS & set(task.arguments)}
         given = [{"name": each.name, "text": each.text} for each in texts]
         task.trace.decision("Works on texts", tool=name, texts=[each.name for each in texts])
         done = await task.tools.call(name, text=given, **options)
@@ -190,12 +190,6 @@ class TextAgent(Agent):
             text = "Nothing of what was asked for stands in the text."
             return succeeded(task, answer=text, data=done, confidence=0.6)
         return succeeded(task, answer=done["text"], data=done, confidence=0.9)
-
-    def _fields(self, name: str) -> frozenset[str]:
-        """What a tool takes; nothing if there is none of this name."""
-        cards = (each.card for each in self.all_tools())
-        schemas = (MessageToDict(card.input_schema) for card in cards if card.name == name)
-        return frozenset(next(schemas, {}).get("properties", {}))
 
     async def _read(
         self,
