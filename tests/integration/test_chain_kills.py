@@ -1,6 +1,7 @@
 """kill -9 of any one process at any event of a chain changes nothing but the time it takes.
 
-The one exception is the mail agent while its server takes a message: then the outcome is said to be unknown.
+The one exception is the mail agent while its server takes a message: the outcome is then said to be
+unknown.
 
 ``BOS_TEST_KILLS`` says how often (3 in the suite), ``BOS_TEST_SEED`` where; a failure names both.
 """
