@@ -140,7 +140,8 @@ async def test_page_that_scripts_fill_is_read_and_cited_by_its_address(site: Sit
         f"for (let n = 0; n < 3; n++) alert('hello ' + n); confirm('sure?'); {SHOW}",
         f"history.pushState({{}}, '', '/shown'); {SHOW}",
         f"try {{ localStorage.setItem('a', '1'); }} catch (e) {{}} {SHOW}",
-        f"Notification.requestPermission(); navigator.geolocation.getCurrentPosition(() => 0); {SHOW}",
+        "Notification.requestPermission(); "
+        f"navigator.geolocation.getCurrentPosition(() => 0); {SHOW}",
         f"{SHOW} setInterval(() => fetch('/data.json'), 100);",
     ],
     ids=["late", "ticks", "data", "script", "dialogs", "address", "storage", "asks", "polls"],
@@ -157,7 +158,8 @@ async def test_ways_in_which_scripts_fill_pages(script: str, site: Site) -> None
         "location.href = '/next'",
         "location.replace('/hop')",
         "setTimeout(() => { location = '/next' }, 500)",
-        "const m = document.createElement('meta'); m.httpEquiv = 'refresh'; m.content = '0;url=/next';"
+        "const m = document.createElement('meta'); m.httpEquiv = 'refresh';"
+        "m.content = '0;url=/next';"
         "document.head.append(m)",
     ],
     ids=["script", "status", "late", "meta"],
@@ -210,10 +212,11 @@ METADATA = "http://169.254.169.254/latest/meta-data/"
     "way",
     [
         "location.href = {to!r}",
-        "const m = document.createElement('meta'); m.httpEquiv = 'refresh'; m.content = '0;url=' + {to!r};"
+        "const m = document.createElement('meta'); m.httpEquiv = 'refresh';"
+        "m.content = '0;url=' + {to!r};"
         "document.head.append(m)",
         "location = '/away?' + {to!r}",
-        "const a = document.createElement('a'); a.href = {to!r}; document.body.append(a); a.click()",
+        "const a = document.createElement('a'); a.href = {to!r};document.body.append(a); a.click()",
         "const f = document.createElement('form'); f.action = {to!r}; document.body.append(f);"
         "f.submit()",
     ],
@@ -450,11 +453,11 @@ async def test_browser_runs_sandboxed_without_network_and_not_as_root(site: Site
         inside = [pid for pid in pids("--remote-debugging-pipe") if not is_supervisor(pid)]
         assert inside
         for pid in inside:
-            state = Path(f"/proc/{pid}/status").read_text()
+            state = Path(f"/proc/{pid}/status").read_text()  # noqa: ASYNC240
             assert "NoNewPrivs:\t1" in state
             assert "Uid:\t0" not in state
             assert os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
-            routes = Path(f"/proc/{pid}/net/route").read_text().splitlines()
+            routes = Path(f"/proc/{pid}/net/route").read_text().splitlines()  # noqa: ASYNC240
             assert len(routes) == 1
         renderers = [line for line in states("--type=renderer") if "Seccomp:\t2" in line]
         assert renderers
@@ -485,7 +488,7 @@ async def test_agent_does_not_start_with_a_browser_that_does_not(
     broken = tmp_path / "browser"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
-    tmp_path.chmod(0o755)
+    tmp_path.chmod(0o755)  # noqa: ASYNC240
     with pytest.raises(ConfigurationError, match="BOS_WEB_BROWSER_SANDBOX=container"):
         async with reading(site, browser=str(broken)):
             pass
