@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import socket
-import tempfile
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from bos_testkit.waiting import eventually
 from bos_web.pages.reader import open_reader
 from bos_web.settings import WebSettings
 
+from .browser_processes import browsers, folders, is_supervisor, pids, states
 from .conftest import LOOPBACK, Site, html, serving_site
 
 if TYPE_CHECKING:
@@ -94,23 +94,6 @@ async def another_site(**pages: Any) -> AsyncIterator[Site]:
     served = {f"/{name}": page for name, page in pages.items()}
     async with serving_site(Site(pages=served)) as site:
         yield site
-
-
-def browsers() -> list[str]:
-    """Command lines of living processes that belong to browsers of this machine's agents."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = each.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-        except OSError:
-            continue
-        if "bos-browser-" in line:
-            found.append(line[:200])
-    return found
-
-
-def folders() -> list[Path]:
-    return list(Path(tempfile.gettempdir()).glob("bos-browser-*"))
 
 
 @pytest.fixture(autouse=True)
@@ -434,19 +417,6 @@ async def test_killed_supervisor_takes_the_browser_with_it(site: Site) -> None:
         await eventually(lambda: browsers() == [], within_s=60)
 
 
-def pids(words: str) -> list[int]:
-    """Browsers or their supervisors, by words of their command line."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = each.read_bytes().decode("utf-8", "replace")
-        except OSError:
-            continue
-        if "bos-browser-" in line and words in line and "--type=" not in line:
-            found.append(int(each.parent.name))
-    return found
-
-
 async def test_browser_runs_sandboxed_without_network_and_not_as_root(site: Site) -> None:
     async with reading(site) as reader:
         task = await reading_hanging_page(reader, site)
@@ -463,23 +433,6 @@ async def test_browser_runs_sandboxed_without_network_and_not_as_root(site: Site
         assert renderers
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-def is_supervisor(pid: int) -> bool:
-    return b"supervisor.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-def states(words: str) -> list[str]:
-    """The kernel's words about processes of browsers."""
-    found = []
-    for each in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            line = each.read_bytes().decode("utf-8", "replace")
-            if words in line and "bos-browser-" in line:
-                found.append((each.parent / "status").read_text())
-        except OSError:
-            continue
-    return found
 
 
 async def test_agent_does_not_start_with_a_browser_that_does_not(
