@@ -122,12 +122,6 @@ class Visit:
             if asked.is_page and self.failure is None:
                 self.failure = _as_failure(error)
             return None
-        self._bytes += len(response.body)
-        if self._bytes > self._limits.total_bytes:
-            self.refused += 1
-            if asked.is_page:
-                self.failure = _as_failure(HttpRefused(Rule.RESPONSE_BODY_TOO_LARGE))
-            return None
         if asked.is_page and response.status not in _REDIRECTS:
             self._pages.add(target.origin)
         return _answer(response)
@@ -152,7 +146,7 @@ class Visit:
         Raises:
             HttpRefused: It is not allowed.
         """
-        if self.requests > self._limits.requests or self._bytes > self._limits.total_bytes:
+        if self.requests > self._limits.requests:
             raise HttpRefused(Rule.RESPONSE_BODY_TOO_LARGE)
         if asked.method != "GET":
             raise HttpRefused(Rule.METHOD)
@@ -176,11 +170,27 @@ class Visit:
     async def _response(self, asked: Asked, target: Target) -> HttpResponse:
         first, self._first = self._first, None
         if asked.is_page and first is not None and target.url == first.final_url:
+            self._count(first)
             return first
         async with self._at_once:
+            # Others have arrived while this one waited for its turn.
+            self._count()
             if asked.is_page:
-                return await self._fetch(target.url)
-            return await self._http.request("GET", target.url, follow_redirects=False)
+                response = await self._fetch(target.url)
+            else:
+                response = await self._http.request("GET", target.url, follow_redirects=False)
+            self._count(response)
+            return response
+
+    def _count(self, response: HttpResponse | None = None) -> None:
+        """Count what has arrived.
+
+        Raises:
+            HttpRefused: It is too much for one page.
+        """
+        self._bytes += len(response.body) if response is not None else 0
+        if self._bytes > self._limits.total_bytes:
+            raise HttpRefused(Rule.RESPONSE_BODY_TOO_LARGE)
 
     def _is_inside(self, target: Target) -> bool:
         origin = target.url_without_query.removesuffix(target.path)
