@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import sys
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from bos_testkit.processes import free_port
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -28,7 +29,7 @@ class Killable:
     module: str
     settings: Mapping[str, str]
     log: Path
-    port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=free_port)
     kills: int = 0
     _process: Process | None = None
 
@@ -90,10 +91,3 @@ async def running(services: Mapping[str, Killable]) -> AsyncIterator[None]:
         yield
     finally:
         await asyncio.gather(*(service.stop() for service in services.values()))
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

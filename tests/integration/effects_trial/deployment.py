@@ -36,7 +36,7 @@ from bos_planner.settings import PlannerSettings
 from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY, model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
 
-from .killable import Killable, running
+from .respawning import Respawning, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -65,8 +65,8 @@ class Stores:
 class Deployment:
     """What runs."""
 
-    gateways: tuple[Killable, ...]
-    agents: Mapping[str, Killable]
+    gateways: tuple[Respawning, ...]
+    agents: Mapping[str, Respawning]
     client: BosClient
     user_id: str
 
@@ -128,7 +128,7 @@ async def deployed(
             serve_composer(ComposerSettings.load(server=server), telemetry, models=models)
         )
         agents = {
-            name: Killable(f"bos_{name}", settings, folder / f"{name}.log", pause_s)
+            name: Respawning(f"bos_{name}", settings, folder / f"{name}.log", pause_s)
             for name, settings in _agents(stores, world, model.base_url, folder).items()
         }
         settings = {
@@ -144,7 +144,7 @@ async def deployed(
         }
         # The first makes the tables that the second finds.
         gateways = tuple(
-            Killable("bos_gateway", settings, folder / f"gateway_{number}.log", pause_s)
+            Respawning("bos_gateway", settings, folder / f"gateway_{number}.log", pause_s)
             for number in (1, 2)
         )
         await enter(running(*agents.values()))

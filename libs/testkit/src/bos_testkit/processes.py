@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -41,6 +42,13 @@ class RunningProcess:
     def memory_mb(self) -> float:
         """The most memory that it ever had."""
         return peak_memory_mb(self.pid)
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def is_dead(pid: int) -> bool:

@@ -6,11 +6,11 @@ import asyncio
 import json
 import os
 import signal
-import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from bos_testkit.forked import forked_process
+from bos_testkit.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -24,7 +24,7 @@ _KEPT = ("PATH", "PYTHONPATH", "XDG_CONFIG_HOME")
 _IMPORTED = ("bos_gateway.service", "bos_api_docs.service", "bos_files.service", "bos_mail.service")
 
 
-class Killable:
+class Respawning:
     """A service; whenever it is killed it is started again at its port.
 
     Args:
@@ -91,7 +91,7 @@ class Killable:
 
 
 @asynccontextmanager
-async def running(*services: Killable) -> AsyncIterator[None]:
+async def running(*services: Respawning) -> AsyncIterator[None]:
     """All of them, once each has started, until the block is left.
 
     Raises:
@@ -117,10 +117,3 @@ def _raise_first(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         if task.done():
             task.result()
-
-
-def free_port() -> int:
-    """A port of this machine that nothing listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
