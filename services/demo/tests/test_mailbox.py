@@ -12,12 +12,13 @@ import pytest
 from imapclient import IMAPClient
 from imapclient.exceptions import LoginError
 
+from bos_chassis.concurrency.loop import new_event_loop
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.mailbox.letters import OWNER, Letter, load_letters, message_of, thread_before
 from bos_demo.mailbox.servers import SampleMailbox, serve_mailbox
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from email.message import EmailMessage
 
 LETTERS = load_letters()
@@ -96,6 +97,24 @@ async def test_strangers_neither_read_nor_send(mailbox: SampleMailbox) -> None:
         await asyncio.to_thread(signed_in, mailbox, "wrong")
     with pytest.raises(smtplib.SMTPSenderRefused):
         await asyncio.to_thread(lambda: send(mailbox, OWNER, signs_in=False))
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, new_event_loop])
+def test_it_serves_and_ends_on_either_event_loop(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """Services have asyncio's, the standalone has uvloop."""
+
+    async def served() -> None:
+        async with serve_mailbox(DEFAULT_TODAY) as mailbox:
+            await asyncio.to_thread(send, mailbox, mailbox.address)
+            assert "from a test" in await asyncio.to_thread(found, mailbox, "INBOX", ["ALL"])
+            # One who stays connected does not hold up the end.
+            _, writer = await asyncio.open_connection("127.0.0.1", mailbox.smtp_port)
+        writer.close()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(asyncio.wait_for(served(), 120))
 
 
 async def test_each_start_has_its_own_password(mailbox: SampleMailbox) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiosmtplib import (
     SMTP,
@@ -64,8 +64,8 @@ async def announced(
         # another one's before the loop lets go of it.
         transport = smtp.transport
         smtp.close()
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.abort()
+        if transport is not None:  # of the event loop's own type
+            cast("asyncio.WriteTransport", transport).abort()
 
 
 async def transmit(smtp: SMTP, outgoing: Outgoing) -> None:
