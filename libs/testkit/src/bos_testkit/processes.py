@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import signal
 import socket
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from bos_chassis.settings import TlsSettings
 
+_UNASSIGNED = range(20_000, 32_768)
 _START_S = 300.0
 _STOP_S = 30.0
 # What a program needs to be found and to keep out of the developer's own folders.
@@ -45,10 +47,15 @@ class RunningProcess:
 
 
 def free_port() -> int:
-    """A port of this machine that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of this machine that nothing listens on, for a service that comes and goes.
+
+    Below those that kernels hand out: while the service is away nobody else is given its port.
+    """
+    while True:
+        port = secrets.choice(_UNASSIGNED)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def is_dead(pid: int) -> bool:

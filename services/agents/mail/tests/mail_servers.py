@@ -191,7 +191,9 @@ async def breaking(
 
         async def back() -> None:
             while piece := await to_reader.read(65536):
-                if named.is_set() and b" OK" in piece and not broken:
+                # "+ OK" only asks for the literal to come.
+                answered = named.is_set() and not piece.startswith(b"+") and b" OK" in piece
+                if answered and not broken:
                     broken.append(True)
                     if held is not None:
                         await held.wait()
