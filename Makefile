@@ -125,6 +125,12 @@ test-documents-ocr: install ## Scanned pages by the real tesseract, which it ins
 	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends tesseract-ocr; }
 	$(BIN)/pytest -q services/documents/tests/trials/ocr_trial.py $(PYTEST_ARGS)
 
+.PHONY: test-web-browser
+test-web-browser: install ## Pages that only scripts fill, in the real Chromium, which it installs on Debian as root
+	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
+	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; }
+	$(BIN)/pytest -q services/agents/web/tests/browser_trial.py $(PYTEST_ARGS)
+
 .PHONY: test-documents-awkward
 test-documents-awkward: install ## Some 60 damaged and hostile files through the documents service with its real engines (FILES=8 in test; SEED=N)
 	BOS_TEST_AWKWARD_FILES=$(or $(FILES),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
@@ -139,10 +145,20 @@ test-poison: install ## Some 75 pages, search results, mails, API replies, API d
 	BOS_TEST_POISON=$(or $(COUNT),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
 	    $(BIN)/pytest -q -s tests/security/test_poisoned_web.py tests/security/test_poisoned_hands.py $(PYTEST_ARGS)
 
+.PHONY: test-chains-kills
+test-chains-kills: install ## kill -9 of any one process at any event of chains of real agents (KILLS=30, 3 in test; SEED=N)
+	BOS_TEST_KILLS=$(or $(KILLS),30) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
+	    $(BIN)/pytest -q -s tests/integration/test_chain_kills.py $(PYTEST_ARGS)
+
 .PHONY: test-mail-kills
 test-mail-kills: install ## kill -9 of the mail agent at any point of sending; no message goes out twice (KILLS=50, 3 in test; SEED=N)
 	BOS_TEST_KILLS=$(or $(KILLS),50) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
 	    $(BIN)/pytest -q -s services/agents/mail/tests/test_kills.py $(PYTEST_ARGS)
+
+.PHONY: test-effects-kills
+test-effects-kills: install ## Approved actions counted where they land, while gateways, agents and connections are killed (ACTIONS=200, 6 in test; SEED=N)
+	BOS_TEST_ACTIONS=$(or $(ACTIONS),200) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
+	    $(BIN)/pytest -q -s tests/integration/test_effects_trial.py $(PYTEST_ARGS)
 
 .PHONY: test-mail-dovecot
 test-mail-dovecot: install ## The mail agent's tests against a real Dovecot, which it installs on Debian as root

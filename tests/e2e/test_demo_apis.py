@@ -13,18 +13,18 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from bos.agent.v1 import AgentExecutionStatus
-from bos.gateway.v1 import RunStatus
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value, from_value_map
 from bos_client import BosClient
 from bos_demo.company import DEFAULT_TODAY, load_postgres
-from bos_demo.expectations import expected_facts, mentions
+from bos_demo.expectations import expected_facts
 from bos_demo.questions import ApiStep, load_api_questions
 from bos_postgres import create_database
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.runs import SeenRun
+
+from .demo_checks import assert_answered, assert_states
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -85,10 +85,7 @@ async def test_the_answer_states_the_facts_of_the_database(
     assert question.question in product.questions
     outcome = await asked(product, question)
 
-    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
-    assert tuple(outcome.response.metadata.agents) == question.agents
-    for result in outcome.results.values():
-        assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED, result.error
+    assert_answered(outcome.response, question)
     for step in question.steps:
         if isinstance(step, ApiStep) and step.reference:
             expected = [row[0] for row in await company.fetch(step.reference_query(DEFAULT_TODAY))]
@@ -100,10 +97,7 @@ async def test_the_answer_states_the_facts_of_the_database(
             assert len(found) == len(expected)
             assert all(one in row for one, row in zip(expected, found, strict=True))
             assert not table.truncated
-    facts = await expected_facts(company, question, DEFAULT_TODAY)
-    assert facts
-    missing = [fact for fact in facts if not mentions(outcome.response.answer, fact)]
-    assert not missing, outcome.response.answer
+    assert_states(outcome.response, await expected_facts(company, question, DEFAULT_TODAY))
 
 
 def _is_scalar(cell: Value) -> bool:

@@ -13,8 +13,6 @@ import pytest
 import pytest_asyncio
 from click.testing import CliRunner
 
-from bos.agent.v1 import AgentExecutionStatus
-from bos.gateway.v1 import RunStatus
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_client.cli import main
@@ -23,6 +21,8 @@ from bos_client.workspace import WorkspaceClient
 from bos_demo.questions import FilesStep, load_file_questions
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
+
+from .demo_checks import assert_answered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,11 +55,7 @@ async def test_result_becomes_the_file_that_was_asked_for(
 ) -> None:
     async with BosClient(product.target, api_key=product.api_key) as bos, asyncio.timeout(60):
         response = await bos.ask(question.question, context=product.context)
-        assert response.status == RunStatus.RUN_STATUS_SUCCEEDED, response
-        assert tuple(response.metadata.agents) == question.agents
-        for result in response.agent_results:
-            succeeded = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
-            assert result.status == succeeded, result.error
+        assert_answered(response, question)
         wanted = [step.file for step in question.steps if isinstance(step, FilesStep) and step.file]
         listed = {file.name: file for file in files_of(response)}
         assert list(listed) == wanted

@@ -29,6 +29,8 @@ from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.runs import SeenRun
 
+from .demo_checks import assert_answered
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -144,6 +146,14 @@ async def test_its_answer_states_the_facts(
     assert facts
     missing = [fact for fact in facts if not mentions(outcome.response.answer, fact)]
     assert not missing, outcome.response.answer
+
+
+@every_question
+async def test_its_citations_model_calls_and_tokens_are_those_of_its_agents(
+    question: Question, conversation: Conversation
+) -> None:
+    outcome = await conversation.about(question.question)
+    assert_answered(outcome.response, question)
 
 
 @every_question

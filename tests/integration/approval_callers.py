@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from .approval_harness import Worker
 
+PROTOBUF_JSON = "application/protobuf+json"
 _WITHIN_S = 60.0
 _LOOK_S = 0.02
 _RESOLVED: Mapping[ApprovalStatus, str] = {
@@ -188,7 +189,7 @@ class RestCaller(Caller):
 
     def __init__(self, worker: Worker) -> None:
         super().__init__(worker)
-        self._http = aiohttp.ClientSession()
+        self._http = aiohttp.ClientSession(headers={"Accept": PROTOBUF_JSON})
 
     async def __aexit__(self, *_: object) -> None:
         await super().__aexit__()

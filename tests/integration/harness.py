@@ -258,6 +258,7 @@ async def open_harness(
                 # As in deployment config: one line, one entry per agent.
                 "agent_targets": ",".join(f"{name}={at}" for name, at in listed.items()),
                 "backoff_s": 0.01,
+                "restart_wait_s": 0,
                 **(gateway or {}),
             }
         )

@@ -5,7 +5,6 @@ fallback, never a hang, and never the text of an exception (issue "First light")
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from bos.gateway.v1 import RunStatus
 from bos_client import BosClient
 from bos_errors import DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted
 from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.processes import free_port
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import TEXT_CALLS
 
@@ -103,7 +103,7 @@ async def harness(
         store_url,
         replies=REPLIES,
         agents=[slow, EchoAgent("away")],
-        targets={"absent": f"127.0.0.1:{unused_port()}"},
+        targets={"absent": f"127.0.0.1:{free_port()}"},
     ) as harness:
         yield harness
 
@@ -466,9 +466,3 @@ def fails_with(outcome: Outcome, step: str, error: str) -> None:
     assert result.error.message in outcome.response.answer
     assert outcome.errors(result.agent_name)
     outcome.shows_no_internals()
-
-
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -7,6 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import pytest
 
 from .rest_harness import ROOT, rest_harness
@@ -40,6 +41,7 @@ def events(text: str) -> list[tuple[str, str]]:
     return re.findall(r"^id: ([\d.]+)\nevent: (\w+)$", text, re.MULTILINE)
 
 
+@pytest.mark.requirement("A-01")
 async def test_the_walk_of_the_readme(tmp_path: Path) -> None:
     lines = walk_of_the_readme()
     async with rest_harness(tmp_path) as harness:
@@ -63,7 +65,56 @@ async def test_the_walk_of_the_readme(tmp_path: Path) -> None:
     assert "\nevent: done\n" in resumed
     run = answer("call $REST/v1/runs/$RUN  ")
     assert run["response"]["answer"] == asked["answer"], "a dropped stream cancels nothing"
+    left = answer('call "$REST/v1/runs/$LEFT?wait=60s')
+    assert left["run_id"] != run["run_id"]
+    assert left["response"]["answer"] == asked["answer"], "nobody followed it"
     assert answer("call $REST/v1/runs/$RUN:cancel")["run_id"] == run["run_id"]
     error = answer('call $REST/v1/runs:ask -d \'{"query"')["error"]
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
     assert error["details"][1]["field_violations"][0]["field"] == "query"
+
+
+REVENUE = {
+    "question": "Which five customers brought the most revenue last quarter, "
+    "and what share of the total is that?",
+    "context": {"current_date": "2026-06-15", "current_datetime_utc": "2026-06-15T12:00:00+00:00"},
+    "request_id": "revenue",
+}
+
+
+@pytest.mark.requirement("A-12")
+async def test_a_table_has_the_form_that_is_asked_for(tmp_path: Path) -> None:
+    async with (
+        rest_harness(tmp_path) as harness,
+        aiohttp.ClientSession(
+            harness.url, headers={"Authorization": f"Bearer {harness.key}"}
+        ) as http,
+    ):
+
+        async def told(verb: str, path: str, accept: str, **more: Any) -> tuple[int, Any]:
+            headers = {"Accept": accept} if accept else {}
+            async with http.request(verb, path, headers=headers, **more) as reply:
+                return reply.status, await reply.json()
+
+        status, run = await told("POST", "/v1/runs", "", json=REVENUE)
+        assert (status, run["question"]) == (202, REVENUE["question"])
+        path = f"/v1/runs/{run['run_id']}"
+        _, plain = await told("GET", f"{path}?wait=60s", "")
+        _, objects = await told("GET", f"{path}?rows=objects", "application/json")
+        _, own = await told("GET", path, "application/protobuf+json")
+        _, streamed = await told("POST", "/query", "", json=REVENUE)
+
+    table = plain["response"]["data"]
+    assert streamed["data"] == table, "the same request is the same run"
+    names = [column["name"] for column in table["columns"]]
+    types = [column["type"] for column in table["columns"]]
+    assert len(table["rows"]) == 5
+    position = types.index("COLUMN_TYPE_DECIMAL")
+    assert table["rows"][0][position] == "13697481.81"
+    by_name = [dict(zip(names, row, strict=True)) for row in table["rows"]]
+    assert objects["response"]["data"]["rows"] == by_name
+    cells = own["response"]["data"]["rows"][0]["values"]
+    assert cells[position] == {"decimal_value": "13697481.81"}
+    first = plain["response"]["agent_results"][0]
+    assert "map_value" not in json.dumps(first["data"])
+    assert "fields" in own["response"]["agent_results"][0]["data"]

@@ -45,6 +45,7 @@ QUESTION = {"request__question": "What is new?"}
 REQUESTS: dict[str, dict[str, Any]] = {
     "OrchestratorService.Ask": QUESTION,
     "OrchestratorService.AskStream": QUESTION,
+    "OrchestratorService.SubmitRun": QUESTION,
     "OrchestratorService.PlanQuestion": QUESTION,
     "OrchestratorService.DownloadFile": {"digest": hashlib.sha256(FILE).hexdigest()},
     "ApprovalService.RespondApproval": {"decision": APPROVAL_DECISION_APPROVE},

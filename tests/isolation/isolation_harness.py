@@ -192,7 +192,7 @@ class IsolationHarness:
             if response.status == 200 and "event-stream" in response.headers["Content-Type"]:
                 return Answer("OK", content=(await response.content.readline()).decode())
             text = (await response.read()).decode(errors="replace")
-        if response.status == 200:
+        if 200 <= response.status < 300:
             return Answer("OK", content=text)
         error = json.loads(text)["error"]
         (info,) = [d for d in error.get("details", []) if d["@type"].endswith("ErrorInfo")]

@@ -104,7 +104,9 @@ async def test_the_owner_of_a_workspace_gets_its_file_in_every_way(
     assert all("of the workspace." in answer.content for answer in answers.values())
 
 
-@named([rpc for rpc in NAMING if rpc.method.name in ("Ask", "AskStream", "PlanQuestion")])
+@named(
+    [rpc for rpc in NAMING if rpc.method.name in ("Ask", "AskStream", "SubmitRun", "PlanQuestion")]
+)
 async def test_only_a_run_that_asked_can_be_replied_to_and_by_its_owner_in_every_way(
     rpc: PublicRpc, harness: IsolationHarness
 ) -> None:

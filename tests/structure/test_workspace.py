@@ -172,3 +172,33 @@ def test_agent_without_entry_point_or_with_that_of_another_is_named() -> None:
     points = found["services/agents/code"]["project"]["entry-points"]["bos.agents"]
     points["code"] = "bos_sql.service:serve"
     assert without_entry_point(found) == ["services/agents/code", "services/agents/sql"]
+
+
+def without_contract_tests(folder: Path) -> list[str]:
+    """Agents below ``folder`` that do not run every rule of the agent contract."""
+    agents = [path.parent for path in sorted(folder.glob("*/pyproject.toml"))]
+    return [agent.name for agent in agents if not runs_every_rule(agent)]
+
+
+def runs_every_rule(agent: Path) -> bool:
+    tests = agent / "tests" / "test_contract.py"
+    return tests.exists() and "@every_rule\n" in tests.read_text("utf-8")
+
+
+@pytest.mark.requirement("L-08")
+def test_every_agent_runs_the_contract_suite_which_wants_profile_and_conversation_in_prompts() -> (
+    None
+):
+    assert without_contract_tests(ROOT / "services" / "agents") == []
+
+
+def test_agent_that_does_not_run_the_contract_suite_is_named(tmp_path: Path) -> None:
+    for name, tests in (
+        ("with", "@every_rule\nasync def test_contract() -> None: ...\n"),
+        ("not", ""),
+    ):
+        folder = tmp_path / name / "tests"
+        folder.mkdir(parents=True)
+        (tmp_path / name / "pyproject.toml").touch()
+        (folder / "test_contract.py").write_text(tests)
+    assert without_contract_tests(tmp_path) == ["not"]

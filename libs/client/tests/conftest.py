@@ -27,6 +27,7 @@ from bos.gateway.v1 import (
     Run,
     RunEvent,
     RunStatus,
+    SubmitRunResponse,
     WatchRunResponse,
     add_OrchestratorServiceServicer_to_server,
 )
@@ -41,7 +42,7 @@ from bos_errors import NotFound, Unavailable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from bos.gateway.v1 import AgentRequest
+    from bos.gateway.v1 import AgentRequest, GetRunRequest
     from bos_errors import BosError
 
 KEY = "a-key-of-the-tests"
@@ -133,6 +134,7 @@ class Gateway(OrchestratorServiceServicer):
     files: dict[str, bytes] = field(default_factory=dict)
     """What can be downloaded, by digest."""
     asked: list[AgentRequest] = field(default_factory=list)
+    looked_up: list[GetRunRequest] = field(default_factory=list)
     watched: list[tuple[int, int]] = field(default_factory=list)
     """Where streams went on: sequence and offset."""
     silent: asyncio.Event = field(default_factory=asyncio.Event)
@@ -140,9 +142,7 @@ class Gateway(OrchestratorServiceServicer):
 
     async def Ask(self, request: Any, context: Any) -> AskResponse:
         self.asked.append(request.request)
-        if self.unary_failures:
-            self.unary_failures -= 1
-            raise Unavailable("gone")
+        self._lose()
         self._fail()
         return AskResponse(response=self.events[-1].run_finished.response)
 
@@ -158,7 +158,16 @@ class Gateway(OrchestratorServiceServicer):
         async for event in self._tell(*self.watched[-1]):
             yield WatchRunResponse(event=event)
 
+    async def SubmitRun(self, request: Any, context: Any) -> SubmitRunResponse:
+        self.asked.append(request.request)
+        self._lose()
+        self._fail()
+        run = self._run()
+        run.status = RunStatus.RUN_STATUS_ACCEPTED
+        return SubmitRunResponse(run=run)
+
     async def GetRun(self, request: Any, context: Any) -> GetRunResponse:
+        self.looked_up.append(request)
         self._fail()
         return GetRunResponse(run=self._run())
 
@@ -216,6 +225,11 @@ class Gateway(OrchestratorServiceServicer):
         run = Run(run_id=RUN_ID, question="Who leads?", plan=PLAN, response=last)
         run.status = last.status
         return run
+
+    def _lose(self) -> None:
+        if self.unary_failures:
+            self.unary_failures -= 1
+            raise Unavailable("gone")
 
     def _fail(self) -> None:
         if self.error is not None:

@@ -94,9 +94,22 @@ async def test_ask_prints_one_json_object_and_nothing_else(gateway: Gateway) -> 
     assert (done.code, done.err) == (0, "")
     assert printed["status"] == "RUN_STATUS_SUCCEEDED"
     assert printed["run_id"] == RUN_ID
-    assert printed["data"]["rows"][0]["values"][1] == {"decimal_value": "9007199254740993.10"}
+    assert printed["data"]["rows"][0][1] == "9007199254740993.10"
     assert not gateway.asked[0].include_data
     assert gateway.asked[0].trace
+
+
+async def test_detached_question_prints_its_run_and_the_way_back(gateway: Gateway) -> None:
+    done = await bos(gateway, "ask", "Who leads?", "--detach", "--prefer", "sql")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"Run {RUN_ID}: accepted\n")
+    assert f"bos runs watch {RUN_ID}" in done.out
+    assert "Acme leads" not in done.out
+    assert list(gateway.asked[0].prefer_agents) == ["sql"]
+
+    as_json = await bos(gateway, "ask", "Who leads?", "--detach", "--json")
+    assert json.loads(as_json.out)["run_id"] == RUN_ID
 
 
 @pytest.mark.parametrize(

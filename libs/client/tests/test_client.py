@@ -69,6 +69,42 @@ async def test_ask_comes_back_to_the_same_run_after_a_lost_connection(
     assert len({request.request_id for request in gateway.asked}) == 1
 
 
+async def test_submitting_comes_back_to_the_same_run_after_a_lost_connection(
+    bos: BosClient, gateway: Gateway
+) -> None:
+    gateway.unary_failures = 2
+
+    submitted = await bos.submit("Who leads?", trace=True)
+
+    assert submitted.run_id == RUN_ID
+    assert len(gateway.asked) == 3
+    assert len({request.request_id for request in gateway.asked}) == 1
+    assert gateway.asked[0].trace
+
+
+async def test_submitting_gives_up_after_as_many_attempts_as_it_is_given(
+    bos: BosClient, gateway: Gateway
+) -> None:
+    gateway.unary_failures = 1000
+
+    with pytest.raises(errors.Unavailable):
+        await bos.submit("Who leads?")
+
+
+async def test_run_is_waited_for_only_where_that_is_asked_for(
+    bos: BosClient, gateway: Gateway
+) -> None:
+    await bos.get_run(RUN_ID)
+    await bos.get_run(RUN_ID, wait_s=2.5)
+    await bos.get_run(RUN_ID, wait_s=60, after_sequence=0)
+
+    at_once, until_end, until_news = gateway.looked_up
+    assert not at_once.HasField("wait")
+    assert until_end.wait.ToMilliseconds() == 2500
+    assert not until_end.HasField("after_sequence")
+    assert until_news.HasField("after_sequence")
+
+
 @pytest.mark.parametrize("told", range(len(PLACES)))
 async def test_a_stream_that_breaks_anywhere_goes_on_without_gap_or_repetition(
     bos: BosClient, gateway: Gateway, told: int

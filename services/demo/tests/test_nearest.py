@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bos_demo.questions import load_every_question
 from bos_demo.scripted.nearest import NEAREST, NearestQuestions
 from bos_demo.scripted.replies import PLANNER_SCHEMA
 
@@ -52,6 +53,13 @@ def test_question_without_a_known_word_gets_questions_all_the_same(
     asked: str, nearest: NearestQuestions
 ) -> None:
     assert nearest.to(asked) == KNOWN[:NEAREST]
+
+
+def test_questions_over_the_mailbox_are_among_the_nearest() -> None:
+    nearest = NearestQuestions([each.question for each in load_every_question()])
+    found = nearest.to("Which mails in my inbox have I not read, what is unread?")
+    assert found[0] == "Which unread mails are in my inbox?"
+    assert len(found) == NEAREST
 
 
 def test_planner_gets_a_plan_without_steps(nearest: NearestQuestions) -> None:

@@ -15,7 +15,9 @@ from bos_demo.questions import (
     load_api_questions,
     load_chart_questions,
     load_document_questions,
+    load_mail_questions,
     load_questions,
+    load_text_questions,
 )
 from bos_sqlguard.guard import Guard
 from bos_sqlguard.policy import GuardPolicy
@@ -25,6 +27,8 @@ QUESTIONS = (
     *load_document_questions(),
     *load_api_questions(),
     *load_chart_questions(),
+    *load_text_questions(),
+    *load_mail_questions(),
 )
 SQL_STEPS = [(q, s) for q in QUESTIONS for s in q.steps if isinstance(s, SqlStep)]
 
@@ -41,6 +45,8 @@ def test_there_are_enough_questions_of_each_kind() -> None:
     assert kinds["parallel"] >= 2
     assert kinds["apis"] >= 8
     assert kinds["charts"] >= 6
+    assert kinds["texts"] >= 4
+    assert kinds["mail"] >= 9
     assert kinds.total() >= 24
 
 
@@ -77,7 +83,8 @@ def test_references_lead_to_earlier_steps_and_plans_have_no_cycle(question: Ques
     for step in question.steps:
         assert set(question.depends_on(step)) <= before
         for value in step.inputs.values():
-            if step.agent != "charts":  # whose marks and columns the plan may name
+            # Marks, columns, languages, recipients and searches the plan may name.
+            if step.agent not in ("charts", "text", "mail"):
                 assert REFERENCE.fullmatch(value)
                 assert value.endswith(".rows}")
         before.add(step.id)
@@ -106,6 +113,11 @@ def test_plans_of_a_kind_have_its_shape(question: Question) -> None:
         case "charts":
             assert question.agents in (("sql", "charts"), ("sql", "computation", "charts"))
             assert question.depends_on(question.steps[-1])
+        case "texts":
+            assert question.agents[-1] == "text"
+            assert question.depends_on(question.steps[-1])
+        case "mail":
+            assert question.agents in (("mail",), ("sql", "mail"))
         case "talk":
             assert question.agents == ()
 

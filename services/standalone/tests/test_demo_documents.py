@@ -18,7 +18,7 @@ from bos.documents.v1 import (
 from bos_chassis.telemetry import Telemetry
 from bos_demo.documents.rendering import render
 from bos_demo.documents.sources import load_sources
-from bos_standalone.demo_documents import loading
+from bos_standalone.sample.documents import loading
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -165,6 +165,7 @@ ROWS: dict[str, Row] = {
     f"{_GATEWAY}/PlanQuestion": Row(kinds.CHANGES_RUN, _REPLY),
     f"{_GATEWAY}/Ask": Row(kinds.CHANGES_RUN, _REPLY),
     f"{_GATEWAY}/AskStream": Row(kinds.CHANGES_RUN, _REPLY),
+    f"{_GATEWAY}/SubmitRun": Row(kinds.CHANGES_RUN, _REPLY),
     f"{_GATEWAY}/CancelRun": Row(
         kinds.CHANGES_RUN, things(run_id="run to cancel"), ends="run to cancel"
     ),

@@ -7,6 +7,7 @@ from bos_agentkit.failures import (
     AgentFailure,
     ApprovalNeeded,
 )
+from bos_agentkit.input_files import InputFile, InputFiles
 from bos_agentkit.model_calls import needed_reply, optional_reply
 from bos_agentkit.prompts import (
     format_conversation,
@@ -45,6 +46,8 @@ __all__ = [
     "AgentTask",
     "AgentTool",
     "ApprovalNeeded",
+    "InputFile",
+    "InputFiles",
     "ToolContext",
     "Toolbox",
     "TraceRecorder",

@@ -105,6 +105,7 @@ def agent_card(
     aliases: Sequence[str] = (),
     version: str = "",
     prepares: bool = False,
+    takes_files: bool = False,
 ) -> AgentCard:
     """Build an agent's card; ``bos/agent/v1/card.proto`` defines each field.
 
@@ -127,6 +128,8 @@ def agent_card(
         aliases: Other names accepted on input.
         version: Version of the agent's code.
         prepares: Whether to call ``Agent.prepare``; an override of it is detected anyway.
+        takes_files: Whether its steps are sent the files of earlier steps
+            (``AgentTask.input_files``).
     """
     return AgentCard(
         name=name,
@@ -150,6 +153,7 @@ def agent_card(
         aliases=list(dict.fromkeys([f"{name}_agent", *aliases])),
         version=version,
         prepares=prepares,
+        takes_files=takes_files,
     )
 
 

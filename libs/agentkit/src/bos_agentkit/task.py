@@ -15,6 +15,7 @@ from bos_agentkit.actions import action_digest
 from bos_agentkit.effective_task import effective_task, is_overridden
 from bos_agentkit.failures import AgentFailure, ApprovalNeeded
 from bos_agentkit.files import Files
+from bos_agentkit.input_files import InputFiles
 from bos_agentkit.prompts import format_conversation
 from bos_agentkit.tools import REPEATABLE, InjectedParameter, plain
 from bos_agentkit.trace import TraceRecorder
@@ -84,6 +85,8 @@ class AgentTask:
         self.tools = Toolbox(tools, self, tracer)
         self.files = Files()
         """Files attached to the result."""
+        self.input_files = InputFiles(input.files)
+        """Files of earlier steps, for an agent whose card says ``takes_files``."""
         self.timeout_s = timeout_s
         self._deadline = time.monotonic() + timeout_s
         self._partial = ValueMap()

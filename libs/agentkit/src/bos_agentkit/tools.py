@@ -15,7 +15,7 @@ from bos_chassis.values import render_value, to_value
 from bos_errors import FieldViolation, InvalidArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 
 REPEATABLE = frozenset(
@@ -37,6 +37,7 @@ def tool(
     requires_approval: bool = False,
     side_effect: SideEffectClass = SideEffectClass.SIDE_EFFECT_CLASS_UNSPECIFIED,
     summary: str = "",
+    aliases: Sequence[str] = (),
 ) -> Callable[[Callable[..., Awaitable[Any]]], AgentTool]:
     """Decorator: make an async function or method with annotated parameters a tool.
 
@@ -51,6 +52,7 @@ def tool(
         side_effect: Class of its side effect; undeclared counts as irreversible.
         summary: What will happen, for the approver, with arguments in braces:
             ``"Send “{subject}” to {to}"``. Without it, tool and arguments are listed.
+        aliases: Other names that plans may call it by, such as "CalculatorTool".
 
     Raises:
         TypeError: the function is not async, or a parameter cannot be described.
@@ -68,6 +70,7 @@ def tool(
             input_schema=_schema(arguments),
             requires_approval=requires_approval,
             side_effect=side_effect,
+            aliases=aliases,
         )
         return AgentTool(card, function, arguments, context_parameter, summary)
 

@@ -53,10 +53,11 @@ _OPTIONS = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # New pods and restarted services are found within seconds, not the library's two minutes.
+    # New pods and restarted services are found within a second or a few, not the two minutes of the
+    # library: the attempts at a step that its agent's death broke off are over sooner than these.
     ("grpc.dns_min_time_between_resolutions_ms", 5_000),
     ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 
 # gRPC may still send a call whose deadline is this very moment, never one whose deadline is past.

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bos_client.client import BosClient, Reconnect
+    from bos_client.render.plain_json import plain_json
     from bos_client.requests import AskOptions
 
-__all__ = ["AskOptions", "BosClient", "Reconnect"]
+__all__ = ["AskOptions", "BosClient", "Reconnect", "plain_json"]
 
 _HOMES = {
     "AskOptions": "requests",
     "BosClient": "client",
     "Reconnect": "client",
+    "plain_json": "render.plain_json",
 }
 
 

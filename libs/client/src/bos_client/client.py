@@ -35,6 +35,7 @@ from bos.gateway.v1 import (
     PlanQuestionRequest,
     RespondApprovalRequest,
     RunStatus,
+    SubmitRunRequest,
     WatchRunRequest,
 )
 from bos_client.calling import ServiceClient
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         AgentRequest,
         Approval,
         ApprovalServiceAsyncStub,
+        AskResponse,
         ListApprovalsResponse,
         ListRunsResponse,
         ListUserRunsResponse,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
         Run,
         RunEvent,
         RunOverview,
+        SubmitRunResponse,
     )
     from bos_client.calling import Metadata, TokenSource
     from bos_client.requests import AskOptions
@@ -211,21 +214,9 @@ class BosClient(ServiceClient):
     async def ask(self, question: str, **options: Unpack[AskOptions]) -> OrchestratorResponse:
         """Ask and wait for the outcome. A lost connection leads back to the same run."""
         request = agent_request(question, options)
-
-        deadline = time.monotonic() + self._wait_s(request)
-        failures = 0
-        while True:
-            try:
-                answer = await self._unary(
-                    self._stub.Ask, AskRequest(request=request), _left_s(deadline)
-                )
-            except Unavailable:
-                failures += 1
-                if failures >= self._reconnect.attempts:
-                    raise
-                await self._pause(failures, deadline)
-            else:
-                return answer.response
+        ask = AskRequest(request=request)
+        answer: AskResponse = await self._repeated(self._stub.Ask, ask, self._wait_s(request))
+        return answer.response
 
     async def ask_stream(
         self, question: str, **options: Unpack[AskOptions]
@@ -240,6 +231,18 @@ class BosClient(ServiceClient):
         async with aclosing(self._follow(request, "", seen, self._wait_s(request))) as events:
             async for event in events:
                 yield event
+
+    async def submit(self, question: str, **options: Unpack[AskOptions]) -> Run:
+        """Have a question stored as a run and return it at once; the run goes on by itself.
+
+        A lost connection leads back to the same run. :meth:`get_run` and :meth:`watch` show what
+        becomes of it; its approvals wait for a decision.
+        """
+        request = SubmitRunRequest(request=agent_request(question, options))
+        answer: SubmitRunResponse = await self._repeated(
+            self._stub.SubmitRun, request, self._timeout_s
+        )
+        return answer.run
 
     async def watch(
         self, run_id: str, after_sequence: int = 0, after_offset: int = 0
@@ -256,9 +259,21 @@ class BosClient(ServiceClient):
             async for event in events:
                 yield event
 
-    async def get_run(self, run_id: str) -> Run:
-        """A run with its plan and, once it has ended, its response."""
-        return (await self._unary(self._stub.GetRun, GetRunRequest(run_id=run_id))).run
+    async def get_run(
+        self, run_id: str, *, wait_s: float = 0.0, after_sequence: int | None = None
+    ) -> Run:
+        """A run with its plan and, once it has ended, its response.
+
+        Args:
+            run_id: The run.
+            wait_s: How long the gateway may wait, in seconds, a minute at most: for news behind
+                ``after_sequence``, or for the end of the run without one.
+            after_sequence: ``last_sequence`` of the run as it is known.
+        """
+        request = GetRunRequest(run_id=run_id, after_sequence=after_sequence)
+        if wait_s:
+            request.wait.FromMilliseconds(round(wait_s * 1000))
+        return (await self._unary(self._stub.GetRun, request, self._timeout_s + wait_s)).run
 
     async def list_runs(
         self,
@@ -398,6 +413,19 @@ class BosClient(ServiceClient):
         if not request.HasField("timeout"):
             return self._run_timeout_s
         return request.timeout.ToMilliseconds() / 1000 + _MARGIN_S
+
+    async def _repeated(self, method: Any, request: Any, within_s: float) -> Any:
+        """Call it until there is an answer: the request id leads back to the same run."""
+        deadline = time.monotonic() + within_s
+        failures = 0
+        while True:
+            try:
+                return await self._unary(method, request, _left_s(deadline))
+            except Unavailable:
+                failures += 1
+                if failures >= self._reconnect.attempts:
+                    raise
+                await self._pause(failures, deadline)
 
     async def _follow(
         self, request: AgentRequest | None, run_id: str, seen: _Seen, wait_s: float

@@ -12,7 +12,14 @@ from bos_plans.heuristic import (
     select,
     whole_question,
 )
-from bos_plans.names import canonical_name, canonical_names, canonical_tool
+from bos_plans.names import (
+    canonical_name,
+    canonical_names,
+    canonical_step,
+    canonical_tool,
+    shared_names,
+    with_canonical_names,
+)
 from bos_plans.references import (
     InputTooLarge,
     References,
@@ -44,6 +51,7 @@ __all__ = [
     "Selection",
     "canonical_name",
     "canonical_names",
+    "canonical_step",
     "canonical_tool",
     "dependencies",
     "execution_order",
@@ -59,8 +67,10 @@ __all__ = [
     "references_of",
     "repetitions",
     "select",
+    "shared_names",
     "stages",
     "whole_question",
+    "with_canonical_names",
     "with_implied_dependencies",
     "without_references",
     "work_of",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED, AgentResult
-from bos.common.v1 import Table, Value, ValueList, ValueMap
+from bos.common.v1 import Artefact, Table, Value, ValueList, ValueMap
 from bos_chassis.values import MAX_DEPTH, render_value
 from bos_plans.bounds import MAX_VALUES, OutOfBounds, extent
 
@@ -192,13 +192,16 @@ def output_field(result: AgentResult, name: str) -> Value | None:
     """Field of ``result`` that a reference names; None if there is none.
 
     The agent's own data take precedence over the fields of every result: ``answer``, and of a
-    table ``table`` or ``rows`` (row maps), ``columns`` (names) and ``row_count``. Built on demand,
-    because rows are many and most references name something small.
+    table ``table`` or ``rows`` (row maps), ``columns`` (names) and ``row_count``, and of stored
+    files ``files`` (maps of name, media type, size and digest). Built on demand, because rows
+    are many and most references name something small.
     """
     if name in result.data.fields:
         return result.data.fields[name]
     if name == "answer":
         return Value(string_value=result.answer)
+    if name == "files" and result.files:
+        return Value(list_value=ValueList(values=[_file(file) for file in result.files]))
     if not result.HasField("table"):
         return None
     if name in _TABLE_FIELDS:
@@ -209,6 +212,16 @@ def output_field(result: AgentResult, name: str) -> Value | None:
     if name == "row_count":
         return Value(int64_value=result.table.row_count)
     return None
+
+
+def _file(file: Artefact) -> Value:
+    fields = {
+        "name": Value(string_value=file.name),
+        "media_type": Value(string_value=file.media_type),
+        "size_bytes": Value(int64_value=file.size_bytes),
+        "digest": Value(string_value=file.digest),
+    }
+    return Value(map_value=ValueMap(fields=fields))
 
 
 def _rows(table: Table) -> Value:

@@ -26,6 +26,7 @@ AUDITED: Final[Mapping[str, str]] = {
     "bos.gateway.v1.OrchestratorService/AskStream": "question.asked",
     "bos.gateway.v1.OrchestratorService/CancelRun": "run.cancelled",
     "bos.gateway.v1.OrchestratorService/DownloadFile": "file.read",
+    "bos.gateway.v1.OrchestratorService/SubmitRun": "question.asked",
     "bos.identity.v1.AdministrationService/CreateInvitation": "account.invited",
     "bos.identity.v1.AdministrationService/CreatePasswordReset": "password.reset_issued",
     "bos.identity.v1.AdministrationService/CreateServiceAccount": "service_account.created",

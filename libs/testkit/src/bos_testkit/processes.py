@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import signal
+import socket
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from bos_chassis.settings import TlsSettings
 
+_UNASSIGNED = range(20_000, 32_768)
 _START_S = 300.0
 _STOP_S = 30.0
 # What a program needs to be found and to keep out of the developer's own folders.
@@ -41,6 +44,18 @@ class RunningProcess:
     def memory_mb(self) -> float:
         """The most memory that it ever had."""
         return peak_memory_mb(self.pid)
+
+
+def free_port() -> int:
+    """A port of this machine that nothing listens on, for a service that comes and goes.
+
+    Below those that kernels hand out: while the service is away nobody else is given its port.
+    """
+    while True:
+        port = secrets.choice(_UNASSIGNED)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def is_dead(pid: int) -> bool:

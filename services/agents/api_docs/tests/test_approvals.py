@@ -194,12 +194,16 @@ async def test_a_refused_write_was_not_performed_and_a_failed_one_may_have_been(
     assert len(api.seen) == 1
 
 
-async def test_a_write_that_never_left_is_no_unknown_outcome(start: Any, api: ApiUnderTest) -> None:
+@pytest.mark.parametrize(("task", "keyed"), [(TICKET, True), (NOTE, False)])
+async def test_a_write_that_never_left_is_no_unknown_outcome(
+    start: Any, api: ApiUnderTest, task: str, keyed: bool
+) -> None:
     gone = "http://127.0.0.1:9"
-    agent = await start(LEAVE, own={"base_url": gone}, allowed=(gone,))
-    waiting = await agent.do(NOTE)
-    done = await agent.do(NOTE, approved=waiting.action)
+    agent = await start(OPEN, LEAVE, own={"base_url": gone}, allowed=(gone,))
+    waiting = await agent.do(task)
+    done = await agent.do(task, approved=waiting.action)
     assert done.result.error.type == "HttpRequestError"
+    assert done.result.error.retryable is keyed
     assert not done.result.performed_actions
 
 

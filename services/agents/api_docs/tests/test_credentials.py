@@ -146,6 +146,17 @@ async def test_a_sign_in_that_fails_says_so_without_the_credentials(
     assert "sign-in" in done.result.error.message
     assert "wrong-pw" not in str(done)
     assert "wrong-pw" not in str(agent.telemetry.logs)
+    assert not done.result.error.retryable
+
+
+async def test_a_sign_in_that_may_work_later_is_worth_another_attempt(
+    start: Any, api: ApiUnderTest
+) -> None:
+    gone = "http://127.0.0.1:9"
+    agent = await start(PLAN, own={**SIGN_IN, "token_url": f"{gone}/token"}, allowed=(gone,))
+    done = await agent.do(TASK)
+    assert "sign-in" in done.result.error.message
+    assert done.result.error.retryable
 
 
 @pytest.mark.requirement("E-09")

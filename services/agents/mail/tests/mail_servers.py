@@ -173,6 +173,48 @@ async def starttls_imap_server(certificate: Certificate) -> AsyncIterator[ImapSe
 
 
 @asynccontextmanager
+async def breaking(
+    port: int, command: bytes, held: asyncio.Event | None = None
+) -> AsyncIterator[tuple[int, list[bool]]]:
+    """A way to a server that once, behind the answer to a command, breaks off, or holds it back."""
+    broken: list[bool] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        to_reader, to_writer = await asyncio.open_connection("127.0.0.1", port)
+        named = asyncio.Event()
+
+        async def there() -> None:
+            while piece := await reader.read(65536):
+                if command in piece:
+                    named.set()
+                to_writer.write(piece)
+
+        async def back() -> None:
+            while piece := await to_reader.read(65536):
+                # "+ OK" only asks for the literal to come.
+                answered = named.is_set() and not piece.startswith(b"+") and b" OK" in piece
+                if answered and not broken:
+                    broken.append(True)
+                    if held is not None:
+                        await held.wait()
+                    return
+                writer.write(piece)
+
+        copying = [asyncio.create_task(there()), asyncio.create_task(back())]
+        await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
+        for each in copying:
+            each.cancel()
+        for end in (writer, to_writer):
+            end.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield listening.sockets[0].getsockname()[1], broken
+    finally:
+        listening.close()
+
+
+@asynccontextmanager
 async def behind_tls(port: int, certificate: Certificate) -> AsyncIterator[int]:
     """The port of a server that speaks TLS from the start, and passes all on to another."""
 

@@ -11,8 +11,10 @@ import pytest
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.waiting import eventually
 
 from .conftest import connection
+from .mail_servers import breaking
 
 if TYPE_CHECKING:
     from .mail_servers import ImapServer
@@ -235,6 +237,108 @@ async def test_a_connection_that_breaks_off_while_sending_leaves_the_outcome_unk
     assert len(mail.smtp.taken) == 1
     assert len(imap.messages("Drafts")) == 1
     assert imap.messages("Sent") == []
+
+
+async def test_sending_is_marked_as_begun_once_the_server_waits_for_the_message(
+    imap: ImapServer, start: Any
+) -> None:
+    mail = await start(TEXT, SUMMARY)
+    asked = await propose(mail)
+    announced: list[int] = []
+    handed_over: list[int] = []
+    take = mail.smtp.handle_RCPT
+
+    async def take_recipient(*given: Any) -> str:
+        announced.append(len(imap.messages("Drafts")))
+        return await take(*given)
+
+    async def look() -> None:
+        handed_over.append(len(imap.messages("Drafts")))
+
+    mail.smtp.handle_RCPT, mail.smtp.during_data = take_recipient, look
+    done = await mail.do("Tell", approved=asked.action, tools=("send_email",))
+    assert done.result.status == SUCCEEDED
+    assert (announced, handed_over) == ([0], [1])
+    assert imap.messages("Drafts") == []
+
+
+async def test_an_attempt_that_ends_before_the_message_is_handed_over_leaves_no_mark(
+    imap: ImapServer, start: Any
+) -> None:
+    """The connection for drafts and sent mails breaks off right behind the mark."""
+    mail = await start(TEXT, SUMMARY)
+    asked = await propose(mail)
+    async with breaking(imap.port, b"APPEND") as (port, broken):
+        given = (connection(imap, mail.smtp, imap_port=str(port)),)
+        done = await mail.do(
+            "Tell", approved=asked.action, tools=("send_email",), connections=given
+        )
+        assert broken == [True]
+    assert done.result.error.type == "MailServerUnavailable"
+    assert (mail.smtp.taken, imap.messages("Drafts")) == ([], [])
+    later = await mail.do("Tell", approved=asked.action, tools=("send_email",))
+    assert later.result.status == SUCCEEDED
+    assert len(mail.smtp.taken) == 1
+    assert b"X-Bos-Attempt" not in mail.smtp.taken[0].content
+
+
+async def test_an_attempt_that_is_cancelled_before_the_message_is_handed_over_leaves_no_mark(
+    imap: ImapServer, start: Any
+) -> None:
+    mail = await start(TEXT, SUMMARY)
+    asked = await propose(mail)
+    held = asyncio.Event()
+    async with breaking(imap.port, b"APPEND", held=held) as (port, broken):
+        given = (connection(imap, mail.smtp, imap_port=str(port)),)
+        doing = asyncio.create_task(
+            mail.do("Tell", approved=asked.action, tools=("send_email",), connections=given)
+        )
+        await eventually(lambda: bool(broken) and len(imap.messages("Drafts")) == 1)
+        doing.cancel()
+        await asyncio.gather(doing, return_exceptions=True)
+        await eventually(lambda: imap.messages("Drafts") == [])
+        held.set()
+    assert mail.smtp.taken == []
+
+
+async def test_a_message_that_the_server_is_taking_is_seen_to_its_end_though_the_step_is_cancelled(
+    imap: ImapServer, start: Any
+) -> None:
+    mail = await start(TEXT, SUMMARY)
+    asked = await propose(mail)
+    taking, released = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> None:
+        taking.set()
+        await released.wait()
+
+    mail.smtp.during_data = hold
+    doing = asyncio.create_task(mail.do("Tell", approved=asked.action, tools=("send_email",)))
+    await taking.wait()
+    doing.cancel()
+    await asyncio.gather(doing, return_exceptions=True)
+    released.set()
+    await eventually(lambda: len(imap.messages("Sent")) == 1 and not imap.messages("Drafts"))
+    again = await mail.do("Tell", approved=asked.action, tools=("send_email",))
+    assert again.result.status == SUCCEEDED
+    assert len(mail.smtp.taken) == 1
+
+
+async def test_what_was_sent_before_is_known_while_nothing_can_be_sent(
+    imap: ImapServer, start: Any
+) -> None:
+    mail = await start(TEXT, SUMMARY)
+    asked = await propose(mail)
+    await mail.do("Tell", approved=asked.action, tools=("send_email",))
+    away = (connection(imap, mail.smtp, smtp_port="9"),)
+    again = {"approved": asked.action, "tools": ("send_email",), "connections": away}
+    done = await mail.do("Tell", **again)
+    assert done.result.status == SUCCEEDED
+    assert "it was not sent again" in done.data["sent"]["confirmation"]
+    other = await mail.do("Tell", step_key="run-2/0/step_1", **again)
+    assert other.result.error.type == "MailServerUnavailable"
+    assert imap.messages("Drafts") == []
+    assert len(mail.smtp.taken) == 1
 
 
 @pytest.mark.parametrize("refusal", ["recipient", "message", "password"])

@@ -60,7 +60,14 @@ def endless(tag: bytes, command: bytes) -> bytes:
     return b"* OK still here\r\n" * 400_000
 
 
-@pytest.mark.parametrize("answer", [silent, senseless, huge, endless])
+def gone(tag: bytes, command: bytes) -> bytes:
+    """Away while somebody signs in, which does not mean that the password is wrong."""
+    if command == b"LOGIN":
+        raise ConnectionError
+    return b"* CAPABILITY IMAP4rev1\r\n" + tag + b" OK done\r\n"
+
+
+@pytest.mark.parametrize("answer", [silent, senseless, huge, endless, gone])
 async def test_a_hostile_imap_server_is_a_clear_failure(
     start: Any, answer: Callable[[bytes, bytes], bytes]
 ) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from bos_agentkit import InputFiles
 from bos_errors import InvalidArgument
 from bos_mail import writing
 from bos_mail.reading import html_text, letter, listed, parsed, seen
 from bos_mail.search import gmail_query, imap_criteria, parse_query
-from bos_mail.writing import Attachment
+from bos_mail.writing import GivenAttachment
 
 TODAY = date(2026, 6, 15)
 WHEN = datetime(2026, 6, 15, 12, 0, tzinfo=UTC)
@@ -114,16 +115,16 @@ def test_a_body_holds_nothing_that_hides_or_turns(body: str) -> None:
 @pytest.mark.parametrize("name", ["../x", "a/b", "a\\b", "..", "a\nb", "a\u202ecsv.exe", " "])
 def test_an_attachment_has_the_name_of_a_file(name: str) -> None:
     with pytest.raises(InvalidArgument, match="attachments"):
-        writing.described([Attachment(name=name, content="x")])
+        writing.described([GivenAttachment(name=name, content="x")], InputFiles([]))
 
 
 def test_attachments_are_bounded_together() -> None:
-    half = Attachment(name="a.txt", content="x" * 33_000)
+    half = GivenAttachment(name="a.txt", content="x" * 33_000)
     with pytest.raises(InvalidArgument, match="attachments"):
-        writing.described([half, half])
+        writing.described([half, half], InputFiles([]))
     with pytest.raises(InvalidArgument, match="attachments"):
-        writing.described([Attachment(name="a.txt", content="x")] * 9)
-    (made,) = writing.described([half])
+        writing.described([GivenAttachment(name="a.txt", content="x")] * 9, InputFiles([]))
+    (made,) = writing.described([half], InputFiles([]))
     assert (made.size_bytes, len(made.sha256)) == (33_000, 64)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bos.agent.v1 import AgentExecutionStatus
+from bos_errors import ConfigurationError
+from bos_mail.settings import MailSettings
 from bos_testkit.certificates import Authority
 from bos_testkit.scripted_model.replies import fixture
 
@@ -94,3 +96,17 @@ async def test_a_server_without_starttls_gets_no_password(start: Any) -> None:
     done = await sent(mail, plain)
     assert done.result.error.type == "MailServerUnavailable"
     assert mail.smtp.taken == []
+
+
+@pytest.mark.parametrize("server", ["mail.example:143", "10.0.0.1:143", "127.0.0.1", "127.0.0.1:x"])
+def test_sample_servers_are_on_loopback(server: str) -> None:
+    with pytest.raises(ConfigurationError):
+        MailSettings.load(sample_servers=(server,))
+
+
+def test_sample_server_is_one_port_of_loopback_and_nothing_else() -> None:
+    settings = MailSettings.load(sample_servers=("127.0.0.1:2143",))
+    assert settings.networks_of("127.0.0.1", 2143)
+    assert settings.networks_of("127.0.0.1", 2144) is None
+    assert settings.networks_of("localhost", 2143) is None
+    assert MailSettings.load().networks_of("127.0.0.1", 2143) is None

@@ -3,7 +3,8 @@
 `questions/*.yaml` holds them, one file per kind: `sql`, `computation`, `chains`, `parallel`, `talk`
 for what needs no agent, `documents` for what needs the company's documents, `apis` for what needs
 its REST API, `web` for what needs the demo's public site, `files` for what becomes a file of the
-workspace, and `charts` for what is drawn. Every query, program and sentence is written there once;
+workspace, `charts` for what is drawn, `texts` for texts that are worked on, and `mail` for what
+happens in the sample mailbox. Every query, program and sentence is written there once;
 `bos_demo.scripted` turns them into replies of the scripted model. In a step's `answer`, `{name}`
 stands for a value of the step's real result: a column of the first row (`{name@2}`: of the second)
 or a field of the program's result.
@@ -36,6 +37,8 @@ Kind = Literal[
     "web",
     "files",
     "charts",
+    "texts",
+    "mail",
 ]
 KINDS: tuple[Kind, ...] = ("sql", "computation", "chains", "parallel", "talk")
 Intent = Literal["DATA_QA", "GENERAL_QA", "OUT_OF_SCOPE"]
@@ -228,8 +231,63 @@ class ChartsStep(_Strict):
     """Column that splits into colours."""
 
 
+class TextStep(_Strict):
+    """A step of the text agent, which works on texts of earlier steps; inputs as above."""
+
+    agent: Literal["text"]
+    id: str
+    task: str
+    tool: str = ""
+    """Tool that the plan names."""
+    inputs: dict[str, str] = Field(default_factory=dict)
+    written: str = ""
+    """What the model writes; values of rows it reads as in an answer."""
+    listed: tuple[str, ...] = ()
+    """What it lists instead: key points, or items that it copies."""
+
+
+class WrittenMail(_Strict):
+    """Words of a mail that the model writes."""
+
+    subject: str
+    body: str
+    """`{name}` stands for a value of an earlier step's result: a column of the first row."""
+
+
+class MailStep(_Strict):
+    """A step of the mail agent, in the sample mailbox; inputs as above."""
+
+    agent: Literal["mail"]
+    id: str
+    task: str
+    tool: str
+    """Tool that the plan names; those that send wait for the user's approval."""
+    inputs: dict[str, str] = Field(default_factory=dict)
+    action: dict[str, Any] | None = None
+    """Action that the model replies; None where the plan says enough."""
+    writes: WrittenMail | None = None
+    """The mail that the model writes; None if it writes none."""
+    reads: tuple[str, ...] = ()
+    """Words that the result must hold: without them the model has no reply."""
+    answer: str
+
+    @property
+    def approved(self) -> bool:
+        """Whether the user approves the mail."""
+        return self.tool in ("send_email", "reply_to_message")
+
+
 AnyStep = (
-    SqlStep | ComputationStep | CodeStep | RagStep | ApiStep | WebStep | FilesStep | ChartsStep
+    SqlStep
+    | ComputationStep
+    | CodeStep
+    | RagStep
+    | ApiStep
+    | WebStep
+    | FilesStep
+    | ChartsStep
+    | TextStep
+    | MailStep
 )
 Step = Annotated[AnyStep, Field(discriminator="agent")]
 
@@ -320,6 +378,18 @@ def load_file_questions() -> tuple[Question, ...]:
 def load_chart_questions() -> tuple[Question, ...]:
     """Return every demo question whose result is drawn as a chart, in file order."""
     return tuple(_of_kind("charts"))
+
+
+@cache
+def load_text_questions() -> tuple[Question, ...]:
+    """Return every demo question that the text agent works for, in file order."""
+    return tuple(_of_kind("texts"))
+
+
+@cache
+def load_mail_questions() -> tuple[Question, ...]:
+    """Return every demo question over the sample mailbox, in file order."""
+    return tuple(_of_kind("mail"))
 
 
 def _of_kind(kind: Kind) -> Iterator[Question]:

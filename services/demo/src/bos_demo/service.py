@@ -1,4 +1,4 @@
-"""Start of the demo: load the sample company, run its API, a public site and the scripted model."""
+"""Start of the demo: load the sample company, run its API, site, mailbox and scripted model."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bos_chassis.telemetry import setup_telemetry
 from bos_demo.company import load_postgres, table_names, write_sqlite
 from bos_demo.company_api import CompanyApi, serve_company_api
 from bos_demo.dialogues import load_approved
+from bos_demo.mailbox.servers import serve_mailbox
 from bos_demo.questions import load_every_question
 from bos_demo.scripted.dialogue import dialogue_fixtures
 from bos_demo.scripted.nearest import NearestQuestions
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from bos_chassis.telemetry import Telemetry
+    from bos_demo.mailbox.servers import SampleMailbox
     from bos_demo.settings import DemoSettings
 
 
@@ -53,12 +55,19 @@ class Demo:
     """The company's REST API."""
     website: Website
     """The public site and the search API that knows it."""
+    mailbox: SampleMailbox | None = None
+    """The sample mailbox's servers; None without."""
     service: str = "demo"
 
     @property
     def sample_api(self) -> dict[str, str]:
         """Settings of an agent that calls the company's API."""
         return self.api.settings
+
+    @property
+    def sample_servers(self) -> tuple[str, ...]:
+        """Mail servers on loopback that the mail agent may use without TLS."""
+        return () if self.mailbox is None else self.mailbox.servers
 
     @property
     def metadata_path(self) -> Path:
@@ -132,6 +141,9 @@ async def serve(settings: DemoSettings, telemetry: Telemetry | None = None) -> A
                 fallback=NearestQuestions([each.question for each in known]).reply,
             )
         )
+        mailbox = None
+        if settings.mailbox:
+            mailbox = await stack.enter_async_context(serve_mailbox(settings.today))
         website = await stack.enter_async_context(serve_website(settings.today))
         yield Demo(
             database_dsn=settings.database_url.get_secret_value(),
@@ -142,6 +154,7 @@ async def serve(settings: DemoSettings, telemetry: Telemetry | None = None) -> A
             model=model,
             api=api,
             website=website,
+            mailbox=mailbox,
         )
 
 

@@ -42,4 +42,7 @@ class DemoSettings(Settings):
     api_port: int = Field(
         default=0, ge=0, le=65535, description="Port of the company's REST API; 0 takes a free one"
     )
+    mailbox: bool = Field(
+        default=False, description="Run the sample mailbox's IMAP and SMTP servers on loopback"
+    )
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings.load)

@@ -132,9 +132,22 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
             async for event in self._events(run_id, Cursor()):
                 yield gateway.AskStreamResponse(event=event)
 
+    async def SubmitRun(
+        self, request: gateway.SubmitRunRequest, context: Any
+    ) -> gateway.SubmitRunResponse:
+        """Store a question as a run that nobody has to follow."""
+        # Its user can be asked all the same: approvals wait, whoever follows.
+        run_id = await self._accept(request.request, interactive=True)
+        run = run_of(await self._replica.reader.state(run_id, caller()))
+        return gateway.SubmitRunResponse(run=run)
+
     async def GetRun(self, request: gateway.GetRunRequest, context: Any) -> gateway.GetRunResponse:
-        """One of the caller's runs."""
+        """One of the caller's runs, at once or when there is news of it."""
         run_id = await self._runs.find(request.run_id, caller())
+        if wait_s := request.wait.ToTimedelta().total_seconds():
+            known = request.after_sequence if request.HasField("after_sequence") else None
+            with self._streams.slot(caller()):
+                await self._replica.reader.wait(run_id, known, caller(), wait_s)
         run = run_of(await self._replica.reader.state(run_id, caller()))
         return gateway.GetRunResponse(run=run)
 

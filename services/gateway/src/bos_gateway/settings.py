@@ -104,6 +104,9 @@ class GatewaySettings(Settings):
     max_waiting_file_bytes: int = Field(default=134217728, ge=6291456)
     """Files of all steps that are held in memory until their results have come; beyond it files
     are left out"""
+    max_input_file_bytes: int = Field(default=4194304, ge=0, le=6291456)
+    """Files of earlier steps that a step is sent, all together, if its agent takes files; the
+    content of those beyond it is left out, and why is stated"""
 
     max_active_runs: Positive = 256
     """Runs at once on this replica"""
@@ -164,6 +167,9 @@ class GatewaySettings(Settings):
     """Growth of that wait"""
     confidence_threshold: float = Field(default=0.5, ge=0, le=1)
     """Below it planning counts as uncertain"""
+    restart_wait_s: float = Field(default=15.0, ge=0, le=300)
+    """Time that a planner, composer, agent or service of an agent has to come back after it died or
+    could not be reached, before that counts as a failure; within the time of the call or step"""
     delta_window_s: float = Field(default=0.015, ge=0)
     """Answer text is gathered this long into one piece"""
     approval_timeout_s: ApprovalSeconds = 120.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from collections import Counter
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from bos.runlog.v1 import LogEvent
 from bos_client import BosClient
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
+from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -64,13 +64,6 @@ class Load:
 async def _follow(client: BosClient, number: int) -> list[RunEvent]:
     question = f"Question {number}?"
     return [event async for event in client.ask_stream(question, request_id=f"r{number}")]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 @pytest.mark.timeout(600)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -26,6 +29,9 @@ from bos.gateway.v1 import (
     RespondApprovalRequest,
     RunEvent,
 )
+from bos_agentkit import AgentServiceSettings, agent_service
+from bos_chassis.settings import AuthSettings, ServerSettings
+from bos_chassis.telemetry import Telemetry
 from bos_errors import InvalidArgument, Unavailable, from_rpc_error
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
@@ -182,4 +188,71 @@ async def test_idempotent_action_is_repeated_without_asking(harness: Harness) ->
     agent = LosingAgent(side_effect=SIDE_EFFECT_CLASS_IDEMPOTENT)
     events, asked = await run(harness, agent, APPROVE)
     assert [approval.kind for approval in asked] == [APPROVAL_KIND_PROPOSED]
-    assert result_of(events, "a").error.type == "Unavailable"
+    assert not result_of(events, "a").error.type
+    assert len(agent.effects) == 2
+    assert len({effect.idempotency_key for effect in agent.effects}) == 1
+
+
+@asynccontextmanager
+async def served_at(agent: DeployAgent, port: int) -> AsyncIterator[None]:
+    settings = AgentServiceSettings(
+        server=ServerSettings(port=port, grace_s=0.2), auth=AuthSettings()
+    )
+    async with agent_service(settings, Telemetry.for_tests("deploy"), agent):
+        yield
+
+
+async def run_while_away(
+    harness: Harness, agent: DeployAgent, *, comes_back: bool, timeout_s: float
+) -> tuple[list[RunEvent], list[Approval]]:
+    """All events of a run whose agent is away from its proposal on, and the requests to people."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    harness.agent_targets["deploy"] = f"127.0.0.1:{port}"
+    deploying = step("a", "deploy", "deploy shop 1.2")
+    deploying.tools.append("trigger_deployment")
+    harness.planner.steps = [deploying]
+    events: list[RunEvent] = []
+    asked: list[Approval] = []
+    async with AsyncExitStack() as back:
+        first = AsyncExitStack()
+        await first.enter_async_context(served_at(agent, port))
+        async with harness.gateway() as gateway:
+            async for message in gateway.stream("Deploy?", timeout=timedelta(seconds=timeout_s)):
+                events.append(message.event)
+                if message.event.HasField("approval_requested"):
+                    asked.append(message.event.approval_requested.approval)
+                    await first.aclose()
+                    await respond(gateway, asked[-1], APPROVAL_DECISION_APPROVE)
+                attempts = kinds_of_all(events).count("step_started")
+                if comes_back and attempts == 3 and message.event.HasField("step_started"):
+                    await back.enter_async_context(served_at(agent, port))
+    return events, asked
+
+
+def kinds_of_all(events: list[RunEvent]) -> list[str | None]:
+    return [event.WhichOneof("event") for event in events]
+
+
+async def test_action_that_was_never_sent_is_performed_once_its_agent_is_back(
+    harness: Harness,
+) -> None:
+    agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    events, asked = await run_while_away(harness, agent, comes_back=True, timeout_s=120)
+    assert [approval.kind for approval in asked] == [APPROVAL_KIND_PROPOSED]
+    assert agent.landed == {"deploy shop 1.2": 1}
+    assert not result_of(events, "a").error.type
+
+
+async def test_action_that_was_never_sent_is_reported_as_not_done_at_the_end_of_the_time(
+    harness: Harness,
+) -> None:
+    agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
+    events, asked = await run_while_away(harness, agent, comes_back=False, timeout_s=6)
+    assert [approval.kind for approval in asked] == [APPROVAL_KIND_PROPOSED]
+    assert agent.landed == {}
+    error = result_of(events, "a").error
+    assert error.type == "Unavailable"
+    assert "may have been done" not in error.message
+    assert kinds_of_all(events).count("step_started") > 3

@@ -192,6 +192,7 @@ class Harness:
                 "composer_target": self.composer_target,
                 "agent_targets": self.agent_targets,
                 "backoff_s": 0.01,
+                "restart_wait_s": 0,
                 # A busy machine must not break it: tests about losing it say so.
                 "lease_s": 15.0,
                 "lease_renewal_s": 0.25,
@@ -258,6 +259,7 @@ def gateway_settings(harness: Harness, **overrides: object) -> dict[str, str]:
         "LEASE_S": "1",
         "LEASE_RENEWAL_S": "0.25",
         "SERVER__GRACE_S": "0.2",
+        "RESTART_WAIT_S": "0",
         **{name.upper(): str(value) for name, value in overrides.items()},
     }
     return {f"BOS_GATEWAY_{key}": value for key, value in settings.items()}

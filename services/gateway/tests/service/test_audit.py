@@ -33,6 +33,7 @@ from bos.gateway.v1 import (
     ListUserRunsRequest,
     OperatorServiceStub,
     RespondApprovalRequest,
+    SubmitRunRequest,
 )
 from bos_agentkit import AgentTask, agent_card, succeeded, tool
 from bos_gateway.metrics import GatewayMetrics
@@ -132,6 +133,11 @@ async def do(harness: Harness, gateway: Client, method: str) -> tuple[str, str]:
     if method == "Ask":
         harness.planner.steps = [step("a", "echo", PLANTED)]
         return "ada", (await ask(gateway)).run_id
+    if method == "SubmitRun":
+        harness.planner.steps = [step("a", "echo", PLANTED)]
+        asked_for = SubmitRunRequest(request=AgentRequest(question=f"{PLANTED}?"))
+        answer = await gateway.stub.SubmitRun(asked_for, timeout=60, metadata=ADA)
+        return "ada", answer.run.run_id
     if method == "CancelRun":
         run_id = await slow_run(harness, gateway)
         request = CancelRunRequest(run_id=run_id, reason=PLANTED)

@@ -13,7 +13,7 @@ from bos.identity.v1 import DeleteConnectionRequest, PutConnectionRequest
 from bos_agentkit import agent_card, succeeded
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
-from bos_gateway.operator.cards import check_cards
+from bos_gateway.operator.cards import check_cards, check_connections
 from bos_gateway.permits.connections import connections_problem
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent
@@ -165,6 +165,18 @@ def test_doctor_reports_kinds_that_a_card_names_and_the_operator_does_not_allow(
     assert "BOS_GATEWAY_AGENT_CONNECTIONS" in found.advice
     (fine,) = check_cards(cards, "mail", 300.0, connections=ALLOWED)
     assert "sane" in fine.text
+
+
+def test_doctor_says_who_is_given_which_connections_and_what_is_allowed_in_vain() -> None:
+    asking = {"mail": agent_card("mail", "Mail.", keywords=["mail"], connection_kinds=[KIND])}
+    silent = {"mail": agent_card("mail", "Mail.", keywords=["mail"])}
+    (given,) = check_connections(asking, ALLOWED)
+    assert (given.level, given.check) == ("ok", "connections of users")
+    assert f"mail is given those of a user of the kinds {KIND}" in given.text
+    (vain,) = check_connections(silent, ALLOWED)
+    assert vain.level == "warning"
+    assert "BOS_GATEWAY_AGENT_CONNECTIONS" in vain.advice
+    assert check_connections(silent, {}) == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
+from bos.agent.v1 import SideEffectClass
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
     AgentRequest,
@@ -18,6 +19,8 @@ from bos.gateway.v1 import (
     PlanQuestionRequest,
     RunStatus,
 )
+from bos.planner.v1 import Step
+from bos_agentkit import agent_card, tool
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_errors import (
@@ -34,6 +37,18 @@ from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from gateway_harness.harness import Harness
+
+_NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
+
+
+@tool(description="Counts.", side_effect=_NONE, aliases=("CountTool",))
+async def count_words(text: str) -> int:
+    return len(text.split())
+
+
+@tool(description="Counts.", side_effect=_NONE, aliases=("LinesTool",))
+async def count_lines(text: str) -> int:
+    return len(text.splitlines())
 
 
 async def test_same_request_id_is_the_same_run_and_another_body_is_refused(
@@ -104,6 +119,57 @@ async def test_worker_roles_and_other_aliases_name_agents_to_prefer_and_to_leave
     preferring, disabling = harness.planner.requests
     assert list(preferring.prefer_agents) == ["echo"]
     assert list(disabling.disable_agents) == ["echo"]
+
+
+@pytest.mark.requirement("A-08", "C-19", "C-29")
+async def test_plan_with_aliases_is_stored_and_run_with_canonical_names(harness: Harness) -> None:
+    tools = (count_words, count_lines)
+    card = agent_card("echo", "Counts.", tools=tools, aliases=["UtilityAgent"])
+    agent = EchoAgent("echo", card=card)
+    agent.tools = tools
+    harness.planner.steps = [
+        Step(step_id="a", agent="Utility Agent", task="Count.", tool_name="CountTool"),
+        Step(step_id="b", agent="Orchestrator", task="Count.", tool_name="lines_tool"),
+    ]
+    await harness.add_agent(agent)
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+        events = await gateway.watch(response.run_id)
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert sorted((each.agent_name, each.tool_name) for each in agent.inputs) == [
+        ("echo", "count_lines"),
+        ("echo", "count_words"),
+    ]
+    stored = str(events)
+    for written in ("Utility Agent", "Orchestrator", "CountTool", "lines_tool"):
+        assert written not in stored
+
+
+@pytest.mark.requirement("A-08")
+async def test_disabled_agent_is_not_run_under_an_alias(harness: Harness) -> None:
+    agent = EchoAgent("echo")
+    agent.card.aliases.append("UtilityAgent")
+    await harness.add_agent(agent)
+    await harness.add_agent(EchoAgent("other"))
+    harness.planner.steps = [step("a", "UtilityAgent")]
+    async with harness.gateway() as gateway:
+        await gateway.ask(disable_agents=["utility_agent"])
+    assert not agent.inputs
+
+
+@pytest.mark.requirement("A-08")
+async def test_names_that_two_cards_claim_are_logged_once(harness: Harness) -> None:
+    for name in ("one", "two"):
+        agent = EchoAgent(name)
+        agent.card.aliases.append("Helper" if name == "one" else "helper")
+        await harness.add_agent(agent)
+    async with harness.gateway() as gateway:
+        await gateway.ask()
+        await gateway.ask()
+        logged = [e for e in gateway.telemetry.logs if e["event"] == "agents share a name"]
+    assert [(each["shared_name"], each["agents"]) for each in logged] == [
+        ("helper", ["one", "two"])
+    ]
 
 
 @pytest.mark.requirement("A-08")

@@ -10,9 +10,8 @@ from bos.planner.v1 import Intent, IntentRoute, Plan, PlannerDecision, Step
 from bos_chassis.values import to_value
 from bos_planner.reply import read_value
 from bos_plans import (
-    canonical_name,
     canonical_names,
-    canonical_tool,
+    canonical_step,
     dependencies,
     heuristic_plan,
     independent_steps,
@@ -168,8 +167,7 @@ def _step(
     question: str,
     cards: Mapping[str, AgentCard],
 ) -> Step:
-    agent = canonical_name(planned.agent, cards) or planned.agent
-    tool_name = canonical_tool(planned.tool_name or "", cards.get(agent))
+    agent, tool_name = canonical_step(planned.agent, planned.tool_name or "", cards)
     task = planned.task
     if "task" not in planned.model_fields_set:
         task = whole_question(question)

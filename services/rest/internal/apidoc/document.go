@@ -21,9 +21,10 @@ import (
 type object = map[string]any
 
 const (
-	jsonType   = "application/json"
-	eventsType = "text/event-stream"
-	formType   = "multipart/form-data"
+	jsonType     = "application/json"
+	protobufType = "application/protobuf+json"
+	eventsType   = "text/event-stream"
+	formType     = "multipart/form-data"
 )
 
 var pathVariable = regexp.MustCompile(`\{([^}=]+)(=[^}]*)?\}`)
@@ -152,7 +153,11 @@ func (b *builder) binding(
 	if b.schemas.rules.isOpen(method) {
 		operation["security"] = []any{}
 	}
-	if parameters := b.parameters(method, rule, variables); len(parameters) > 0 {
+	parameters := b.parameters(method, rule, variables)
+	if holdsTable(method.Output(), map[protoreflect.FullName]bool{}) {
+		parameters = append(parameters, rowsParameter())
+	}
+	if len(parameters) > 0 {
 		operation["parameters"] = parameters
 	}
 	if rule.Body != "" {
@@ -200,7 +205,7 @@ func (b *builder) parameters(
 				schema["pattern"] = "^[0-9a-f]{64}$"
 			}
 			parameters = append(parameters, parameter(field, "path", schema))
-		case rule.Body == "" && field.Message() == nil:
+		case rule.Body == "" && (field.Message() == nil || isDuration(field.Message())):
 			parameters = append(parameters, parameter(field, "query", schema))
 		}
 	}
@@ -211,6 +216,9 @@ func (b *builder) parameters(
 				"What is further, this or `after_sequence` and `after_offset`, counts.",
 			"schema": object{"type": "string", "pattern": `^[0-9]{1,18}(\.[0-9]{1,18})?$`},
 		})
+	}
+	if string(method.Name()) == lookUpRun {
+		parameters = append(parameters, knownRun())
 	}
 	return parameters
 }
@@ -286,9 +294,7 @@ func (b *builder) responses(
 		field := method.Output().Fields().ByName(protoreflect.Name(rule.ResponseBody))
 		output = b.schemas.output(field.Message())
 	}
-	responses["200"] = object{
-		"description": "Done.", "content": object{jsonType: object{"schema": output}},
-	}
+	succeeded(responses, method, output)
 	return responses
 }
 
@@ -311,9 +317,8 @@ func (b *builder) decision() {
 	}
 	b.tags[tagOther] = tagTexts[tagOther]
 	responses := object{"200": object{
-		"description": "Done.", "content": object{jsonType: object{
-			"schema": object{"$ref": "#/components/schemas/Approval"},
-		}},
+		"description": "Done.",
+		"content":     inEachForm(object{"$ref": "#/components/schemas/Approval"}),
 	}}
 	for _, status := range []int{
 		400, 401, 403, 404, 405, 408, 409, 413, 415, 429, 431, 499, 500, 501, 503, 504,

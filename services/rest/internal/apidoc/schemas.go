@@ -8,7 +8,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-const durationPattern = `^-?[0-9]{1,12}(\.[0-9]{1,9})?s$`
+const (
+	durationName    = "google.protobuf.Duration"
+	durationPattern = `^-?[0-9]{1,12}(\.[0-9]{1,9})?s$`
+)
 
 // schemas builds the components of the document. Input schemas are closed and nullable, as the parser
 // is; output schemas list the fields that are always present.
@@ -29,6 +32,10 @@ func (s *schemas) input(message protoreflect.MessageDescriptor) object {
 func (s *schemas) reference(message protoreflect.MessageDescriptor, input bool) object {
 	if known := wellKnown(message.FullName()); known != nil {
 		return known
+	}
+	if typed := typedValue(message.FullName()); typed != nil {
+		s.done[string(message.Name())] = typed
+		s.done["Value"] = typedValue(valueName)
 	}
 	name := string(message.Name())
 	if first, taken := s.names[name]; taken && first != message.FullName() {
@@ -137,7 +144,7 @@ func (s *schemas) value(field protoreflect.FieldDescriptor, input bool) object {
 // parameter returns the schema of a field in a path or query, where all values are text.
 func (s *schemas) parameter(field protoreflect.FieldDescriptor) object {
 	if field.Message() != nil {
-		return object{}
+		return s.value(field, true)
 	}
 	made := s.value(field, true)
 	if field.Kind() == protoreflect.Int64Kind {
@@ -176,11 +183,15 @@ func enum(descriptor protoreflect.EnumDescriptor) object {
 	return object{"type": "string", "enum": names}
 }
 
+func isDuration(message protoreflect.MessageDescriptor) bool {
+	return message.FullName() == durationName
+}
+
 func wellKnown(name protoreflect.FullName) object {
 	switch name {
 	case "google.protobuf.Timestamp":
 		return object{"type": "string", "format": "date-time"}
-	case "google.protobuf.Duration":
+	case durationName:
 		return object{"type": "string", "pattern": durationPattern, "examples": []string{"30s"}}
 	case "google.protobuf.Struct":
 		return object{"type": "object"}

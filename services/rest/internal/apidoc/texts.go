@@ -4,8 +4,12 @@ import "strings"
 
 const introduction = `Questions in, runs and cited answers out.
 
-Fields have the names of the schemas in protos/. 64-bit integers are strings, times are RFC 3339 in
-UTC, durations are seconds with an "s". Unknown fields are refused. Every error has one shape.
+Fields have the names of the schemas in protos/. 64-bit integers and decimals are strings, times are
+RFC 3339 in UTC, durations are seconds with an "s". Unknown fields are refused. Every error has one shape.
+
+Values are plain JSON, rows of tables arrays in the order of the columns, which say their types;
+` + "`rows=objects`" + ` makes objects of them. With ` + "`Accept: application/protobuf+json`" + ` answers
+and events are protobuf's own JSON, in which every value says its type.
 
 Streams are server-sent events: ` + "`id`" + ` is where to go on (the event's
 sequence, and behind a dot the characters of the answer so far), ` + "`event`" + ` its kind,

@@ -56,7 +56,7 @@ func (b *builder) upload(each upload, service protoreflect.ServiceDescriptor) {
 		b.tags[tag] = tagTexts[tag]
 		responses := object{"200": object{
 			"description": each.stored,
-			"content":     object{jsonType: object{"schema": answer}},
+			"content":     inEachForm(answer),
 		}}
 		for _, status := range []int{
 			400, 401, 403, 405, 408, 409, 413, 415, 429, 431, 499, 500, 501, 503, 504,

@@ -13,15 +13,26 @@ import (
 
 var write = protojson.MarshalOptions{UseProtoNames: true, EmitDefaultValues: true}
 
-// JSON encodes a message with the field names of its schema; empty lists, numbers and texts included.
-func JSON(message proto.Message) ([]byte, error) { return write.Marshal(message) }
-
 // Marshaler reads and writes bodies: names of the schemas, unknown fields refused.
-type Marshaler struct{ runtime.JSONPb }
+type Marshaler struct {
+	runtime.JSONPb
+	form Form
+}
 
-// New returns the marshaler of the REST mux.
-func New() *Marshaler {
-	return &Marshaler{runtime.JSONPb{MarshalOptions: write}}
+// New returns the marshaler of the REST mux for a form.
+func New(form Form) *Marshaler {
+	return &Marshaler{runtime.JSONPb{MarshalOptions: write}, form}
+}
+
+// ContentType is the media type of what Marshal returns.
+func (m *Marshaler) ContentType(any) string { return m.form.ContentType() }
+
+// Marshal encodes an answer.
+func (m *Marshaler) Marshal(value any) ([]byte, error) {
+	if message, is := value.(proto.Message); is {
+		return m.form.JSON(message)
+	}
+	return m.JSONPb.Marshal(value)
 }
 
 // NewDecoder decodes one value; its errors are safe to show to clients.

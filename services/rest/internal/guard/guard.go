@@ -92,8 +92,8 @@ func isLoopback(host string) bool {
 
 const (
 	corsMethods = "GET, POST, PUT, PATCH, DELETE"
-	corsHeaders = "Authorization, Content-Type, Last-Event-ID, Traceparent, Tracestate"
-	corsExposed = "Retry-After, WWW-Authenticate"
+	corsHeaders = "Authorization, Content-Type, If-None-Match, Last-Event-ID, Traceparent, Tracestate"
+	corsExposed = "ETag, Location, Retry-After, WWW-Authenticate"
 )
 
 // Origins refuses pages of origins other than this one and the allowed ones, and answers CORS

@@ -50,13 +50,7 @@ func registerDecision(mux *runtime.ServeMux, client gatewayv1.ApprovalServiceCli
 				apierror.Write(w, err)
 				return
 			}
-			content, err := codec.JSON(answer.GetApproval())
-			if err != nil {
-				apierror.Write(w, err)
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(content)
+			codec.Write(w, r, answer.GetApproval())
 		})
 }
 

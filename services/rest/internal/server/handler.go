@@ -103,6 +103,7 @@ func (s *Server) handler() (http.Handler, error) {
 				"Too many streams are open at once; try again later.", 5*time.Second)),
 			keys.Given() || !asked,
 		),
+		codec.Choose,
 	))
 	return guard.Chain(root,
 		connection(s.settings.ReadTimeout.Duration(), s.settings.WriteTimeout.Duration(),
@@ -144,7 +145,12 @@ func (s *Server) offers(service string) bool {
 // services is the generated mux with the streams before it.
 func (s *Server) services() (http.Handler, error) {
 	mux := runtime.NewServeMux(
-		runtime.WithMarshalerOption(runtime.MIMEWildcard, codec.New()),
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, codec.New(codec.Plain)),
+		// codec.Choose names one of these in each request.
+		runtime.WithMarshalerOption(codec.Plain.Key(), codec.New(codec.Plain)),
+		runtime.WithMarshalerOption(codec.PlainObjects.Key(), codec.New(codec.PlainObjects)),
+		runtime.WithMarshalerOption(codec.Protobuf.Key(), codec.New(codec.Protobuf)),
+		runtime.WithForwardResponseOption(submitted),
 		// Authorization is passed on by default. No other header becomes metadata, and no metadata
 		// of the services becomes a header.
 		runtime.WithIncomingHeaderMatcher(noHeader),
@@ -179,6 +185,9 @@ func (s *Server) services() (http.Handler, error) {
 		return nil, err
 	}
 	if err := registerDecision(mux, gatewayv1.NewApprovalServiceClient(s.gateway)); err != nil {
+		return nil, err
+	}
+	if err := registerRun(mux, gatewayv1.NewOrchestratorServiceClient(s.gateway)); err != nil {
 		return nil, err
 	}
 	if err := registerFile(

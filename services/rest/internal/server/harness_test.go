@@ -40,6 +40,15 @@ type gateway struct {
 	metadata metadata.MD
 	watched  [][2]int64
 	ended    bool
+	// lookUp is the last GetRun; run is what it returns, if it is set.
+	lookUp *gatewayv1.GetRunRequest
+	run    *gatewayv1.Run
+}
+
+func (g *gateway) seenLookUp() *gatewayv1.GetRunRequest {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lookUp
 }
 
 func startGateway(t *testing.T, target string) *gateway {
@@ -105,10 +114,14 @@ func (g *gateway) Ask(
 }
 
 func (g *gateway) GetRun(
-	context.Context, *gatewayv1.GetRunRequest,
+	_ context.Context, request *gatewayv1.GetRunRequest,
 ) (*gatewayv1.GetRunResponse, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.lookUp = request
+	if g.run != nil {
+		return &gatewayv1.GetRunResponse{Run: g.run}, nil
+	}
 	run := &gatewayv1.Run{RunId: "r1", Status: gatewayv1.RunStatus_RUN_STATUS_EXECUTING}
 	if g.ended {
 		run.Status = gatewayv1.RunStatus_RUN_STATUS_SUCCEEDED

@@ -64,13 +64,7 @@ func registerUpload(
 					apierror.Write(w, err)
 					return
 				}
-				content, err := codec.JSON(answer)
-				if err != nil {
-					apierror.Write(w, err)
-					return
-				}
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write(content)
+				codec.Write(w, r, answer)
 			}); err != nil {
 			return err
 		}

@@ -91,13 +91,7 @@ func registerWorkspaceUpload(
 				apierror.Write(w, err)
 				return
 			}
-			content, err := codec.JSON(answer)
-			if err != nil {
-				apierror.Write(w, err)
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(content)
+			codec.Write(w, r, answer)
 		})
 }
 

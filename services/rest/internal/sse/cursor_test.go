@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
+	"bos/rest/internal/codec"
 )
 
 func TestCursorsRoundTrip(t *testing.T) {
@@ -87,7 +88,7 @@ func TestSourceNamesSendTheRestOfAnAnswer(t *testing.T) {
 		"there is no answer": {nil, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			names := sourceNames()
+			names := sourceNames(codec.Plain)
 			for _, event := range one.events {
 				if _, err := names(event); err != nil {
 					t.Fatal(err)

@@ -93,7 +93,7 @@ func (s *Streams) document(
 			case next.document != nil:
 				heartbeat.Reset(s.settings.Heartbeat)
 				ended = isOver(next.document)
-				err = s.sendDocument(out, next.document)
+				err = s.sendDocument(ctx, out, next.document)
 			case errors.Is(next.err, io.EOF) && ended:
 				_ = out.event("", doneName, []byte("{}"))
 				return
@@ -111,8 +111,10 @@ func (s *Streams) document(
 	}
 }
 
-func (s *Streams) sendDocument(out *writer, document *documentsv1.Document) error {
-	data, err := codec.JSON(document)
+func (s *Streams) sendDocument(
+	ctx context.Context, out *writer, document *documentsv1.Document,
+) error {
+	data, err := codec.FormOf(ctx).JSON(document)
 	if err != nil {
 		s.log.Error("document cannot be sent", "error", err)
 		return out.event("", "error", apierror.JSON(err))

@@ -75,7 +75,7 @@ func (s *Streams) Register(mux *runtime.ServeMux) error {
 	for _, route := range []struct {
 		verb, path string
 		handle     func(http.ResponseWriter, *http.Request, map[string]string, naming)
-		names      func() naming
+		names      func(codec.Form) naming
 		method     string
 	}{
 		{"POST", "/v1/runs:askStream", s.ask, kindNames, gatewayv1.OrchestratorService_AskStream_FullMethodName},
@@ -89,7 +89,7 @@ func (s *Streams) Register(mux *runtime.ServeMux) error {
 				apierror.Write(w, err)
 				return
 			}
-			route.handle(w, r.WithContext(ctx), parameters, route.names())
+			route.handle(w, r.WithContext(ctx), parameters, route.names(codec.FormOf(ctx)))
 		}
 		if err := mux.HandlePath(route.verb, route.path, handler); err != nil {
 			return err
@@ -100,7 +100,7 @@ func (s *Streams) Register(mux *runtime.ServeMux) error {
 
 func (s *Streams) ask(w http.ResponseWriter, r *http.Request, _ map[string]string, names naming) {
 	request := &gatewayv1.AskStreamRequest{Request: &gatewayv1.AgentRequest{}}
-	err := codec.New().NewDecoder(r.Body).Decode(request.Request)
+	err := codec.New(codec.Plain).NewDecoder(r.Body).Decode(request.Request)
 	if err != nil && !errors.Is(err, io.EOF) { // without a body the gateway says what is missing
 		apierror.Write(w, status.Error(codes.InvalidArgument, err.Error()))
 		return

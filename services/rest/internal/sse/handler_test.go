@@ -16,6 +16,7 @@ import (
 
 	agentv1 "bos/rest/gen/bos/agent/v1"
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
+	"bos/rest/internal/codec"
 )
 
 // sent receives a value for each sent event.
@@ -49,7 +50,7 @@ func (h *harness) serve(
 ) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
 	request := httptest.NewRequestWithContext(ctx, method, "/v1/runs:askStream", nil)
-	h.streams.stream(recorder, request, h.streams.follower(), open, kindNames())
+	h.streams.stream(recorder, request, h.streams.follower(), open, kindNames(codec.Plain))
 	return recorder
 }
 
@@ -232,7 +233,7 @@ func TestDisconnectedClientIsNotLoggedAsAnError(t *testing.T) {
 	h := newHarness()
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/runs/r1:watch", nil)
 	w := gone{httptest.NewRecorder()}
-	h.streams.stream(w, request, h.streams.follower(), inTurn(accepted(), unsayable(2)), kindNames())
+	h.streams.stream(w, request, h.streams.follower(), inTurn(accepted(), unsayable(2)), kindNames(codec.Plain))
 	if h.log.Len() != 0 {
 		t.Error(h.log.String())
 	}

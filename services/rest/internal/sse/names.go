@@ -23,45 +23,49 @@ type naming func(event *gatewayv1.RunEvent) ([]message, error)
 
 const doneName = "done"
 
-// kindNames names events by the field that is set, and sends them whole.
-func kindNames() naming { return ofKind }
+// namer writes the content of messages in one form of JSON.
+type namer struct{ form codec.Form }
 
-func ofKind(event *gatewayv1.RunEvent) ([]message, error) {
+// kindNames names events by the field that is set, and sends them whole.
+func kindNames(form codec.Form) naming { return namer{form}.ofKind }
+
+func (n namer) ofKind(event *gatewayv1.RunEvent) ([]message, error) {
 	set := event.ProtoReflect().WhichOneof(eventField)
 	if set == nil {
 		return nil, nil // an event of a newer gateway
 	}
-	return named(string(set.Name()), event)
+	return n.named(string(set.Name()), event)
 }
 
 var eventField = (&gatewayv1.RunEvent{}).ProtoReflect().Descriptor().Oneofs().ByName("event")
 
 // sourceNames maps kinds to event names of /query/stream; other events are named by their kind.
-func sourceNames() naming {
+func sourceNames(form codec.Form) naming {
 	var text told
+	n := namer{form}
 	return func(event *gatewayv1.RunEvent) ([]message, error) {
 		switch kind := event.GetEvent().(type) {
 		case *gatewayv1.RunEvent_AnswerStarted:
 			text = told{attempt: kind.AnswerStarted.GetAttempt()}
-			return ofKind(event)
+			return n.ofKind(event)
 		case *gatewayv1.RunEvent_AnswerDelta:
 			text.add(kind.AnswerDelta)
-			return named("token", kind.AnswerDelta)
+			return n.named("token", kind.AnswerDelta)
 		case *gatewayv1.RunEvent_RunFinished:
-			return finished(kind.RunFinished.GetResponse(), &text)
+			return n.finished(kind.RunFinished.GetResponse(), &text)
 		case *gatewayv1.RunEvent_ApprovalRequested:
 			return encoded("hitl_required", approvalRequested(kind.ApprovalRequested.GetApproval()))
 		case *gatewayv1.RunEvent_ApprovalResolved:
 			approval := kind.ApprovalResolved.GetApproval()
 			name, known := resolvedNames[approval.GetStatus()]
 			if !known {
-				return ofKind(event)
+				return n.ofKind(event)
 			}
 			return encoded(name, map[string]any{
 				"request_id": approval.GetApprovalId(), "agent_id": approval.GetAgentId(),
 			})
 		default:
-			return ofKind(event)
+			return n.ofKind(event)
 		}
 	}
 }
@@ -89,20 +93,20 @@ func (t *told) rest(answer string) string {
 }
 
 // finished returns the unsent part of the answer, and the whole response.
-func finished(response *gatewayv1.OrchestratorResponse, text *told) ([]message, error) {
-	done, err := named(doneName, response)
+func (n namer) finished(response *gatewayv1.OrchestratorResponse, text *told) ([]message, error) {
+	done, err := n.named(doneName, response)
 	rest := text.rest(response.GetAnswer())
 	if err != nil || rest == "" {
 		return done, err
 	}
-	last, err := named("token", &gatewayv1.AnswerDeltaEvent{
+	last, err := n.named("token", &gatewayv1.AnswerDeltaEvent{
 		Text: rest, Attempt: max(text.attempt, 1), Offset: text.characters,
 	})
 	return append(last, done...), err
 }
 
-func named(name string, content proto.Message) ([]message, error) {
-	data, err := codec.JSON(content)
+func (n namer) named(name string, content proto.Message) ([]message, error) {
+	data, err := n.form.JSON(content)
 	return []message{{name, data}}, err
 }
 

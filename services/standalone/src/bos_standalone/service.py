@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from bos_demo.questions import load_every_question
 from bos_standalone.agents import agent_factory, installed_agents
 from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, own_folder
-from bos_standalone.demo_documents import loading
 from bos_standalone.given import today
 from bos_standalone.group import ServiceGroup
+from bos_standalone.sample.documents import loading
+from bos_standalone.sample.mailbox import connect_sample
 from bos_standalone.table import Composition
 from bos_standalone.wiring import start_all
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from bos_chassis.telemetry import Telemetry
     from bos_standalone.data_folder import DataFolder
-    from bos_standalone.demo_documents import DemoDocuments
+    from bos_standalone.sample.documents import DemoDocuments
     from bos_standalone.settings import StandaloneSettings
 
 _REST_MISSING = "REST is not offered: its program is not built; `make rest` builds it."
@@ -81,7 +82,8 @@ async def serve_all(
             factories = {name: agent_factory(name, target) for name, target in found.items()}
             composition = Composition(settings, telemetry, folder, factories)
             await start_all(composition.rows, group, composition.running)
-            standalone = _standalone(composition, settings, folder, group)
+            mail = await _with_mailbox(composition, telemetry)
+            standalone = _standalone(composition, settings, folder, group, mail=mail)
             if missing := _announce(standalone, composition, folder, list(factories)):
                 log.warning("not registered", reason=missing)
             async with AsyncExitStack() as stack:
@@ -107,8 +109,22 @@ def _with_documents(
     return settings.demo_documents and has_company and bool(composition.api_key)
 
 
+async def _with_mailbox(composition: Composition, telemetry: Telemetry) -> bool:
+    """Whether the local user has the sample mailbox."""
+    target, company = composition.address("identity"), composition.running.get("demo")
+    if not target or not composition.api_key:
+        return False
+    mailbox = None if company is None else company.mailbox
+    return await connect_sample(target, composition.api_key, mailbox, telemetry)
+
+
 def _standalone(
-    composition: Composition, settings: StandaloneSettings, folder: DataFolder, group: ServiceGroup
+    composition: Composition,
+    settings: StandaloneSettings,
+    folder: DataFolder,
+    group: ServiceGroup,
+    *,
+    mail: bool,
 ) -> Standalone:
     running = composition.running
     rest = running.get("rest")
@@ -118,7 +134,7 @@ def _standalone(
         target=composition.address("gateway"),
         api_key=composition.api_key,
         context=today(running["demo"]) if "demo" in running else {},
-        questions=_questions(composition),
+        questions=_questions(composition, mail=mail),
         addresses={
             row.name: getattr(running[row.name], row.shown)
             for row in composition.rows
@@ -135,14 +151,21 @@ def _standalone(
     )
 
 
-def _questions(composition: Composition, *, documents: bool = False) -> tuple[str, ...]:
-    """Demo questions whose agents run; those over documents come once these are loaded."""
+def _questions(
+    composition: Composition, *, documents: bool = False, mail: bool = False
+) -> tuple[str, ...]:
+    """Demo questions whose agents run; those over documents come once these are loaded.
+
+    Those over the sample mailbox come where the local user has it.
+    """
     if not composition.model.scripted:
         return ()
     return tuple(
         each.question
         for each in load_every_question()
-        if composition.running.keys() >= {*each.agents} and ("rag" in each.agents) == documents
+        if composition.running.keys() >= {*each.agents}
+        and ("rag" in each.agents) == documents
+        and (mail or "mail" not in each.agents)
     )
 
 

@@ -54,4 +54,9 @@ class StandaloneSettings(Settings):
         description="Load the sample company's documents for the local user at the first start, "
         "if the sample company is the database; a configured model is asked once about each",
     )
+    demo_mailbox: bool = Field(
+        default=True,
+        description="Serve a sample mailbox on loopback and connect it for the local user, if the "
+        "sample company is the database and the user has connected no mailbox",
+    )
     grace_s: float = Field(default=3.0, ge=0, description="Time for calls in flight at shutdown")

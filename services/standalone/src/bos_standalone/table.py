@@ -75,6 +75,7 @@ OFFERS: Mapping[str, tuple[str, str]] = {
     "mcp_url": ("mcp_db", "url"),
     "metadata_path": ("demo", "metadata_path"),
     "sample_api": ("demo", "sample_api"),
+    "sample_servers": ("demo", "sample_servers"),
     "search_provider": ("demo", "search_provider"),
     "search_url": ("demo", "search_url"),
     "search_key": ("demo", "search_key"),
@@ -211,7 +212,10 @@ class Composition:
         @asynccontextmanager
         async def start() -> AsyncIterator[demo.Demo]:
             dsn = await ensure_database(running["postgres"].dsn(), COMPANY_DATABASE)
-            settings = DemoSettings.load(database_url=SecretStr(dsn))
+            with_mailbox = self._settings.demo_mailbox and "mail" in self._agents
+            settings = DemoSettings.load(
+                database_url=SecretStr(dsn), mailbox=with_mailbox and bool(self.api_key)
+            )
             async with demo.serve(settings, self._telemetry.named("demo")) as company:
                 yield company
 

@@ -26,6 +26,7 @@ from bos_errors import (
     PermissionDenied,
     ResourceExhausted,
 )
+from bos_plans import canonical_name, canonical_tool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -69,7 +70,7 @@ class AgentServicer(AgentServiceServicer):
     ) -> None:
         self._agent = agent
         self._card = served_card(agent, step_timeout_s=step_timeout_s)
-        self._names = frozenset(name.lower() for name in (agent.card.name, *agent.card.aliases))
+        self._cards = {agent.card.name: agent.card}
         self._runner = AgentRunner(
             agent, telemetry, max_result_bytes=max_result_bytes, card=self._card
         )
@@ -129,7 +130,7 @@ class AgentServicer(AgentServiceServicer):
             ResourceExhausted: too many concurrent steps.
         """
         self._admit(request.input)
-        task = self._runner.task(request.input)
+        task = self._runner.task(self._with_tool_names(request.input))
         self._running += 1
         work = asyncio.create_task(self._runner.run(task), name=f"run {task.agent}")
         try:
@@ -150,7 +151,7 @@ class AgentServicer(AgentServiceServicer):
 
     def _admit(self, input: AgentInput) -> None:
         _require_own(input.metadata, step=True)
-        if input.agent_name and input.agent_name.lower() not in self._names:
+        if input.agent_name and canonical_name(input.agent_name, self._cards) is None:
             raise InvalidArgument.field(
                 "input.agent_name",
                 f"this is the agent {self._card.name}, not {input.agent_name}; check the targets",
@@ -161,6 +162,12 @@ class AgentServicer(AgentServiceServicer):
                 reason="AGENT_BUSY",
                 retry_after_s=_RETRY_AFTER_S,
             )
+
+    def _with_tool_names(self, input: AgentInput) -> AgentInput:
+        """The input with canonical names of tools, for callers who write an alias."""
+        input.tool_name = canonical_tool(input.tool_name, self._agent.card)
+        input.tools[:] = [canonical_tool(name, self._agent.card) for name in input.tools]
+        return input
 
 
 def _require_own(metadata: TaskMetadata, *, step: bool = False) -> None:

@@ -56,7 +56,7 @@ EXPORT: Final = "account_data.export"
 """Scopes of identity's own tokens for the data of an account: no API key can have them."""
 
 _BY_SCOPE: Final[dict[tuple[str, str], str]] = {
-    (_ORCHESTRATOR, "runs.ask"): "Ask AskStream PlanQuestion CancelRun",
+    (_ORCHESTRATOR, "runs.ask"): "Ask AskStream SubmitRun PlanQuestion CancelRun",
     (_ORCHESTRATOR, "runs.read"): "GetRun WatchRun ListRuns ListAgents",
     (_ORCHESTRATOR, "files.read"): "DownloadFile",
     (_OPERATOR, "runs.operate"): "ListUserRuns GetUserRun CancelUserRun",

@@ -13,10 +13,19 @@ import click
 
 from bos_client.cli.approvals import asker_for
 from bos_client.cli.clarifying import asks, reply_to, somebody_is_there
-from bos_client.cli.session import FAILED, INTERRUPTED, client_for, print_json, run, status_code
+from bos_client.cli.session import (
+    ANSWERED,
+    FAILED,
+    INTERRUPTED,
+    client_for,
+    print_json,
+    run,
+    status_code,
+)
 from bos_client.render import RunView, View, make_console
 from bos_client.render.images import chart_images, image_protocol, image_text
 from bos_client.render.parts import show_clarification, show_plan
+from bos_client.render.text import run_status_text
 from bos_errors import BosError
 
 if TYPE_CHECKING:
@@ -98,6 +107,11 @@ def _shaping(command: Callable[..., None]) -> Callable[..., None]:
     "--rows", type=click.IntRange(min=1), default=20, show_default=True, help="Rows to show."
 )
 @click.option("--no-images", is_flag=True, help="Do not show charts within the terminal.")
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Have it stored and leave: print the run's id and how to follow it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the response as JSON, nothing else.")
 @click.pass_obj
 def ask(
@@ -115,6 +129,7 @@ def ask(
     no_data: bool,
     rows: int,
     no_images: bool,
+    detach: bool,
     as_json: bool,
 ) -> None:
     """Ask a question and watch it being answered.
@@ -137,10 +152,25 @@ def ask(
         options["system_prompt"] = system_prompt
     if timeout is not None:
         options["timeout_s"] = timeout
+    if detach:
+        run(_submit(target, question, options, as_json), as_json=as_json)
     shown_here = not (no_images or as_json) and sys.stdout.isatty()
     protocol = image_protocol(os.environ) if shown_here else None
     work = _ask(target, question, options, View(trace, rows), as_json, protocol)
     run(work, as_json=as_json)
+
+
+async def _submit(target: Target, question: str, options: AskOptions, as_json: bool) -> int:
+    connection = target.connection()
+    options["context"] = connection.context_for(options["context"])
+    async with client_for(connection) as bos:
+        submitted = await bos.submit(question, **options)
+    if as_json:
+        print_json(submitted)
+    else:
+        click.echo(f"Run {submitted.run_id}: {run_status_text(submitted.status)}")
+        click.echo(_ways_back(submitted.run_id))
+    return ANSWERED
 
 
 async def _ask(
@@ -225,8 +255,12 @@ async def _followed(
 def _goes_on(run_id: str) -> str:
     if not run_id:
         return "\nInterrupted. If the question was accepted, it goes on: see `bos runs list`."
+    return f"\n{_ways_back(run_id)}"
+
+
+def _ways_back(run_id: str) -> str:
     return (
-        f"\nThe run goes on. To see its end:  bos runs watch {run_id}\n"
+        f"The run goes on. To see its end:  bos runs watch {run_id}\n"
         f"To end it:                        bos runs cancel {run_id}"
     )
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from google.protobuf.json_format import MessageToDict
 from rich import box
 from rich.table import Table as Grid
 from rich.text import Text
@@ -15,6 +14,7 @@ from rich.text import Text
 from bos_client.cli.session import ANSWERED, client_for, run
 from bos_client.render import make_console
 from bos_client.render.files import files_of, size_text
+from bos_client.render.plain_json import plain_json
 from bos_client.render.text import one_line
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _save(folder: Path, name: str, content: bytes) -> Path:
 
 
 def _print_json(listed: list[Artefact], saved: list[Path]) -> None:
-    entries = [MessageToDict(file, preserving_proto_field_name=True) for file in listed]
+    entries = [plain_json(file) for file in listed]
     for entry, path in zip(entries, saved, strict=False):
         entry["saved"] = str(path)
     click.echo(json.dumps({"files": entries}, ensure_ascii=False, indent=2))

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-from google.protobuf.json_format import MessageToDict
 
 from bos.gateway.v1 import RunStatus
 from bos_client.client import BosClient
 from bos_client.connection import Connection, NoConnection, find_connection
+from bos_client.render.plain_json import plain_json
 from bos_client.sign_in import StoredTokens, TokenFile
 from bos_errors import (
     AlreadyExists,
@@ -166,9 +166,8 @@ def status_code(status: RunStatus) -> int:
 
 
 def print_json(message: Message) -> None:
-    """One JSON object on stdout, with the field names of the protos."""
-    content = MessageToDict(message, preserving_proto_field_name=True)
-    click.echo(json.dumps(content, ensure_ascii=False, indent=2))
+    """One JSON object on stdout, as REST answers with it."""
+    click.echo(json.dumps(plain_json(message), ensure_ascii=False, indent=2))
 
 
 def _survive_narrow_encodings() -> None:

@@ -35,8 +35,7 @@ def charts_card(tools: Iterable[AgentTool]) -> AgentCard:
     """Card of the charts agent."""
     return agent_card(
         NAME,
-        "Draws charts of rows that earlier steps return; hand over aggregated "
-        "@{outputs.STEP.rows}.",
+        "Draws charts of aggregated rows of earlier steps: @{outputs.STEP.rows}.",
         capabilities=(
             "bar, line, area, pie and scatter charts, histograms",
             "pictures as PNG and SVG, specifications as Vega-Lite",
@@ -44,7 +43,7 @@ def charts_card(tools: Iterable[AgentTool]) -> AgentCard:
         ),
         typical_use_cases=(
             "Draw revenue per month as a line chart (after a query)",
-            "Show the top ten customers as a bar chart",
+            "The top ten customers as bars",
             "Plot the distribution of order values. (after a query)",
         ),
         keywords=KEYWORDS,
@@ -53,8 +52,6 @@ def charts_card(tools: Iterable[AgentTool]) -> AgentCard:
         output_fields={
             "mark": "bar, line, area, point, arc or histogram",
             "title": "",
-            "x": "column on the horizontal axis",
-            "y": "list of columns on the vertical axis",
             "rows": "the rows that were drawn",
             "notes": "what was aggregated, filled or left out",
             "files": "names of pictures and specification",

@@ -39,8 +39,7 @@ def code_card(tools: Iterable[AgentTool]) -> AgentCard:
     """Card of the code agent."""
     return agent_card(
         NAME,
-        "Writes a Python program (numpy, pandas, matplotlib) and runs it in a sandbox, once a "
-        "person has approved exactly this program.",
+        "Runs a Python program (numpy, pandas, matplotlib) that it wrote, once approved.",
         capabilities=(
             "figures as image files",
             "files such as CSV for download",

@@ -80,6 +80,7 @@ class ComputationAgent(Agent):
         description="Calculate one arithmetic expression exactly: numbers, + - * / // % **, "
         "parentheses, abs, max, min, round, sqrt, sum. Needs no model.",
         side_effect=_NONE,
+        aliases=("CalculatorTool",),
     )
     async def calculate(self, expression: str) -> dict[str, Any]:
         """Calculate the expression."""

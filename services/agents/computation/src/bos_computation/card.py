@@ -35,7 +35,7 @@ def computation_card(tools: Iterable[AgentTool]) -> AgentCard:
     """Card of the computation agent."""
     return agent_card(
         NAME,
-        "Computes with numbers of the question or the output of earlier steps.",
+        "Computes with numbers of the question or of earlier steps.",
         capabilities=(
             "exact arithmetic",
             "percentages and shares",

@@ -192,6 +192,7 @@ class FilesAgent(Agent):
     @tool(
         description="Download a file from an allowed address (https) into the workspace.",
         side_effect=_IDEMPOTENT,
+        aliases=("FileDownloaderTool",),
     )
     async def download_file(
         self,

@@ -41,8 +41,7 @@ def files_card(tools: Iterable[AgentTool]) -> AgentCard:
     """What the rest of Bos knows about this agent."""
     return agent_card(
         NAME,
-        "The user's files: lists, reads, writes them; PDF, Excel and CSV from results of other "
-        "steps; downloads.",
+        "The user's files; PDF, Excel and CSV of other steps' results; downloads.",
         capabilities=(
             "PDF from text and Markdown in any language",
             "Excel and CSV from rows of other steps",
@@ -50,7 +49,7 @@ def files_card(tools: Iterable[AgentTool]) -> AgentCard:
             "download a URL into the workspace",
         ),
         typical_use_cases=(
-            "Write these customers to an Excel file (after a query)",
+            "Write these customers to Excel (after a query)",
             "Make a PDF of the answer (after other steps)",
             "Which files do I have?",
         ),
@@ -60,11 +59,8 @@ def files_card(tools: Iterable[AgentTool]) -> AgentCard:
         output_fields={
             "name": "name of the file",
             "digest": "sha256: and the digest of its content",
-            "size_bytes": "its size",
-            "media_type": "its media type",
             "version": "number of its version",
             "text": "its text, of text files that were read or written",
-            "truncated": "whether the text is not all of it",
             "files": "list of {name, digest, size_bytes, media_type, version}, of a listing",
         },
         default_timeout_s=60,

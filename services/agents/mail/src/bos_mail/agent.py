@@ -28,9 +28,9 @@ from bos_mail import prompts, writing
 from bos_mail.card import mail_card
 from bos_mail.failures import OutcomeUncertain, message_not_found
 from bos_mail.mailbox import Folder
-from bos_mail.replies import MailAction, MailSummary, MailText
+from bos_mail.replies import MailAction, MailSummary, MailText, MailWithFiles
 from bos_mail.tools import MailTools
-from bos_mail.writing import Attachment
+from bos_mail.writing import GivenAttachment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +53,7 @@ TOOLS = {
 }
 """The tool of each action."""
 _ACTIONS = {tool: action for action, tool in TOOLS.items()}
-_attachments = TypeAdapter(list[Attachment])
+_attachments = TypeAdapter(list[GivenAttachment])
 
 
 class MailAgent(MailTools):
@@ -206,19 +206,29 @@ class MailAgent(MailTools):
         if original is not None:
             subject = _reply_subject(original.subject)
         changed = bool(task.input.approval_context.user_instructions.strip())
-        if changed or not subject or not body:
+        choosing = len(task.input_files) > 0 and "attachments" not in arguments
+        attachments = _given_attachments(arguments)
+        if changed or choosing or not subject or not body:
             messages = prompts.compose_messages(
                 task, sender=sender, to=chosen.to, original=original
             )
             written = await needed_reply(
-                task, self._model, messages, MailText, no_model=_no_model_to_write
+                task,
+                self._model,
+                messages,
+                MailWithFiles if choosing else MailText,
+                no_model=_no_model_to_write,
             )
+            if isinstance(written, MailWithFiles):
+                attachments = [GivenAttachment(name=name) for name in written.attachments if name]
             subject = written.subject if changed or not subject else subject
             body = written.body if changed or not body else body
         return {
             "subject": writing.subject_line(" ".join(subject.split())),
             "body": writing.body_of(body, self._settings.max_body_chars),
-            "attachments": [each.model_dump() for each in _given_attachments(arguments)],
+            "attachments": [
+                each.model_dump() for each in writing.described(attachments, task.input_files)
+            ],
         }
 
     async def _summarised(self, task: AgentTask, action: str, data: dict[str, Any]) -> AgentResult:
@@ -272,19 +282,28 @@ def _upstream_message(task: AgentTask) -> str:
     return ""
 
 
-def _given_attachments(arguments: dict[str, Any]) -> list[Attachment]:
-    """Text files that the plan gives, with size and digest.
+def _given_attachments(arguments: dict[str, Any]) -> list[GivenAttachment]:
+    """Attachments that the plan gives: texts, names of files, and what references resolve to.
 
     Raises:
-        InvalidArgument: they are not a list of name and content.
+        InvalidArgument: they are neither.
     """
+    given = arguments.get("attachments") or []
+    items = [
+        item
+        for each in (given if isinstance(given, list) else [given])
+        for item in (each if isinstance(each, list) else [each])
+    ]
+    named = [{"name": each} if isinstance(each, str) else each for each in items]
     try:
-        given = _attachments.validate_python(arguments.get("attachments") or [])
+        return _attachments.validate_python(named)
     except ValidationError:
         raise InvalidArgument.field(
-            "attachments", "must be a list of maps with name and content, the text of the file"
+            "attachments",
+            "must be a list: the name of a file that an earlier step made, or a map with its name"
+            " and, if several steps made one of that name, step; or a map with name and content,"
+            " the text of a file",
         ) from None
-    return writing.described(given)
 
 
 def _reply_subject(subject: str) -> str:

@@ -62,5 +62,6 @@ def mail_card(tools: Iterable[AgentTool]) -> AgentCard:
         max_retries=3,
         latency_budget_s=8,
         connection_kinds=KINDS,
+        takes_files=True,
         version="0.1.0",
     )

@@ -68,7 +68,7 @@ class Connector:
             host = canonical_host(endpoint.host)
         except HttpRefused:
             raise unusable("its host is not the name of a host") from None
-        networks = self._settings.internal_hosts.get(host)
+        networks = self._settings.networks_of(host, endpoint.port)
         if networks is None and endpoint.port not in self._settings.ports:
             allowed = ", ".join(map(str, self._settings.ports))
             raise unusable(f"port {endpoint.port} is not one of {allowed}")

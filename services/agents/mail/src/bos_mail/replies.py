@@ -43,6 +43,15 @@ class MailText(BaseModel):
     body: Text = Field(description="Greeting, body and sign-off, as plain text")
 
 
+class MailWithFiles(MailText):
+    """The words of a message, and the files that go with it."""
+
+    attachments: list[str] = Field(
+        default_factory=list,
+        description="Files to attach, named as listed; none that the task does not ask for",
+    )
+
+
 class MailSummary(BaseModel):
     """What was done, in words."""
 

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  pydantic reads it
-from ipaddress import IPv4Network, IPv6Network  # noqa: TC003  likewise
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path  # noqa: TC003  likewise
+from typing import Final
 
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from bos_agentkit import AgentServiceSettings
 from bos_http import HttpPolicy
+
+_LOOPBACK_HOST: Final = "127.0.0.1"
+_LOOPBACK: Final = IPv4Network("127.0.0.1/32")
 
 
 class MailSettings(AgentServiceSettings):
@@ -24,6 +28,11 @@ class MailSettings(AgentServiceSettings):
     )
     ports: tuple[int, ...] = Field(
         default=(143, 465, 587, 993), description="Ports of mail servers with public addresses"
+    )
+    sample_servers: tuple[str, ...] = Field(
+        default=(),
+        description="Mail servers of the demo on loopback as host:port, the only others that are "
+        "called and need no TLS; standalone fills it in",
     )
     ca_file: Path | None = Field(
         default=None, description="Certificate authorities (PEM) instead of the system's"
@@ -67,6 +76,21 @@ class MailSettings(AgentServiceSettings):
     @classmethod
     def _domains_in_lower_case(cls, domains: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(domain.strip().lower().removeprefix("@") for domain in domains)
+
+    @field_validator("sample_servers")
+    @classmethod
+    def _sample_servers_on_loopback(cls, servers: tuple[str, ...]) -> tuple[str, ...]:
+        for server in servers:
+            host, _, port = server.rpartition(":")
+            if host != _LOOPBACK_HOST or not (port.isascii() and port.isdigit()):
+                raise ValueError(f"must be {_LOOPBACK_HOST}:PORT each")
+        return servers
+
+    def networks_of(self, host: str, port: int) -> tuple[IPv4Network | IPv6Network, ...] | None:
+        """Networks that the addresses of a server must be in; None: any public one."""
+        if f"{host}:{port}" in self.sample_servers:
+            return (_LOOPBACK,)
+        return self.internal_hosts.get(host)
 
     @field_validator("internal_hosts")
     @classmethod

@@ -220,6 +220,7 @@ class MailTools(Agent):
             most=self._settings.max_recipients,
             domains=self._settings.recipient_domains,
         )
+        files = context.task.input_files
         subject = writing.subject_line(subject)
         body = writing.body_of(body, self._settings.max_body_chars)
         # Without a step key nothing repeats this call.
@@ -233,12 +234,13 @@ class MailTools(Agent):
             bcc=bcc,
             subject=subject,
             body=body,
-            attachments=writing.described(attachments),
+            attachments=writing.parts(attachments, files),
             when=self._clock(),
             **more,
         )
         shown = {"from": sender, "to": to, "cc": cc, "bcc": bcc, "subject": subject, "body": body}
-        return outgoing, {**shown, "message_id": outgoing.message_id}
+        attached = [each.model_dump(exclude={"content"}) for each in attachments]
+        return outgoing, {**shown, "attachments": attached, "message_id": outgoing.message_id}
 
     def _today(self, task: AgentTask) -> date:
         context = task.input.context.fields

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from email import policy
 from email.errors import MessageError
 from email.headerregistry import HeaderRegistry
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from bos_agentkit import InputFiles
+
 MAX_SUBJECT_CHARS: Final = 300
 MAX_ATTACHMENTS: Final = 8
 MAX_ATTACHMENT_CHARS: Final = 64 * 1024
@@ -32,21 +35,52 @@ _LOCAL: Final = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}")
 _REFERENCE: Final = re.compile(r"<[!-~]{1,250}>")
 _TURNING: Final = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+# No multipart and no message: these are not one part.
+_MEDIA_TYPE: Final = re.compile(r"(application|audio|font|image|text|video)/[a-z0-9.+-]{1,80}")
 _FILE_NAME: Final = re.compile(r"[^\\/\x00-\x1f\x7f]{1,120}")
 _registry = HeaderRegistry()
 
 
+class GivenAttachment(BaseModel):
+    """An attachment as a plan gives it: the text of a file, or a file that an earlier step made."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[str, Field(min_length=1)]
+    content: Annotated[str, Field(max_length=MAX_ATTACHMENT_CHARS)] | None = None
+    """The text; None: a file of an earlier step is meant."""
+    step: str = ""
+    """The step that made the file, where several made one of that name."""
+    digest: str = ""
+    """Of the file, as a reference to the files of a step gives it."""
+    media_type: str = ""
+    """Not used: that of the file itself counts."""
+    size_bytes: int = 0
+    """Likewise."""
+
+
 class Attachment(BaseModel):
-    """A text file that goes with a message, such as a CSV that an earlier step wrote."""
+    """An attachment as its approver sees it; a file of a step is fixed by its digest."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: Annotated[str, Field(min_length=1, max_length=120)]
-    content: Annotated[str, Field(max_length=MAX_ATTACHMENT_CHARS)]
+    content: Annotated[str, Field(max_length=MAX_ATTACHMENT_CHARS)] = ""
+    """The text of the file; empty for a file of a step."""
+    media_type: str = ""
     size_bytes: int = 0
-    """Filled in before the message is shown to its approver."""
     sha256: str = ""
-    """Likewise."""
+    step: str = ""
+    """The step that made the file; empty for a text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An attachment as it is sent."""
+
+    name: str
+    media_type: str
+    content: bytes
 
 
 def address(text: str, field: str) -> str:
@@ -140,27 +174,96 @@ def body_of(text: str, most: int) -> str:
     return plain
 
 
-def described(attachments: Sequence[Attachment]) -> list[Attachment]:
-    """Attachments with size and digest, as approvers see them.
+def described(given: Sequence[GivenAttachment], files: InputFiles) -> list[Attachment]:
+    """Attachments with media type, size and digest, as approvers see them; none twice.
 
     Raises:
-        InvalidArgument: there are too many, or a name is not one of a file.
+        InvalidArgument: there are too many, a name is not one of a file, or no earlier step made
+            such a file.
     """
-    if len(attachments) > MAX_ATTACHMENTS:
+    if len(given) > MAX_ATTACHMENTS:
         raise InvalidArgument.field("attachments", f"may be {MAX_ATTACHMENTS} at most")
-    if sum(len(each.content) for each in attachments) > MAX_ATTACHMENT_CHARS:
+    if sum(len(each.content or "") for each in given) > MAX_ATTACHMENT_CHARS:
         raise InvalidArgument.field("attachments", f"may have {MAX_ATTACHMENT_CHARS} characters")
-    found = []
-    for each in attachments:
-        name = each.name.strip()
-        if not _FILE_NAME.fullmatch(name) or seen(name) != name or name in (".", ".."):
-            raise InvalidArgument.field("attachments", "each needs the name of a file, no folder")
-        content = each.content.encode()
-        digest = hashlib.sha256(content).hexdigest()
-        found.append(
-            Attachment(name=name, content=each.content, size_bytes=len(content), sha256=digest)
-        )
+    found: list[Attachment] = []
+    for each in given:
+        shown = _file_of_step(each, files) if each.content is None else _text_file(each)
+        if shown not in found:
+            found.append(shown)
     return found
+
+
+def parts(shown: Sequence[Attachment], files: InputFiles) -> list[Part]:
+    """What is sent of attachments: exactly the content that was shown.
+
+    Raises:
+        InvalidArgument: a file is not there, or is not the one that was shown.
+    """
+    return [_part(each, files) for each in shown]
+
+
+def _text_file(given: GivenAttachment) -> Attachment:
+    name, text = _file_name(given.name.strip()), given.content or ""
+    content = text.encode()
+    return Attachment(
+        name=name,
+        content=text,
+        media_type="text/csv" if name.lower().endswith(".csv") else "text/plain",
+        size_bytes=len(content),
+        sha256=hashlib.sha256(content).hexdigest(),
+    )
+
+
+def _file_of_step(given: GivenAttachment, files: InputFiles) -> Attachment:
+    step, name = given.step, given.name
+    if not step and "/" in name:
+        step, _, name = name.partition("/")
+    file = files.find(name, step=step, digest=given.digest, field="attachments")
+    return Attachment(
+        name=_file_name(file.name),
+        media_type=_media_type(file.media_type),
+        size_bytes=len(file.content),
+        sha256=file.digest.removeprefix("sha256:"),
+        step=file.step_id,
+    )
+
+
+def _part(shown: Attachment, files: InputFiles) -> Part:
+    if not shown.step:
+        text = _text_file(GivenAttachment(name=shown.name, content=shown.content))
+        if text.sha256 != shown.sha256:
+            raise _changed(shown)
+        return Part(text.name, text.media_type, text.content.encode())
+    if shown.content:
+        raise InvalidArgument.field("attachments", "a file of a step has no text beside it")
+    same = [
+        file
+        for file in files
+        if (file.name, file.step_id, file.digest)
+        == (shown.name, shown.step, f"sha256:{shown.sha256}")
+    ]
+    if not same:
+        raise _changed(shown)
+    return Part(_file_name(shown.name), _media_type(same[0].media_type), same[0].content)
+
+
+def _changed(shown: Attachment) -> InvalidArgument:
+    return InvalidArgument.field(
+        "attachments",
+        f"{shown.name} is not the file that was shown, so nothing was sent; ask again",
+    )
+
+
+def _file_name(name: str) -> str:
+    if not _FILE_NAME.fullmatch(name) or seen(name) != name or name in (".", ".."):
+        raise InvalidArgument.field("attachments", "each needs the name of a file, no folder")
+    return name
+
+
+def _media_type(declared: str) -> str:
+    """A media type that a single part may have."""
+    fit = _MEDIA_TYPE.fullmatch(declared)
+    return declared if fit else "application/octet-stream"
 
 
 def references(texts: Sequence[str]) -> list[str]:
@@ -189,7 +292,7 @@ def built(
     bcc: Sequence[str],
     subject: str,
     body: str,
-    attachments: Sequence[Attachment],
+    attachments: Sequence[Part],
     when: datetime,
     in_reply_to: str = "",
     thread: Sequence[str] = (),
@@ -211,7 +314,18 @@ def built(
         message["References"] = " ".join([*thread, in_reply_to])
     message.set_content(body + "\n", charset="utf-8")
     for each in attachments:
-        subtype = "csv" if each.name.lower().endswith(".csv") else "plain"
-        message.add_attachment(each.content, subtype=subtype, filename=each.name)
+        kind, _, subtype = each.media_type.partition("/")
+        params = {"charset": "utf-8"} if kind == "text" and _is_utf8(each.content) else {}
+        message.add_attachment(
+            each.content, maintype=kind, subtype=subtype, filename=each.name, params=params
+        )
     envelope = tuple(dict.fromkeys((*to, *cc, *bcc)))
     return Outgoing(id, message.as_bytes(), sender, envelope, thread_of)
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

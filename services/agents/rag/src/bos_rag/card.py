@@ -40,7 +40,7 @@ def rag_card(tools: Iterable[AgentTool]) -> AgentCard:
     """What the rest of Bos knows about this agent."""
     return agent_card(
         NAME,
-        "Answers from the documents that the user uploaded, and cites the passages.",
+        "Answers from documents that the user uploaded, and cites passages.",
         capabilities=(
             "search in contracts, policies, manuals, price lists and notes",
             "answers with citations of document, page and section",

@@ -47,7 +47,6 @@ from bos_web.search.provider import Found, SearchRequest
 from bos_web.strategy import Strategy
 from bos_web.tasks import (
     SEARCH_TOOLS,
-    canonical_tool,
     given_search,
     is_opening,
     pages_to_open,
@@ -114,7 +113,7 @@ class WebAgent(Agent):
         self.tools = tools
         self.card = web_card(tools, searches=provider is not None)
 
-    @tool(description="Titles, addresses, excerpts.", side_effect=_NONE)
+    @tool(description="Titles, addresses, excerpts.", side_effect=_NONE, aliases=("WebSearchTool",))
     async def web_search(
         self, query: str, context: ToolContext, time_range: TimeRange = "any"
     ) -> Found:
@@ -144,6 +143,7 @@ class WebAgent(Agent):
         # what they want to know: then it needs an approval.
         side_effect=_IDEMPOTENT,
         summary="Read the web page {url}",
+        aliases=("ReadWebpageTool",),
     )
     async def fetch_url(self, url: str, context: ToolContext) -> dict[str, str]:
         """The page's address after redirects, its title and readable text."""
@@ -176,7 +176,7 @@ class WebAgent(Agent):
 
     async def execute(self, task: AgentTask) -> AgentResult:
         """Do one step."""
-        name, arguments = canonical_tool(task.input.tool_name), task.arguments
+        name, arguments = task.input.tool_name, task.arguments
         searches = self._provider is not None
         urls = pages_to_open(name, arguments, task.effective_task, searches=searches)
         if not urls and not is_opening(name, arguments):

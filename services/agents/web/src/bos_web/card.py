@@ -36,7 +36,6 @@ _SELECTION_GROUP = 1
 _ANSWERED = {
     "found": "whether pages answer",
     "pages": "read pages: {url, title, text}",
-    "fetched_pages": "their number",
     "sources": "cited: {source, url, excerpt}",
 }
 
@@ -77,8 +76,6 @@ def web_card(tools: Iterable[AgentTool], *, searches: bool) -> AgentCard:
         tools=tools,
         output_fields={
             **_ANSWERED,
-            "search_query": "",
-            "search_type": "",
             "search_results": "{title, url, snippet, score}",
             "tavily_answer": "of the search service",
         },

@@ -117,6 +117,44 @@ class WebSettings(AgentServiceSettings):
         ge=256 * 1024 * 1024,
         description="Address space of the process that finds the text of pages",
     )
+    browser: str = Field(
+        default="",
+        description="Path of Chromium, such as `/usr/bin/chromium`, for pages whose text only "
+        "scripts bring; empty: such pages are not read",
+    )
+    browser_sandbox: Literal["namespaces", "container"] = Field(
+        default="namespaces",
+        description="namespaces: the browser has a network without devices, and its own sandbox; "
+        "the agent does not start where the kernel refuses that. container: neither, since the "
+        "container of this service is the sandbox and its network policy lets out nothing else",
+    )
+    browser_pages: int = Field(
+        default=1, ge=1, le=4, description="Browsers at the same time; each shows one page"
+    )
+    browser_timeout_s: float = Field(
+        default=20.0, gt=0, description="Time for one page in a browser, its start included"
+    )
+    browser_settle_s: float = Field(
+        default=5.0,
+        ge=0.1,
+        le=60,
+        description="Time of a page's own clock that scripts have after it is loaded; that clock "
+        "runs as fast as they do",
+    )
+    browser_requests: int = Field(
+        default=100, ge=1, le=1_000, description="Requests for one page in a browser"
+    )
+    browser_bytes: int = Field(
+        default=16 * 1024 * 1024,
+        ge=1024,
+        le=256 * 1024 * 1024,
+        description="Bytes of all that is loaded for one page in a browser",
+    )
+    browser_memory_bytes: int = Field(
+        default=1024 * 1024 * 1024,
+        ge=512 * 1024 * 1024,
+        description="Private memory of each process of a browser",
+    )
     strategy_timeout_s: float = Field(
         default=10.0, gt=0, description="Then the query is written by rule"
     )

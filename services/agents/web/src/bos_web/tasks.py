@@ -14,13 +14,6 @@ from bos_web.strategy import Strategy, by_rule, fitting
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TOOL_NAMES: Mapping[str, str] = {
-    "WebSearchTool": "web_search",
-    "ReadWebpageTool": "fetch_url",
-    "ExploreSearchResults": "explore_search_results",
-}
-"""Other names of tools, for who calls the agent itself; plans are held to its card."""
-
 _TYPES: Mapping[str, SearchType] = {
     "web_search": "basic",
     "web_search_news": "news",
@@ -50,11 +43,6 @@ class Given:
             search_type=self.search_type or strategy.search_type,
             time_range=self.time_range or strategy.time_range,
         )
-
-
-def canonical_tool(name: str) -> str:
-    """A tool's own name; empty where the plan names none."""
-    return TOOL_NAMES.get(name, name)
 
 
 def given_search(tool: str, arguments: Mapping[str, Any]) -> Given:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from bos_demo.questions import load_every_question
 from bos_demo.scripted.api import api_answer_capture, api_replies
 from bos_demo.scripted.document import rag_replies
+from bos_demo.scripted.mail import mail_replies
+from bos_demo.scripted.text import text_replies
 from bos_demo.scripted.web import web_replies
 from bos_testkit.scripted_model.replies import fixture
 
@@ -75,6 +77,10 @@ def question_fixtures(question: Question, today: date) -> Iterator[Fixture]:
             yield from _files_replies(question, step)
         elif step.agent == "charts":
             yield from _charts_replies(question, step)
+        elif step.agent == "text":
+            yield from text_replies(question.id, step)
+        elif step.agent == "mail":
+            yield from mail_replies(question.id, step)
         else:
             yield from _computation_replies(question, step)
     yield composition(question)
@@ -107,7 +113,7 @@ def _tool(step: AnyStep) -> str | None:
         return "call_api_write"
     if step.agent == "code":
         return "execute_code"
-    return (step.tool or None) if step.agent in ("web", "files") else None
+    return (step.tool or None) if step.agent in ("web", "files", "text", "mail") else None
 
 
 def planned(
@@ -255,6 +261,8 @@ def composition(question: Question) -> Fixture:
             or step.agent == "web"
             or step.agent == "files"
             or step.agent == "charts"
+            or step.agent == "text"
+            or step.agent == "mail"
         ):
             # Whole: citations are numbered by the results there are, and files are as they are.
             key = f"step{number}_answer"

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from bos.agent.v1 import AgentInput, AgentResult, ConnectionInput, RetryConfig, TaskMetadata
+from bos.agent.v1 import (
+    AgentInput,
+    AgentResult,
+    ConnectionInput,
+    InputFile,
+    RetryConfig,
+    TaskMetadata,
+)
 from bos.common.v1 import ValueMap
 from bos_gateway.core.clarification import question_of
 from bos_gateway.core.run_state import SUCCEEDED
@@ -32,6 +40,7 @@ def agent_input(
     timeout_s: float,
     secrets: Mapping[str, str],
     connections: Sequence[ConnectionSecret] = (),
+    files: Sequence[InputFile] = (),
     token_budget: int | None = None,
 ) -> AgentInput:
     """The input of one attempt at ``step``.
@@ -44,6 +53,7 @@ def agent_input(
         timeout_s: Time the attempt may take.
         secrets: Credentials of the run; only those that the agent's card declares are sent.
         connections: Of the user, that the agent may have.
+        files: Of earlier steps, if the agent takes files.
         token_budget: Model tokens the attempt may consume; None for no bound.
     """
     accepted = state.request
@@ -88,6 +98,7 @@ def agent_input(
             )
             for each in connections
         ],
+        files=files,
         clarification_turn_count=accepted.clarification_turn_count,
         clarifications=accepted.clarifications,
         tool_name=sub_task.tool_name,
@@ -97,6 +108,33 @@ def agent_input(
         is_final_answer=step.step.is_final_answer and not accepted.request.system_prompt,
         token_budget=token_budget,
     )
+
+
+def upstream_files(state: RunState, step: StepState) -> list[InputFile]:
+    """Files, without their content, of the steps that ``step`` rests on, the nearest steps first.
+
+    They need no taint of their own: a result that rests on another one carries its taint.
+    """
+    found: list[InputFile] = []
+    waiting, seen = deque(sorted(step.needs)), set(step.needs)
+    while waiting:
+        step_id = waiting.popleft()
+        if (result := state.outputs.get(step_id)) is None:
+            continue
+        found.extend(
+            InputFile(
+                name=file.name,
+                media_type=file.media_type,
+                digest=file.digest,
+                size_bytes=file.size_bytes,
+                step_id=step_id,
+            )
+            for file in result.files
+        )
+        further = [each for each in sorted(result.depends_on) if each not in seen]
+        seen.update(further)
+        waiting.extend(further)
+    return found
 
 
 def missing_secrets(state: RunState, step: StepState, secrets: Mapping[str, str]) -> list[str]:

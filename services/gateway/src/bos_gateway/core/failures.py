@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_NONE, AgentResult
@@ -96,6 +97,45 @@ def error_trace(agent: str, error_type: str, message: str, now: datetime) -> Tra
     event = TraceEvent(type=TRACE_EVENT_TYPE_ERROR, agent=agent, message=message, create_time=now)
     event.data["type"].string_value = error_type
     return event
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """What is known of an attempt at a step that did not end well."""
+
+    transient: bool
+    """Another one may end better."""
+    unsent: bool = False
+    """It has certainly not reached the agent, or was turned away before the agent began."""
+    away: bool = False
+    """The agent, or a service behind it, could not be reached or broke off."""
+
+
+def may_attempt_again(
+    failed: FailedAttempt,
+    *,
+    approved: bool,
+    repeatable: bool,
+    retries_left: int,
+    waited_for: bool = False,
+) -> bool:
+    """Whether a step is attempted again, as long as there is time for it.
+
+    What a person approved is attempted until the run's time is over, wherever that cannot double
+    it; all else as often as the agent's card says.
+
+    Args:
+        failed: The attempt.
+        approved: Whether approved actions are being performed.
+        repeatable: Whether sending them again cannot double an effect; see :func:`may_repeat`.
+        retries_left: Attempts that the card still allows.
+        waited_for: Whether what is away still has time to come back.
+    """
+    if not failed.transient:
+        return False
+    if approved:
+        return repeatable or failed.unsent
+    return repeatable and (retries_left > 0 or waited_for)
 
 
 def may_repeat(

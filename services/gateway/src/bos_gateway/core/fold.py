@@ -367,6 +367,7 @@ def _instructions_classified(state: RunState, classified: runlog.InstructionsCla
 def _effect_intended(state: RunState, intended: runlog.EffectIntended) -> None:
     if (step := _step(state, intended.step_id, intended.revision)) is not None:
         step.performing = True
+        step.performed_from = step.attempt + 1
         step.begun += step.approval.actions if step.approval is not None else ()
 
 

@@ -145,6 +145,7 @@ def _entry(step: StepState) -> planner.ContextEntry:
     if step.succeeded and step.result is not None:
         fields += [*_OFFERED, *sorted(step.result.data.fields)]
         fields += _OFFERED_OF_TABLES if step.result.HasField("table") else ()
+        fields += ("files",) if step.result.files else ()
     return planner.ContextEntry(
         step_id=step.step.step_id,
         sub_task_input=step.step.sub_task_input,

@@ -61,6 +61,8 @@ class StepState:
     """Requests made so far."""
     performing: bool = False
     """Its approved actions were about to be performed; from then on they may have been."""
+    performed_from: int = 0
+    """The first attempt that was to perform them."""
     begun: list[agent.ProposedAction] = field(default_factory=list)
     """All approved actions that were ever about to be performed."""
     instructions: str = ""

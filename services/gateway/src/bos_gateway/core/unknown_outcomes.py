@@ -16,13 +16,14 @@ from bos.runlog.v1 import ApprovalRequested
 from bos_errors import AgentErrorType
 from bos_gateway.core.failures import ended, failed_result
 from bos_gateway.core.proposals import approval_request, not_allowed, tool_names
+from bos_gateway.core.run_state import FAILED
 from bos_plans import MAX_TASK_CHARS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from bos.agent.v1 import AgentResult, ProposedAction
+    from bos.agent.v1 import AgentExecutionStatus, AgentResult, ProposedAction
     from bos.runlog.v1 import LogEvent
     from bos_gateway.core.run_state import RunState, StepState
 
@@ -70,6 +71,33 @@ def uncertain_actions(step: StepState) -> Sequence[ProposedAction]:
         return ()
     asked = approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN
     return approval.actions if step.performing or asked else ()
+
+
+def attempted_before(step: StepState, attempt: int) -> bool:
+    """Whether the approved actions of ``step`` may have been performed before ``attempt``.
+
+    By an earlier owner of the run, or before a person was asked about them once more.
+    """
+    approval = step.approval
+    if not step.performing or approval is None:
+        return False
+    return attempt > step.performed_from or approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN
+
+
+def says_unknown(result: AgentResult) -> bool:
+    """Whether the agent itself does not know if it performed an approved action."""
+    told = any(performed.outcome_unknown for performed in result.performed_actions)
+    return result.status == FAILED and (told or result.error.type == AgentErrorType.OUTCOME_UNKNOWN)
+
+
+def leaves_unknown(status: AgentExecutionStatus, *, lost: bool) -> bool:
+    """Whether it is unknown what became of approved actions, however the last attempt failed.
+
+    Args:
+        status: Of the last attempt's result.
+        lost: Whether an attempt may have performed them, and nobody knows.
+    """
+    return lost and status == FAILED
 
 
 def left_unknown(step: StepState, why: str) -> AgentResult:

@@ -38,7 +38,8 @@ async def classify(run: EffectContext, command: Classify) -> None:
     classified = taken_to_add(command)
     try:
         ask, token = run.deps.planner.ClassifyInstructions, run.token(PLANNER, timeout_s)
-        answer = await answered(ask, request, timeout_s, token)
+        restart_s = run.deps.settings.restart_wait_s
+        answer = await answered(ask, request, timeout_s, token, restart_s=restart_s)
     except BosError as error:
         text = f"The instructions could not be classified and add to the task: {error.message}"
         trace = failures.error_trace(PLANNER, type(error).__name__, text, run.now())

@@ -34,8 +34,7 @@ async def compose(run: EffectContext, command: Compose) -> None:
     attempt = run.state.answer_attempt + 1
     output, problem = final_answer(run.state), ""
     held = command.token_budget if output is None else 0
-    started = AnswerStarted(attempt=attempt, reserved_tokens=held)
-    await run.emit(run.stamped(LogEvent(answer_started=started)))
+    await _started(run, attempt, held)
     if output is not None:
         run.say(attempt, output.answer)
     else:
@@ -45,6 +44,11 @@ async def compose(run: EffectContext, command: Compose) -> None:
     await run.emit(run.stamped(LogEvent(run_finished=RunFinished(response=response))))
 
 
+async def _started(run: EffectContext, attempt: int, reserved_tokens: int | None) -> None:
+    started = AnswerStarted(attempt=attempt, reserved_tokens=reserved_tokens)
+    await run.emit(run.stamped(LogEvent(answer_started=started)))
+
+
 async def _composed(
     run: EffectContext, attempt: int, token_budget: int | None
 ) -> tuple[ComposerOutput, str]:
@@ -52,11 +56,19 @@ async def _composed(
     limit_s = run.state.request.settings.compose_timeout.ToNanoseconds() / 1e9
     timeout_s = min(limit_s, run.left_s(run_deadline(run.state)))
     request, token = _request(run.state, token_budget), run.token(COMPOSER, timeout_s)
-    messages = streamed(run.deps.composer.Compose, request, timeout_s, token)
+    restart_s = run.deps.settings.restart_wait_s
+    messages = streamed(run.deps.composer.Compose, request, timeout_s, token, restart_s=restart_s)
     # What waits at its end is in the answer.
     room, text, links = MAX_STREAMED_BYTES, MaskedStream(run.masker), stream_check(run.state)
     try:
         async for message in messages:
+            if message is None:
+                # The composer died: what followers saw of its answer counts no more.
+                attempt += 1
+                await _started(run, attempt, token_budget)
+                room, text = MAX_STREAMED_BYTES, MaskedStream(run.masker)
+                links = stream_check(run.state)
+                continue
             if message.WhichOneof("payload") == "output":
                 clamp_usage(message.output.usage)
                 check_output(run.state, message.output)

@@ -20,7 +20,13 @@ from bos_gateway.core.revision import completed, revision_problems
 from bos_gateway.core.revision_context import revision_context
 from bos_gateway.effects.call_retries import answered
 from bos_gateway.effects.context import PLANNER
-from bos_plans import heuristic_plan, plan_problems, select
+from bos_plans import (
+    canonical_name,
+    heuristic_plan,
+    plan_problems,
+    select,
+    with_canonical_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,12 +162,13 @@ def plan_request(
 async def ask_planner(
     deps: Deps, request: MakePlanRequest, timeout_s: float, token: Metadata
 ) -> MakePlanResponse:
-    """The planner's answer; what it says beside its plan is brought within bounds.
+    """The planner's answer, with canonical names; what is beside its plan is within bounds.
 
     Raises:
         BosError: it did not answer.
     """
-    answer = await answered(deps.planner.MakePlan, request, timeout_s, token)
+    restart_s = deps.settings.restart_wait_s
+    answer = await answered(deps.planner.MakePlan, request, timeout_s, token, restart_s=restart_s)
     answer.DiscardUnknownFields()
     result_limits.clamp_usage(answer.usage)
     result_limits.shorten(answer.clarification, result_limits.MAX_CLARIFICATION_BYTES)
@@ -170,8 +177,26 @@ async def ask_planner(
     for part in (answer.decision, answer.intent):
         result_limits.clamp(part, result_limits.MAX_CONFIDENCE)
         result_limits.shorten(part, _MAX_BESIDE_BYTES)
+    _name_canonically(answer, request)
     result_limits.sound_trace(answer.trace, deps.clock.now())
     return answer
+
+
+def _name_canonically(answer: MakePlanResponse, request: MakePlanRequest) -> None:
+    """Replace aliases of agents and tools by canonical names, in place."""
+    cards = {card.name: card for card in request.cards}
+    named: dict[str, str] = {}
+    if 0 < len(answer.plan.steps) <= request.max_steps:  # a longer plan is refused as it is
+        written = [step.agent for step in answer.plan.steps]
+        answer.plan.CopyFrom(with_canonical_names(answer.plan, cards))
+        named = dict(zip(written, (step.agent for step in answer.plan.steps), strict=True))
+
+    def canonical(name: str) -> str:
+        return named.get(name) or canonical_name(name, cards) or name
+
+    chosen = dict.fromkeys(map(canonical, answer.decision.chosen_agents))
+    answer.decision.chosen_agents[:] = chosen
+    answer.intent.suggested_next_agent = canonical(answer.intent.suggested_next_agent)
 
 
 def usable_problems(

@@ -16,7 +16,7 @@ from bos_errors import Unavailable, from_rpc_error
 from bos_gateway.core.result_limits import values_problem
 from bos_gateway.permits.agents import offered_card
 from bos_gateway.rounds import for_ever
-from bos_plans import is_duration
+from bos_plans import is_duration, shared_names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -60,6 +60,7 @@ class Registry:
         self._agents: dict[str, _Agent] = {}
         for name, target in sorted(targets.items()):
             self._agents[name] = _Agent(AgentServiceStub(channels.get(target)))
+        self._shared: dict[str, list[str]] = {}
         self._log = telemetry.logger("bos.gateway.registry")
 
     @property
@@ -126,6 +127,15 @@ class Registry:
     async def refresh(self) -> None:
         """Ask every agent for its card, all at once."""
         await asyncio.gather(*(self._describe(*each) for each in self._agents.items()))
+        self._report_shared_names()
+
+    def _report_shared_names(self) -> None:
+        """Log each name that several cards claim, once while it lasts."""
+        shared = shared_names(self.cards)
+        for name, agents in shared.items():
+            if self._shared.get(name) != agents:
+                self._log.error("agents share a name", shared_name=name, agents=agents)
+        self._shared = shared
 
     async def _describe(self, name: str, agent: _Agent) -> None:
         token = self._tokens.own(name, _TIMEOUT_S)

@@ -18,11 +18,12 @@ from bos_artefacts import Owner
 from bos_chassis.backoff import Backoff
 from bos_chassis.credentials.credential_forms import TooManyParts
 from bos_errors import AgentErrorType
-from bos_gateway.core import failures, proposals, result_limits, taint
-from bos_gateway.core.agent_input import agent_input, missing_secrets
+from bos_gateway.core import failures, proposals, result_limits, taint, unknown_outcomes
+from bos_gateway.core.agent_input import agent_input, missing_secrets, upstream_files
 from bos_gateway.core.budget import counted, for_attempt
 from bos_gateway.core.clarification import clarification_limit
 from bos_gateway.core.decide import steps_deadline
+from bos_gateway.core.failures import FailedAttempt
 from bos_gateway.core.fold import add_usage
 from bos_gateway.core.run_state import (
     AWAITING_APPROVAL,
@@ -33,6 +34,8 @@ from bos_gateway.core.run_state import (
 )
 from bos_gateway.core.shown import given_links
 from bos_gateway.effects import connections, step_approval
+from bos_gateway.effects.call_retries import Absence, has_never_left
+from bos_gateway.effects.input_files import InputFiles
 from bos_gateway.effects.step_files import StepFiles, refer_to_kept_files
 from bos_gateway.permits.agents import listed_tools, step_problem
 from bos_gateway.permits.connections import granted_kinds
@@ -53,9 +56,15 @@ _TURNED_AWAY = (errors.InvalidArgument, errors.PermissionDenied, errors.Unauthen
 # slow, the machine is often busy with them, and so is the agent's answer late.
 _MIN_MARGIN_S, _MAX_MARGIN_S, _MARGIN_SHARE = 0.75, 5.0, 0.05
 _MIN_TIMEOUT_S = 0.1
+# Between two attempts. Those at approved actions go on for as long as the run may take: neither is
+# an agent that is away to be called without a pause, nor one that is back to wait for minutes.
+_LONGEST_WAIT_S = 5.0
+_SHORTEST_WAIT_S, _LEAST_GROWTH = 0.05, 2.0
 _STORE_FILES_S = 10.0
+_READ_FILES_S = 10.0
 _WITH_FILES = (SUCCEEDED, FAILED)
 _ENDED = (*_WITH_FILES, SKIPPED, NEEDS_CLARIFICATION)
+_FINAL = FailedAttempt(transient=False, unsent=True)
 
 
 async def run_step(run: EffectContext, command: RunStep) -> None:
@@ -81,7 +90,10 @@ class _StepRun:
         # repeated.
         self._acts = failures.has_effects(self._performing)
         self._repeatable = failures.may_repeat(self._card, self._step.step, self._performing)
+        self._lost = unknown_outcomes.attempted_before(self._step, command.attempt)
+        """An attempt may have performed approved actions, and nobody knows."""
         self._connections: Sequence[ConnectionSecret] = ()
+        self._files = InputFiles(run.deps.file_budget)
         self._tainted = taint.is_tainted(run.state, self._step)
         """Of its inputs, independent of the agent, or of what the agent says it has read."""
         self._traced = len(self._step.trace)
@@ -91,33 +103,40 @@ class _StepRun:
     async def run(self) -> None:
         state, command, attempt = self._run.state, self._command, self._command.attempt
         attempts_left = self._card.max_retries if self._card else 0
-        backoff = Backoff(
-            first_s=self._run.deps.settings.backoff_s,
-            factor=state.request.settings.backoff_multiplier,
-            # Steps that failed together should not come back together.
-            jitter=0.5,
-        )
+        backoff = self._backoff()
         started = time.monotonic()
-        spent = Usage()
+        spent, absence = Usage(), Absence(self._run.deps.settings.restart_wait_s)
         while True:
             tokens = None
             if state.request.settings.max_tokens > 0:
                 tokens = for_attempt(command.reserved_tokens - counted(spent), attempts_left)
-            result, transient = await self._attempt(attempt, tokens)
+            result, ended = await self._attempt(attempt, tokens)
             if not result.HasField("usage"):
                 # A call that broke off, or an agent that does not count: usage stays unknown.
                 result.usage.unreported_tokens = tokens or 0
             add_usage(spent, result.usage)
             failed = attempt - command.attempt + 1
-            again = transient and self._repeatable and attempts_left > 0
-            if not again or self._left_s() <= backoff.delay(failed):
+            # A service that is being restarted, the agent's or one behind it, costs time and none
+            # of the card's attempts; but nobody knows what a call that broke off has consumed.
+            away = ended.away and tokens is None
+            again = failures.may_attempt_again(
+                ended,
+                approved=bool(self._performing),
+                repeatable=self._repeatable,
+                retries_left=attempts_left,
+                waited_for=away and absence.bearable(),
+            )
+            wait_s = absence.pause_s(backoff.delay(failed)) if away else backoff.delay(failed)
+            if not again or self._left_s() <= wait_s:
                 break
             self._run.deps.metrics.step_retries.labels(self._agent).inc()
             await self._tell(f"Attempt {attempt} failed and is repeated: {result.error.message}")
-            await asyncio.sleep(backoff.delay(failed, random.random()))  # noqa: S311
-            attempts_left -= 1
+            await asyncio.sleep(min(wait_s, backoff.delay(failed, random.random())))  # noqa: S311
+            attempts_left = max(0, attempts_left - 1)
             attempt += 1
             await self._dispatched(attempt)
+        if unknown_outcomes.leaves_unknown(result.status, lost=self._lost):
+            self._mark_unknown(result)
         result.usage.CopyFrom(spent)
         taint.mark(result, tainted=self._tainted)
         given_links.check_result(state, result)
@@ -139,6 +158,14 @@ class _StepRun:
             event = LogEvent(step_finished=finished)
         await self._run.emit(self._run.stamped(event))
 
+    def _backoff(self) -> Backoff:
+        first_s = self._run.deps.settings.backoff_s
+        factor = self._run.state.request.settings.backoff_multiplier
+        if self._performing:
+            first_s, factor = max(first_s, _SHORTEST_WAIT_S), max(factor, _LEAST_GROWTH)
+        # Steps that failed together should not come back together.
+        return Backoff(first_s=first_s, cap_s=_LONGEST_WAIT_S, factor=factor, jitter=0.5)
+
     async def _dispatched(self, attempt: int) -> None:
         """Have the next attempt in the log before it is made, by an owner that still is one."""
         dispatched = StepDispatched(
@@ -151,30 +178,32 @@ class _StepRun:
         )
         await self._run.committed(self._run.stamped(LogEvent(step_dispatched=dispatched)))
 
-    async def _attempt(self, attempt: int, tokens: int | None) -> tuple[AgentResult, bool]:
-        """One call of the agent: its result, and whether another could end better."""
+    async def _attempt(self, attempt: int, tokens: int | None) -> tuple[AgentResult, FailedAttempt]:
+        """One call of the agent: its result, and what another one depends on."""
         run = self._run
         stub = run.deps.registry.stub(self._agent)
         if stub is None:
             text = f'No agent named "{self._agent}" is configured here.'
-            return await self._failed(AgentErrorType.AGENT_UNKNOWN, text, unsent=True), False
+            return await self._failed(AgentErrorType.AGENT_UNKNOWN, text, unsent=True), _FINAL
         if barred := step_problem(self._step.step, self._access, self._performing):
-            return await self._failed(AgentErrorType.PERMISSION_DENIED, barred, unsent=True), False
+            return await self._failed(AgentErrorType.PERMISSION_DENIED, barred, unsent=True), _FINAL
         if lost := missing_secrets(run.state, self._step, run.secrets):
             text = failures.credentials_lost(lost)
-            return await self._failed(AgentErrorType.CREDENTIAL_LOST, text, unsent=True), False
+            return await self._failed(AgentErrorType.CREDENTIAL_LOST, text, unsent=True), _FINAL
         timeout_s = min(self._timeout_s(), self._left_s())
         if unconnected := await self._connected(timeout_s):
-            return unconnected, True
+            return unconnected, FailedAttempt(transient=True, unsent=True, away=True)
+        if unread := await self._read_files(timeout_s):
+            return unread, FailedAttempt(transient=True, unsent=True, away=True)
         request = self._request(attempt, timeout_s, tokens)
         if (size := request.ByteSize()) > (most := result_limits.MAX_REQUEST_BYTES):
             text = f"The inputs of this step are too large: {size} bytes of {most}."
-            return await self._failed(AgentErrorType.RESULT_TOO_LARGE, text, unsent=True), False
+            return await self._failed(AgentErrorType.RESULT_TOO_LARGE, text, unsent=True), _FINAL
         step_key = self._command.sub_task.sub_task_id
         token = run.agent_token(self._agent, self._card, timeout_s, step_key)
         margin_s = max(_MIN_MARGIN_S, min(_MAX_MARGIN_S, timeout_s * _MARGIN_SHARE))
         call = stub.Execute(request, timeout=timeout_s + margin_s, metadata=token)
-        files, begun = StepFiles(run.deps.file_budget), False
+        files, begun, acting = StepFiles(run.deps.file_budget), False, bool(self._performing)
         try:
             async for message in call:
                 begun = True
@@ -191,15 +220,19 @@ class _StepRun:
                         self._tainted |= message.result.tainted
                         result = await self._checked(message.result)
                         await self._keep_files(result, files)
-                        return result, _is_transient(result)
+                        self._lost |= acting and unknown_outcomes.says_unknown(result)
+                        away = result.error.type == errors.Unavailable.__name__
+                        return result, FailedAttempt(_is_transient(result), away=away)
                     case "file":
                         files.take(message.file)
                     case _:
                         await self._progress(*message.trace.events)
         except grpc.RpcError as error:
             failure = errors.from_rpc_error(error)
-            refused = isinstance(failure, _TURNED_AWAY) or failure.reason == "AGENT_BUSY"
-            unsent = refused and not begun
+            away = isinstance(failure, errors.Unavailable)
+            turned_away = isinstance(failure, _TURNED_AWAY) or failure.reason == "AGENT_BUSY"
+            unsent = not begun and (turned_away or has_never_left(error))
+            self._lost |= acting and not unsent
             said = run.masker.text(failure.message, may_be_cut=True)
             text = f"The agent {self._agent} could not do its part: {said}"
             result = await self._failed(
@@ -207,11 +240,13 @@ class _StepRun:
             )
             # An error has no place where the agent could say what it has read.
             result.tainted = errors.is_worded_by_peer(error)
-            return result, isinstance(failure, _TRANSIENT)
+            return result, FailedAttempt(isinstance(failure, _TRANSIENT), unsent, away)
         finally:
             call.cancel()
         text = f"The agent {self._agent} ended without a result."
-        return await self._failed(AgentErrorType.AGENT_PROTOCOL_ERROR, text, unknown=True), True
+        self._lost |= acting
+        result = await self._failed(AgentErrorType.AGENT_PROTOCOL_ERROR, text, unknown=True)
+        return result, FailedAttempt(transient=True)
 
     async def _connected(self, timeout_s: float) -> AgentResult | None:
         """Get the user's connections that this step may have; a failure if that cannot be done."""
@@ -233,6 +268,22 @@ class _StepRun:
             return await self._failed(errors.Unavailable.__name__, text, unsent=True)
         return None
 
+    async def _read_files(self, timeout_s: float) -> AgentResult | None:
+        """Read the files of earlier steps for an agent that takes them; a failure if that fails."""
+        if self._card is None or not self._card.takes_files:
+            return None
+        deps, most = self._run.deps, self._run.deps.settings.max_input_file_bytes
+        listed = upstream_files(self._run.state, self._step)
+        owner = Owner(self._run.state.request.user_id, UUID(self._run.state.run_id))
+        try:
+            await self._files.read(
+                listed, owner, deps.files, max_bytes=most, timeout_s=min(_READ_FILES_S, timeout_s)
+            )
+        except errors.BosError as error:
+            text = f"Files of earlier steps cannot be read at the moment: {error.message}"
+            return await self._failed(errors.Unavailable.__name__, text, unsent=True)
+        return None
+
     def _request(self, attempt: int, timeout_s: float, tokens: int | None) -> ExecuteRequest:
         step_input = agent_input(
             self._run.state,
@@ -243,6 +294,7 @@ class _StepRun:
             token_budget=tokens,
             secrets=self._run.secrets,
             connections=self._connections,
+            files=self._files.read_files,
         )
         step_input.tools[:] = listed_tools(self._step.step, self._card, self._access)
         if self._command.approval is not None:
@@ -323,9 +375,14 @@ class _StepRun:
         if unsent:
             result.usage.SetInParent()
         if unknown and (self._acts or not self._repeatable):
+            self._mark_unknown(result)
+        return result
+
+    def _mark_unknown(self, result: AgentResult) -> None:
+        """Have a failure say that what was to be done may have been done."""
+        if result.error.type != AgentErrorType.OUTCOME_UNKNOWN:
             result.error.type = AgentErrorType.OUTCOME_UNKNOWN
             result.error.message += " What it was to do may have been done all the same."
-        return result
 
     async def _tell(self, message: str) -> None:
         said = TraceEvent(type=TRACE_EVENT_TYPE_MESSAGE, agent=self._agent, message=message)

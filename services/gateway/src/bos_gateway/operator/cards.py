@@ -12,7 +12,8 @@ from google.protobuf.json_format import MessageToDict
 from bos.agent.v1 import SideEffectClass
 from bos_gateway.operator.findings import Finding, ok, problem, warning
 from bos_gateway.permits.audiences import DEFAULT, NEVER, refused
-from bos_gateway.permits.connections import refused_kinds
+from bos_gateway.permits.connections import granted_kinds, refused_kinds
+from bos_plans import shared_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from bos_gateway.permits.audiences import Audiences
     from bos_gateway.permits.connections import Kinds
 
+_USERS_CONNECTIONS: Final = "connections of users"
 _FIX: Final = "Correct the card in the agent's code."
 
 
@@ -46,10 +48,23 @@ def check_cards(
     return [ok("cards", f"{len(cards)} card(s) with {tools} tool(s) are sane")]
 
 
+def check_connections(cards: Mapping[str, AgentCard], allowed: Kinds) -> list[Finding]:
+    """Which agents are given which connections of users, and what is allowed in vain."""
+    found = []
+    for name, card in sorted(cards.items()):
+        if kinds := granted_kinds(card, name, allowed):
+            text = f"{name} is given those of a user of the kinds {', '.join(kinds)}"
+            found.append(ok(_USERS_CONNECTIONS, text))
+        if vain := sorted(set(allowed.get(name, ())) - set(card.connection_kinds)):
+            text = f"{name} may have {', '.join(vain)}, and its card does not ask for that"
+            advice = "Take it out of BOS_GATEWAY_AGENT_CONNECTIONS, or correct the card."
+            found.append(warning(_USERS_CONNECTIONS, text, advice))
+    return found
+
+
 def _shared_names(cards: Mapping[str, AgentCard]) -> Iterator[Finding]:
-    names = Counter(name.lower() for card in cards.values() for name in {card.name, *card.aliases})
-    for name in sorted(name for name, times in names.items() if times > 1):
-        text = f'several agents are called "{name}" (names and aliases)'
+    for name, agents in sorted(shared_names(cards.values()).items()):
+        text = f'several agents are called "{name}" (names and aliases): {", ".join(agents)}'
         yield problem("cards", text, "Let only one agent have it.")
 
 

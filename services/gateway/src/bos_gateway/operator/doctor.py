@@ -16,7 +16,7 @@ import click
 from bos_client.render.text import one_line
 from bos_errors import ConfigurationError
 from bos_gateway.operator.bounded import run_bounded
-from bos_gateway.operator.cards import check_cards
+from bos_gateway.operator.cards import check_cards, check_connections
 from bos_gateway.operator.deployment import Deployment, find_deployment
 from bos_gateway.operator.findings import Finding, Level, ok, problem
 from bos_gateway.operator.models import check_models
@@ -43,8 +43,9 @@ async def examine(deployment: Deployment, *, call_models: bool = False) -> list[
         deployment.agent_audiences,
         deployment.agent_connections,
     )
+    entrusted = check_connections(cards, deployment.agent_connections)
     doors = check_proxies(deployment)
-    found = [*store, *trails, *targets, *sane, *models, *doors]
+    found = [*store, *trails, *targets, *sane, *entrusted, *models, *doors]
     return [ok("settings", deployment.source), *found]
 
 

@@ -8,20 +8,20 @@ One that waits costs nothing but its place in that query.
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager, suppress
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from attrs import define, field
 
 from bos_errors import NotFound, Unavailable
 from bos_gateway.core.fold import fold
-from bos_gateway.core.public_events import Piece
+from bos_gateway.core.public_events import Cursor, Piece
 from bos_gateway.core.run_state import UnknownEvent
 from bos_gateway.run_log.reader import Look
 from bos_gateway.runs.feed import RunFeed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
     from uuid import UUID
 
     import asyncpg
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from bos.common.v1 import Artefact
     from bos.gateway.v1 import AgentRequest
     from bos.runlog.v1 import LogEvent
-    from bos_gateway.core.public_events import Cursor
     from bos_gateway.core.run_state import RunState
     from bos_gateway.run_log.notifications import Notifications
     from bos_gateway.run_log.reader import Runs
@@ -77,7 +76,7 @@ class RunReader:
 
     async def follow(
         self, run_id: UUID, after: Cursor, user_id: str
-    ) -> AsyncIterator[tuple[int, LogEvent | Piece]]:
+    ) -> AsyncGenerator[tuple[int, LogEvent | Piece]]:
         """Events and text of a run of the user's behind a cursor, until its end.
 
         Raises:
@@ -103,6 +102,30 @@ class RunReader:
                 yield sequence, event
             if look.finished and not look.more:
                 return
+
+    async def wait(self, run_id: UUID, known: int | None, user_id: str, within_s: float) -> None:
+        """Wait until a run of the user's has ended, or has gone on.
+
+        Returns early if this replica is stopping; what there is by then can still be read.
+
+        Args:
+            run_id: The run.
+            known: Sequence of the last event that is known; None: wait for the run's end.
+            user_id: The run's owner.
+            within_s: Longest wait in seconds.
+        """
+        last = await self._runs.of(user_id).last_sequence(run_id)
+        if known is not None and known < last:
+            return
+        with suppress(TimeoutError, Unavailable):
+            async with (
+                asyncio.timeout(within_s),
+                aclosing(self.follow(run_id, Cursor(last), user_id)) as following,
+            ):
+                async for sequence, shown in following:
+                    is_event = not isinstance(shown, Piece)
+                    if known is not None and is_event and sequence > known:
+                        return
 
     async def state(self, run_id: UUID, user_id: str) -> RunState:
         """The present state of a run of the user's.

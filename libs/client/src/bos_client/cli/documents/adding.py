@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from google.protobuf.json_format import MessageToDict
 
 from bos.documents.v1 import DocumentState
 from bos_client.cli.documents.progress import Outcome, progress_on
@@ -18,6 +17,7 @@ from bos_client.cli.documents.selecting import MAX_FILES, TooManyFiles, selected
 from bos_client.cli.session import ANSWERED, FAILED, INTERRUPTED, error_json, run
 from bos_client.documents import DocumentsClient, has_ended
 from bos_client.render import make_console
+from bos_client.render.plain_json import plain_json
 from bos_errors import BosError
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _as_dict(outcomes: Sequence[Outcome], interrupted: bool) -> dict[str, Any]:
         entry: dict[str, Any] = {"path": str(each.path).encode("utf-8", "replace").decode()}
         if each.document is not None:
             entry["existed"] = each.existed
-            entry["document"] = MessageToDict(each.document, preserving_proto_field_name=True)
+            entry["document"] = plain_json(each.document)
         if each.error is not None:
             entry["error"] = error_json(each.error)
         entries.append(entry)

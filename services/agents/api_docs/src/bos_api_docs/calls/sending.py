@@ -191,7 +191,8 @@ class Sender:
             )
             if not reads and _may_have_acted(error):
                 raise _Unknown(error.message) from error
-            raise _request_error(call, error, retryable=reads) from error
+            # What reads changes nothing, and a write that comes here never left.
+            raise _request_error(call, error) from error
         task.trace.tool(
             "Executed HTTP request",
             url=call.url,
@@ -264,16 +265,14 @@ def _reason_phrase(status: int) -> str:
         return ""
 
 
-def _request_error(
-    call: ExactCall, error: HttpRefused | HttpFailed | HttpTimedOut, *, retryable: bool
-) -> AgentFailure:
+def _request_error(call: ExactCall, error: HttpRefused | HttpFailed | HttpTimedOut) -> AgentFailure:
     refused = isinstance(error, HttpRefused)
     allow = " BOS_HTTP_HOSTS or BOS_HTTP_INTERNAL_ORIGINS allow hosts." if refused else ""
     return AgentFailure(
         AgentErrorType.HTTP_REQUEST_ERROR,
         f"{call.method} could not be sent to the API. {error.message}{allow}",
         {"method": call.method, "url": call.url, **error.metadata},
-        retryable=retryable and not refused,
+        retryable=not refused,
     )
 
 

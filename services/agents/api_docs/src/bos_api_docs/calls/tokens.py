@@ -8,12 +8,14 @@ import json
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Literal
 from weakref import WeakValueDictionary
 
 from bos_agentkit import AgentFailure
 from bos_api_docs.calls.urls import joined, with_query
 from bos_errors import AgentErrorType, BosError
+from bos_http import HttpRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -141,9 +143,11 @@ class Tokens:
                 follow_redirects=False,
             )
         except BosError as error:
-            raise _not_signed_in(error.message) from error
+            passing = not isinstance(error, HttpRefused)
+            raise _not_signed_in(error.message, retryable=passing) from error
         if not answer.ok:
-            raise _not_signed_in(f"It answered with status {answer.status}.")
+            passing = answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            raise _not_signed_in(f"It answered with status {answer.status}.", retryable=passing)
         try:
             given = json.loads(answer.body)
             text = given.get("idToken") or given["access_token"]
@@ -195,9 +199,9 @@ def _from_file(path: Path) -> str:
         ) from None
 
 
-def _not_signed_in(why: str) -> AgentFailure:
+def _not_signed_in(why: str, *, retryable: bool = False) -> AgentFailure:
     return AgentFailure(
         AgentErrorType.HTTP_REQUEST_ERROR,
         f"No token for the API: the sign-in did not work. {why}",
-        retryable=False,
+        retryable=retryable,
     )

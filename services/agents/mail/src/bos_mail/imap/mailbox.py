@@ -2,34 +2,41 @@
 
 ::
 
-    send:  Sent asked by Message-ID      found: done
+    send:  SMTP up to the recipients     the server waits for the message, and may refuse it
+           Sent asked by Message-ID      found: done
            Drafts asked by Message-ID    found: an earlier attempt was begun; its outcome is unknown
            copy into Drafts              the mark that sending has begun
-           SMTP                          certainly refused: the mark is removed again
+           SMTP, the message             certainly refused: the mark is removed again
            copy into Sent, mark removed
+
+The mark comes last before the message, so that of all that may break off little leaves it unknown.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from uuid import uuid4
 
 from imapclient.exceptions import IMAPClientError
 from imapclient.imapclient import DRAFT, DRAFTS, SEEN, SENT
 
 from bos_agentkit import AgentFailure
 from bos_mail.failures import SEARCH_NOT_SUPPORTED, OutcomeUncertain, message_not_found, unavailable
-from bos_mail.imap.smtp import transmit
+from bos_mail.imap.smtp import announced, transmit
 from bos_mail.mailbox import Folder, Sending, Sent
 from bos_mail.reading import letter, listed, parsed
 from bos_mail.search import imap_criteria
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
+    from aiosmtplib import SMTP
     from imapclient import IMAPClient
 
     from bos_mail.imap.session import ImapSessions
@@ -46,6 +53,8 @@ _SPECIAL: Final = {
     Folder.SENT: (SENT, "Sent"),
     Folder.DRAFTS: (DRAFTS, "Drafts"),
 }
+_ATTEMPT: Final = "X-Bos-Attempt"
+"""Header of the mark that sending has begun; messages that are sent have none."""
 _SEEN: Final = (SEEN,)
 _DRAFT: Final = (SEEN, DRAFT)
 
@@ -91,34 +100,63 @@ class ImapMailbox:
         Raises:
             OutcomeUncertain: it was begun, and whether the server took it is not known.
         """
-        state = await self._run(partial(_begin, outgoing=outgoing))
-        if state is Sending.SENT:
-            return Sent(outgoing.message_id, was_sent_before=True)
-        if state is Sending.UNCERTAIN:
-            raise OutcomeUncertain(
-                "An earlier attempt has begun to send this message, and the mailbox does not show "
-                "that it was sent. A copy is among the drafts."
-            )
+        async with AsyncExitStack() as stack:
+            try:
+                smtp = await stack.enter_async_context(self._announced(outgoing))
+            except AgentFailure:
+                # What an earlier attempt did is known also while nothing can be sent.
+                state = await self._run(partial(_look, outgoing=outgoing))
+                if state is Sending.NOT_BEGUN:
+                    raise
+                return _begun_before(state, outgoing)
+            attempt = uuid4().hex
+            try:
+                state = await self._run(partial(_begin, outgoing=outgoing, attempt=attempt))
+            except (AgentFailure, asyncio.CancelledError):
+                await self._withdraw(attempt)
+                raise
+            if state is not Sending.NOT_BEGUN:
+                return _begun_before(state, outgoing)
+            handing_over = asyncio.create_task(self._handed_over(smtp, outgoing, attempt))
+            try:
+                return await asyncio.shield(handing_over)
+            except asyncio.CancelledError:
+                # Whoever asked is gone, but the next attempt is to find what became of this one.
+                await asyncio.gather(handing_over, return_exceptions=True)
+                raise
+            finally:
+                handing_over.cancel()
+
+    async def _handed_over(self, smtp: SMTP, outgoing: Outgoing, attempt: str) -> Sent:
+        """Hand the message over, and have the mailbox show it."""
         try:
-            await transmit(
-                self.connector,
-                self.smtp,
-                self.user,
-                self.password,
-                outgoing,
-                command_timeout_s=self.settings.command_timeout_s,
-            )
+            await transmit(smtp, outgoing)
         except AgentFailure:
-            # Certainly not sent. If the mark cannot be removed the next attempt is uncertain, which
-            # is safe.
-            with suppress(AgentFailure):
-                await self._run(partial(_withdraw, outgoing=outgoing))
+            await self._withdraw(attempt)
             raise
         try:
             await self._run(partial(_finish, outgoing=outgoing))
         except AgentFailure:
             return Sent(outgoing.message_id, copy_in_sent=False)
         return Sent(outgoing.message_id)
+
+    async def _withdraw(self, attempt: str) -> None:
+        """Remove the mark of this attempt, which has certainly not sent the message.
+
+        If it cannot be removed the next attempt is uncertain, which is safe.
+        """
+        with suppress(AgentFailure):
+            await self._run(partial(_remove_mark, attempt=attempt))
+
+    def _announced(self, outgoing: Outgoing) -> AbstractAsyncContextManager[SMTP]:
+        return announced(
+            self.connector,
+            self.smtp,
+            self.user,
+            self.password,
+            outgoing,
+            command_timeout_s=self.settings.command_timeout_s,
+        )
 
     async def _run(self, work: Callable[[IMAPClient], T]) -> T:
         return await self.sessions.run(self.imap, self.user, self.password, work)
@@ -167,15 +205,39 @@ def _save_draft(client: IMAPClient, *, outgoing: Outgoing) -> str:
     return f"{Folder.DRAFTS}.{validity}.{max(uids)}" if uids else ""
 
 
-def _begin(client: IMAPClient, *, outgoing: Outgoing) -> Sending:
-    """Leave the mark that sending has begun, unless the mailbox shows that it has before."""
+def _begun_before(state: Sending, outgoing: Outgoing) -> Sent:
+    """What became of a message that an earlier attempt has begun to send.
+
+    Raises:
+        OutcomeUncertain: nobody knows.
+    """
+    if state is Sending.SENT:
+        return Sent(outgoing.message_id, was_sent_before=True)
+    raise OutcomeUncertain(
+        "An earlier attempt has begun to send this message, and the mailbox does not show that it "
+        "was sent. A copy is among the drafts."
+    )
+
+
+def _look(client: IMAPClient, *, outgoing: Outgoing) -> Sending:
+    """What the mailbox shows of earlier attempts to send a message."""
     sent, drafts = _required(client, Folder.SENT), _required(client, Folder.DRAFTS)
     if _with_id(client, sent, outgoing.message_id)[0]:
-        _remove(client, drafts, outgoing.message_id)
+        _remove(client, drafts, _by_id(outgoing.message_id))
         return Sending.SENT
-    if _with_id(client, drafts, outgoing.message_id)[0]:
-        return Sending.UNCERTAIN
-    client.append(drafts, outgoing.content, _DRAFT)
+    begun = _with_id(client, drafts, outgoing.message_id)[0]
+    return Sending.UNCERTAIN if begun else Sending.NOT_BEGUN
+
+
+def _begin(client: IMAPClient, *, outgoing: Outgoing, attempt: str) -> Sending:
+    """Leave the mark that sending has begun, unless the mailbox shows that it has before.
+
+    Each attempt knows its own mark, so that it never removes that of another one.
+    """
+    if (state := _look(client, outgoing=outgoing)) is not Sending.NOT_BEGUN:
+        return state
+    drafts = _required(client, Folder.DRAFTS)
+    client.append(drafts, f"{_ATTEMPT}: {attempt}\r\n".encode() + outgoing.content, _DRAFT)
     marks, _ = _with_id(client, drafts, outgoing.message_id)
     # Two marks: another attempt goes on at this moment. None: the server keeps none, so that
     # nothing would keep a later attempt from sending again.
@@ -184,8 +246,8 @@ def _begin(client: IMAPClient, *, outgoing: Outgoing) -> Sending:
     return Sending.NOT_BEGUN if len(marks) == 1 else Sending.UNCERTAIN
 
 
-def _withdraw(client: IMAPClient, *, outgoing: Outgoing) -> None:
-    _remove(client, _required(client, Folder.DRAFTS), outgoing.message_id)
+def _remove_mark(client: IMAPClient, *, attempt: str) -> None:
+    _remove(client, _required(client, Folder.DRAFTS), ["HEADER", _ATTEMPT, attempt])
 
 
 def _finish(client: IMAPClient, *, outgoing: Outgoing) -> None:
@@ -193,12 +255,12 @@ def _finish(client: IMAPClient, *, outgoing: Outgoing) -> None:
     sent = _required(client, Folder.SENT)
     if not _with_id(client, sent, outgoing.message_id)[0]:
         client.append(sent, outgoing.content, _SEEN)
-    _remove(client, _required(client, Folder.DRAFTS), outgoing.message_id)
+    _remove(client, _required(client, Folder.DRAFTS), _by_id(outgoing.message_id))
 
 
-def _remove(client: IMAPClient, name: str, message_id: str) -> None:
+def _remove(client: IMAPClient, name: str, criteria: list[str]) -> None:
     client.select_folder(name)
-    if uids := client.search(_by_id(message_id)):
+    if uids := client.search(criteria):
         client.delete_messages(uids)
         # Without UIDPLUS this would take others that the user has marked as deleted along.
         if client.has_capability("UIDPLUS"):

@@ -127,7 +127,10 @@ class ImapSessions:
             return work(client)
         except AgentFailure:
             raise
-        except LoginError:
+        except LoginError as error:
+            # A connection that breaks off while signing in is reported as such an error, too.
+            if isinstance(error.__context__, imaplib.IMAP4.abort):
+                raise unavailable("broke the connection off") from None
             raise sign_in_refused() from None
         except ssl.SSLError:
             raise unavailable("does not prove who it is (TLS)") from None
@@ -139,6 +142,9 @@ class ImapSessions:
             if client is not None:
                 with suppress(Exception):
                     client.logout()
+                # After a connection that broke off, signing out leaves the socket's file open.
+                with suppress(Exception):
+                    client.shutdown()
             _close(sockets)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
 
 from aiosmtplib import (
     SMTP,
@@ -22,11 +23,14 @@ from bos_mail.failures import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from bos_mail.mailbox import Outgoing
     from bos_mail.net import Connector, Endpoint
 
 
-async def transmit(
+@asynccontextmanager
+async def announced(
     connector: Connector,
     endpoint: Endpoint,
     user: str,
@@ -34,13 +38,11 @@ async def transmit(
     outgoing: Outgoing,
     *,
     command_timeout_s: float,
-) -> None:
-    """Hand a message to the server, for all recipients or for none.
+) -> AsyncIterator[SMTP]:
+    """A connection to a server that has taken sender and recipients, and waits for the message.
 
     Raises:
-        AgentFailure: it was certainly not taken.
-        OutcomeUncertain: the connection broke off, or time was over, after the message was begun
-            to be sent.
+        AgentFailure: the server cannot be reached or refuses; nothing was sent.
     """
     sock = await connector.socket(endpoint)
     smtp = SMTP(
@@ -55,23 +57,33 @@ async def transmit(
     )
     try:
         await _opened(smtp, endpoint, user, password)
-        await _announced(smtp, outgoing)
-        # From here on the message may be with the server.
-        try:
-            await smtp.data(outgoing.content)
-        except SMTPResponseException as error:
-            raise _refused("the message", error) from None
-        except (SMTPException, OSError, TimeoutError):
-            raise OutcomeUncertain(
-                "The connection to the mail server broke off while the message was being sent."
-            ) from None
+        await _announce(smtp, outgoing)
+        yield smtp
     finally:
         # The event loop owns the socket since it is connected: closed here, its number could be
         # another one's before the loop lets go of it.
         transport = smtp.transport
         smtp.close()
-        if isinstance(transport, asyncio.WriteTransport):
-            transport.abort()
+        if transport is not None:  # of the event loop's own type
+            cast("asyncio.WriteTransport", transport).abort()
+
+
+async def transmit(smtp: SMTP, outgoing: Outgoing) -> None:
+    """Hand a message that was announced to the server, for all recipients or for none.
+
+    Raises:
+        AgentFailure: it was certainly not taken.
+        OutcomeUncertain: the connection broke off, or time was over, after the message was begun
+            to be sent.
+    """
+    try:
+        await smtp.data(outgoing.content)
+    except SMTPResponseException as error:
+        raise _refused("the message", error) from None
+    except (SMTPException, OSError, TimeoutError):
+        raise OutcomeUncertain(
+            "The connection to the mail server broke off while the message was being sent."
+        ) from None
 
 
 async def _opened(smtp: SMTP, endpoint: Endpoint, user: str, password: str) -> None:
@@ -79,8 +91,10 @@ async def _opened(smtp: SMTP, endpoint: Endpoint, user: str, password: str) -> N
         await smtp.connect()
         if endpoint.security == "starttls":
             await smtp.starttls(server_hostname=endpoint.host)
-        if endpoint.security == "none" and not smtp.supports_extension("auth"):
-            return  # a server on this machine that knows no users
+        if endpoint.security == "none":
+            await smtp.ehlo()  # only then is known what it supports
+            if not smtp.supports_extension("auth"):
+                return  # a server on this machine that knows no users
         await smtp.login(user, password)
     except SMTPAuthenticationError:
         raise sign_in_refused() from None
@@ -90,7 +104,7 @@ async def _opened(smtp: SMTP, endpoint: Endpoint, user: str, password: str) -> N
         raise unavailable("cannot be reached for sending, or broke off") from None
 
 
-async def _announced(smtp: SMTP, outgoing: Outgoing) -> None:
+async def _announce(smtp: SMTP, outgoing: Outgoing) -> None:
     what = "the sender"
     try:
         await smtp.mail(outgoing.sender)

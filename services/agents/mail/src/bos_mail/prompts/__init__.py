@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _MAX_UPSTREAM_CHARS = 6_000
 _MAX_LETTER_CHARS = 6_000
 _MAX_RESULT_CHARS = 8_000
+_MAX_FILES = 32
 
 _ACTION = prompt_file(__name__, "action")
 _COMPOSE = prompt_file(__name__, "compose")
@@ -50,6 +51,7 @@ def compose_messages(
         ("From", sender),
         ("To", ", ".join(to)),
         ("Message that it replies to", _letter(original)),
+        ("Files of earlier steps", _files(task)),
         *_work(task),
     ]
     return [system(_COMPOSE.fill(untrusted_notice=UNTRUSTED_NOTICE)), user(_joined(sections))]
@@ -86,6 +88,15 @@ def _work(task: AgentTask) -> list[tuple[str, str]]:
         ("Results of earlier steps", mark_untrusted(upstream) if upstream else ""),
         ("Task", task.effective_task),
     ]
+
+
+def _files(task: AgentTask) -> str:
+    """Files that could be attached; names are of steps, which may have read content of others."""
+    lines = [
+        f"- {file.step_id}/{file.name}: {file.media_type}, {file.size_bytes} bytes"
+        for file in task.input_files
+    ]
+    return mark_untrusted("\n".join(lines[:_MAX_FILES])) if lines else ""
 
 
 def _letter(original: Letter | None) -> str:

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from bos_agentkit import AgentFailure
 from bos_errors import AgentErrorType, BosError
 from bos_http import HttpClient, HttpRefused, HttpTimedOut
+from bos_web.pages.browser.renderer import Renderer
+from bos_web.pages.browser.visit import Visit, VisitLimits
 from bos_web.pages.charset import decoded
 from bos_web.pages.extraction import Extraction
 from bos_web.pages.hosts import HostTurns, TooSlow
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT = frozenset({"text/plain", "text/markdown", "text/csv", "application/json"})
 _ACCEPT = "text/html,application/xhtml+xml,text/plain;q=0.9,*/*;q=0.1"
+_NO_BROWSER = (
+    "The page holds no text that can be read; it may need a browser, which an operator has to set "
+    "by BOS_WEB_BROWSER."
+)
 _BLANK_LINES = re.compile(r"\n\s*\n+")
 
 
@@ -40,6 +46,16 @@ class Page:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """A page without a browser."""
+
+    page: Page
+    """Its text may be empty where it needs a browser."""
+    response: HttpResponse
+    needs_browser: bool
+
+
 class Reader:
     """Reads pages for all steps of the process.
 
@@ -48,6 +64,7 @@ class Reader:
         http: Client with the policy of pages.
         extraction: Finds the text.
         robots: Rules of hosts.
+        renderer: Shows pages that only scripts fill; None: they are not read.
     """
 
     def __init__(
@@ -56,11 +73,13 @@ class Reader:
         http: HttpClient,
         extraction: Extraction,
         robots: RobotsCache,
+        renderer: Renderer | None = None,
     ) -> None:
         self._settings = settings
         self._http = http
         self._extraction = extraction
         self._robots = robots
+        self._renderer = renderer
         self._turns = HostTurns(interval_s=settings.host_interval_s, at_once=settings.host_requests)
         self._places = asyncio.Semaphore(settings.page_requests)
 
@@ -72,7 +91,15 @@ class Reader:
                 ``PageTypeUnsupported``, ``PageMissing``, ``PageUnreadable``, ``PageUnavailable``,
                 ``PageTimedOut``.
         """
-        within_s = min(within_s, self._settings.page_timeout_s)
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + within_s
+        fetched = await self._fetched(url, min(within_s, self._settings.page_timeout_s))
+        if not fetched.needs_browser:
+            return fetched.page
+        return await self._shown(fetched, ends - loop.time())
+
+    async def _fetched(self, url: str, within_s: float) -> _Fetched:
+        """The page without a browser."""
         ends = asyncio.get_running_loop().time() + within_s
         try:
             async with asyncio.timeout(within_s), self._places:
@@ -97,7 +124,50 @@ class Reader:
                 retryable=True,
             ) from None
 
-    async def _requested(self, url: str, ends: float) -> HttpResponse:
+    async def _shown(self, fetched: _Fetched, within_s: float) -> Page:
+        """The page as a browser shows it, or as it was fetched where that says more."""
+        plain = fetched.page
+        if self._renderer is None:
+            if plain.text:
+                return plain
+            raise AgentFailure(AgentErrorType.PAGE_UNREADABLE, _NO_BROWSER)
+        try:
+            shown = await self._rendered(self._renderer, fetched.response, within_s)
+        except AgentFailure:
+            if plain.text:
+                return plain
+            raise
+        if len(shown.text) < len(plain.text):
+            return plain
+        if not shown.text:
+            raise AgentFailure(
+                AgentErrorType.PAGE_UNREADABLE,
+                "The page holds no text that can be read, in a browser neither.",
+            )
+        return shown
+
+    async def _rendered(self, renderer: Renderer, first: HttpResponse, within_s: float) -> Page:
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + min(within_s, self._settings.browser_timeout_s)
+
+        async def fetch(url: str) -> HttpResponse:
+            return await self._requested(url, ends, follow_redirects=False)
+
+        settings = self._settings
+        visit = Visit(
+            first,
+            self._http,
+            fetch,
+            settings.site_policy().internal_origins,
+            VisitLimits(settings.browser_requests, settings.browser_bytes),
+        )
+        rendered = await renderer.render(first.final_url, visit, within_s=within_s)
+        found = await self._extraction.readable(rendered.html, max_chars=settings.max_page_chars)
+        return Page(rendered.url, found.title or rendered.url, _tidy(found.text))
+
+    async def _requested(
+        self, url: str, ends: float, *, follow_redirects: bool = True
+    ) -> HttpResponse:
         loop = asyncio.get_running_loop()
         parts = _parts(url)
         delay_s = await self._allowed(url)
@@ -110,6 +180,7 @@ class Reader:
                     url,
                     headers={"Accept": _ACCEPT},
                     timeout_s=max(0.0, ends - loop.time()),
+                    follow_redirects=follow_redirects,
                 )
         except TooSlow:
             raise AgentFailure(
@@ -140,7 +211,7 @@ class Reader:
         if arrived.partition("#")[0] != asked.partition("#")[0]:
             await self._allowed(arrived)
 
-    async def _page(self, response: HttpResponse) -> Page:
+    async def _page(self, response: HttpResponse) -> _Fetched:
         if response.status in (404, 410):
             raise AgentFailure(
                 AgentErrorType.PAGE_MISSING, "There is no such page.", {"status": response.status}
@@ -154,24 +225,20 @@ class Reader:
             )
         kind = response.content_type or "text/html"
         if kind in _TEXT:
-            return self._plain(response)
+            return _Fetched(self._plain(response), response, needs_browser=False)
         if kind not in _HTML:
             raise AgentFailure(
                 AgentErrorType.PAGE_TYPE_UNSUPPORTED, _unsupported(kind), {"media_type": kind[:80]}
             )
         html = decoded(response.body, response.headers.get("Content-Type", ""))
-        return await self._html(response.final_url, html)
-
-    async def _html(self, url: str, html: str) -> Page:
         found = await self._extraction.readable(html, max_chars=self._settings.max_page_chars)
-        if not found.text.strip():
+        text = _tidy(found.text)
+        if not text and not found.needs_browser:
             raise AgentFailure(
-                AgentErrorType.PAGE_UNREADABLE,
-                "The page holds no text that can be read; it may need a browser."
-                if found.needs_browser
-                else "The page holds no text that can be read.",
+                AgentErrorType.PAGE_UNREADABLE, "The page holds no text that can be read."
             )
-        return Page(url, found.title or url, _tidy(found.text))
+        page = Page(response.final_url, found.title or response.final_url, text)
+        return _Fetched(page, response, found.needs_browser)
 
     def _plain(self, response: HttpResponse) -> Page:
         text = decoded(response.body, response.headers.get("Content-Type", ""))
@@ -191,7 +258,11 @@ async def open_reader(
     *,
     resolver: Resolver | None = None,
 ) -> AsyncIterator[Reader]:
-    """A reader, until the block is left."""
+    """A reader, until the block is left.
+
+    Raises:
+        ConfigurationError: A browser is set and cannot be used.
+    """
     http = HttpClient(settings.site_policy(), telemetry, resolver=resolver)
     robots = RobotsCache(
         http,
@@ -202,9 +273,12 @@ async def open_reader(
     extraction = Extraction(
         timeout_s=settings.extraction_timeout_s, memory_bytes=settings.extraction_memory_bytes
     )
+    renderer = Renderer(settings, telemetry) if settings.browser else None
+    if renderer is not None:
+        await renderer.check()
     async with http, extraction:
         try:
-            yield Reader(settings, http, extraction, robots)
+            yield Reader(settings, http, extraction, robots, renderer)
         finally:
             await robots.close()
 

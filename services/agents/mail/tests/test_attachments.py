@@ -1,0 +1,220 @@
+"""Files of earlier steps as attachments: named, shown by digest, sent byte for byte."""
+
+from __future__ import annotations
+
+import email
+import hashlib
+from email import policy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.agent.v1 import InputFile
+from bos_agentkit import InputFiles
+from bos_errors import InvalidArgument
+from bos_mail import writing
+from bos_mail.writing import GivenAttachment
+from bos_testkit.scripted_model.replies import fixture
+
+from .test_agent import AWAITING, FAILED, SUCCEEDED, SUMMARY, TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+REPORT = b"%PDF-1.7 " + bytes(range(256)) * 20
+ROWS = "region,umsatz\nNord,1\nSüd,2\n".encode()
+
+
+def file(name: str, content: bytes, kind: str = "application/pdf", step: str = "draw") -> InputFile:
+    return InputFile(
+        name=name,
+        media_type=kind,
+        digest=f"sha256:{hashlib.sha256(content).hexdigest()}",
+        size_bytes=len(content),
+        step_id=step,
+        content=content,
+    )
+
+
+FILES = [file("report.pdf", REPORT), file("rows.csv", ROWS, "text/csv", "query")]
+
+
+async def proposed(mail: Any, attachments: Any, files: Sequence[InputFile] = FILES) -> Any:
+    given = {"to": ["asha@supplier.example"], "subject": "Trend", "body": "See the report."}
+    inputs = given if attachments is None else {**given, "attachments": attachments}
+    return await mail.do("Mail the report", tool="send_email", inputs=inputs, files=files)
+
+
+def sent_files(mail: Any) -> list[tuple[str, str, bytes]]:
+    """Name, type and bytes of what the only mail that was sent has attached."""
+    (envelope,) = mail.smtp.taken
+    message = email.message_from_bytes(envelope.content, policy=policy.default)
+    return [
+        (part.get_filename(), part.get_content_type(), part.get_payload(decode=True))
+        for part in message.iter_attachments()
+    ]
+
+
+DIGEST = FILES[0].digest
+
+
+@pytest.mark.parametrize(
+    "attachments",
+    [
+        "report.pdf",
+        ["report.pdf"],
+        ["draw/report.pdf"],
+        [{"name": "report.pdf"}],
+        [{"name": "report.pdf", "step": "draw"}],
+        [["report.pdf"], "report.pdf"],
+        [{"name": "report.pdf", "media_type": "x/y", "size_bytes": 7, "digest": DIGEST}],
+    ],
+)
+async def test_a_file_is_shown_by_size_and_digest_and_sent_byte_for_byte(
+    start: Any, attachments: Any
+) -> None:
+    mail = await start(SUMMARY)
+    asked = await proposed(mail, attachments)
+    assert asked.result.status == AWAITING, asked.result.error
+    assert asked.arguments["attachments"] == [
+        {
+            "name": "report.pdf",
+            "content": "",
+            "media_type": "application/pdf",
+            "size_bytes": len(REPORT),
+            "sha256": DIGEST.removeprefix("sha256:"),
+            "step": "draw",
+        }
+    ]
+    done = await mail.do("Mail", approved=asked.action, tools=("send_email",), files=FILES)
+    assert done.result.status == SUCCEEDED, done.result.error
+    assert sent_files(mail) == [("report.pdf", "application/pdf", REPORT)]
+    (named,) = done.data["sent"]["attachments"]
+    assert (named["name"], named["sha256"]) == ("report.pdf", DIGEST.removeprefix("sha256:"))
+
+
+async def test_files_of_steps_and_texts_of_the_plan_go_together(start: Any) -> None:
+    mail = await start(SUMMARY)
+    asked = await proposed(mail, ["rows.csv", {"name": "note.txt", "content": "Größe"}])
+    done = await mail.do("Mail", approved=asked.action, tools=("send_email",), files=FILES)
+    assert done.result.status == SUCCEEDED, done.result.error
+    assert sent_files(mail) == [
+        ("rows.csv", "text/csv", ROWS),
+        ("note.txt", "text/plain", "Größe".encode()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("attachments", "said"),
+    [
+        ("chart.png", "there are report.pdf (step draw), rows.csv (step query)"),
+        ("query/report.pdf", "there are report.pdf (step draw), rows.csv (step query)"),
+        ([{"name": "report.pdf", "digest": "sha256:" + "0" * 64}], "there are report.pdf"),
+        ([{"content": "x"}], "must be a list"),
+        ([7], "must be a list"),
+    ],
+)
+async def test_what_is_not_there_is_an_error_that_lists_what_is(
+    start: Any, attachments: Any, said: str
+) -> None:
+    mail = await start()
+    asked = await proposed(mail, attachments)
+    assert asked.result.status == FAILED
+    assert said in asked.result.error.message
+
+
+async def test_without_files_the_error_says_so(start: Any) -> None:
+    mail = await start()
+    asked = await proposed(mail, "report.pdf", files=())
+    assert "there are no files of steps" in asked.result.error.message
+
+
+async def test_of_two_different_files_with_one_name_the_step_decides(start: Any) -> None:
+    mail = await start(SUMMARY)
+    files = [*FILES, file("report.pdf", b"another", step="again")]
+    unclear = await proposed(mail, "report.pdf", files)
+    assert "name the step, of draw, again" in unclear.result.error.message
+    clear = await proposed(mail, "again/report.pdf", files)
+    assert clear.arguments["attachments"][0]["size_bytes"] == len(b"another")
+
+
+async def test_a_file_that_was_too_large_to_be_sent_to_the_agent_is_not_attached(
+    start: Any,
+) -> None:
+    mail = await start()
+    large = file("report.pdf", REPORT)
+    large.content, large.problem = b"", "It is too large."
+    asked = await proposed(mail, "report.pdf", [large])
+    assert "report.pdf cannot be used: It is too large." in asked.result.error.message
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("change", ["other content", "gone", "content under the old digest"])
+async def test_another_content_than_the_one_that_was_shown_is_not_sent(
+    start: Any, change: str
+) -> None:
+    mail = await start(SUMMARY)
+    asked = await proposed(mail, "report.pdf")
+    files = [file("report.pdf", b"other")] if change == "other content" else []
+    if change == "content under the old digest":
+        files = [file("report.pdf", b"other")]
+        files[0].digest = DIGEST
+    done = await mail.do("Mail", approved=asked.action, tools=("send_email",), files=files)
+    assert done.result.status == FAILED
+    assert mail.smtp.taken == []
+
+
+@pytest.mark.security
+async def test_a_changed_digest_in_the_approved_action_is_refused(start: Any) -> None:
+    mail = await start(SUMMARY)
+    action = (await proposed(mail, "report.pdf")).action
+    other = file("report.pdf", b"other")
+    shown = action.arguments.fields["attachments"].list_value.values[0].map_value.fields
+    shown["sha256"].string_value = other.digest.removeprefix("sha256:")
+    done = await mail.do("Mail", approved=action, tools=("send_email",), files=[other])
+    assert done.result.status == FAILED
+    assert mail.smtp.taken == []
+
+
+async def test_the_model_chooses_among_the_files_where_the_plan_is_silent(start: Any) -> None:
+    words = fixture(
+        "files",
+        ["### Files of earlier steps", f"- draw/report.pdf: application/pdf, {len(REPORT)} bytes"],
+        schema="MailWithFiles",
+        json={"subject": "X", "body": "Here it is.", "attachments": ["draw/report.pdf"]},
+    )
+    mail = await start(words, SUMMARY)
+    asked = await proposed(mail, None)
+    assert asked.result.status == AWAITING, asked.result.error
+    assert [each["name"] for each in asked.arguments["attachments"]] == ["report.pdf"]
+    assert (asked.arguments["subject"], asked.arguments["body"]) == ("Trend", "See the report.")
+
+
+async def test_without_files_the_model_is_asked_for_words_alone(start: Any) -> None:
+    mail = await start(TEXT, SUMMARY)
+    given = {"to": ["asha@supplier.example"]}
+    asked = await mail.do("Write", tool="send_email", inputs=given)
+    assert (asked.result.status, asked.arguments["attachments"]) == (AWAITING, [])
+    assert [each.schema for each in mail.model.requests] == ["MailText"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("image/png", "image/png"),
+        ("message/rfc822", "application/octet-stream"),
+        ("multipart/mixed", "application/octet-stream"),
+        ("text/html\r\nBcc: eve@example.com", "application/octet-stream"),
+    ],
+)
+def test_media_types_are_those_of_one_part(declared: str, kind: str) -> None:
+    files = InputFiles([file("a.bin", b"\xff\x00", declared)])
+    (shown,) = writing.described([GivenAttachment(name="a.bin")], files)
+    (part,) = writing.parts([shown], files)
+    assert (shown.media_type, part.media_type, part.content) == (kind, kind, b"\xff\x00")
+
+
+@pytest.mark.parametrize("name", ["a\u202efdp.exe", "x" * 121])
+def test_a_file_whose_name_could_mislead_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="attachments"):
+        writing.described([GivenAttachment(name=name)], InputFiles([file(name, b"x")]))

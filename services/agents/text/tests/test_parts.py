@@ -1,0 +1,34 @@
+"""Cutting long texts into parts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bos_text.parts import split_text
+
+
+@given(st.text(max_size=400), st.integers(1, 60))
+def test_parts_joined_are_the_text_and_none_is_longer_than_the_limit(text: str, limit: int) -> None:
+    parts = split_text(text, limit)
+    assert "".join(parts) == text
+    assert all(0 < len(part) <= limit for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("One two.\n\nThree four.", ["One two.\n\n", "Three four."]),
+        ("One two.\nThree four.", ["One two.\n", "Three four."]),
+        ("One. Two. Three four.", ["One. Two. ", "Three four."]),
+        ("पहला वाक्य। दूसरा वाक्य", ["पहला वाक्य। ", "दूसरा वाक्य"]),
+        ("一句话说完了。下一句也说完了。", ["一句话说完了。", "下一句也说完了。"]),
+        ("one two three four", ["one two ", "three four"]),
+        ("x" * 14, ["x" * 12, "xx"]),
+        ("short", ["short"]),
+        ("", []),
+    ],
+)
+def test_parts_end_where_the_text_pauses(text: str, parts: list[str]) -> None:
+    assert split_text(text, 12) == parts

@@ -1,0 +1,1 @@
+"""The sample mailbox: its mails, and the IMAP and SMTP servers on loopback that offer it."""

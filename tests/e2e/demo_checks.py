@@ -1,0 +1,89 @@
+"""What holds for every demo question: agents, facts, citations, model calls in a row, tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from bos.agent.v1 import AgentExecutionStatus
+from bos.common.v1 import SourceType
+from bos.gateway.v1 import RunStatus
+from bos_demo.expectations import mentions
+from bos_demo.questions import RagStep, WebStep
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos.gateway.v1 import OrchestratorResponse
+    from bos_demo.questions import Question
+
+MOST_CALLS: Final = {
+    "sql": 3,
+    "computation": 2,
+    "rag": 3,
+    "web": 3,
+    "api_docs": 2,
+    "files": 1,
+    "charts": 1,
+    "mail": 3,
+}
+"""Model calls that one step of an agent may take, all of them in a row."""
+MOST_TOKENS: Final = 25_000
+_PLAN_AND_ANSWER: Final = 2
+
+
+def assert_answered(response: OrchestratorResponse, question: Question) -> None:
+    """The run succeeded with the question's agents, citations, model calls and tokens."""
+    assert response.status == RunStatus.RUN_STATUS_SUCCEEDED, response
+    assert tuple(response.metadata.agents) == question.agents
+    assert [each.agent_name for each in response.agent_results] == [
+        step.agent for step in question.steps
+    ]
+    for result in response.agent_results:
+        ended = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+        assert result.status == ended, result.error
+    assert_cited(response, question)
+    assert_spent(response, question)
+
+
+def assert_states(response: OrchestratorResponse, facts: Sequence[Any]) -> None:
+    """The answer states every fact, and there are some."""
+    assert facts
+    assert [fact for fact in facts if not mentions(response.answer, fact)] == [], response.answer
+
+
+def assert_cited(response: OrchestratorResponse, question: Question) -> None:
+    """Exactly the documents and pages of the question are cited, and marked in the answer."""
+    sources = response.sources
+    documents = {s.title for s in sources if s.type == SourceType.SOURCE_TYPE_DOCUMENT}
+    pages = {urlsplit(s.uri).path for s in sources if s.type == SourceType.SOURCE_TYPE_WEB}
+    passages = [p for step in question.steps if isinstance(step, RagStep) for p in step.passages]
+    searched = [p for step in question.steps if isinstance(step, WebStep) for p in step.pages]
+    assert documents == {each.document for each in passages}
+    assert pages == {each.path for each in searched}
+    assert ("[1]" in response.answer) == bool(passages or searched), response.answer
+
+
+def assert_spent(response: OrchestratorResponse, question: Question) -> None:
+    """No step takes more model calls than its agent may, and the run not more tokens."""
+    longest = {"": 0}
+    for step, result in zip(question.steps, response.agent_results, strict=True):
+        assert result.usage.model_calls <= MOST_CALLS[step.agent], step.id
+        before = max(longest[each] for each in ("", *question.depends_on(step)))
+        longest[step.id] = before + result.usage.model_calls
+    in_a_row = _PLAN_AND_ANSWER + max(longest.values())
+    assert in_a_row <= most_in_a_row(question)
+    usage = response.metadata.usage
+    # Of a step that waited for an approval, the result tells what came after it alone.
+    most = _PLAN_AND_ANSWER + sum(MOST_CALLS[step.agent] for step in question.steps)
+    assert in_a_row <= usage.model_calls <= most
+    assert 0 < usage.input_tokens + usage.output_tokens <= MOST_TOKENS
+
+
+def most_in_a_row(question: Question) -> int:
+    """Model calls that may follow one another in the question's run."""
+    longest = {"": 0}
+    for step in question.steps:
+        before = max(longest[each] for each in ("", *question.depends_on(step)))
+        longest[step.id] = before + MOST_CALLS[step.agent]
+    return _PLAN_AND_ANSWER + max(longest.values())

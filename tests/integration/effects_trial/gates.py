@@ -1,0 +1,108 @@
+"""Connections to the outside that can be cut at a chosen piece of what passes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+Way = Literal["request", "reply"]
+"""To the outside service, or back from it."""
+_PIECE_BYTES = 65536
+
+
+@dataclass(frozen=True)
+class Shot:
+    """What happens when a piece is about to pass."""
+
+    way: Way
+    after: int
+    """How many pieces on this way pass before that."""
+    fire: Callable[[], bool]
+    """Returns whether the connection is cut before the piece has passed."""
+
+
+@dataclass(eq=False)
+class Gate:
+    """Passes bytes on to the port of an outside service."""
+
+    to: int
+    port: int = 0
+    cuts: int = 0
+    """Connections that were cut."""
+    _shots: list[Shot] = field(default_factory=list)
+    _passed: dict[Way, int] = field(default_factory=lambda: {"request": 0, "reply": 0})
+    _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+
+    def arm(self, shot: Shot) -> None:
+        """Have something happen at a later piece."""
+        self._shots.append(Shot(shot.way, self._passed[shot.way] + shot.after, shot.fire))
+
+    def cut(self) -> bool:
+        """Break every connection; whether there was one."""
+        open_now = list(self._writers)
+        for writer in open_now:
+            writer.transport.abort()
+        self.cuts += bool(open_now)
+        return bool(open_now)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection; the end of either side is the end of both."""
+        to_writer: asyncio.StreamWriter | None = None
+        self._writers.add(writer)
+        try:
+            to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self.to)
+            self._writers.add(to_writer)
+            copying = [
+                asyncio.create_task(self._copy("request", reader, to_writer)),
+                asyncio.create_task(self._copy("reply", to_reader, writer)),
+            ]
+            try:
+                await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in copying:
+                    each.cancel()
+        except OSError:
+            return
+        finally:
+            for each in filter(None, (writer, to_writer)):
+                self._writers.discard(each)
+                each.close()
+
+    async def _copy(
+        self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with suppress(OSError):
+            while piece := await reader.read(_PIECE_BYTES):
+                if self._is_shot(way):
+                    self.cut()
+                    return
+                writer.write(piece)
+                await writer.drain()
+
+    def _is_shot(self, way: Way) -> bool:
+        """Fire what is due at this piece; whether it must not pass."""
+        number = self._passed[way]
+        self._passed[way] = number + 1
+        due = [shot for shot in self._shots if shot.way == way and shot.after <= number]
+        self._shots = [shot for shot in self._shots if shot not in due]
+        fired = [shot.fire() for shot in due]
+        return any(fired)
+
+
+@asynccontextmanager
+async def gate(to: int) -> AsyncIterator[Gate]:
+    """A gate to a port of this machine, until the block is left."""
+    opened = Gate(to)
+    server = await asyncio.start_server(opened.serve, "127.0.0.1", 0)
+    opened.port = server.sockets[0].getsockname()[1]
+    try:
+        yield opened
+    finally:
+        server.close()
+        opened.cut()
+        await server.wait_closed()

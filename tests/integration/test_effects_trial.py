@@ -1,0 +1,120 @@
+"""Approved actions under kills of gateways, agents and connections, counted where they land.
+
+``BOS_TEST_ACTIONS`` says how many are approved (6 in the suite), ``BOS_TEST_SEED`` what is drawn.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos.agent.v1 import AgentExecutionStatus, AgentResult
+from bos.common.v1 import AgentError
+from bos_demo.settings import DemoSettings
+from bos_postgres import connect, create_database
+from bos_standalone.stores import COMPANY_DATABASE
+
+from .effects_trial.actions import Action, draw
+from .effects_trial.deployment import Stores
+from .effects_trial.trial import Company, run_trial
+from .effects_trial.verdict import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from bos_mcp_db.settings import DatabaseSettings
+    from bos_testkit.postgres import PostgresServer
+
+    from .effects_trial.actions import Kind, Person
+
+ACTIONS = int(os.environ.get("BOS_TEST_ACTIONS", "6"))
+SEED = int(os.environ.get("BOS_TEST_SEED", "1"))
+
+LABEL, CHANGED = "trial-0-end", "changed-0-end"
+DONE, FAILED, SKIPPED = (
+    AgentExecutionStatus.Value(f"AGENT_EXECUTION_STATUS_{name}")
+    for name in ("SUCCEEDED", "FAILED", "SKIPPED")
+)
+
+
+@pytest.mark.e2e
+@pytest.mark.process
+@pytest.mark.timeout(600 + 20 * ACTIONS)
+@pytest.mark.requirement("M-01", "M-10")
+async def test_no_approved_action_lands_twice_or_is_given_up_whatever_is_killed(
+    company: DatabaseSettings,
+    postgres_server: PostgresServer,
+    clean_environment: None,
+    tmp_path: Path,
+) -> None:
+    dsn, schema = (
+        postgres_server.dsn(COMPANY_DATABASE),
+        DemoSettings.model_fields["database_schema"],
+    )
+    async with connect(dsn, schema=schema.default) as session:
+        customer = await session.fetchval(
+            "SELECT customer_name FROM customers ORDER BY customer_id LIMIT 1"
+        )
+    stores = {
+        name: await create_database(postgres_server.dsn(), f"effects_{name}")
+        for name in ("gateway", "identity", "files")
+    }
+    outcome = await run_trial(
+        ACTIONS, SEED, Stores(**stores), Company(dsn, schema.default, customer), tmp_path
+    )
+    print("", *outcome.lines(SEED), sep="\n")
+    assert outcome.verdict.breaches == []
+    assert sum(each.approved for each in outcome.verdict.figures.values()) == ACTIONS
+    assert outcome.kills.total() >= 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "person", "status", "error", "landed", "breach"),
+    [
+        ("note", "approves", DONE, "", {LABEL: 1}, ""),
+        ("note", "approves", DONE, "", {LABEL: 2}, "landed 2 times"),
+        ("note", "approves", DONE, "", {}, "has not landed"),
+        ("note", "approves", FAILED, "OutcomeUnknown", {}, ""),
+        ("note", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, ""),
+        ("note", "approves", FAILED, "OutcomeUnknown", {LABEL: 2}, "landed 2 times"),
+        ("ticket", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, "the other side knows"),
+        ("file", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, "the other side knows"),
+        ("mail", "approves", FAILED, "Unavailable", {}, "given up"),
+        ("mail", "approves", FAILED, "Unavailable", {LABEL: 1}, "not done and has landed"),
+        ("mail", "approves", None, "", {}, "no result"),
+        ("mail", "denies", SKIPPED, "denied_by_user", {}, ""),
+        ("mail", "denies", SKIPPED, "denied_by_user", {LABEL: 1}, "not approved and landed"),
+        ("mail", "denies", DONE, "", {}, "not skipped"),
+        ("mail", "never answers", None, "", {}, ""),
+        ("mail", "never answers", None, "", {LABEL: 1}, "not approved and landed"),
+        ("mail", "never answers", DONE, "", {}, "before anybody decided"),
+        ("mail", "sees another action", FAILED, "PermissionDenied", {}, ""),
+        ("mail", "sees another action", FAILED, "PermissionDenied", {CHANGED: 1}, "landed"),
+        ("mail", "sees another action", DONE, "", {}, "was changed"),
+    ],
+)
+def test_verdict_finds_what_must_not_happen(
+    kind: Kind,
+    person: Person,
+    status: AgentExecutionStatus | None,
+    error: str,
+    landed: Mapping[str, int],
+    breach: str,
+) -> None:
+    results = {}
+    if status is not None:
+        results[LABEL] = AgentResult(status=status, error=AgentError(type=error))
+    verdict = judge([Action(0, kind, person, None)], results, landed)
+    assert len(verdict.breaches) == bool(breach)
+    assert breach in "".join(verdict.breaches)
+
+
+def test_actions_are_drawn_from_the_seed_alone() -> None:
+    assert draw(40, 1) == draw(40, 1) != draw(40, 2)
+    assert sum(each.person == "approves" for each in draw(40, 1)) == 40
+    assert {each.person for each in draw(6, 1)} == {
+        *("approves", "denies", "never answers", "sees another action")
+    }
