@@ -129,7 +129,7 @@ test-documents-ocr: install ## Scanned pages by the real tesseract, which it ins
 test-web-browser: install ## Pages that only scripts fill, in the real Chromium, which it installs on Debian as root
 	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
 	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; }
-	$(BIN)/pytest -q services/agents/web/tests/browser_trial.py $(PYTEST_ARGS)
+	$(PYTEST) --dist load services/agents/web/tests/browser_trial.py $(PYTEST_ARGS)
 
 .PHONY: test-documents-awkward
 test-documents-awkward: install ## Some 60 damaged and hostile files through the documents service with its real engines (FILES=8 in test; SEED=N)
