@@ -119,9 +119,7 @@ async def copy_database(server: PostgresServer, template: str, name: str) -> str
         folder = await session.fetchval("SHOW data_directory")
         # Copying files begins and ends with a checkpoint, which is cheap in memory alone.
         strategy = "FILE_COPY" if Path(folder).is_relative_to(_MEMORY) else "WAL_LOG"
-        await session.execute(
-            f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY {strategy}'
-        )
+        await session.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY {strategy}')
     return server.dsn(name)
 
 
