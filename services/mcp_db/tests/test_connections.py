@@ -18,10 +18,10 @@ from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_
 from bos_chassis.concurrency.loop import new_event_loop
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_mcp_db.http_server.connections import ConnectionLimits, Connections, protocol_of
 from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
 from bos_testkit.waiting import eventually
+from bos_webserver.connections import ConnectionLimits, Connections, protocol_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -13,12 +13,12 @@ from mcp_db_rig import sqlite_database
 
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_mcp_db.http_server.connections import ConnectionLimits, Connections
-from bos_mcp_db.http_server.handshakes import Handshake
 from bos_mcp_db.service import McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
 from bos_testkit.certificates import Authority
 from bos_testkit.waiting import eventually
+from bos_webserver.connections import ConnectionLimits, Connections
+from bos_webserver.handshakes import Handshake
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

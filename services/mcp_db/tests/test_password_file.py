@@ -12,9 +12,9 @@ import pytest
 from bos_errors import ConfigurationError
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.mssql_driver import parse_address
+from bos_mcp_db.backends.password_file import password_source
 from bos_mcp_db.databases import open_databases
 from bos_mcp_db.failures import DatabaseUnavailable
-from bos_mcp_db.password_file import password_source
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 
 if TYPE_CHECKING:

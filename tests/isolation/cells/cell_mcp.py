@@ -41,7 +41,7 @@ from cell_kinds import (
 )
 
 from bos_mcp_db.api import Tools, build_server
-from bos_mcp_db.http_server.web import HEALTH_PATH, MCP_PATH, build_app
+from bos_mcp_db.web import HEALTH_PATH, MCP_PATH, build_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -48,6 +48,22 @@ class ServiceClient:
         self._timeout_s = timeout_s
         self._options = options
         self._open: grpc.aio.Channel | None = None
+        self._given: Metadata | None = None
+
+    @classmethod
+    def over(cls, channel: grpc.aio.Channel, metadata: Metadata, **options: Any) -> Self:
+        """A client for a service that passes on the calls of its own callers.
+
+        It is used as it is, not by ``async with``: the channel is the service's, and stays open.
+
+        Args:
+            channel: To the service that is called.
+            metadata: Of every call, such as the caller's ``authorization``.
+            options: Further arguments of the client, such as ``timeout_s``.
+        """
+        client = cls("", **options)
+        client._open, client._given = channel, metadata
+        return client
 
     async def __aenter__(self) -> Self:
         address, credentials = self.target, self._credentials
@@ -89,6 +105,8 @@ class ServiceClient:
 
     async def _metadata(self) -> Metadata:
         """What identifies the caller; asked for anew with each call, because tokens expire."""
+        if self._given is not None:
+            return self._given
         credential = self._api_key if self._tokens is None else await self._tokens.access_token()
         return bearer(credential) if credential else ()
 

@@ -14,11 +14,11 @@ from bos_errors import ConfigurationError
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.mssql import MssqlBackend
 from bos_mcp_db.backends.mssql_driver import driver_installed, parse_address, session_opener
+from bos_mcp_db.backends.password_file import password_source
 from bos_mcp_db.backends.postgres import PostgresBackend
 from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.failures import NothingReadable, QueryRefused, UnknownDatabase, UnknownTable
 from bos_mcp_db.names import split_table
-from bos_mcp_db.password_file import password_source
 from bos_mcp_db.places import Places
 from bos_sqlguard import Dialect, Guard, GuardPolicy, load_functions
 

@@ -12,10 +12,10 @@ from bos_errors import ConfigurationError
 from bos_mcp_db.api import Tools, build_server
 from bos_mcp_db.databases import open_databases
 from bos_mcp_db.failures import DatabaseUnavailable, RoleUnavailable
-from bos_mcp_db.http_server.connections import ConnectionLimits
-from bos_mcp_db.http_server.web import MCP_PATH, build_app, http_server
 from bos_mcp_db.metrics import QueryMetrics
 from bos_mcp_db.samples import HiddenColumns
+from bos_mcp_db.web import MCP_PATH, build_app
+from bos_webserver import http_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -81,21 +81,11 @@ async def serve(
             metrics_port = await stack.enter_async_context(
                 metrics_server(telemetry.registry, server.metrics_host, server.metrics_port)
             )
-        port = await stack.enter_async_context(
-            http_server(app, server, _limits(settings), telemetry)
+        limits = settings.connection_limits(
+            settings.timeout_s + settings.queue_timeout_s + _ANSWER_SLACK_S
         )
+        port = await stack.enter_async_context(http_server(app, server, limits, telemetry))
         yield McpDbServer(AUDIENCE, server.host, port, metrics_port)
-
-
-def _limits(settings: McpDbSettings) -> ConnectionLimits:
-    return ConnectionLimits(
-        header_s=settings.header_timeout_s,
-        body_s=settings.body_timeout_s,
-        answer_s=settings.timeout_s + settings.queue_timeout_s + _ANSWER_SLACK_S,
-        keep_alive_s=settings.keep_alive_s,
-        total=settings.max_connections,
-        per_peer=settings.max_connections_per_peer,
-    )
 
 
 async def _check_tables(databases: Databases, telemetry: Telemetry) -> None:

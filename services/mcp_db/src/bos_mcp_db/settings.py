@@ -8,8 +8,9 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr, fiel
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos_chassis.auth.access import AccessSettings
-from bos_chassis.settings import ServerSettings, Settings
+from bos_chassis.settings import ServerSettings
 from bos_errors import ConfigurationError
+from bos_webserver import WebServerSettings
 
 DEFAULT_DATABASE = "main"
 
@@ -52,7 +53,7 @@ class DatabaseSettings(BaseModel):
     )
 
 
-class McpDbSettings(Settings):
+class McpDbSettings(WebServerSettings):
     """``BOS_MCP_DB_…``, and ``BOS_DATABASE_…`` for the one database most people have."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_MCP_DB_")
@@ -108,22 +109,6 @@ class McpDbSettings(Settings):
         le=2_097_151,
         description="KiB that PostgreSQL may hold for one sort or hash before it goes to disk",
     )
-    header_timeout_s: float = Field(
-        default=10.0, gt=0, le=600, description="Time for the headers of a request to arrive"
-    )
-    body_timeout_s: float = Field(
-        default=20.0, gt=0, le=600, description="Time for the body of a request to arrive"
-    )
-    keep_alive_s: float = Field(
-        default=30.0, gt=0, le=600, description="A connection without requests is closed after this"
-    )
-    max_connections: int = Field(
-        default=512, ge=1, le=65_536, description="HTTP connections; the idlest makes room"
-    )
-    max_connections_per_peer: int = Field(
-        default=256, ge=1, le=65_536, description="HTTP connections of one address"
-    )
-
     sample_hidden_columns: Annotated[tuple[str, ...], NoDecode] = Field(
         default=_PRIVATE_WORDS,
         description="Columns whose name contains one of these words, separated by commas, show no"

@@ -143,7 +143,7 @@ func Write(w http.ResponseWriter, err error) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
 	header.Set("Cache-Control", "no-store")
-	if httpStatus == http.StatusUnauthorized {
+	if httpStatus == http.StatusUnauthorized && header.Get("WWW-Authenticate") == "" {
 		header.Set("WWW-Authenticate", "Bearer")
 	}
 	for _, detail := range found.Details() {

@@ -36,6 +36,18 @@ func IsUpload(r *http.Request) bool {
 	return operation != nil && operation.Uploads
 }
 
+// IsDoor says whether another service speaks the protocol of the request's path.
+func IsDoor(r *http.Request) bool {
+	operation := operationOf(r)
+	return operation != nil && operation.Door
+}
+
+// IsOpen says whether the request needs no credential.
+func IsOpen(r *http.Request) bool {
+	operation := operationOf(r)
+	return operation != nil && operation.Open
+}
+
 // operationOf returns the operation of the request; nil if there is none.
 func operationOf(r *http.Request) *openapi.Operation {
 	route, _ := r.Context().Value(routeKey{}).(*openapi.Route)
@@ -101,9 +113,9 @@ func checkQuery(raw string, operation *openapi.Operation) error {
 		}
 		parameter, known := operation.Query[name]
 		switch {
-		case !known:
+		case !known && !operation.Door:
 			return apierror.Field(name, "is not a parameter of this path")
-		case len(values) > 1:
+		case len(values) > 1 && !operation.Door:
 			return apierror.Field(name, "must be given once")
 		case !isText(values[0]):
 			return apierror.Field(name, "must be UTF-8, without a zero character")

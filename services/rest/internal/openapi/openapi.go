@@ -40,6 +40,14 @@ type Operation struct {
 	Open bool
 	// Uploads says that the body is a form with a file, which is read piece by piece.
 	Uploads bool
+	// Door is set if another service speaks the protocol, and knows its query parameters.
+	Door bool
+}
+
+// OwnRoute is a path beside those of the generated document.
+type OwnRoute struct {
+	Template   string
+	Operations map[string]*Operation
 }
 
 // Operation returns the operation for a method; nil if there is none.
@@ -96,8 +104,8 @@ type operationText struct {
 }
 
 // Load reads the generated document without the operations of services that are not configured.
-// own are additional paths with their methods.
-func Load(offered func(service string) bool, own map[string]string) (*Document, error) {
+// own are additional paths.
+func Load(offered func(service string) bool, own []OwnRoute) (*Document, error) {
 	var whole map[string]json.RawMessage
 	if err := json.Unmarshal(generated.Document, &whole); err != nil {
 		return nil, fmt.Errorf("the generated document: %w", err)
@@ -126,9 +134,9 @@ func Load(offered func(service string) bool, own map[string]string) (*Document, 
 		}
 		document.routes = append(document.routes, route)
 	}
-	for template, method := range own {
-		route := newRoute(template)
-		route.operations[method] = &Operation{}
+	for _, one := range own {
+		route := newRoute(one.Template)
+		route.operations = one.Operations
 		document.routes = append(document.routes, route)
 	}
 	// A literal comes before a variable, a verb before none.

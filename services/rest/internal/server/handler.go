@@ -20,6 +20,7 @@ import (
 	memoryv1 "bos/rest/gen/bos/memory/v1"
 	"bos/rest/internal/apierror"
 	"bos/rest/internal/codec"
+	"bos/rest/internal/doors"
 	"bos/rest/internal/guard"
 	"bos/rest/internal/openapi"
 	"bos/rest/internal/places"
@@ -50,14 +51,7 @@ const (
 
 // handler assembles the HTTP handler: guards, own paths, streams, the generated mux.
 func (s *Server) handler() (http.Handler, error) {
-	own := map[string]string{"/openapi.json": http.MethodGet, "/": http.MethodGet}
-	for _, path := range openapi.DocsPaths {
-		own[path] = http.MethodGet
-	}
-	if s.metricsHere() {
-		own["/metrics"] = http.MethodGet
-	}
-	document, err := openapi.Load(s.offers, own)
+	document, err := openapi.Load(s.offers, s.ownRoutes())
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +97,7 @@ func (s *Server) handler() (http.Handler, error) {
 				"Too many streams are open at once; try again later.", 5*time.Second)),
 			keys.Given() || !asked,
 		),
+		s.doors(),
 		codec.Choose,
 	))
 	return guard.Chain(root,
@@ -118,6 +113,39 @@ func (s *Server) handler() (http.Handler, error) {
 		guard.Origins(s.settings.AllowedOrigins),
 		guard.Routes,
 	), nil
+}
+
+// ownRoutes are the paths that are not in the contracts.
+func (s *Server) ownRoutes() []openapi.OwnRoute {
+	templates := append([]string{"/openapi.json", "/"}, openapi.DocsPaths...)
+	if s.metricsHere() {
+		templates = append(templates, "/metrics")
+	}
+	var routes []openapi.OwnRoute
+	for _, template := range templates {
+		routes = append(routes, openapi.OwnRoute{
+			Template: template, Operations: map[string]*openapi.Operation{http.MethodGet: {}},
+		})
+	}
+	if s.settings.DoorsTarget != "" {
+		routes = append(routes, doors.Routes()...)
+	}
+	return routes
+}
+
+// doors is the way to the service of other protocols, if there is one.
+func (s *Server) doors() guard.Middleware {
+	if s.settings.DoorsTarget == "" {
+		return func(next http.Handler) http.Handler { return next }
+	}
+	proxy := doors.New(doors.Settings{
+		Target: s.settings.DoorsTarget, TLS: s.tls, Signer: s.signer,
+		Write: s.settings.WriteTimeout.Duration(), Run: s.settings.RunTimeout.Duration(),
+		Propagator: telemetry.Propagator,
+	}, s.log)
+	known := doors.KnownCallers(
+		gatewayv1.NewOrchestratorServiceClient(s.gateway), s.settings.CallTimeout.Duration())
+	return func(next http.Handler) http.Handler { return known(proxy.Serve(next)) }
 }
 
 func (s *Server) metricsHere() bool {

@@ -3,6 +3,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,7 +46,8 @@ type Server struct {
 	documents *grpc.ClientConn   // nil if there is none
 	files     *grpc.ClientConn   // nil if there is none
 	signer    *proxytoken.Signer // nil if there is no key
-	// Mutual TLS with the services.
+	// Mutual TLS with the services; nil: plain text.
+	tls         *tls.Config
 	credentials credentials.TransportCredentials
 
 	http          *http.Server
@@ -85,13 +87,14 @@ func (s *Server) start(ctx context.Context) error {
 		s.log.Warn("no signing key: identity slows down all clients as one",
 			"remedy", "set BOS_REST_SIGNING_KEY_FILE")
 	}
-	s.credentials, err = upstream.Certificates{
+	s.tls, err = upstream.Certificates{
 		Certificate: s.settings.CertFile, Key: s.settings.KeyFile, Authorities: s.settings.CAFile,
 		Refresh: certificateRefresh,
-	}.Credentials(s.log)
+	}.TLS(s.log)
 	if err != nil {
 		return err
 	}
+	s.credentials = upstream.Credentials(s.tls)
 	if s.gateway, err = s.dial(s.settings.GatewayTarget); err != nil {
 		return fmt.Errorf("BOS_REST_GATEWAY_TARGET: %w", err)
 	}

@@ -25,17 +25,25 @@ type Certificates struct {
 	Refresh time.Duration
 }
 
-// Credentials returns the transport credentials of channels: plain text if no files are named.
-func (c Certificates) Credentials(log *slog.Logger) (credentials.TransportCredentials, error) {
+// Credentials returns the transport credentials of channels: plain text without a configuration.
+func Credentials(configuration *tls.Config) credentials.TransportCredentials {
+	if configuration == nil {
+		return insecure.NewCredentials()
+	}
+	return credentials.NewTLS(configuration)
+}
+
+// TLS returns the configuration of calls to services; nil, which is plain text, if no files are named.
+func (c Certificates) TLS(log *slog.Logger) (*tls.Config, error) {
 	if c.Certificate == "" {
-		return insecure.NewCredentials(), nil
+		return nil, nil //nolint:nilnil // plain text is no error
 	}
 	held, err := c.read()
 	if err != nil {
 		return nil, err
 	}
 	files := &files{names: c, log: log, held: held, looked: time.Now()}
-	return credentials.NewTLS(&tls.Config{
+	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &files.current().own, nil
@@ -44,7 +52,7 @@ func (c Certificates) Credentials(log *slog.Logger) (credentials.TransportCreden
 		// with the present ones.
 		InsecureSkipVerify: true,
 		VerifyConnection:   files.verify,
-	}), nil
+	}, nil
 }
 
 // content is a snapshot of the files.

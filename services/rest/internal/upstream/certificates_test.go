@@ -132,18 +132,22 @@ func check(t *testing.T, target string, creds credentials.TransportCredentials) 
 	return err
 }
 
+func credentialsOf(t *testing.T, named Certificates) credentials.TransportCredentials {
+	t.Helper()
+	configuration, err := named.TLS(slog.Default())
+	must(t, err)
+	return Credentials(configuration)
+}
+
 func TestMutualTLSWithServices(t *testing.T) {
 	ours := newAuthority(t)
 	_, serving := ours.issue("gateway", "localhost")
 	_, target := serve(t, serving, ours)
 	rest, _ := ours.issue("rest", "rest")
-	creds, err := rest.Credentials(slog.Default())
-	must(t, err)
+	creds := credentialsOf(t, rest)
 	must(t, check(t, target, creds))
 
-	plain, err := Certificates{}.Credentials(slog.Default())
-	must(t, err)
-	if check(t, target, plain) == nil {
+	if check(t, target, credentialsOf(t, Certificates{})) == nil {
 		t.Error("a call in plain text got through")
 	}
 }
@@ -151,8 +155,7 @@ func TestMutualTLSWithServices(t *testing.T) {
 func TestServiceWithUnknownAuthorityOrOtherNameIsRefused(t *testing.T) {
 	ours, foreign := newAuthority(t), newAuthority(t)
 	rest, _ := ours.issue("rest", "rest")
-	creds, err := rest.Credentials(slog.Default())
-	must(t, err)
+	creds := credentialsOf(t, rest)
 	_, stranger := foreign.issue("gateway", "localhost")
 	_, elsewhere := ours.issue("gateway", "memory.example.org")
 	for name, serving := range map[string]tls.Certificate{"foreign": stranger, "name": elsewhere} {
@@ -167,8 +170,7 @@ func TestReplacedCertificateIsUsedWithoutRestart(t *testing.T) {
 	_, serving := ours.issue("gateway", "localhost")
 	h, target := serve(t, serving, ours)
 	rest, _ := ours.issue("rest", "rest")
-	creds, err := rest.Credentials(slog.Default())
-	must(t, err)
+	creds := credentialsOf(t, rest)
 	must(t, check(t, target, creds))
 	first := h.serial.Load()
 
@@ -195,7 +197,7 @@ func TestInvalidCertificateFilesFailTheStart(t *testing.T) {
 			{Certificate: good.Certificate, Key: bad, Authorities: good.Authorities},
 			{Certificate: good.Certificate, Key: good.Key, Authorities: bad},
 		} {
-			if _, err := broken.Credentials(slog.Default()); err == nil {
+			if _, err := broken.TLS(slog.Default()); err == nil {
 				t.Errorf("%+v was accepted", broken)
 			}
 		}

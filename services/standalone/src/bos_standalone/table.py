@@ -21,6 +21,8 @@ from bos_demo import service as demo
 from bos_demo.settings import DemoSettings
 from bos_documents import service as documents
 from bos_documents.settings import DocumentsSettings
+from bos_doors import service as doors
+from bos_doors.settings import DoorsSettings
 from bos_errors import Unavailable
 from bos_gateway import service as gateway
 from bos_gateway.settings import GatewaySettings
@@ -178,10 +180,11 @@ class Composition:
             ),
             _row("sandbox", self._sandbox, SandboxSettings),
             _row("mcp_db", self._mcp_db, McpDbSettings, "demo"),
+            _row("doors", self._doors, DoorsSettings, "gateway", wanted=with_rest),
             Row(
                 "rest",
                 self._rest,
-                ("gateway", "identity", "memory", "documents", *self._serving_people()),
+                ("gateway", "identity", "memory", "documents", "doors", *self._serving_people()),
                 "url",
                 with_rest,
             ),
@@ -348,6 +351,11 @@ class Composition:
         self.gateway_settings = settings.model_copy(update=own)
         return partial(gateway.serve, self.gateway_settings, self._telemetry.named("gateway"))
 
+    def _doors(self, running: Running) -> Start:
+        """The doors, called by REST alone."""
+        settings = DoorsSettings.load(server=self._server(), gateway_target=self.address("gateway"))
+        return partial(doors.serve, settings, self._telemetry.named("doors"))
+
     def _rest(self, running: Running) -> Start:
         assert self.rest_binary is not None
         wanted = self._settings.rest_port
@@ -361,6 +369,7 @@ class Composition:
             memory_target=self.address("memory"),
             documents_target=self.address("documents"),
             files_target=self.address("files"),
+            doors_target=self.address("doors"),
             signing_key=self._folder.rest_key(self._callers.rest_key),
             # Without identity REST cannot sign users in, so it stays on loopback.
             host=self._settings.host if identity_target else _HOST,

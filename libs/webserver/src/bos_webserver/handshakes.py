@@ -14,7 +14,7 @@ from bos_chassis.client_address import network
 if TYPE_CHECKING:
     import ssl
 
-    from bos_mcp_db.http_server.connections import Connections, Waiting
+    from bos_webserver.connections import Connections, Waiting
 
 _MOST_EARLY = 256 * 1024
 """More than the library decrypts before it lets others have their turn."""
@@ -48,7 +48,7 @@ class Handshake(asyncio.Protocol):
         # Until the handshake reads: what comes before belongs to it.
         transport.pause_reading()
         peer = transport.get_extra_info("peername")
-        self._task = asyncio.create_task(self._shake(transport), name="mcp_db handshake")
+        self._task = asyncio.create_task(self._shake(transport), name="TLS handshake")
         self._shared.came(self, network(peer[0]) if isinstance(peer, tuple) else "")
 
     def data_received(self, data: bytes) -> None:

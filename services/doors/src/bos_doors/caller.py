@@ -1,0 +1,42 @@
+"""Who calls, by the headers that REST passes on; the gateway alone judges them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bos_client import BosClient
+from bos_errors import Unauthenticated
+
+if TYPE_CHECKING:
+    import grpc
+    from starlette.datastructures import Headers
+
+    from bos_doors.settings import DoorsSettings
+
+_AUTHORIZATION = "authorization"
+_PASSED_ON = (_AUTHORIZATION, "bos-proxy-token")
+_PUBLIC_URL = "bos-public-url"
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The gateway, called as whoever calls here; doors have no rights of their own."""
+
+    channel: grpc.aio.Channel
+    settings: DoorsSettings
+
+    def client(self, headers: Headers) -> BosClient:
+        """A client that calls as the sender of ``headers``.
+
+        Raises:
+            Unauthenticated: there is more than one credential.
+        """
+        if len(headers.getlist(_AUTHORIZATION)) > 1:
+            raise Unauthenticated("Send one Authorization header.", reason="CREDENTIAL_AMBIGUOUS")
+        metadata = tuple((name, headers[name]) for name in _PASSED_ON if name in headers)
+        return BosClient.over(self.channel, metadata, run_timeout_s=self.settings.run_timeout_s)
+
+    def public_url(self, headers: Headers) -> str:
+        """Where the caller reaches Bos, without a slash at its end: as configured, or as called."""
+        return self.settings.public_url or headers.get(_PUBLIC_URL, "")

@@ -1,0 +1,42 @@
+"""Settings of the doors."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from bos_chassis.settings import ServerSettings
+from bos_webserver import WebServerSettings
+
+
+class DoorsSettings(WebServerSettings):
+    """Settings ``BOS_DOORS_…``."""
+
+    model_config = SettingsConfigDict(env_prefix="BOS_DOORS_")
+
+    server: ServerSettings = Field(default_factory=ServerSettings.load)
+    gateway_target: str = Field(
+        default="127.0.0.1:8080", description="Address of the gateway: host:port, or a gRPC target"
+    )
+    public_url: str = Field(
+        default="",
+        pattern=r"^(https?://[^/\s]+)?$",
+        description="Where clients reach Bos, such as https://bos.example.org, for addresses in"
+        " replies; empty: where REST was called",
+    )
+    run_timeout_s: float = Field(
+        default=3600.0,
+        gt=0,
+        le=86_400,
+        description="Time to follow a run, which goes on by itself after that",
+    )
+    heartbeat_s: float = Field(
+        default=15.0, gt=0, le=600, description="Time between comments on a silent stream"
+    )
+    # All connections are those of the REST gateways in front.
+    max_connections: int = Field(
+        default=4096, ge=1, le=65_536, description="HTTP connections; the idlest makes room"
+    )
+    max_connections_per_peer: int = Field(
+        default=4096, ge=1, le=65_536, description="HTTP connections of one address"
+    )

@@ -1,0 +1,20 @@
+"""What a run says to people in clients that show text, and what their next message means."""
+
+from bos_doors.turns.deciding import Decision, decision_of
+from bos_doors.turns.showing import (
+    answer_text,
+    approval_text,
+    clarification_text,
+    file_links,
+    table_text,
+)
+
+__all__ = [
+    "Decision",
+    "answer_text",
+    "approval_text",
+    "clarification_text",
+    "decision_of",
+    "file_links",
+    "table_text",
+]

@@ -1,0 +1,97 @@
+"""The doors' server, and the credentials that it passes on."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import httpx2
+import pytest
+from starlette.datastructures import Headers
+
+from bos.gateway.v1 import (
+    ListAgentsResponse,
+    OrchestratorServiceServicer,
+    add_OrchestratorServiceServicer_to_server,
+)
+from bos_chassis.channels import Channels
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_doors.caller import Gateway
+from bos_doors.service import serve
+from bos_doors.settings import DoorsSettings
+from bos_errors import Unauthenticated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Seen(OrchestratorServiceServicer):
+    """A gateway that keeps the metadata of its last call."""
+
+    def __init__(self) -> None:
+        self.metadata: dict[str, str | bytes] = {}
+
+    async def ListAgents(self, request: Any, context: Any) -> ListAgentsResponse:
+        self.metadata = dict(context.invocation_metadata())
+        return ListAgentsResponse(roles=["user"])
+
+
+@asynccontextmanager
+async def gateway() -> AsyncIterator[tuple[Gateway, Seen]]:
+    server, seen = grpc.aio.server(), Seen()
+    add_OrchestratorServiceServicer_to_server(seen, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    settings = DoorsSettings.load(gateway_target=f"127.0.0.1:{port}")
+    async with Channels(Telemetry.for_tests("doors")) as channels:
+        yield Gateway(channels.get(settings.gateway_target), settings), seen
+    await server.stop(None)
+
+
+async def test_the_server_is_healthy_and_knows_no_other_path() -> None:
+    settings = DoorsSettings.load(server=ServerSettings.load(port=0, grace_s=0))
+    async with (
+        serve(settings, Telemetry.for_tests("doors")) as server,
+        httpx2.AsyncClient(base_url=f"http://{server.address}") as http,
+    ):
+        assert (await http.get("/healthz")).status_code == 200
+        assert (await http.get("/nothing")).status_code == 404
+
+
+async def test_the_gateway_is_called_with_the_callers_credential_and_address() -> None:
+    headers = Headers({"Authorization": "Bearer k", "bos-proxy-token": "t", "cookie": "c"})
+    async with gateway() as (door, seen):
+        assert (await door.client(headers).access()).roles == ["user"]
+        assert seen.metadata["authorization"] == "Bearer k"
+        assert seen.metadata["bos-proxy-token"] == "t"
+        assert "cookie" not in seen.metadata
+
+
+async def test_callers_do_not_share_credentials() -> None:
+    async with gateway() as (door, seen):
+        first, second = door.client(Headers({"authorization": "Bearer a"})), door.client(Headers())
+        await second.access()
+        assert "authorization" not in seen.metadata
+        await first.access()
+        assert seen.metadata["authorization"] == "Bearer a"
+
+
+async def test_two_credentials_are_refused() -> None:
+    twice = Headers(raw=[(b"authorization", b"Bearer a"), (b"authorization", b"Bearer b")])
+    async with gateway() as (door, _):
+        with pytest.raises(Unauthenticated, match="one Authorization"):
+            door.client(twice)
+
+
+async def test_addresses_in_replies_are_those_configured_or_called() -> None:
+    async with gateway() as (door, _):
+        assert door.public_url(Headers({"bos-public-url": "http://127.0.0.1:8000"})) == (
+            "http://127.0.0.1:8000"
+        )
+        own = door.settings.model_copy(update={"public_url": "https://bos.example.org"})
+        fixed = Gateway(door.channel, own)
+        assert (
+            fixed.public_url(Headers({"bos-public-url": "http://x"})) == "https://bos.example.org"
+        )

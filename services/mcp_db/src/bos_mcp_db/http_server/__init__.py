@@ -1,1 +1,0 @@
-"""HTTP server around the MCP server: TLS, time limits, callers, health."""
