@@ -44,6 +44,7 @@ func Build(files *protoregistry.Files) ([]byte, error) {
 		b.service(service)
 	})
 	b.schemas.done["Error"] = errorSchema()
+	b.schemas.done["StreamEnd"] = streamEndSchema()
 	b.decision()
 	b.uploads(files)
 	b.operations()
