@@ -45,6 +45,7 @@ func Build(files *protoregistry.Files) ([]byte, error) {
 	})
 	b.schemas.done["Error"] = errorSchema()
 	b.schemas.done["StreamEnd"] = streamEndSchema()
+	b.schemas.done["ServerSentEvent"] = serverSentEventSchema()
 	b.decision()
 	b.uploads(files)
 	b.operations()

@@ -135,6 +135,25 @@ func reference(schema string) object {
 	return object{"$ref": "#/components/schemas/" + schema}
 }
 
+// eventSchema describes each event of a stream. OpenAPI does not say of what the schema of a stream is:
+// generators of clients take it for that of `data`, tools that check answers for that of the event.
+func eventSchema(data ...object) object {
+	return object{"anyOf": append(data, reference("ServerSentEvent"))}
+}
+
+func serverSentEventSchema() object {
+	return object{
+		"type":        "object",
+		"description": "An event of a stream as it is sent, for tools that read streams in this way.",
+		"properties": object{
+			"id":    object{"type": "string", "description": "Where to go on behind it."},
+			"event": object{"type": "string", "description": "Its name."},
+			"data":  object{"type": "string", "description": "Its JSON, on one line."},
+			"retry": object{"type": "integer", "description": "Milliseconds."},
+		},
+	}
+}
+
 func streamEndSchema() object {
 	return object{
 		"type":        "object",
@@ -148,10 +167,8 @@ func streamEndSchema() object {
 }
 
 func streamResponse(alias bool) object {
-	// The schema is that of each event's `data`, as generators of clients take it.
-	text, data := streamText, object{
-		"anyOf": []object{reference("RunEvent"), reference("StreamEnd"), reference("Error")},
-	}
+	text, data := streamText, eventSchema(
+		reference("RunEvent"), reference("StreamEnd"), reference("Error"))
 	if alias {
 		text, data = otherStreamText, object{"type": "object"}
 	}
@@ -182,7 +199,7 @@ func documentStreamResponse(document object) object {
 	response["description"] = documentStreamText
 	content := response["content"].(object)[eventsType].(object)
 	end := object{"type": "object", "maxProperties": 0, "description": "`data` of the event `done`."}
-	content["schema"] = object{"anyOf": []object{document, end}}
+	content["schema"] = eventSchema(document, end)
 	content["example"] = documentSample
 	return response
 }
