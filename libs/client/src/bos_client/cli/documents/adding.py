@@ -17,7 +17,7 @@ from bos_client.cli.documents.selecting import MAX_FILES, TooManyFiles, selected
 from bos_client.cli.session import ANSWERED, FAILED, INTERRUPTED, error_json, run
 from bos_client.documents import DocumentsClient, has_ended
 from bos_client.render import make_console
-from bos_client.render.plain_json import plain_json
+from bos_plainjson import plain_json
 from bos_errors import BosError
 
 if TYPE_CHECKING:
