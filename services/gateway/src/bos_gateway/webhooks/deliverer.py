@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bos_gateway.webhooks.outbox import Claim, Outbox
     from bos_gateway.webhooks.sender import Sender
 
-RENDERING_S: Final = 15.0
+RENDERING_S: Final = 10.0
 """Time to make an event of the log, beside the time that its receiver has."""
 _RETRY_S: Final = 1.0
 _RELEASE_S: Final = 2.0

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # A run and its results may take tens of megabytes until they are a bounded event.
 _RENDERED_AT_ONCE: Final = 2
-_MARGIN_S: Final = 10.0
+_MARGIN_S: Final = 5.0
 
 
 @asynccontextmanager
