@@ -50,6 +50,7 @@ from isolation_harness import (
     open_isolation_harness,
     sign_in,
 )
+from isolation_webhooks import give_webhook
 
 from bos.gateway.v1 import (
     ApprovalServiceStub,
@@ -428,6 +429,10 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     things["file"] = FILE_NAME
     things["file to delete"] = await give_file(
         harness.channels["bos.files.v1"], ada.access_token, f"doomed {SECRET}.txt", "Gone soon."
+    )
+    things["webhook"] = harness.webhook_id
+    things["webhook to delete"] = await give_webhook(
+        harness.channels["bos.gateway.v1"], ada.access_token, "to-delete"
     )
     things["conversation"] = CONVERSATION
     things["conversation to delete"] = f"{CONVERSATION}-to-delete"
