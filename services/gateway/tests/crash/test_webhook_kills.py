@@ -74,8 +74,14 @@ class Lives:
         while True:
             await self._born.wait()
             if self.here is not None:
-                with may_be_away():
-                    return await method(self.here.client.channel)
+                try:
+                    with may_be_away():
+                        return await method(self.here.client.channel)
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    if task is None or task.cancelling():
+                        raise
+                    # Only the call was: its channel was closed when its gateway had died.
             await asyncio.sleep(_PAUSE_S)
 
 

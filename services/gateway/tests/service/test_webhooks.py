@@ -29,6 +29,9 @@ from bos_errors import (
     ResourceExhausted,
     from_rpc_error,
 )
+from bos_gateway.key_ring import SecretsKeyRing
+from bos_gateway.operator.deployment import Deployment
+from bos_gateway.operator.store import check_webhooks
 from bos_gateway.run_log.maintenance import Maintenance
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.webhooks.signing import signed_headers
@@ -470,3 +473,37 @@ async def test_the_service_answers_nobody_elses_ids(harness: Harness) -> None:
                 await try_out(client, webhook_id)
             with refused(NotFound):
                 await deliveries(client, webhook_id)
+
+
+async def test_doctor_says_when_secrets_cannot_be_read(harness: Harness) -> None:
+    ring = SecretsKeyRing.parse(KEYS["secrets_keys"])
+    other = SecretsKeyRing.parse("k2=" + "B" * 43 + "=")
+
+    async def levels(ring: SecretsKeyRing) -> list[str]:
+        deployment = Deployment(
+            "test", "", "", "", {}, "", 1.0, secrets=ring, secrets_key_ids=ring.ids
+        )
+        async with connect(harness.dsn, schema=SCHEMA) as session:
+            return [found.level for found in await check_webhooks(session, deployment)]
+
+    async with harness.gateway(**KEYS) as client:
+        assert await levels(ring) == []
+        await add(client, "https://example.com/hook")
+    assert await levels(ring) == ["ok"]
+    assert await levels(other) == ["problem"]
+
+
+async def test_an_event_whose_key_is_gone_is_not_sent_until_the_key_is_back(
+    harness: Harness, receiver: Receiver
+) -> None:
+    async with harness.gateway(**receiver.settings()) as client:
+        made = await add(client, receiver.url())
+    other = {"secrets_keys": "k2=" + "B" * 43 + "="}
+    async with harness.gateway(**receiver.settings(**other)) as client:
+        delivery = await try_out(client, made.webhook.webhook_id)
+    assert delivery.outcome == gateway.WEBHOOK_OUTCOME_NOT_SENT
+    assert not receiver.received
+    both = {"secrets_keys": f"{other['secrets_keys']},{KEYS['secrets_keys']}"}
+    async with harness.gateway(**receiver.settings(**both)) as client:
+        delivery = await try_out(client, made.webhook.webhook_id)
+    assert delivery.outcome == gateway.WEBHOOK_OUTCOME_ACCEPTED
