@@ -193,9 +193,7 @@ ROWS: dict[str, Row] = {
     f"{_WEBHOOKS}/ListWebhookDeliveries": Row(kinds.READS_RUN, _WEBHOOK),
     f"{_WEBHOOKS}/CreateWebhook": Row(kinds.ADDS_OWN, given(url=NEW_WEBHOOK)),
     f"{_WEBHOOKS}/TestWebhook": Row(kinds.CHANGES_RUN, _WEBHOOK),
-    f"{_WEBHOOKS}/DeleteWebhook": Row(
-        kinds.CHANGES_RUN, things(webhook_id="webhook to delete")
-    ),
+    f"{_WEBHOOKS}/DeleteWebhook": Row(kinds.CHANGES_RUN, things(webhook_id="webhook to delete")),
     "bos.gateway.v1.RunTokenService/CheckRunToken": Row(kinds.ABOUT_RUN_TOKEN),
     # -- memory
     f"{_MEMORY}/ListConversations": Row(kinds.READS_OWN_MEMORY, shows=True),

@@ -61,7 +61,7 @@ class AccountDataServicer(AccountDataServiceServicer):
     ) -> AsyncIterator[ExportAccountDataResponse]:
         """Every run as its owner sees it, the files of its steps, and webhooks without secrets."""
         user_id = account_to(EXPORT)
-        listed = ListWebhooksResponse(webhooks=await self._webhooks.list(user_id))
+        listed = ListWebhooksResponse(webhooks=await self._webhooks.all(user_id))
         if listed.webhooks:
             for part in _parts("webhooks.json", MessageToJson(listed).encode()):
                 yield part

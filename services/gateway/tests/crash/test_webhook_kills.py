@@ -1,4 +1,4 @@
-"""Ends of runs reach their webhook at least once, under one id and in order, over kills of gateways.
+"""Ends of runs reach their webhook at least once, under one id, in order, over kills of gateways.
 
 The receiver is down to begin with. The first kill comes while it is; the second one at the moment
 at which the receiver has an event that the gateway has not marked as delivered yet.
@@ -116,9 +116,7 @@ async def submit(there: Lives, number: int, question: str) -> str:
 
 async def deny_all(there: Lives) -> None:
     """Answers every request for an approval, for ever."""
-    pending = gateway.ListApprovalsRequest(
-        page_size=200, status=gateway.APPROVAL_STATUS_PENDING
-    )
+    pending = gateway.ListApprovalsRequest(page_size=200, status=gateway.APPROVAL_STATUS_PENDING)
     while True:
         found = await there.call(
             lambda channel: gateway.ApprovalServiceStub(channel).ListApprovals(
@@ -140,7 +138,7 @@ async def deny_all(there: Lives) -> None:
 async def until(dsn: str, condition: str, count: int) -> None:
     """Wait for so many rows."""
     async with connect(dsn, schema=SCHEMA) as session:
-        while await session.fetchval(f"SELECT count(*) FROM {condition}") < count:
+        while await session.fetchval(f"SELECT count(*) FROM {condition}") < count:  # noqa: ASYNC110
             await asyncio.sleep(_PAUSE_S)
 
 
@@ -190,7 +188,9 @@ async def test_every_end_arrives_under_one_id_and_in_order_over_kills(crash: Cra
         accepted = list(receiver.accepted)
         assert there.kills == 2
     async with connect(dsn, schema=SCHEMA) as session:
-        assert await session.fetchval("SELECT count(*) FROM webhook_deliveries WHERE state <> 2") == 0
+        assert (
+            await session.fetchval("SELECT count(*) FROM webhook_deliveries WHERE state <> 2") == 0
+        )
     check(accepted, run_ids, asking, made.secret)
     print(f"{len(accepted)} events accepted of {len({each.delivery_id for each in accepted})}")
 

@@ -203,7 +203,7 @@ async def test_a_receiver_that_is_down_gets_the_event_once_it_is_back_under_the_
             return bool(found) and found[0].attempts > 1
 
         async with asyncio.timeout(DEADLINE_S):
-            while not await failed():
+            while not await failed():  # noqa: ASYNC110  it happens in the gateway
                 await asyncio.sleep(0.01)
         (waiting,) = (await deliveries(client, made.webhook.webhook_id)).deliveries
         assert (waiting.state, waiting.outcome) == (PENDING, gateway.WEBHOOK_OUTCOME_UNREACHABLE)

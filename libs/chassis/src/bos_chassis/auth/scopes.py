@@ -30,9 +30,9 @@ SCOPES: Final = (
     "account",
 )
 """All scopes: ask and cancel; read runs; see and end those of others, for operators; download files
-of runs; see and answer approval requests; add, list, try out and delete webhooks; read and change conversations and what is remembered;
-upload, read, search and delete documents; list, download, upload and delete files of the workspace;
-read one's account, sessions and keys, and end these."""
+of runs; see and answer approval requests; add, list, try out and delete webhooks; read and change
+conversations and what is remembered; upload, read, search and delete documents; list, download,
+upload and delete files of the workspace; read one's account, sessions and keys, and end these."""
 ANY_SCOPE: Final = "any"
 """Of methods that every key may call."""
 PEOPLE_ONLY: Final = "people"

@@ -8,7 +8,6 @@ claim at once; rows that another one is claiming are passed over.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
-from uuid import UUID
 
 from attrs import define
 
@@ -19,6 +18,7 @@ from bos_postgres import execute, fetch, fetchrow, fetchval
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+    from uuid import UUID
 
     import asyncpg
 
@@ -32,7 +32,7 @@ d.delivery_id, d.webhook_id, d.user_id, d.run_id, d.approval_id, d.event, d.atte
 d.created_at, h.url, h.origin, h.key_id, h.secret
 """
 # Webhooks with something pending are found one after the other by the index, however much each of
-# them has. Of each origin no more is chosen than may be under way at once, the first of every origin
+# them has. Of each origin no more is chosen than may be under way at once, the first of every one
 # before the second of any. An event waits for the earlier ones of its run.
 _CLAIM: Final = f"""
 WITH RECURSIVE pending AS (
@@ -171,13 +171,11 @@ class Outbox:
     """Since the first attempt."""
 
     async def oldest_due_s(self) -> float | None:
-        """For how long the oldest has been due; negative until it is; None if nothing is pending."""
+        """For how long the oldest has been due; negative until it is; None if there is none."""
         found: float | None = await fetchval(self._pool, _OLDEST)
         return found
 
-    async def claim(
-        self, limit: int, per_origin: int, under_way: Mapping[str, int]
-    ) -> list[Claim]:
+    async def claim(self, limit: int, per_origin: int, under_way: Mapping[str, int]) -> list[Claim]:
         """Deliveries that are due, for this replica alone.
 
         Args:
@@ -214,4 +212,4 @@ class Outbox:
 
 def _claim(row: asyncpg.Record) -> Claim:
     *columns, key_id, secret = row
-    return Claim(*columns, SealedSecrets(key_id, secret))
+    return Claim._make([*columns, SealedSecrets(key_id, secret)])

@@ -34,9 +34,7 @@ _ALL_EVENTS: Final = (
 # Whoever adds one to this account at the same time waits, and then counts this one.
 _LOCK: Final = "SELECT pg_advisory_xact_lock(20261127, hashtext($1))"
 _COUNT: Final = "SELECT count(*) FROM webhooks WHERE user_id = $1"
-_SHOWN: Final = (
-    "webhook_id, url, events, created_at, last_success_at, last_failure_at, disabled_at"
-)
+_SHOWN: Final = "webhook_id, url, events, created_at, last_success_at, last_failure_at, disabled_at"
 _INSERT: Final = f"""
 INSERT INTO webhooks (webhook_id, user_id, url, origin, events, key_id, secret)
 VALUES ($1, $2, $3, $4, $5, $6, $7)
@@ -124,7 +122,7 @@ class Webhooks:
             await record(session, [entry])
         return _webhook(row), secret
 
-    async def list(self, user_id: str) -> list[gateway.Webhook]:
+    async def all(self, user_id: str) -> list[gateway.Webhook]:
         """All webhooks of a user, oldest first."""
         return [_webhook(row) for row in await fetch(self._readers, _LIST, user_id, user_id)]
 

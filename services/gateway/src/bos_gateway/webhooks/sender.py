@@ -91,9 +91,7 @@ class Sender:
         signed = signed_headers(secret, str(claim.delivery_id), int(time.time()), body)
         return {"Content-Type": "application/json; charset=utf-8", **signed}
 
-    async def _post(
-        self, url: str, headers: dict[str, str], body: bytes
-    ) -> gateway.WebhookOutcome:
+    async def _post(self, url: str, headers: dict[str, str], body: bytes) -> gateway.WebhookOutcome:
         try:
             response = await self._http.request(
                 "POST",

@@ -46,7 +46,7 @@ class WebhookServicer(gateway.WebhookServiceServicer):
         self, request: gateway.ListWebhooksRequest, context: Any
     ) -> gateway.ListWebhooksResponse:
         """All of the caller's."""
-        return gateway.ListWebhooksResponse(webhooks=await self._webhooks.list(self._caller()))
+        return gateway.ListWebhooksResponse(webhooks=await self._webhooks.all(self._caller()))
 
     async def GetWebhook(
         self, request: gateway.GetWebhookRequest, context: Any
