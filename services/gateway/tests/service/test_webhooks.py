@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import pytest
 from gateway_harness.receiver import (
     KEYS,
@@ -18,17 +16,21 @@ from gateway_harness.receiver import (
     never,
     open_receiver,
 )
+from gateway_harness.webhooks import (
+    DEADLINE_S,
+    add,
+    deliveries,
+    hooks,
+    look_up,
+    refused,
+    try_out,
+    until_state,
+)
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from bos.gateway import v1 as gateway
-from bos_errors import (
-    FailedPrecondition,
-    InvalidArgument,
-    NotFound,
-    ResourceExhausted,
-    from_rpc_error,
-)
+from bos_errors import NotFound
 from bos_gateway.key_ring import SecretsKeyRing
 from bos_gateway.operator.deployment import Deployment
 from bos_gateway.operator.store import check_webhooks
@@ -39,18 +41,14 @@ from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent
 from bos_testkit.audit import audit_entries
 from bos_testkit.deploy import DeployAgent
-from bos_testkit.internet.urls import HOSTILE_URLS
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
-    from gateway_harness.harness import Client, Harness
+    from gateway_harness.harness import Harness
 
-    from bos_errors import BosError
-
-DEADLINE_S = 60
 PENDING = gateway.WEBHOOK_DELIVERY_STATE_PENDING
 DELIVERED = gateway.WEBHOOK_DELIVERY_STATE_DELIVERED
 GIVEN_UP = gateway.WEBHOOK_DELIVERY_STATE_GIVEN_UP
@@ -66,49 +64,6 @@ async def receiver() -> AsyncIterator[Receiver]:
 async def echo(harness: Harness) -> None:
     await harness.add_agent(EchoAgent("sql"))
     harness.planner.steps = [step("a", "sql", "What is new?")]
-
-
-@contextmanager
-def refused(error: type[BosError], field: str = "") -> Iterator[None]:
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
-        yield
-    found = from_rpc_error(raised.value)
-    assert isinstance(found, error), found
-    assert field in str(found.violations if field else "")
-
-
-def hooks(client: Client) -> Any:
-    return gateway.WebhookServiceStub(client.channel)
-
-
-async def add(client: Client, url: str, *events: Any) -> Any:
-    request = gateway.CreateWebhookRequest(url=url, events=events)
-    return await hooks(client).CreateWebhook(request, timeout=DEADLINE_S)
-
-
-async def look_up(client: Client, webhook_id: str) -> Any:
-    request = gateway.GetWebhookRequest(webhook_id=webhook_id)
-    return (await hooks(client).GetWebhook(request, timeout=DEADLINE_S)).webhook
-
-
-async def deliveries(client: Client, webhook_id: str, **page: Any) -> Any:
-    request = gateway.ListWebhookDeliveriesRequest(webhook_id=webhook_id, **page)
-    return await hooks(client).ListWebhookDeliveries(request, timeout=DEADLINE_S)
-
-
-async def until_state(client: Client, webhook_id: str, state: int) -> list[Any]:
-    """All deliveries of a webhook, once all are in that state and there is one."""
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            found = (await deliveries(client, webhook_id)).deliveries
-            if found and all(each.state == state for each in found):
-                return list(found)
-            await asyncio.sleep(0.01)
-
-
-async def try_out(client: Client, webhook_id: str) -> Any:
-    request = gateway.TestWebhookRequest(webhook_id=webhook_id)
-    return (await hooks(client).TestWebhook(request, timeout=DEADLINE_S)).delivery
 
 
 @pytest.mark.usefixtures("echo")
@@ -310,54 +265,6 @@ async def test_slow_receivers_hold_up_no_other(harness: Harness, receiver: Recei
                 await client.ask()
             await eventually(lambda: len(quick.accepted) == 3)
             assert len(receiver.received) == 2, "attempts at once to one origin are bounded"
-
-
-async def test_hostile_addresses_are_refused(harness: Harness) -> None:
-    """Also where the operator lets public hosts be called without TLS."""
-    sendable = [url for url, _ in HOSTILE_URLS if "\ud800" not in url]
-    async with harness.gateway(**KEYS, webhook_allow_http=True) as client:
-        for url in sendable:
-            for scheme in ("http", "https"):
-                hostile = url.replace("http:", f"{scheme}:", 1).replace("{port}", "8080")
-                with refused(InvalidArgument, "url"):
-                    await add(client, hostile)
-        await add(client, "http://example.com/hook")
-        request = gateway.ListWebhooksRequest()
-        listed = await hooks(client).ListWebhooks(request, timeout=DEADLINE_S)
-    assert len(listed.webhooks) == 1
-
-
-async def test_a_name_that_leads_inside_is_refused_when_the_event_is_posted(
-    harness: Harness, receiver: Receiver
-) -> None:
-    """What a name resolves to is looked at with each attempt."""
-    networks = {f"http://localhost:{receiver.port}": ("10.0.0.0/8",)}
-    async with harness.gateway(**receiver.settings(webhook_internal_origins=networks)) as client:
-        made = await add(client, f"http://localhost:{receiver.port}/hook")
-        delivery = await try_out(client, made.webhook.webhook_id)
-    assert delivery.outcome == gateway.WEBHOOK_OUTCOME_REFUSED
-    assert not receiver.received
-
-
-async def test_plain_http_and_fragments_are_refused(harness: Harness) -> None:
-    async with harness.gateway(**KEYS) as client:
-        for url in ("http://example.com/hook", "https://example.com/#there"):
-            with refused(InvalidArgument, field="url"):
-                await add(client, url)
-        made = await add(client, "https://example.com/hook")
-    assert made.webhook.url == "https://example.com/hook"
-    assert made.secret.startswith("whsec_")
-
-
-async def test_webhooks_are_counted_and_off_without_keys(harness: Harness) -> None:
-    async with harness.gateway(**KEYS, max_webhooks_per_user=2) as client:
-        for _ in range(2):
-            await add(client, "https://example.com/hook")
-        with refused(ResourceExhausted):
-            await add(client, "https://example.com/hook")
-    async with harness.gateway() as client:
-        with refused(FailedPrecondition):
-            await add(client, "https://example.com/hook")
 
 
 async def test_secrets_are_stored_encrypted_and_changes_are_audited_without_the_path(
