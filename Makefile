@@ -164,6 +164,11 @@ test-effects-kills: install ## Approved actions counted where they land, while g
 	BOS_TEST_ACTIONS=$(or $(ACTIONS),200) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
 	    $(BIN)/pytest -q -s tests/integration/test_effects_trial.py $(PYTEST_ARGS)
 
+.PHONY: test-webhooks-kills
+test-webhooks-kills: install ## Ends of runs posted to a receiver that is down for a minute, by gateways killed twice (RUNS=1000, 12 in test; SEED=N)
+	BOS_TEST_RUNS=$(or $(RUNS),1000) BOS_TEST_DOWN_S=60 $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
+	    $(BIN)/pytest -q -s services/gateway/tests/crash/test_webhook_kills.py $(PYTEST_ARGS)
+
 .PHONY: test-mail-dovecot
 test-mail-dovecot: install ## The mail agent's tests against a real Dovecot, which it installs on Debian as root
 	@command -v dovecot > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from isolation_harness import CONVERSATION, FILE, FILE_NAME, PASSWORD, SECRET
+from isolation_webhooks import NEW_WEBHOOK
 from public_rpcs import PublicRpc, public_rpcs
 
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
@@ -20,6 +21,7 @@ OF_ADA = {
     "run_id": ("ended", "under way"),
     "session_id": ("session",),
     "approval_id": ("waiting",),
+    "webhook_id": ("webhook",),
     "request__continues_run_id": ("asking", "ended", "under way"),
     "user_id": ("account",),
     "owner_id": ("account",),
@@ -49,6 +51,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "OrchestratorService.PlanQuestion": QUESTION,
     "OrchestratorService.DownloadFile": {"digest": hashlib.sha256(FILE).hexdigest()},
     "ApprovalService.RespondApproval": {"decision": APPROVAL_DECISION_APPROVE},
+    "WebhookService.CreateWebhook": {"url": NEW_WEBHOOK},
     "IdentityService.RegisterUser": {
         "username": "ada",
         "email": "mallory@example.com",
@@ -122,6 +125,8 @@ def whats_of_ada(harness: IsolationHarness, field: str) -> list[str]:
         return list(OF_ADA_IN_MEMORY[field])
     if field == "approval_id":
         return [harness.approval_id]
+    if field == "webhook_id":
+        return [harness.webhook_id]
     if field in ("user_id", "owner_id"):
         return [harness.people["ada"].user_id]
     if field == "document_id":

@@ -20,6 +20,7 @@ from isolation_answers import Answer, answer_of
 from isolation_credentials import give_credentials
 from isolation_documents import documents_for, give_secret
 from isolation_files import files_for, give_file
+from isolation_webhooks import WEBHOOK_SETTINGS, give_webhook
 
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
 from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
@@ -151,6 +152,8 @@ class IsolationHarness:
     document_id: str = ""
     chunk_id: str = ""
     """A document of hers, and a passage of it."""
+    webhook_id: str = ""
+    """A webhook of hers."""
     invitation_id: str = ""
     """An invitation that she has made: she was the first, and so administers."""
 
@@ -317,6 +320,7 @@ async def open_isolation_harness(
                         **agents,
                     },
                     artefacts_url=(folder / "artefacts").as_uri(),
+                    **WEBHOOK_SETTINGS,
                 ),
                 telemetry.named("gateway"),
             )
@@ -448,6 +452,9 @@ async def _give_ada_runs(harness: IsolationHarness, stack: AsyncExitStack) -> No
     while not event.HasField("approval_requested"):
         event = (await call.read()).event
     harness.approval_id = event.approval_requested.approval.approval_id
+    harness.webhook_id = await give_webhook(
+        harness.channels["bos.gateway.v1"], ada.access_token, SECRET
+    )
 
 
 async def _give_ada_memory(harness: IsolationHarness) -> None:

@@ -44,6 +44,7 @@ _HOLD_HER = {
     "gateway.approvals",
     "gateway.run_events",
     "gateway.runs",
+    "gateway.webhooks",
     "identity.api_keys",
     "identity.invitations",
     "identity.sessions",

@@ -23,6 +23,7 @@ QUIET = (
     "OrchestratorService.ListRuns",
     "OrchestratorService.ListAgents",
     "ApprovalService.ListApprovals",
+    "WebhookService.ListWebhooks",
     "DocumentsService.ListDocuments",
     "FileService.ListFiles",
     "MemoryService.ListConversations",

@@ -50,6 +50,7 @@ from isolation_harness import (
     open_isolation_harness,
     sign_in,
 )
+from isolation_webhooks import give_webhook
 
 from bos.gateway.v1 import (
     ApprovalServiceStub,
@@ -402,9 +403,9 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     things["run that asked"] = harness.runs["asking"]
     things["approval"] = harness.approval_id
     approvals = ApprovalServiceStub(harness.channels["bos.gateway.v1"])
-    waiting = await approvals.GetApproval(
-        GetApprovalRequest(approval_id=harness.approval_id), metadata=bearer(ada.access_token)
-    )
+    as_ada = bearer(ada.access_token)
+    asked_for = GetApprovalRequest(approval_id=harness.approval_id)
+    waiting = await approvals.GetApproval(asked_for, metadata=as_ada)
     things["run that waits"] = waiting.approval.run_id
     things["run to cancel"], call = await harness.ask(ada, f"{HELD}: the {SECRET}?", "to-cancel")
     stack.callback(call.cancel)
@@ -414,21 +415,20 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     things["session"] = (await log_in(identity, "ada")).session_id
     things["key"], estate.secrets["key"] = await api_key(harness, ada, ["account"])
     administration = AdministrationServiceStub(harness.channels["bos.identity.v1"])
-    invited = await administration.CreateInvitation(
-        CreateInvitationRequest(), metadata=bearer(ada.access_token)
-    )
+    invited = await administration.CreateInvitation(CreateInvitationRequest(), metadata=as_ada)
     things["invitation"] = invited.invitation.invitation_id
     estate.secrets["invitation"] = invited.code
     things["document"], things["passage"] = harness.document_id, harness.chunk_id
     for which in ("delete", "read anew"):
         text = f"The {SECRET} to {which}."
-        things[f"document to {which}"] = await give_document(
-            harness.channels["bos.documents.v1"], ada.access_token, text, "a.txt"
-        )
+        mine = harness.channels["bos.documents.v1"], ada.access_token
+        things[f"document to {which}"] = await give_document(*mine, text, "a.txt")
     things["file"] = FILE_NAME
-    things["file to delete"] = await give_file(
-        harness.channels["bos.files.v1"], ada.access_token, f"doomed {SECRET}.txt", "Gone soon."
-    )
+    doomed = harness.channels["bos.files.v1"], ada.access_token, f"doomed {SECRET}.txt"
+    things["file to delete"] = await give_file(*doomed, "Gone soon.")
+    things["webhook"] = harness.webhook_id
+    channel = harness.channels["bos.gateway.v1"]
+    things["webhook to delete"] = await give_webhook(channel, ada.access_token, "to-delete")
     things["conversation"] = CONVERSATION
     things["conversation to delete"] = f"{CONVERSATION}-to-delete"
     turn = RecordTurnRequest(

@@ -121,6 +121,7 @@ def _of_people(
 READS_RUN = _of_people("reads an owner's run", NOT_FOUND, ended_session=STAYS)
 CHANGES_RUN = _of_people("changes an owner's run", NOT_FOUND)
 LISTS_OWN = _of_people("lists what is the caller's own", OK, ended_session=STAYS)
+ADDS_OWN = _of_people("adds what is the caller's own", OK)
 DECIDES = _of_people("decides for an owner", NOT_FOUND, ended_session=SESSION_OVER)
 _NO_OPERATOR = _of_people("for operators alone, of anybody's run", NO_ROLE, ended_session=NO_ROLE)
 OPERATES = Kind(
@@ -315,7 +316,7 @@ def open_to_all(outcome: Outcome) -> Kind:
 
 
 KINDS = (
-    *(READS_RUN, CHANGES_RUN, LISTS_OWN, DECIDES, OPERATES),
+    *(READS_RUN, CHANGES_RUN, LISTS_OWN, ADDS_OWN, DECIDES, OPERATES),
     *(READS_MEMORY, CHANGES_MEMORY, READS_OWN_MEMORY, CHANGES_OWN_MEMORY),
     *(READS_DOCUMENT, CHANGES_DOCUMENT, LISTS_DOCUMENTS, ADDS_DOCUMENT, SEARCHES, READS_PASSAGE),
     *(READS_FILE, CHANGES_FILE, LISTS_FILES, ADDS_FILE),

@@ -29,7 +29,9 @@ from bos.gateway.v1 import (
     GetRunRequest,
     ListApprovalsRequest,
     ListRunsRequest,
+    ListWebhooksRequest,
     OrchestratorServiceStub,
+    WebhookServiceStub,
 )
 from bos.identity.v1 import (
     AdministrationServiceStub,
@@ -90,6 +92,7 @@ async def what_ada_reads(estate: Estate) -> dict[str, str]:
     calls = {
         "runs": runs.ListRuns(ListRunsRequest(), **how),
         "approvals": ApprovalServiceStub(at_gateway).ListApprovals(ListApprovalsRequest(), **how),
+        "webhooks": WebhookServiceStub(at_gateway).ListWebhooks(ListWebhooksRequest(), **how),
         "account": identity.GetUser(GetUserRequest(), **how),
         "sessions": identity.ListSessions(ListSessionsRequest(), **how),
         "keys": ApiKeyServiceStub(at_identity).ListApiKeys(of_ada, **how),
@@ -134,7 +137,9 @@ def _how(estate: Estate) -> dict[str, Any]:
 
 
 def _lasting(answer: Any) -> str:
-    """The answer without what a call alone changes: when a session or key was last used."""
+    """The answer without what time alone changes: uses of sessions and keys, posted events."""
+    for each in getattr(answer, "webhooks", ()):
+        each.ClearField("last_failure_time")
     for each in (*getattr(answer, "sessions", ()), *getattr(answer, "api_keys", ())):
         each.ClearField("last_use_time")
     return str(answer)

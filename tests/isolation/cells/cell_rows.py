@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import cell_kinds as kinds
 from cell_kinds import Kind, Outcome, open_to_all
 from isolation_harness import FILE, PASSWORD, SECRET
+from isolation_webhooks import NEW_WEBHOOK
 
 from bos.agent.v1 import AgentInput, ExecuteRequest, PrepareRequest, TaskMetadata
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
@@ -132,6 +133,7 @@ def _keys_of_ada(estate: Estate) -> Mapping[str, Any]:
 _GATEWAY = "bos.gateway.v1.OrchestratorService"
 _OPERATOR = "bos.gateway.v1.OperatorService"
 _APPROVALS = "bos.gateway.v1.ApprovalService"
+_WEBHOOKS = "bos.gateway.v1.WebhookService"
 _IDENTITY = "bos.identity.v1.IdentityService"
 _KEYS = "bos.identity.v1.ApiKeyService"
 _CONNECTIONS = "bos.identity.v1.ConnectionService"
@@ -149,6 +151,7 @@ _EVERY_SERVER = ("*",)
 _ACCOUNT = things(user_id="account")
 _TALK = things(conversation_id="conversation")
 _DOCUMENT = things(document_id="document")
+_WEBHOOK = things(webhook_id="webhook")
 _FAILS = Outcome("UNAUTHENTICATED", "LOGIN_FAILED")
 
 ROWS: dict[str, Row] = {
@@ -185,6 +188,12 @@ ROWS: dict[str, Row] = {
         also(things(approval_id="approval"), decision=APPROVAL_DECISION_APPROVE),
         ends="run that waits",
     ),
+    f"{_WEBHOOKS}/ListWebhooks": Row(kinds.LISTS_OWN, shows=True),
+    f"{_WEBHOOKS}/GetWebhook": Row(kinds.READS_RUN, _WEBHOOK, shows=True),
+    f"{_WEBHOOKS}/ListWebhookDeliveries": Row(kinds.READS_RUN, _WEBHOOK),
+    f"{_WEBHOOKS}/CreateWebhook": Row(kinds.ADDS_OWN, given(url=NEW_WEBHOOK)),
+    f"{_WEBHOOKS}/TestWebhook": Row(kinds.CHANGES_RUN, _WEBHOOK),
+    f"{_WEBHOOKS}/DeleteWebhook": Row(kinds.CHANGES_RUN, things(webhook_id="webhook to delete")),
     "bos.gateway.v1.RunTokenService/CheckRunToken": Row(kinds.ABOUT_RUN_TOKEN),
     # -- memory
     f"{_MEMORY}/ListConversations": Row(kinds.READS_OWN_MEMORY, shows=True),

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bos_client.client import BosClient, Reconnect
-    from bos_client.render.plain_json import plain_json
     from bos_client.requests import AskOptions
+    from bos_plainjson import plain_json
 
 __all__ = ["AskOptions", "BosClient", "Reconnect", "plain_json"]
 
 _HOMES = {
-    "AskOptions": "requests",
-    "BosClient": "client",
-    "Reconnect": "client",
-    "plain_json": "render.plain_json",
+    "AskOptions": "bos_client.requests",
+    "BosClient": "bos_client.client",
+    "Reconnect": "bos_client.client",
+    "plain_json": "bos_plainjson",
 }
 
 
@@ -24,4 +24,4 @@ def __getattr__(name: str) -> object:
     # Importing gRPC takes a while, and has to wait for what `bos_client.entry` sets.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

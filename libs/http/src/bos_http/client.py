@@ -93,6 +93,7 @@ class HttpClient:
         timeout_s: float | None = None,
         content_types: Sequence[str] | None = None,
         follow_redirects: bool = True,
+        read_body: bool = True,
     ) -> HttpResponse:
         """Send one request, follow its redirects, and return the complete response.
 
@@ -110,6 +111,8 @@ class HttpClient:
                 asked of bodies of 2xx responses.
             follow_redirects: False returns a redirect as the response, so that one request at
                 most is sent.
+            read_body: False returns the response once its headers have come, with an empty body;
+                whatever body it has is not read, and the connection is closed if one is coming.
 
         Raises:
             HttpRefused: The policy forbids the request, a redirect, or the response.
@@ -127,7 +130,9 @@ class HttpClient:
             hop = self._first_hop(method, url, headers or {}, body, call)
             try:
                 async with asyncio.timeout(limit_s):
-                    return await self._follow(hop, types, call, redirects=follow_redirects)
+                    return await self._follow(
+                        hop, types, call, redirects=follow_redirects, read_body=read_body
+                    )
             except TimeoutError:
                 raise HttpTimedOut from None
 
@@ -162,18 +167,32 @@ class HttpClient:
         return Hop(method, target, host_class, checked_headers(headers, policy), body)
 
     async def _follow(
-        self, hop: Hop, types: Sequence[str], call: ObservedCall, *, redirects: bool
+        self,
+        hop: Hop,
+        types: Sequence[str],
+        call: ObservedCall,
+        *,
+        redirects: bool,
+        read_body: bool,
     ) -> HttpResponse:
         for _ in range(self._policy.max_redirects + 1):
             call.hop(hop)
-            answer = await self._exchange(hop, types, call, redirects=redirects)
+            answer = await self._exchange(
+                hop, types, call, redirects=redirects, read_body=read_body
+            )
             if isinstance(answer, HttpResponse):
                 return answer
             hop = answer
         raise HttpRefused(Rule.REDIRECT_LIMIT)
 
     async def _exchange(
-        self, hop: Hop, types: Sequence[str], call: ObservedCall, *, redirects: bool
+        self,
+        hop: Hop,
+        types: Sequence[str],
+        call: ObservedCall,
+        *,
+        redirects: bool,
+        read_body: bool,
     ) -> HttpResponse | Hop:
         """Send one hop; the response, or the hop it leads to."""
         session = self._repeatable if hop.method in REPEATABLE else self._once
@@ -195,7 +214,7 @@ class HttpClient:
                 following = next_hop(hop, response.status, locations, self._gate, self._policy)
                 if following is not None:
                     return following
-                body = await self._body(hop, response, types)
+                body = await self._body(hop, response, types) if read_body else b""
         call.answered(response.status)
         return HttpResponse(
             status=response.status,

@@ -27,6 +27,8 @@ AUDITED: Final[Mapping[str, str]] = {
     "bos.gateway.v1.OrchestratorService/CancelRun": "run.cancelled",
     "bos.gateway.v1.OrchestratorService/DownloadFile": "file.read",
     "bos.gateway.v1.OrchestratorService/SubmitRun": "question.asked",
+    "bos.gateway.v1.WebhookService/CreateWebhook": "webhook.created",
+    "bos.gateway.v1.WebhookService/DeleteWebhook": "webhook.deleted",
     "bos.identity.v1.AdministrationService/CreateInvitation": "account.invited",
     "bos.identity.v1.AdministrationService/CreatePasswordReset": "password.reset_issued",
     "bos.identity.v1.AdministrationService/CreateServiceAccount": "service_account.created",
@@ -62,6 +64,7 @@ NOT_AUDITED: Final[Mapping[str, str]] = {
     "deletion of an account, and when all was deleted",
     "bos.agent.v1.AgentService/Execute": "a step of a run; the gateway tells of what it may read",
     "bos.composer.v1.ComposerService/Compose": "words an answer; keeps nothing",
+    "bos.gateway.v1.WebhookService/TestWebhook": "posts a test to an address that an entry told of",
     "bos.identity.v1.CredentialService/ExchangeApiKey": "a token of a minute stands for a key; "
     "what it does is told under the key's id",
     "bos.identity.v1.IdentityService/RefreshSession": "goes on with a session whose beginning and "

@@ -1,4 +1,4 @@
-"""Export and deletion of an account's runs, for the identity service."""
+"""Export and deletion of an account's runs and webhooks, for the identity service."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bos.account.v1 import (
     EraseAccountDataResponse,
     ExportAccountDataResponse,
 )
+from bos.gateway.v1 import ListWebhooksResponse
 from bos_artefacts import Owner
 from bos_chassis.auth.account_data import ERASE, EXPORT, account_to, parts
 from bos_errors import NotFound
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from bos.account.v1 import EraseAccountDataRequest, ExportAccountDataRequest
     from bos_gateway.run_log.run_files import RunFiles
     from bos_gateway.runs.follow import RunReader
+    from bos_gateway.webhooks.registered import Webhooks
 
 _RUN_IDS = """
 SELECT run_id FROM runs WHERE user_id = $1 AND ($2::uuid IS NULL OR run_id > $2)
@@ -42,11 +44,12 @@ class AccountDataServicer(AccountDataServiceServicer):
     _pool: asyncpg.Pool[asyncpg.Record]
     _reader: RunReader
     _files: RunFiles
+    _webhooks: Webhooks
 
     async def EraseAccountData(
         self, request: EraseAccountDataRequest, context: Any
     ) -> EraseAccountDataResponse:
-        """Ask runs under way to end; delete a batch of those that have."""
+        """Delete webhooks; ask runs under way to end; delete a batch of those that have."""
         user_id = account_to(ERASE)
         async with acquire(self._pool) as session:
             with statement_errors(session):
@@ -56,8 +59,12 @@ class AccountDataServicer(AccountDataServiceServicer):
     async def ExportAccountData(
         self, request: ExportAccountDataRequest, context: Any
     ) -> AsyncIterator[ExportAccountDataResponse]:
-        """Every run as its owner sees it, and the files of its steps."""
+        """Every run as its owner sees it, the files of its steps, and webhooks without secrets."""
         user_id = account_to(EXPORT)
+        listed = ListWebhooksResponse(webhooks=await self._webhooks.all(user_id))
+        if listed.webhooks:
+            for part in _parts("webhooks.json", MessageToJson(listed).encode()):
+                yield part
         after: UUID | None = None
         while page := await fetch(self._pool, _RUN_IDS, user_id, after):
             for row in page:

@@ -1,4 +1,4 @@
-"""Keys that encrypt the credentials of runs: AES-256-GCM, bound to the run."""
+"""Keys that encrypt stored secrets: AES-256-GCM, bound to the row that they are in."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _KEY_ID: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
 class SecretsUnreadable(Exception):
-    """The row is of a key that is not configured, or is not what was written for this run."""
+    """The row is of a key that is not configured, or is not what was written there."""
 
 
 class SealedSecrets(NamedTuple):
-    """Encrypted credentials of a run, as they are stored."""
+    """Encrypted secrets of a run or webhook, as they are stored."""
 
     key_id: str
     ciphertext: bytes
@@ -72,15 +72,15 @@ class SecretsKeyRing:
         """The ids of all keys."""
         return frozenset(self._keys)
 
-    def seal(self, run_id: UUID, secrets: Mapping[str, str]) -> SealedSecrets:
-        """Encrypt credentials for one run."""
+    def seal(self, owner: UUID, secrets: Mapping[str, str]) -> SealedSecrets:
+        """Encrypt secrets of one run or webhook."""
         key_id, key = next(iter(self._keys.items()))
         nonce = os.urandom(_NONCE_BYTES)
         plain = json.dumps(dict(secrets)).encode()
-        return SealedSecrets(key_id, nonce + key.encrypt(nonce, plain, run_id.bytes))
+        return SealedSecrets(key_id, nonce + key.encrypt(nonce, plain, owner.bytes))
 
-    def open(self, run_id: UUID, sealed: SealedSecrets) -> dict[str, str]:
-        """The credentials of this run.
+    def open(self, owner: UUID, sealed: SealedSecrets) -> dict[str, str]:
+        """The secrets of this run or webhook.
 
         Raises:
             SecretsUnreadable: nothing of the content can be trusted, or the key is not here.
@@ -90,9 +90,9 @@ class SecretsKeyRing:
             raise SecretsUnreadable("its key is not configured")
         nonce, text = sealed.ciphertext[:_NONCE_BYTES], sealed.ciphertext[_NONCE_BYTES:]
         try:
-            plain: dict[str, str] = json.loads(key.decrypt(nonce, text, run_id.bytes))
+            plain: dict[str, str] = json.loads(key.decrypt(nonce, text, owner.bytes))
         except (InvalidTag, ValueError):
-            raise SecretsUnreadable("it was not written for this run, or was changed") from None
+            raise SecretsUnreadable("it was not written there, or was changed") from None
         return plain
 
 

@@ -105,6 +105,17 @@ class GatewayMetrics:
             "Calls of memory by outcome: answered, failed or left out; no run fails by them",
             ["method", "outcome"],
         )
+        self.webhook_deliveries = counter(
+            "bos_webhook_deliveries",
+            "Attempts to post events to webhooks by outcome, tests included; given_up counts "
+            "events that are not attempted any more",
+            ["outcome"],
+        )
+        self.webhook_oldest_due_seconds = gauge(
+            "bos_webhook_oldest_due_seconds",
+            "For how long the oldest event that is due has been so, 0 if none is, of all gateways "
+            "together: take max",
+        )
         self.expired_runs = counter("bos_runs_expired", "Runs deleted because of their age")
 
     def resolved(self, approval: Approval) -> None:

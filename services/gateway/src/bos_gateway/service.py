@@ -35,6 +35,7 @@ from bos_gateway.api import (
     OrchestratorServicer,
     RunTokenServicer,
     StreamLimiter,
+    caller,
 )
 from bos_gateway.effects.connections import ConnectionSecrets
 from bos_gateway.effects.context import Deps
@@ -58,6 +59,9 @@ from bos_gateway.run_log.session import SCHEMA, session_name
 from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.runs.background import running_replica
 from bos_gateway.runs.replica import Replica
+from bos_gateway.webhooks.opening import running_webhooks
+from bos_gateway.webhooks.servicer import SERVICE_NAME as WEBHOOK_SERVICE_NAME
+from bos_gateway.webhooks.servicer import WebhookServicer
 from bos_http import issuer_document
 from bos_postgres import migrate, open_database, require_session_features
 from bos_postgres.audit import (
@@ -190,7 +194,13 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         )
         approvals = Approvals(pool, readers, refusals)
         await enter(running_replica(replica, approvals, ApprovalGauges(pool, metrics), telemetry))
-        maintenance = Maintenance(pool, settings.retention_days, metrics, files)
+        maintenance = Maintenance(
+            pool,
+            settings.retention_days,
+            metrics,
+            files,
+            delivery_days=settings.webhook_history_days,
+        )
         await enter(running_maintenance(maintenance, settings.maintenance_interval_s, telemetry))
         streams = StreamLimiter(settings.max_streams, settings.max_streams_per_user, metrics)
         dry_run = DryRun(deps, runs, day)
@@ -200,8 +210,11 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         )
         sessions = SessionCheck(channels, identity) if identity else None
         decisions = ApprovalServicer(approvals, sessions)
-        accounts = AccountDataServicer(pool, replica.reader, files)
         operators = OperatorServicer(replica, pool, audit)
+        webhooks, deliverer = await enter(
+            running_webhooks(settings, pool, readers, runs, metrics, telemetry)
+        )
+        accounts = AccountDataServicer(pool, replica.reader, files, webhooks)
         services = [
             Servicer(
                 operators, gateway.add_OperatorServiceServicer_to_server, OPERATOR_SERVICE_NAME
@@ -209,6 +222,11 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             Servicer(servicer, gateway.add_OrchestratorServiceServicer_to_server, SERVICE_NAME),
             Servicer(
                 decisions, gateway.add_ApprovalServiceServicer_to_server, APPROVAL_SERVICE_NAME
+            ),
+            Servicer(
+                WebhookServicer(webhooks, deliverer, caller),
+                gateway.add_WebhookServiceServicer_to_server,
+                WEBHOOK_SERVICE_NAME,
             ),
             Servicer(accounts, add_AccountDataServiceServicer_to_server, ACCOUNT_SERVICE_NAME),
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -18,6 +19,7 @@ from bos_gateway.key_ring import SecretsKeyRing
 from bos_gateway.permits import audiences
 from bos_gateway.permits.approvers import ApproverRule
 from bos_gateway.permits.connections import connections_problem
+from bos_http import HttpPolicy
 from bos_postgres.audit import AuditSettings
 
 Text = Annotated[str, Field(min_length=1)]
@@ -25,6 +27,7 @@ Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(gt=0)]
 ApprovalSeconds = Annotated[float, Field(ge=1, le=2592000)]
+MAX_WEBHOOK_URL_CHARS = 2048
 Profile = Annotated[str, Field(max_length=128)]
 
 
@@ -208,6 +211,35 @@ class GatewaySettings(Settings):
     describe_interval_s: Seconds = 15.0
     """Time between two looks at every agent's card"""
 
+    max_webhooks_per_user: int = Field(default=10, ge=0, le=100)
+    """Webhooks of one account; 0: none can be added, and nothing is posted"""
+    webhook_allow_http: bool = False
+    """Let webhooks have addresses of public hosts without TLS"""
+    webhook_internal_origins: dict[str, tuple[IPv4Network | IPv6Network, ...]] = Field(
+        default_factory=dict
+    )
+    """Origins inside the network that webhooks may have, as JSON such as
+    {"http://hooks.corp:8080": ["10.1.0.0/16"]}, each with the networks that its addresses must be
+    in; all other private addresses are refused"""
+    webhook_timeout_s: float = Field(default=15.0, gt=0, le=60)
+    """Time that a receiver has to answer an event"""
+    webhook_backoff_s: Seconds = 5.0
+    """Wait after the first failed attempt to post an event; doubled with each"""
+    webhook_backoff_cap_s: Seconds = 3600.0
+    """Longest of these waits"""
+    webhook_give_up_s: Seconds = 86400.0
+    """Time since the first attempt after which an event whose attempts fail is given up"""
+    webhook_max_body_bytes: int = Field(default=262144, ge=65536, le=1048576)
+    """Largest event; what does not fit is left out, and its receiver can fetch the run"""
+    max_webhook_attempts: int = Field(default=16, ge=1, le=50)
+    """Attempts to post events at once on this replica"""
+    max_webhook_attempts_per_origin: int = Field(default=4, ge=1)
+    """The same to one scheme, host and port, so that a slow receiver does not hold up others"""
+    webhook_poll_s: Seconds = 1.0
+    """Time between two looks for events to post"""
+    webhook_history_days: float = Field(default=7.0, gt=0)
+    """Deliveries are listed for this long after their end"""
+
     @field_validator("secrets_keys")
     @classmethod
     def _check_keys(cls, value: SecretStr | None) -> SecretStr | None:
@@ -220,6 +252,7 @@ class GatewaySettings(Settings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
+        self.webhook_policy()  # raises for what is no origin
         if self.lease_s < 2 * self.lease_renewal_s:
             raise ValueError(
                 "BOS_GATEWAY_LEASE_S must be at least twice BOS_GATEWAY_LEASE_RENEWAL_S"
@@ -242,6 +275,21 @@ class GatewaySettings(Settings):
                 "BOS_GATEWAY_MAX_RUN_TOKENS: the most that one run may take of a day"
             )
         return self
+
+    def webhook_policy(self) -> HttpPolicy:
+        """Where events may be posted: any public host, and the origins that the operator names."""
+        return HttpPolicy(
+            hosts=("*",),
+            allow_http=self.webhook_allow_http,
+            internal_origins=self.webhook_internal_origins,
+            methods=("POST",),
+            max_redirects=0,
+            total_timeout_s=self.webhook_timeout_s,
+            max_url_chars=MAX_WEBHOOK_URL_CHARS,
+            max_request_bytes=self.webhook_max_body_bytes,
+            max_connections=self.max_webhook_attempts,
+            user_agent="bos-webhooks",
+        )
 
     def secrets_key_ring(self) -> SecretsKeyRing | None:
         """The keys that encrypt credentials, if there are any."""

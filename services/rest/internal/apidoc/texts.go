@@ -23,11 +23,12 @@ const (
 	tagOther = "Other paths"
 )
 
-var tagOrder = []string{tagRuns, "Approvals", "Plans", "Agents", "Documents", "Files", "Operator", tagOther, "Operation"}
+var tagOrder = []string{tagRuns, "Approvals", "Webhooks", "Plans", "Agents", "Documents", "Files", "Operator", tagOther, "Operation"}
 
 var tagTexts = map[string]string{
 	tagRuns:     "Ask, follow, look up and cancel.",
 	"Approvals": "What waits for a person, and the decision.",
+	"Webhooks":  "Have events posted to your own addresses.",
 	"Plans":     "What would be done.",
 	"Agents":    "Who does it.",
 	"Documents": "Upload, follow, search and delete.",

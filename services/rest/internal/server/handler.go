@@ -32,6 +32,7 @@ import (
 const (
 	gatewayService   = "bos.gateway.v1.OrchestratorService"
 	approvalService  = "bos.gateway.v1.ApprovalService"
+	webhookService   = "bos.gateway.v1.WebhookService"
 	operatorService  = "bos.gateway.v1.OperatorService"
 	identityService  = "bos.identity.v1.IdentityService"
 	adminService     = "bos.identity.v1.AdministrationService"
@@ -154,7 +155,7 @@ func (s *Server) metricsHere() bool {
 
 func (s *Server) offers(service string) bool {
 	switch service {
-	case gatewayService, approvalService, operatorService:
+	case gatewayService, approvalService, operatorService, webhookService:
 		return true
 	case identityService, adminService, accountService, keyService, connService,
 		openIDService:
@@ -210,6 +211,9 @@ func (s *Server) services() (http.Handler, error) {
 		return nil, err
 	}
 	if err := gatewayv1.RegisterApprovalServiceHandler(ctx, mux, s.gateway); err != nil {
+		return nil, err
+	}
+	if err := gatewayv1.RegisterWebhookServiceHandler(ctx, mux, s.gateway); err != nil {
 		return nil, err
 	}
 	if err := registerDecision(mux, gatewayv1.NewApprovalServiceClient(s.gateway)); err != nil {

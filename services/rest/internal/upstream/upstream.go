@@ -34,7 +34,10 @@ const (
 				{"service": "bos.gateway.v1.OperatorService", "method": "ListUserRuns"},
 				{"service": "bos.gateway.v1.OperatorService", "method": "GetUserRun"},
 				{"service": "bos.gateway.v1.ApprovalService", "method": "ListApprovals"},
-				{"service": "bos.gateway.v1.ApprovalService", "method": "GetApproval"}
+				{"service": "bos.gateway.v1.ApprovalService", "method": "GetApproval"},
+				{"service": "bos.gateway.v1.WebhookService", "method": "ListWebhooks"},
+				{"service": "bos.gateway.v1.WebhookService", "method": "GetWebhook"},
+				{"service": "bos.gateway.v1.WebhookService", "method": "ListWebhookDeliveries"}
 			],
 			"retryPolicy": {
 				"maxAttempts": 3, "initialBackoff": "0.1s", "maxBackoff": "1s",

@@ -23,15 +23,16 @@ SCOPES: Final = (
     "runs.operate",
     "files.read",
     "approvals.respond",
+    "webhooks",
     "memory",
     "documents",
     "files",
     "account",
 )
 """All scopes: ask and cancel; read runs; see and end those of others, for operators; download files
-of runs; see and answer approval requests; read and change conversations and what is remembered;
-upload, read, search and delete documents; list, download, upload and delete files of the workspace;
-read one's account, sessions and keys, and end these."""
+of runs; see and answer approval requests; add, list, try out and delete webhooks; read and change
+conversations and what is remembered; upload, read, search and delete documents; list, download,
+upload and delete files of the workspace; read one's account, sessions and keys, and end these."""
 ANY_SCOPE: Final = "any"
 """Of methods that every key may call."""
 PEOPLE_ONLY: Final = "people"
@@ -39,6 +40,7 @@ PEOPLE_ONLY: Final = "people"
 
 _ORCHESTRATOR: Final = "bos.gateway.v1.OrchestratorService"
 _APPROVALS: Final = "bos.gateway.v1.ApprovalService"
+_WEBHOOKS: Final = "bos.gateway.v1.WebhookService"
 _OPERATOR: Final = "bos.gateway.v1.OperatorService"
 _MEMORY: Final = "bos.memory.v1.MemoryService"
 _DOCUMENTS: Final = "bos.documents.v1.DocumentsService"
@@ -61,6 +63,9 @@ _BY_SCOPE: Final[dict[tuple[str, str], str]] = {
     (_ORCHESTRATOR, "files.read"): "DownloadFile",
     (_OPERATOR, "runs.operate"): "ListUserRuns GetUserRun CancelUserRun",
     (_APPROVALS, "approvals.respond"): "ListApprovals GetApproval RespondApproval",
+    (_WEBHOOKS, "webhooks"): (
+        "CreateWebhook ListWebhooks GetWebhook DeleteWebhook TestWebhook ListWebhookDeliveries"
+    ),
     (_MEMORY, "memory"): (
         "ListConversations GetConversation ListMessages UpdateConversation DeleteConversation "
         "GetLongTermMemory UpdateLongTermMemory DeleteLongTermMemory"

@@ -14,8 +14,8 @@ from rich.text import Text
 from bos_client.cli.session import ANSWERED, client_for, run
 from bos_client.render import make_console
 from bos_client.render.files import files_of, size_text
-from bos_client.render.plain_json import plain_json
 from bos_client.render.text import one_line
+from bos_plainjson import plain_json
 
 if TYPE_CHECKING:
     from bos.common.v1 import Artefact

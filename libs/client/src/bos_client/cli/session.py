@@ -25,7 +25,6 @@ import click
 from bos.gateway.v1 import RunStatus
 from bos_client.client import BosClient
 from bos_client.connection import Connection, NoConnection, find_connection
-from bos_client.render.plain_json import plain_json
 from bos_client.sign_in import StoredTokens, TokenFile
 from bos_errors import (
     AlreadyExists,
@@ -37,6 +36,7 @@ from bos_errors import (
     Unauthenticated,
     Unavailable,
 )
+from bos_plainjson import plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -24,7 +24,7 @@ _ROLES = click.Choice(["user", "approver", "operator", "administrator"])
 _SCOPES = click.Choice(
     [
         *("runs.ask", "runs.read", "runs.operate", "files.read"),
-        *("approvals.respond", "memory", "documents", "files", "account"),
+        *("approvals.respond", "webhooks", "memory", "documents", "files", "account"),
     ]
 )
 _DAY_S = 86400

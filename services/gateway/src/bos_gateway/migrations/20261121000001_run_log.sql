@@ -173,6 +173,62 @@ CREATE INDEX approvals_by_run ON approvals (run_id);
 -- What waits is counted from this index alone.
 CREATE INDEX approvals_waiting ON approvals (agent_name, tools) INCLUDE (created_at) WHERE status = 1;
 
+-- Addresses that users have events of their runs posted to, and the outbox: one row for each event
+-- and webhook, written by the statement that appends the event to its run's log. What is posted is
+-- made of the log when it is sent. Rows of the outbox do not refer to their webhook by a foreign key:
+-- its deletion must never hold up, or refuse, an append to a log.
+CREATE TABLE webhooks (
+    webhook_id      uuid PRIMARY KEY,
+    user_id         text NOT NULL,
+    url             text NOT NULL,
+    origin          text NOT NULL,
+    events          smallint[] NOT NULL,
+    key_id          text NOT NULL,
+    secret          bytea NOT NULL,
+    created_at      timestamptz NOT NULL DEFAULT now(),
+    last_success_at timestamptz,
+    last_failure_at timestamptz,
+    disabled_at     timestamptz
+) WITH (fillfactor = 70);
+COMMENT ON COLUMN webhooks.origin IS 'scheme, host and port of the URL: attempts at once are bounded by it';
+COMMENT ON COLUMN webhooks.events IS 'numbers of bos.gateway.v1.WebhookEvent';
+COMMENT ON COLUMN webhooks.key_id IS 'which of BOS_GATEWAY_SECRETS_KEYS encrypted the secret';
+COMMENT ON COLUMN webhooks.secret IS 'nonce and AES-256-GCM of a JSON object, bound to webhook_id';
+COMMENT ON COLUMN webhooks.disabled_at IS 'when the receiver answered 410 Gone';
+CREATE INDEX webhooks_by_user ON webhooks (user_id, created_at);
+
+CREATE TABLE webhook_deliveries (
+    delivery_id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
+    webhook_id  uuid NOT NULL,
+    user_id     text NOT NULL,
+    run_id      uuid REFERENCES runs ON DELETE CASCADE,
+    approval_id uuid,
+    event       smallint NOT NULL,
+    position    bigint GENERATED ALWAYS AS IDENTITY,
+    state       smallint NOT NULL DEFAULT 1,
+    outcome     smallint NOT NULL DEFAULT 0,
+    attempts    integer NOT NULL DEFAULT 0,
+    failures    integer NOT NULL DEFAULT 0,
+    due_at      timestamptz NOT NULL DEFAULT now(),
+    begun_at    timestamptz,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    ended_at    timestamptz
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+COMMENT ON COLUMN webhook_deliveries.run_id IS 'null for a test';
+COMMENT ON COLUMN webhook_deliveries.position IS 'order of the events of a run: the statements that write them hold its row';
+COMMENT ON COLUMN webhook_deliveries.state IS 'number of bos.gateway.v1.WebhookDeliveryState; 1 is PENDING';
+COMMENT ON COLUMN webhook_deliveries.attempts IS 'fencing: grows with every claim';
+COMMENT ON COLUMN webhook_deliveries.failures IS 'attempts that failed; those that died with their gateway do not count';
+COMMENT ON COLUMN webhook_deliveries.due_at IS 'of a pending one: the next attempt; while an attempt is made, when it counts as lost';
+COMMENT ON COLUMN webhook_deliveries.begun_at IS 'when the first attempt was claimed';
+
+CREATE INDEX webhook_deliveries_due ON webhook_deliveries (webhook_id, due_at) WHERE state = 1;
+CREATE INDEX webhook_deliveries_next ON webhook_deliveries (due_at) WHERE state = 1;
+CREATE INDEX webhook_deliveries_by_run ON webhook_deliveries (run_id, webhook_id, position);
+CREATE INDEX webhook_deliveries_by_webhook
+    ON webhook_deliveries (webhook_id, created_at DESC, delivery_id DESC);
+CREATE INDEX webhook_deliveries_by_end ON webhook_deliveries (ended_at) WHERE ended_at IS NOT NULL;
+
 -- Tokens of runs that have ended, by day and user, and of everybody ('') by day: adding up the runs
 -- of a day would take longer with each of them, and give back what erased runs consumed.
 CREATE TABLE token_days (
@@ -216,7 +272,10 @@ EXCEPTION WHEN insufficient_privilege THEN
     RAISE EXCEPTION 'the role bos_gateway_reader is missing: let an administrator run CREATE ROLE bos_gateway_reader NOLOGIN; GRANT bos_gateway_reader TO %', current_user;
 END
 $$;
-GRANT SELECT ON runs, run_events, answers, approvals TO bos_gateway_reader;
+GRANT SELECT ON runs, run_events, answers, approvals, webhook_deliveries TO bos_gateway_reader;
+-- Not the secret.
+GRANT SELECT (webhook_id, user_id, url, events, created_at, last_success_at, last_failure_at,
+              disabled_at) ON webhooks TO bos_gateway_reader;
 
 -- Whose run it is, for the policies of tables that have no user of their own. A function that the
 -- planner cannot look into is called for each row of the run that is asked for; a condition on the
@@ -256,6 +315,8 @@ ALTER TABLE runs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE run_events ENABLE ROW LEVEL SECURITY;
 ALTER TABLE answers ENABLE ROW LEVEL SECURITY;
 ALTER TABLE approvals ENABLE ROW LEVEL SECURITY;
+ALTER TABLE webhooks ENABLE ROW LEVEL SECURITY;
+ALTER TABLE webhook_deliveries ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_runs ON runs FOR SELECT TO bos_gateway_reader
     USING (is_caller(user_id));
 CREATE POLICY own_events ON run_events FOR SELECT TO bos_gateway_reader
@@ -264,6 +325,10 @@ CREATE POLICY own_answers ON answers FOR SELECT TO bos_gateway_reader
     USING (is_caller(owner_of(run_id)));
 CREATE POLICY own_approvals ON approvals FOR SELECT TO bos_gateway_reader
     USING (is_caller(user_id) OR (shared AND may_answer(approvers)));
+CREATE POLICY own_webhooks ON webhooks FOR SELECT TO bos_gateway_reader
+    USING (is_caller(user_id));
+CREATE POLICY own_deliveries ON webhook_deliveries FOR SELECT TO bos_gateway_reader
+    USING (is_caller(user_id));
 -- Without a policy: for the owner alone, whatever is granted one day.
 ALTER TABLE run_inputs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE run_secrets ENABLE ROW LEVEL SECURITY;
@@ -271,5 +336,6 @@ ALTER TABLE token_days ENABLE ROW LEVEL SECURITY;
 ALTER TABLE cards ENABLE ROW LEVEL SECURITY;
 
 -- migrate:down
-DROP TABLE answers, approvals, run_secrets, run_inputs, run_events, runs, replicas, token_days, cards;
+DROP TABLE answers, approvals, webhook_deliveries, webhooks, run_secrets, run_inputs, run_events, runs, replicas,
+    token_days, cards;
 DROP FUNCTION unfinished_runs, owner_of, is_caller, may_answer;

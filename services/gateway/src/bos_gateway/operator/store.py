@@ -84,6 +84,10 @@ _SECRETS = """
 SELECT s.run_id, s.key_id, s.ciphertext FROM run_secrets AS s JOIN runs AS r USING (run_id)
 WHERE r.finished_at IS NULL ORDER BY s.created_at DESC LIMIT $1
 """
+_WEBHOOK_SECRETS = """
+SELECT webhook_id AS run_id, key_id, secret AS ciphertext FROM webhooks
+ORDER BY created_at DESC LIMIT $1
+"""
 
 
 async def check_store(deployment: Deployment) -> list[Finding]:
@@ -112,6 +116,7 @@ async def check_store(deployment: Deployment) -> list[Finding]:
                     found.append(await _connections(session))
                     found.extend(await _tokens(session))
                     found.append(await check_secrets(session, deployment))
+                    found.extend(await check_webhooks(session, deployment))
     except BosError as error:
         advice = f"{deployment.remedy}, or correct BOS_GATEWAY_STORE_URL."
         found.append(problem("store", error.message, advice))
@@ -273,6 +278,21 @@ async def check_secrets(session: Session, deployment: Deployment) -> Finding:
         )
     ids = ", ".join(sorted(deployment.secrets_key_ids))
     return ok("secrets", f"credentials of {len(rows)} run(s) under way can be read; keys: {ids}")
+
+
+async def check_webhooks(session: Session, deployment: Deployment) -> list[Finding]:
+    """Whether events for webhooks can be signed; nothing if there are none."""
+    rows = await session.fetch(_WEBHOOK_SECRETS, _MOST_SECRETS)
+    unreadable = [row for row in rows if not _readable(deployment, row)]
+    if unreadable:
+        ids = ", ".join(sorted({row["key_id"] for row in unreadable}))
+        text = f"secrets of {len(unreadable)} webhook(s) cannot be read; encrypted by {ids}"
+        advice = (
+            "Add the key of that id to BOS_GATEWAY_SECRETS_KEYS of every gateway, behind the "
+            "newest one, or have their owners add them anew: their events cannot be signed."
+        )
+        return [problem("webhooks", text, advice)]
+    return [ok("webhooks", f"secrets of {len(rows)} webhook(s) can be read")] if rows else []
 
 
 def _readable(deployment: Deployment, row: asyncpg.Record) -> bool:

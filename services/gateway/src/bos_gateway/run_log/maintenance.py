@@ -43,6 +43,23 @@ DELETE FROM {table} AS left_over
 WHERE coalesce((SELECT coalesce(r.finished_at, 'infinity') FROM runs AS r
                 WHERE r.run_id = left_over.run_id), '-infinity') < now() - interval '{age}'
 """
+# What was written for a webhook while it was being deleted, or disabled, ends here too.
+_OLD_DELIVERIES = """
+DELETE FROM webhook_deliveries WHERE delivery_id IN (
+    SELECT delivery_id FROM webhook_deliveries
+    WHERE ended_at < now() - make_interval(secs => $1) ORDER BY ended_at LIMIT 10000
+)
+"""
+_ORPHANED_DELIVERIES = """
+DELETE FROM webhook_deliveries AS d WHERE state = 1
+       AND NOT EXISTS (SELECT FROM webhooks AS h WHERE h.webhook_id = d.webhook_id)
+"""
+_UNWANTED_DELIVERIES = """
+UPDATE webhook_deliveries AS d SET state = 3, ended_at = now()
+FROM webhooks AS h
+WHERE h.webhook_id = d.webhook_id AND h.disabled_at IS NOT NULL AND d.state = 1
+      AND d.due_at < now()
+"""
 
 
 @define(eq=False)
@@ -57,6 +74,8 @@ class Maintenance:
     """The store of their files; without it, runs with files stay."""
     _batch: int = 100
     """Runs per statement: few enough to hold their rows for milliseconds only."""
+    _delivery_days: float = 7.0
+    """Days from its end after which a delivery to a webhook is no longer listed."""
     _tidy_at: float = field(init=False, default=0.0)
 
     async def round(self) -> bool:
@@ -68,10 +87,17 @@ class Maintenance:
             BosError: the database is away.
         """
         settled = await self._alone(settle)
-        if time.monotonic() >= self._tidy_at and await self._alone(tidy):
+        if time.monotonic() >= self._tidy_at and await self._alone(self._tidy):
             self._tidy_at = time.monotonic() + _TIDY_S
         expired = await self._expire()
         return settled == SETTLED_AT_ONCE or expired == self._batch
+
+    async def _tidy(self, session: Session) -> bool:
+        await tidy(session)
+        await session.execute(_ORPHANED_DELIVERIES)
+        await session.execute(_UNWANTED_DELIVERIES)
+        await session.execute(_OLD_DELIVERIES, self._delivery_days * _DAY_S)
+        return True
 
     async def _expire(self) -> int:
         """Delete a batch: the files, and then the rows that name them.

@@ -43,6 +43,7 @@ _STORED = """
 SELECT EXISTS (SELECT FROM runs WHERE user_id = $1 OR run_id = $2)
        -- Without a name it would be the sums of everybody.
        OR EXISTS (SELECT FROM token_days WHERE user_id = $1 AND user_id <> '')
+       OR EXISTS (SELECT FROM webhooks WHERE user_id = $1)
 """
 _HAS_RUNS = "SELECT EXISTS (SELECT FROM runs WHERE user_id = $1)"
 _UNFINISHED = """
@@ -75,6 +76,13 @@ DELETE FROM token_days WHERE day < (now() AT TIME ZONE 'UTC')::date - $1::int
        AND ($2::text IS NULL OR user_id = $2)
 """
 _DAYS_KEPT = 40
+# Before the runs: their ends are not posted any more.
+_FORGET_WEBHOOKS = """
+WITH gone AS (
+    DELETE FROM webhooks WHERE user_id = $1 RETURNING webhook_id
+)
+DELETE FROM webhook_deliveries AS d USING gone AS g WHERE d.webhook_id = g.webhook_id
+"""
 _CANCEL = """
 INSERT INTO run_inputs (run_id, kind, payload)
 SELECT run_id, 'cancel', $2 FROM runs WHERE run_id = ANY ($1) AND finished_at IS NULL
@@ -152,6 +160,8 @@ async def unfinished(session: Session, scope: Scope) -> list[UUID]:
 async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -> Counter[str]:
     """Delete the runs in the scope with everything that is stored about them, in small batches.
 
+    Of a user, the webhooks too.
+
     Returns:
         How many ``runs``, ``events``, ``bytes`` of payload, and ``files`` in the artefact store.
 
@@ -170,6 +180,8 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
             "Cancel them (CancelRun of the gateway), or add --cancel.",
             reason="RUN_UNFINISHED",
         )
+    if scope.user_id is not None:
+        await session.execute(_FORGET_WEBHOOKS, scope.user_id)
     erased = Counter[str]()
     while ended := await session.fetch(_ENDED, *scope, _BATCH):
         erased["files"] += await _forget_files(ended, files)
@@ -194,7 +206,7 @@ async def _forget_files(ended: Sequence[asyncpg.Record], files: RunFiles | None)
 async def erase_some(
     session: Session, user_id: str, files: RunFiles
 ) -> tuple[Counter[str], int, bool]:
-    """Ask a user's runs under way to end, and delete a batch of those that have.
+    """Delete a user's webhooks, ask runs under way to end, and delete a batch of those that have.
 
     Returns:
         What was deleted, as :func:`erase` counts it; how many runs have yet to end; and whether
@@ -205,6 +217,7 @@ async def erase_some(
         Unavailable: the artefact store is away.
     """
     scope = Scope(user_id)
+    await session.execute(_FORGET_WEBHOOKS, user_id)
     if running := await unfinished(session, scope):
         await _ask_to_end(session, running)
     ended = await session.fetch(_ENDED, *scope, _BATCH)

@@ -6,6 +6,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Final, NamedTuple
 from uuid import UUID, uuid4
 
+from bos.gateway.v1 import WEBHOOK_EVENT_APPROVAL_REQUESTED, WEBHOOK_EVENT_RUN_FINISHED
 from bos_gateway.core.fold import waits
 from bos_gateway.permits.approvers import SEPARATOR, names_of
 from bos_gateway.run_log.quota import held, settled
@@ -128,7 +129,7 @@ SELECT w.run_id, r.replica_id = $7 AND r.epoch = w.epoch AND r.finished_at IS NU
        r.last_sequence, o.run_id IS NOT NULL AS written
 FROM wanted AS w LEFT JOIN runs AS r USING (run_id) LEFT JOIN owned AS o USING (run_id)
 """
-_MORE = """), asked AS (
+_MORE = f"""), asked AS (
     INSERT INTO approvals (approval_id, run_id, user_id, status, payload, created_at, expire_at,
                            agent_name, tools, approvers)
     -- Behind the tools, in one text, stand those who may answer beside the user.
@@ -160,6 +161,21 @@ _MORE = """), asked AS (
     WHERE a.responded_at IS NULL AND a.approval_id <> ALL ($27) AND a.run_id = ANY (
         ARRAY (SELECT run_id FROM ended)
     )
+), posted AS (
+    -- The outbox: what webhooks of the run's user are to be told, requests before the end. Found by
+    -- the index on users, so that it costs those next to nothing that have no webhook.
+    INSERT INTO webhook_deliveries (webhook_id, user_id, run_id, approval_id, event)
+    SELECT h.webhook_id, h.user_id, e.run_id, e.approval_id, e.event
+    FROM (
+        SELECT t.run_id, t.approval_id, {WEBHOOK_EVENT_APPROVAL_REQUESTED}::smallint AS event
+        FROM unnest($16::uuid[], $17::uuid[]) AS t (run_id, approval_id) JOIN owned USING (run_id)
+        UNION ALL
+        SELECT run_id, NULL, {WEBHOOK_EVENT_RUN_FINISHED}::smallint FROM ended
+    ) AS e
+    JOIN runs AS r ON r.run_id = e.run_id
+    JOIN webhooks AS h ON h.user_id = r.user_id AND e.event = ANY (h.events)
+                          AND h.disabled_at IS NULL
+    ORDER BY e.run_id, e.event = {WEBHOOK_EVENT_RUN_FINISHED}, e.approval_id
 ), taken_inputs AS (
     DELETE FROM run_inputs AS i
     USING unnest($23::uuid[], $24::text[]) AS t (run_id, input_key) JOIN owned USING (run_id)
@@ -168,7 +184,7 @@ _MORE = """), asked AS (
     DELETE FROM run_inputs AS i USING ended AS e WHERE i.run_id = e.run_id
 ), forgotten_secrets AS (
     DELETE FROM run_secrets AS s USING ended AS e WHERE s.run_id = e.run_id
-"""
+"""  # noqa: S608  our own text
 
 # An agent may claim anything; a day is not closed by what one run says it took beyond its budget.
 _BELIEVED = 4

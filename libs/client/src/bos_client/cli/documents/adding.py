@@ -17,8 +17,8 @@ from bos_client.cli.documents.selecting import MAX_FILES, TooManyFiles, selected
 from bos_client.cli.session import ANSWERED, FAILED, INTERRUPTED, error_json, run
 from bos_client.documents import DocumentsClient, has_ended
 from bos_client.render import make_console
-from bos_client.render.plain_json import plain_json
 from bos_errors import BosError
+from bos_plainjson import plain_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,7 +12,7 @@ from google.protobuf.json_format import ParseDict
 
 import bos.gateway.v1  # noqa: F401  registers the messages that the cases name
 from bos.common.v1 import Column, Value
-from bos_client import plain_json
+from bos_plainjson import plain_json
 
 CASES = json.loads(
     (Path(__file__).parents[3] / "tests/golden/plain_json.json").read_text(encoding="utf-8")
