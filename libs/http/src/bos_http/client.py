@@ -142,7 +142,7 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
     ) -> AsyncIterator[HttpStream]:
-        """Send one request and give its response while the body arrives, such as server-sent events.
+        """Send one request; gives the response while its body arrives, such as server-sent events.
 
         No redirect is followed: it is the response. Each piece may take the policy's
         ``read_timeout_s``, and the body as a whole ``max_response_bytes``; how long all of it may

@@ -83,8 +83,7 @@ class McpAgent(Agent):
     def _take(self, catalogue: Catalogue) -> None:
         """Offer the tools of a new listing; steps in progress keep theirs."""
         self._tools = {
-            name: ServerTool(definition, self._call)
-            for name, definition in catalogue.tools.items()
+            name: ServerTool(definition, self._call) for name, definition in catalogue.tools.items()
         }
         self.tools = tuple(self._tools.values())
         self.card = mcp_card(self._name, self._server, self.tools)

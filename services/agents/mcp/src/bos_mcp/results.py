@@ -58,9 +58,7 @@ class ToolResult(BaseModel):
     """Whether something did not fit."""
 
 
-def result_of(
-    task: AgentTask, tool: str, result: CallToolResult, server: McpServer
-) -> ToolResult:
+def result_of(task: AgentTask, tool: str, result: CallToolResult, server: McpServer) -> ToolResult:
     """Take a result over; its images, sounds and resources become files of the step."""
     reading = _Reading(task, tool, server)
     for block in result.content[:_MAX_BLOCKS]:

@@ -1,4 +1,4 @@
-"""Tools of an MCP server as tools of the agent: checked by the server's schema, tied to a digest."""
+"""Tools of an MCP server as tools of the agent: checked by its schema, tied to a digest."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format, struct_pb2
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
+from jsonschema import Draft202012Validator, SchemaError
 from pydantic import BaseModel
 from referencing import Registry
 

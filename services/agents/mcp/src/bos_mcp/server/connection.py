@@ -232,8 +232,10 @@ class Connection:
             EXCHANGE.set(exchange)
             was_ready = False
             try:
-                async with asyncio.timeout(self._server.connect_timeout_s) as time, self._client(
-                ) as client:
+                async with (
+                    asyncio.timeout(self._server.connect_timeout_s) as time,
+                    self._client() as client,
+                ):
                     await self._list(client)
                     time.reschedule(None)
                     was_ready = True
