@@ -59,7 +59,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 ##@ Work on it
 
 .PHONY: test
-test: install rest $(CACHE)/schemathesis/.installed openid-issuer ## check, then all tests; what CI runs, but for those that need root
+test: install rest $(CACHE)/schemathesis/.installed openid-issuer mcp-servers ## check, then all tests; what CI runs, but for those that need root
 	@$(SIDE_BY_SIDE) $(CHECKS) test-go
 	$(PYTEST) $(PYTEST_ARGS)
 
@@ -100,6 +100,10 @@ test-security: install ## Hostile input alone: queries, programs, addresses (par
 test-floods: install rest ## Honest calls while strangers flood services over 1,000 connections (CONNECTIONS=N ONLY=service FLOOD=name TLS=1)
 	$(BIN)/python tests/security/measure_floods.py --connections $(or $(CONNECTIONS),1000) \
 	    $(addprefix --only ,$(ONLY)) $(addprefix --flood ,$(FLOOD)) $(if $(TLS),--tls)
+
+.PHONY: test-mcp
+test-mcp: install mcp-servers ## MCP servers of others as specialists (part of test)
+	$(PYTEST) services/agents/mcp tests/mcp_servers $(PYTEST_ARGS)
 
 .PHONY: test-openid
 test-openid: install rest openid-issuer ## Signing in by a real OpenID provider (part of test)
@@ -351,6 +355,19 @@ $(CACHE)/openid-issuer/.installed: $(ISSUER)/package.json $(ISSUER)/package-lock
 	@mkdir -p $(CACHE)/openid-issuer
 	@cp $^ $(CACHE)/openid-issuer
 	@cd $(CACHE)/openid-issuer && npm ci --silent --no-audit --no-fund --ignore-scripts --cache $(BOS_CACHE)/npm
+	@touch $@
+
+# MCP servers of others that the agent is tried with: programs of their own, no part of Bos.
+MCP_SERVERS := tests/mcp_servers/servers
+.PHONY: mcp-servers
+mcp-servers: $(CACHE)/mcp-servers/.installed
+
+$(CACHE)/mcp-servers/.installed: $(MCP_SERVERS)/package.json $(MCP_SERVERS)/package-lock.json $(MCP_SERVERS)/.npmrc
+	@command -v npm > /dev/null || { echo 'The tests of MCP servers need Node.js 20 or newer, with npm.' >&2; exit 1; }
+	@rm -rf $(CACHE)/mcp-servers
+	@mkdir -p $(CACHE)/mcp-servers
+	@cp $^ $(CACHE)/mcp-servers
+	@cd $(CACHE)/mcp-servers && npm ci --silent --no-audit --no-fund --ignore-scripts --cache $(BOS_CACHE)/npm
 	@touch $@
 
 ##@ Real models

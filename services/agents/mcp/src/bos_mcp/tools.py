@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import json_format, struct_pb2
@@ -17,7 +18,7 @@ from bos_errors import AgentErrorType, FieldViolation, InvalidArgument
 from bos_mcp.server.catalogue import DEFINITION
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from bos_agentkit import ToolContext
     from bos_agentkit.tools import InjectedParameter
@@ -66,16 +67,22 @@ class ServerTool(AgentTool):
             raise changed(self.name)
         plain = _json(self.name, given)
         try:
-            problems = [*_limited(self._validator.iter_errors(plain))]
+            problems = self._problems(self._validator.iter_errors(plain))
         except (RecursionError, SchemaError, ArithmeticError):
             raise InvalidArgument.field(self.name, "cannot be checked by its schema") from None
         if problems:
             named = "; ".join(f"{each.field}: {each.description}" for each in problems)
-            raise InvalidArgument(
-                f"Wrong arguments: {named}",
-                [FieldViolation(f"{self.name}.{p.field}", p.description) for p in problems],
-            )
+            raise InvalidArgument(f"Wrong arguments: {named}", problems)
         return plain if self.definition.reads else {**plain, DEFINITION: digest}
+
+    def _problems(self, errors: Iterator[Any]) -> list[FieldViolation]:
+        return [
+            FieldViolation(
+                ".".join([self.name, *map(str, each.absolute_path)])[:_MAX_PROBLEM],
+                each.message[:_MAX_PROBLEM],
+            )
+            for each in islice(errors, _MAX_PROBLEMS)
+        ]
 
     def summarise(self, arguments: Mapping[str, Any]) -> str:
         """The call as it will be made, for the approver."""
@@ -136,13 +143,3 @@ def _number(value: Any) -> Any:
     if hasattr(value, "as_integer_ratio"):
         return int(value) if value == int(value) else float(value)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
-
-
-def _limited(errors: Any) -> list[FieldViolation]:
-    found = []
-    for error in errors:
-        path = ".".join(str(part) for part in error.absolute_path) or "arguments"
-        found.append(FieldViolation(path[:_MAX_PROBLEM], error.message[:_MAX_PROBLEM]))
-        if len(found) == _MAX_PROBLEMS:
-            break
-    return found
