@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 NAME = "mcp"
 """Of the service, and of the model that all specialists of this kind use."""
+_SDK_LOGGERS = ("client", "mcp.client", "mcp.shared")
 
 
 @asynccontextmanager
@@ -36,6 +38,9 @@ async def serve(
     Raises:
         ConfigurationError: no server is configured or chosen, or the model settings are invalid.
     """
+    for logger in _SDK_LOGGERS:
+        # They write down what a server sent, with tracebacks, where it is not valid.
+        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
     name, server = settings.chosen()
     model = None if models is None else models.for_agent(NAME)
     agent = McpAgent(name, server, settings, telemetry, model)

@@ -58,11 +58,13 @@ async def stdio_streams(server: McpServer, on_end: Callable[[], None]) -> AsyncI
     try:
         yield incoming, outgoing
     finally:
-        for stream in (incoming, outgoing):
-            stream.close()
-        await _ended(process, tasks)
-        for each in (to_session, from_session):
-            each.close()
+        incoming.close()
+        outgoing.close()
+        try:
+            await _ended(process, tasks)
+        finally:
+            to_session.close()
+            from_session.close()
 
 
 async def _start(server: McpServer) -> asyncio.subprocess.Process:
@@ -153,9 +155,11 @@ async def _stop(process: asyncio.subprocess.Process, tasks: list[asyncio.Task[No
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_TERMINATE_S):
-            await process.wait()
+    await _exited(process, _TERMINATE_S)
+    # Nothing public closes it, and a process that left the group may hold the other end of a pipe.
+    transport = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
 
 
 async def _exited(process: asyncio.subprocess.Process, within_s: float) -> bool:
