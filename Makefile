@@ -103,7 +103,7 @@ test-floods: install rest ## Honest calls while strangers flood services over 1,
 
 .PHONY: test-mcp
 test-mcp: install mcp-servers ## MCP servers of others as specialists (part of test)
-	$(PYTEST) services/agents/mcp tests/mcp_servers $(PYTEST_ARGS)
+	$(PYTEST) services/agents/mcp tests/integration/test_mcp_servers.py $(PYTEST_ARGS)
 
 .PHONY: test-openid
 test-openid: install rest openid-issuer ## Signing in by a real OpenID provider (part of test)
@@ -358,7 +358,7 @@ $(CACHE)/openid-issuer/.installed: $(ISSUER)/package.json $(ISSUER)/package-lock
 	@touch $@
 
 # MCP servers of others that the agent is tried with: programs of their own, no part of Bos.
-MCP_SERVERS := tests/mcp_servers/servers
+MCP_SERVERS := services/agents/mcp/tests/community
 .PHONY: mcp-servers
 mcp-servers: $(CACHE)/mcp-servers/.installed
 

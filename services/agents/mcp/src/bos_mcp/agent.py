@@ -20,6 +20,7 @@ from bos_agentkit import (
     succeeded,
 )
 from bos_agentkit.programs.number_check import ungrounded_numbers
+from bos_agentkit.tools import REPEATABLE
 from bos_chassis.values import render_value
 from bos_errors import AgentErrorType, InvalidArgument
 from bos_llm import NoReply
@@ -327,6 +328,7 @@ def _failure(definition: Definition, failure: CallFailed) -> AgentFailure:
             f"It is not known whether {definition.name} took effect: it was called, and no result "
             f"came back. {failure.message}",
             {"tool": definition.name},
+            retryable=failure.retryable and definition.side_effect in REPEATABLE,
             outcome_unknown=True,
         )
     return AgentFailure(
