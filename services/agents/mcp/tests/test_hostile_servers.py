@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -77,8 +78,7 @@ def _nested(depth: int) -> dict[str, Any]:
 def _laughs() -> dict[str, Any]:
     names = [f"d{n}" for n in range(30)]
     defs: dict[str, Any] = {
-        name: {"allOf": [{"$ref": f"#/$defs/{after}"}] * 10}
-        for name, after in zip(names, names[1:], strict=False)
+        name: {"allOf": [{"$ref": f"#/$defs/{after}"}] * 10} for name, after in pairwise(names)
     }
     defs[names[-1]] = {"type": "string"}
     return {"type": "object", "properties": {"x": {"$ref": "#/$defs/d0"}}, "$defs": defs}
