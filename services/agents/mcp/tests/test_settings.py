@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -9,6 +9,9 @@ from bos_errors import ConfigurationError
 from bos_http import HttpPolicy
 from bos_mcp.server.http import server_policy
 from bos_mcp.settings import McpSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 URL = {"url": "https://mcp.example.com/mcp"}
 PROGRAM = {"command": ["/usr/bin/server", "--root", "/srv"]}
@@ -66,6 +69,35 @@ def test_wrong_entries_are_refused_without_their_secrets(
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
         load(monkeypatch, {"crm": server})
+    assert why in refused.value.message
+    assert "t-0p" not in refused.value.message
+
+
+def test_file_has_more_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "servers.json"
+    file.write_text(json.dumps({"notes": PROGRAM}))
+    settings = load(monkeypatch, {"crm": URL}, servers_file=file)
+    assert list(settings.all_servers()) == ["crm", "notes"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "cannot be read"),
+        ("{", "Invalid JSON"),
+        (json.dumps({"crm": URL}), "both have crm"),
+        (json.dumps({"Notes": PROGRAM}), "lower-case letters"),
+        (json.dumps({"notes": {**PROGRAM, "token": "t-0p"}}), "notes: Value error, token"),
+    ],
+)
+def test_wrong_file_is_refused_without_its_secrets(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str | None, why: str
+) -> None:
+    file = tmp_path / "servers.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(ConfigurationError, match="BOS_MCP_SERVERS_FILE") as refused:
+        load(monkeypatch, {"crm": URL}, servers_file=file).chosen()
     assert why in refused.value.message
     assert "t-0p" not in refused.value.message
 

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import SettingsConfigDict
 
 from bos_agentkit import AgentServiceSettings
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_FILE_BYTES = 1024 * 1024
 Word = Annotated[str, Field(min_length=1, max_length=128)]
 Keyword = Annotated[str, Field(min_length=2, max_length=64)]
 
@@ -132,6 +142,9 @@ class McpServer(BaseModel):
         return Path(self.command[0]).name
 
 
+_SERVERS: TypeAdapter[dict[str, McpServer]] = TypeAdapter(dict[str, McpServer])
+
+
 class McpSettings(AgentServiceSettings):
     """``BOS_MCP_…``: one process serves one server; the standalone serves all of them."""
 
@@ -143,6 +156,9 @@ class McpSettings(AgentServiceSettings):
         description="MCP servers by the name of the specialist, as JSON: url (with token, "
         "token_file, headers, networks) or command (with env, cwd); allow, deny, reads, writes, "
         "trust_annotations, description, keywords, and limits",
+    )
+    servers_file: Path | None = Field(
+        default=None, description="File with more of them, as JSON of the same form; read at start"
     )
     agent: str = Field(
         default="",
@@ -176,7 +192,36 @@ class McpSettings(AgentServiceSettings):
     @classmethod
     def agents(cls) -> Mapping[str, Mapping[str, Any]]:
         """One agent for each configured server."""
-        return {name: {"agent": name} for name in cls.load().servers}
+        return {name: {"agent": name} for name in cls.load().all_servers()}
+
+    def all_servers(self) -> Mapping[str, McpServer]:
+        """Servers of the variable and of the file.
+
+        Raises:
+            ConfigurationError: the file cannot be read, or an entry of it is wrong; names the field
+                and no value.
+        """
+        if self.servers_file is None:
+            return self.servers
+        try:
+            with self.servers_file.open("rb") as file:
+                found = _SERVERS.validate_json(file.read(_MAX_FILE_BYTES))
+            more = self._are_names(found)
+        except OSError:
+            raise ConfigurationError(
+                "The file of BOS_MCP_SERVERS_FILE cannot be read; correct its path or its mode."
+            ) from None
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(map(str, problem["loc"])) or "file"
+            raise ConfigurationError(f"BOS_MCP_SERVERS_FILE: {where}: {problem['msg']}") from None
+        except ValueError as error:
+            raise ConfigurationError(f"BOS_MCP_SERVERS_FILE: {error}") from None
+        if twice := self.servers.keys() & more.keys():
+            raise ConfigurationError(
+                f"BOS_MCP_SERVERS and BOS_MCP_SERVERS_FILE both have {', '.join(sorted(twice))}."
+            )
+        return {**self.servers, **more}
 
     def chosen(self) -> tuple[str, McpServer]:
         """Name and settings of the server that is served.
@@ -184,15 +229,16 @@ class McpSettings(AgentServiceSettings):
         Raises:
             ConfigurationError: none is configured, or several are and none is named.
         """
-        names = ", ".join(self.servers) or "none"
-        if not self.servers:
+        servers = self.all_servers()
+        if not servers:
             raise ConfigurationError(
-                "No MCP server is configured. Set BOS_MCP_SERVERS, such as "
+                "No MCP server is configured. Set BOS_MCP_SERVERS or BOS_MCP_SERVERS_FILE, such as "
                 '{"notes": {"url": "https://example.com/mcp"}}.'
             )
-        name = self.agent or (next(iter(self.servers)) if len(self.servers) == 1 else "")
-        if name not in self.servers:
+        name = self.agent or (next(iter(servers)) if len(servers) == 1 else "")
+        if name not in servers:
             raise ConfigurationError(
-                f"BOS_MCP_AGENT names the server that this process serves; there are: {names}."
+                "BOS_MCP_AGENT names the server that this process serves; there are: "
+                f"{', '.join(servers)}."
             )
-        return name, self.servers[name]
+        return name, servers[name]

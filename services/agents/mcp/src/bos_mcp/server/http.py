@@ -33,6 +33,7 @@ _OWN = frozenset(
     }
 )
 _UNSENT = frozenset({Failure.RESOLVE, Failure.CONNECT, Failure.TLS})
+_LEAVE_S = 2.0
 _FAILED_STATUS = 599
 _FAILED_CODE = -32090
 _MAX_TOKEN_BYTES = 64 * 1024
@@ -141,11 +142,11 @@ class _Transport(httpx2.AsyncBaseTransport):
         headers = {
             name: value for name, value in request.headers.items() if name.lower() not in _OWN
         }
+        sent = {**headers, **self._headers}
+        if request.method == "DELETE":
+            return await self._ended(str(request.url), sent)
         opened = self._client.stream(
-            request.method,
-            str(request.url),
-            headers={**headers, **self._headers},
-            body=await request.aread() or None,
+            request.method, str(request.url), headers=sent, body=await request.aread() or None
         )
         try:
             stream = await opened.__aenter__()
@@ -162,6 +163,16 @@ class _Transport(httpx2.AsyncBaseTransport):
         return httpx2.Response(
             stream.status, headers=received, stream=_Body(opened, stream, exchange)
         )
+
+    async def _ended(self, url: str, headers: Mapping[str, str]) -> httpx2.Response:
+        """Take leave of the server, which must not keep the agent from ending."""
+        try:
+            response = await self._client.request(
+                "DELETE", url, headers=headers, timeout_s=_LEAVE_S, follow_redirects=False
+            )
+        except BosError as error:
+            return _failed(error)
+        return httpx2.Response(response.status)
 
 
 class _Body(httpx2.AsyncByteStream):
