@@ -358,7 +358,7 @@ $(CACHE)/openid-issuer/.installed: $(ISSUER)/package.json $(ISSUER)/package-lock
 	@touch $@
 
 # MCP servers of others that the agent is tried with: programs of their own, no part of Bos.
-MCP_SERVERS := services/agents/mcp/tests/community
+MCP_SERVERS := tests/mcp_servers
 .PHONY: mcp-servers
 mcp-servers: $(CACHE)/mcp-servers/.installed
 
