@@ -135,7 +135,7 @@ class McpAgent(Agent):
             if any(call.tool == tool.name and call.arguments == arguments for call in made):
                 task.trace.decision("The same call was chosen again; not made", tool=tool.name)
                 break
-            if not tool.definition.reads:
+            if not _is_free(task, tool):
                 return self._proposed(task, made, tool, arguments, reply.reason)
             made.append(await self._read(task, tool, arguments, reply.reason))
         _require_result(made)
@@ -145,7 +145,7 @@ class McpAgent(Agent):
         self, task: AgentTask, tool: ServerTool, arguments: dict[str, Any]
     ) -> AgentResult:
         """Make or propose the call that the plan gives."""
-        if not tool.definition.reads:
+        if not _is_free(task, tool):
             return self._proposed(task, [], tool, arguments, "")
         result = await task.tools.call(tool.name, **arguments)
         return await self._worded(task, [MadeCall(tool.name, arguments, result)])
@@ -268,6 +268,15 @@ class McpAgent(Agent):
 
     def _seconds(self, task: AgentTask) -> float:
         return min(self._server.call_timeout_s, max(0.0, task.remaining_s() - _RESERVE_S))
+
+
+def _is_free(task: AgentTask, tool: ServerTool) -> bool:
+    """Whether a call needs no approval.
+
+    On a step that was tainted before it began, words of others may have it carry data out by the
+    arguments of a tool that reaches further than its server.
+    """
+    return tool.definition.reads and not (task.input.tainted and tool.definition.open_world)
 
 
 def _given(task: AgentTask, tools: Mapping[str, ServerTool]) -> dict[str, Any] | None:

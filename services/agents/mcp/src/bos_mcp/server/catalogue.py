@@ -45,6 +45,8 @@ class Definition:
     schema: Mapping[str, Any]
     """Schema of its arguments, reduced."""
     side_effect: SideEffectClass
+    open_world: bool
+    """Whether a call may reach others than the server, so that its arguments may go anywhere."""
     digest: str
     """"sha256:" and the hex digest of all that the server says of it."""
 
@@ -124,8 +126,18 @@ def _definition(tool: Tool, name: str, server: McpServer) -> Definition:
         description=plain_text(tool.description or tool.title, _MAX_DESCRIPTION),
         schema=schema,
         side_effect=_side_effect(tool, server),
+        open_world=_is_open(tool, server),
         digest=f"sha256:{hashlib.sha256(text.encode()).hexdigest()}",
     )
+
+
+def _is_open(tool: Tool, server: McpServer) -> bool:
+    """Whether arguments may go further than the server, which is so unless somebody denies it."""
+    if tool.name in server.reads:
+        return False
+    hints = tool.annotations
+    trusted = hints is not None and server.trust_annotations
+    return not (trusted and hints is not None and hints.open_world_hint is False)
 
 
 def _side_effect(tool: Tool, server: McpServer) -> SideEffectClass:
