@@ -59,7 +59,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 ##@ Work on it
 
 .PHONY: test
-test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client ## check, then all tests; what CI runs, but for those that need root
+test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client mcp-servers ## check, then all tests; what CI runs, but for those that need root
 	@$(SIDE_BY_SIDE) $(CHECKS) test-go
 	$(PYTEST) $(PYTEST_ARGS)
 
@@ -100,6 +100,10 @@ test-security: install ## Hostile input alone: queries, programs, addresses (par
 test-floods: install rest ## Honest calls while strangers flood services over 1,000 connections (CONNECTIONS=N ONLY=service FLOOD=name TLS=1)
 	$(BIN)/python tests/security/measure_floods.py --connections $(or $(CONNECTIONS),1000) \
 	    $(addprefix --only ,$(ONLY)) $(addprefix --flood ,$(FLOOD)) $(if $(TLS),--tls)
+
+.PHONY: test-mcp
+test-mcp: install mcp-servers ## MCP servers of others as specialists (part of test)
+	$(PYTEST) services/agents/mcp tests/integration/test_mcp_servers.py $(PYTEST_ARGS)
 
 .PHONY: test-openid
 test-openid: install rest openid-issuer ## Signing in by a real OpenID provider (part of test)
@@ -364,9 +368,11 @@ $$(CACHE)/$(1)/.installed: $(2)/package.json $(2)/package-lock.json $(2)/.npmrc
 	@touch $$@
 endef
 
-# The OpenID provider that tests sign in by, and what makes a client from the OpenAPI document.
+# The OpenID provider that tests sign in by, what makes a client from the OpenAPI document, and MCP servers of
+# others that an agent is tried with.
 $(eval $(call npm_program,openid-issuer,tests/openid/issuer))
 $(eval $(call npm_program,generated-client,tests/doors/generated_client))
+$(eval $(call npm_program,mcp-servers,tests/mcp_servers))
 
 ##@ Real models
 

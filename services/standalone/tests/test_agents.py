@@ -12,7 +12,14 @@ import pytest
 
 from bos_agentkit import AgentServiceSettings
 from bos_errors import ConfigurationError
-from bos_standalone.agents import GROUP, SERVICES, agent_factory, by_name, installed_agents
+from bos_standalone.agents import (
+    GROUP,
+    SERVICES,
+    agent_factory,
+    by_name,
+    configured_agents,
+    installed_agents,
+)
 from bos_testkit.packages import offer_entry_points
 
 if TYPE_CHECKING:
@@ -98,6 +105,19 @@ def test_invalid_agent_name_is_refused_and_its_package_named(
     offer("acme-mail", **{name: "acme_mail:serve"})
     with pytest.raises(ConfigurationError, match=r"acme-mail offers.*rename it"):
         installed_agents()
+
+
+def test_one_package_may_be_several_agents_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed = {name: agent_factory(name, declared()[name]) for name in ("sql", "mcp")}
+    assert list(configured_agents(installed)) == ["sql"]
+    servers = '{"crm": {"url": "https://x.example/mcp"}, "notes": {"command": ["/bin/notes"]}}'
+    monkeypatch.setenv("BOS_MCP_SERVERS", servers)
+    found = configured_agents(installed)
+    assert list(found) == ["sql", "crm", "notes"]
+    assert [dict(each.own) for each in found.values()] == [{}, {"agent": "crm"}, {"agent": "notes"}]
+    monkeypatch.setenv("BOS_MCP_SERVERS", servers.replace("crm", "sql"))
+    with pytest.raises(ConfigurationError, match=r"'mcp' name an agent 'sql'.*no free name"):
+        configured_agents(installed)
 
 
 def test_error_without_any_agent_says_how_to_install_them() -> None:

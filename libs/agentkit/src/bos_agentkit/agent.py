@@ -58,6 +58,17 @@ class Agent(ABC):
             question: The user's question; untrusted text.
         """
 
+    def require_available(self) -> None:  # noqa: B027  most agents can always work
+        """Refuse to be described while the agent cannot work; called with each ``Describe``.
+
+        Override it where the agent depends on a system that may be away: the gateway shows the
+        reason, plans without the agent, and notices by itself when it is back. Card and tools may
+        be replaced while the agent is served; steps in progress keep the tools they began with.
+
+        Raises:
+            Unavailable: says why, in words that are safe to show.
+        """
+
     async def perform(self, task: AgentTask, actions: Sequence[ProposedAction]) -> AgentResult:
         """Perform the approved actions, exactly these and in this order.
 

@@ -61,6 +61,13 @@ class AgentErrorType(StrEnum):
         "computation, code",
         "The program tried something that is not allowed, and was stopped.",
     )
+    TOOL_ERROR = ("ToolError", "MCP servers", "The tool of the server reported an error.")
+    TOOL_UNAVAILABLE = ("ToolUnavailable", "MCP servers", "The server could not be called.")
+    TOOL_CHANGED = (
+        "ToolChanged",
+        "MCP servers",
+        "The server describes its tool otherwise than when the call was approved; it was not made.",
+    )
     CONFIGURATION_ERROR = (
         "ConfigurationError",
         "all",

@@ -12,7 +12,7 @@ from bos_http.errors import Failure, HttpFailed, HttpRefused, HttpTimedOut, Rule
 from bos_http.issuers import issuer_document
 from bos_http.policy import HttpPolicy
 from bos_http.resolver import Resolver, SystemResolver
-from bos_http.response import HttpResponse
+from bos_http.response import HttpResponse, HttpStream
 from bos_http.url import Target
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "HttpPolicy",
     "HttpRefused",
     "HttpResponse",
+    "HttpStream",
     "HttpTimedOut",
     "Resolver",
     "Rule",

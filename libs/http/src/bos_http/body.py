@@ -31,7 +31,7 @@ class BodyReader:
         self._max_ratio = policy.max_compression_ratio
         self._inflater = _inflater(content_encoding)
         self._wire_bytes = 0
-        self._body = bytearray()
+        self._body_bytes = 0
 
     async def read(self, chunks: AsyncIterator[bytes], declared_bytes: int | None) -> bytes:
         """The whole body, unpacked.
@@ -42,27 +42,39 @@ class BodyReader:
         """
         if declared_bytes is not None and declared_bytes > self._max_bytes:
             raise HttpRefused(Rule.RESPONSE_BODY_TOO_LARGE)
+        body = bytearray()
+        async for piece in self.pieces(chunks):
+            body += piece
+        return bytes(body)
+
+    async def pieces(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """The body as it arrives, unpacked; its limits are those of the whole.
+
+        Raises:
+            HttpRefused: More was received, or unpacked, than is allowed.
+            HttpFailed: It is not what its encoding says.
+        """
         async for chunk in chunks:
             self._wire_bytes += len(chunk)
             if self._wire_bytes > self._max_bytes:
                 raise HttpRefused(Rule.RESPONSE_BODY_TOO_LARGE)
-            self._take(chunk)
+            if self._inflater is None:
+                yield chunk
+                continue
+            for piece in self._inflater.feed(chunk):
+                self._count(len(piece))
+                yield piece
         if self._inflater is not None and self._wire_bytes and not self._inflater.complete:
             raise HttpFailed(Failure.INTERRUPTED)
-        return bytes(self._body)
 
-    def _take(self, chunk: bytes) -> None:
-        if self._inflater is None:
-            self._body += chunk
-            return
-        for piece in self._inflater.feed(chunk):
-            self._body += piece
-            # Small bodies may shrink to next to nothing; what counts is a flood.
-            allowed = max(_PIECE_BYTES, self._wire_bytes * self._max_ratio)
-            if len(self._body) > self._max_bytes:
-                raise HttpRefused(Rule.RESPONSE_BODY_TOO_LARGE)
-            if len(self._body) > allowed:
-                raise HttpRefused(Rule.RESPONSE_COMPRESSION)
+    def _count(self, unpacked_bytes: int) -> None:
+        self._body_bytes += unpacked_bytes
+        # Small bodies may shrink to next to nothing; what counts is a flood.
+        allowed = max(_PIECE_BYTES, self._wire_bytes * self._max_ratio)
+        if self._body_bytes > self._max_bytes:
+            raise HttpRefused(Rule.RESPONSE_BODY_TOO_LARGE)
+        if self._body_bytes > allowed:
+            raise HttpRefused(Rule.RESPONSE_COMPRESSION)
 
 
 class _Inflater:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 from opentelemetry import trace
@@ -17,12 +18,13 @@ from bos_http.headers import checked_headers
 from bos_http.observe import Observer
 from bos_http.redirects import REPEATABLE, Hop, next_hop
 from bos_http.resolver import CheckedResolver, SystemResolver
-from bos_http.response import HttpResponse, clean_headers, media_type
+from bos_http.response import HttpResponse, HttpStream, clean_headers, media_type
 from bos_http.transport import open_session, tls_context, translated
 from bos_http.url import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     import aiohttp
@@ -136,6 +138,48 @@ class HttpClient:
             except TimeoutError:
                 raise HttpTimedOut from None
 
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> AsyncIterator[HttpStream]:
+        """Send one request; gives the response while its body arrives, such as server-sent events.
+
+        No redirect is followed: it is the response. Each piece may take the policy's
+        ``read_timeout_s``, and the body as a whole ``max_response_bytes``; how long all of it may
+        take is the caller's decision. Leaving the block hangs up.
+
+        Args:
+            method: As for :meth:`request`.
+            url: As for :meth:`request`.
+            headers: As for :meth:`request`.
+            body: As for :meth:`request`.
+
+        Raises:
+            HttpRefused, HttpTimedOut, HttpFailed: As :meth:`request`, also while the body is read.
+        """
+        if self._repeatable is None or self._once is None:
+            raise RuntimeError("the client is not open; use it as an async context manager")
+        with self._observer.call(method) as call:
+            hop = self._first_hop(method, url, headers or {}, body, call)
+            call.hop(hop)
+            session = self._repeatable if hop.method in REPEATABLE else self._once
+            with translated():
+                async with self._sent(session, hop, call) as response:
+                    self._check_head(response)
+                    call.answered(response.status)
+                    encodings = ",".join(response.headers.getall("Content-Encoding", []))
+                    reader = BodyReader(self._policy, encodings)
+                    yield HttpStream(
+                        response.status,
+                        clean_headers(response.headers),
+                        _translated(reader.pieces(response.content.iter_any())),
+                    )
+
     def check(self, url: str) -> Target:
         """Check a URL against the policy without calling it; returns it as it would be sent.
 
@@ -199,15 +243,7 @@ class HttpClient:
         if session is None:
             raise HttpFailed(Failure.INTERRUPTED)
         with translated():
-            async with session.request(
-                hop.method,
-                # Already canonical: nothing may be rewritten after the check.
-                URL(hop.target.url, encoded=True),
-                headers=self._headers(hop, call),
-                skip_auto_headers=("Content-Type",),
-                data=hop.body,
-                allow_redirects=False,
-            ) as response:
+            async with self._sent(session, hop, call) as response:
                 # Leaving hangs up unless the host has sent all of its response.
                 self._check_head(response)
                 locations = response.headers.getall("Location", []) if redirects else []
@@ -222,6 +258,19 @@ class HttpClient:
             body=body,
             final_url=hop.target.url,
             elapsed_s=call.elapsed_s(),
+        )
+
+    def _sent(
+        self, session: aiohttp.ClientSession, hop: Hop, call: ObservedCall
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        return session.request(
+            hop.method,
+            # Already canonical: nothing may be rewritten after the check.
+            URL(hop.target.url, encoded=True),
+            headers=self._headers(hop, call),
+            skip_auto_headers=("Content-Type",),
+            data=hop.body,
+            allow_redirects=False,
         )
 
     def _headers(self, hop: Hop, call: ObservedCall) -> Mapping[str, str]:
@@ -248,6 +297,12 @@ class HttpClient:
         encodings = ",".join(response.headers.getall("Content-Encoding", []))
         reader = BodyReader(self._policy, encodings)
         return await reader.read(response.content.iter_any(), response.content_length)
+
+
+async def _translated(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    with translated():
+        async for piece in pieces:
+            yield piece
 
 
 def _check_type(given: str, allowed: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from multidict import CIMultiDict, CIMultiDictProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
 # Python knows codecs that are no charsets, and some that take quadratic time.
@@ -53,6 +53,17 @@ class HttpResponse:
             return self.body.decode(charset, "replace")
         except LookupError:  # iso-8859-99
             return self.body.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpStream:
+    """A response whose body is still arriving; see :meth:`bos_http.HttpClient.stream`."""
+
+    status: int
+    headers: Mapping[str, str]
+    """As of :class:`HttpResponse`."""
+    pieces: AsyncIterator[bytes] = field(repr=False)
+    """The body, unpacked, within the limits of the policy; read once."""
 
 
 def media_type(content_type: str) -> str:

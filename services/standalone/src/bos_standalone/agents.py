@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -77,11 +77,13 @@ def by_name(offered: Iterable[EntryPoint]) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AgentFactory:
-    """Factory of one agent: its package, settings class and ``serve``."""
+    """Factory of one agent: its package, settings class, own settings and ``serve``."""
 
     package: str
     settings: type[AgentServiceSettings]
     serve: Callable[..., AbstractAsyncContextManager[GrpcServer]]
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """Settings that tell the agent from others of its package."""
 
     def settings_with(self, **offered: Any) -> AgentServiceSettings:
         """Load the agent's settings; offered values without a field in them are ignored.
@@ -90,7 +92,7 @@ class AgentFactory:
             ConfigurationError: a setting is missing or wrong.
         """
         wanted = {k: v for k, v in offered.items() if k in self.settings.model_fields}
-        return self.settings.load(**wanted)
+        return self.settings.load(**wanted, **self.own)
 
     def start(
         self, settings: AgentServiceSettings, **offered: Any
@@ -131,6 +133,28 @@ def agent_factory(name: str, target: str) -> AgentFactory:
             f"The settings of the agent {name!r} must be a subclass of AgentServiceSettings."
         )
     return AgentFactory(package, settings, serve)
+
+
+def configured_agents(installed: Mapping[str, AgentFactory]) -> Mapping[str, AgentFactory]:
+    """Factories of the agents to start: an installed package may be several, or none.
+
+    Raises:
+        ConfigurationError: settings are wrong, or give an agent a name that is taken.
+    """
+    found: dict[str, AgentFactory] = {}
+    for name, factory in installed.items():
+        own = factory.settings.agents()
+        if own is None:
+            found[name] = factory
+            continue
+        for each, settings in own.items():
+            if not _NAME.fullmatch(each) or each in _TAKEN or each in installed or each in found:
+                raise ConfigurationError(
+                    f"The settings of {name!r} name an agent {each!r}, which is no free name; give "
+                    "it another one, of lower-case letters, digits and underscores."
+                )
+            found[each] = replace(factory, own=settings)
+    return found
 
 
 def _package(found: EntryPoint) -> str:

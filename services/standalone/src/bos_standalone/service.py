@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bos_demo.questions import load_every_question
-from bos_standalone.agents import agent_factory, installed_agents
+from bos_standalone.agents import agent_factory, configured_agents, installed_agents
 from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, own_folder
 from bos_standalone.given import today
 from bos_standalone.group import ServiceGroup
@@ -79,7 +79,9 @@ async def serve_all(
         log = telemetry.logger("bos.standalone")
         async with ServiceGroup(log) as group:
             found = installed_agents() if agents is None else agents
-            factories = {name: agent_factory(name, target) for name, target in found.items()}
+            factories = configured_agents(
+                {name: agent_factory(name, target) for name, target in found.items()}
+            )
             composition = Composition(settings, telemetry, folder, factories)
             await start_all(composition.rows, group, composition.running)
             mail = await _with_mailbox(composition, telemetry)

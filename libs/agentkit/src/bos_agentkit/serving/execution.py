@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import Span
 
-    from bos.agent.v1 import AgentCard, AgentInput
+    from bos.agent.v1 import AgentInput
     from bos_agentkit.agent import Agent
     from bos_chassis.telemetry import Telemetry
 
@@ -60,7 +60,7 @@ class AgentRunner:
         agent: The agent.
         telemetry: For spans and the log, which alone holds tracebacks.
         max_result_bytes: Larger results become failures here, before the transport refuses them.
-        card: The agent's card as it is served; None: its own.
+        step_timeout_s: Time limit of a step, overriding the card; None: the card's.
 
     Raises:
         ConfigurationError: the agent's card and code disagree about its tools.
@@ -72,12 +72,11 @@ class AgentRunner:
         telemetry: Telemetry,
         *,
         max_result_bytes: int,
-        card: AgentCard | None = None,
+        step_timeout_s: float | None = None,
     ) -> None:
         check_tools(agent)
         self.agent = agent
-        self._card = card or agent.card
-        self._tools = agent.all_tools()
+        self._step_timeout_s = step_timeout_s
         self._tracer = telemetry.tracer
         self._log = telemetry.logger("bos.agent")
         self._max_result_bytes = max_result_bytes
@@ -93,7 +92,7 @@ class AgentRunner:
         return AgentTask(
             input,
             agent=self.agent.card.name,
-            tools=self._tools,
+            tools=self.agent.all_tools(),
             timeout_s=self._timeout_s(input),
             tracer=self._tracer,
         )
@@ -128,7 +127,9 @@ class AgentRunner:
         """Time limit of the plan, or else of the card, capped by the caller's deadline."""
         wanted = input.retry_config.timeout.ToTimedelta().total_seconds()
         if wanted <= 0:
-            wanted = self._card.default_timeout.ToTimedelta().total_seconds()
+            wanted = self._step_timeout_s or (
+                self.agent.card.default_timeout.ToTimedelta().total_seconds()
+            )
         if wanted <= 0:
             wanted = DEFAULT_TIMEOUT_S
         remaining = remaining_s()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self, TypeVar
 
 from pydantic import Field, PrivateAttr
 
@@ -52,6 +52,16 @@ class AgentServiceSettings(Settings):
     serves_people: ClassVar[bool] = False
     """Whether its server offers a service to people too, and holds data of their accounts."""
     _gateway_target: Callable[[], str] | None = PrivateAttr(default=None)
+
+    @classmethod
+    def agents(cls) -> Mapping[str, Mapping[str, Any]] | None:
+        """Agents that the installed package is in a standalone, where settings say which.
+
+        Override it where one package is several agents, each served with settings of its own.
+        Returns the settings that tell each apart, by its name; None: one agent, named by its entry
+        point.
+        """
+        return None
 
     def asking(self, gateway_target: Callable[[], str]) -> Self:
         """Copy for an agent started before the gateway that verifies its run tokens.

@@ -69,10 +69,11 @@ class AgentServicer(AgentServiceServicer):
         step_timeout_s: float | None = None,
     ) -> None:
         self._agent = agent
-        self._card = served_card(agent, step_timeout_s=step_timeout_s)
+        self._name = agent.card.name
+        self._step_timeout_s = step_timeout_s
         self._cards = {agent.card.name: agent.card}
         self._runner = AgentRunner(
-            agent, telemetry, max_result_bytes=max_result_bytes, card=self._card
+            agent, telemetry, max_result_bytes=max_result_bytes, step_timeout_s=step_timeout_s
         )
         self._max_concurrent_steps = max_concurrent_steps
         self._max_preparations = max(1, max_concurrent_steps // _STEPS_PER_PREPARATION)
@@ -84,8 +85,13 @@ class AgentServicer(AgentServiceServicer):
         request: DescribeRequest,
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> DescribeResponse:
-        """Return the agent's card."""
-        return DescribeResponse(card=self._card)
+        """Return the agent's card as it is now.
+
+        Raises:
+            Unavailable: the agent cannot work at the moment; says why.
+        """
+        self._agent.require_available()
+        return DescribeResponse(card=served_card(self._agent, step_timeout_s=self._step_timeout_s))
 
     async def Prepare(
         self,
@@ -102,7 +108,7 @@ class AgentServicer(AgentServiceServicer):
         _require_own(request.metadata)
         if self._preparing >= self._max_preparations:
             raise ResourceExhausted(
-                f"The agent {self._card.name} reads ahead for {self._max_preparations} runs.",
+                f"The agent {self._name} reads ahead for {self._max_preparations} runs.",
                 reason="AGENT_BUSY",
                 retry_after_s=_RETRY_AFTER_S,
             )
@@ -154,11 +160,11 @@ class AgentServicer(AgentServiceServicer):
         if input.agent_name and canonical_name(input.agent_name, self._cards) is None:
             raise InvalidArgument.field(
                 "input.agent_name",
-                f"this is the agent {self._card.name}, not {input.agent_name}; check the targets",
+                f"this is the agent {self._name}, not {input.agent_name}; check the targets",
             )
         if self._running + self._runner.unresponsive >= self._max_concurrent_steps:
             raise ResourceExhausted(
-                f"The agent {self._card.name} has {self._max_concurrent_steps} steps in work.",
+                f"The agent {self._name} has {self._max_concurrent_steps} steps in work.",
                 reason="AGENT_BUSY",
                 retry_after_s=_RETRY_AFTER_S,
             )

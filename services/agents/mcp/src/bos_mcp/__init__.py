@@ -1,0 +1,1 @@
+"""MCP agent: the tools of any MCP server as a specialist, without code."""

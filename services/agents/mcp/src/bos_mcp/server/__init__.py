@@ -1,0 +1,1 @@
+"""One MCP server: transports, connection, its tools as it lists them."""

@@ -1,0 +1,17 @@
+"""MCP servers of others, from the npm registry, as their authors publish them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+_INSTALLED = Path(__file__).parents[4] / ".cache" / "mcp-servers"
+
+
+def community_server(name: str, *arguments: str) -> list[str]:
+    """The command that starts one of them."""
+    node = shutil.which("node")
+    module = f"node_modules/@modelcontextprotocol/server-{name}/dist/index.js"
+    assert node is not None, "the tests of MCP servers need Node.js 20 or newer"
+    assert (_INSTALLED / module).exists(), "run `make mcp-servers` once."
+    return [node, str(_INSTALLED / module), *arguments]

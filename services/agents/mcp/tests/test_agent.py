@@ -1,0 +1,274 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bos.agent.v1 import AgentExecutionStatus, SideEffectClass
+from bos.common.v1 import SourceType
+from bos_chassis.values import table_rows
+from bos_testkit.waiting import eventually
+
+from .conftest import NETWORKS, answered, chosen, over_http, specialist
+from .notes_server import PIXEL, build
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
+AWAITING = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
+READ, WRITE = "What does the note plan say?", "Write the note todo"
+READING = [
+    chosen(READ, "read_note", name="plan"),
+    answered(READ, "Pumps are due on Friday", "The plan says that pumps are due on Friday."),
+]
+
+
+@pytest.fixture(params=["program", "endpoint"])
+def server(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Settings of the same server over both transports."""
+    found: dict[str, Any] = request.getfixturevalue(request.param)
+    return found
+
+
+async def test_card_is_that_of_the_servers_tools(server: dict[str, Any]) -> None:
+    async with specialist({**server, "description": "Keeps notes.", "deny": ["exit_now"]}) as notes:
+        card = await notes.card()
+    tools = {tool.name: tool for tool in card.tools}
+    assert card.name == "notes"
+    assert card.description.startswith("Keeps notes. Tools: read_note")
+    assert "exit_now" not in tools
+    read, write, pin = tools["read_note"], tools["write_note"], tools["pin_note"]
+    assert read.description == "As the server describes it: “Read a note by its name.”"
+    assert list(read.input_schema["required"]) == ["name"]
+    assert not read.requires_approval
+    assert read.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_NONE
+    assert write.requires_approval
+    assert write.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_IRREVERSIBLE
+    assert pin.requires_approval
+    assert pin.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT
+
+
+async def test_model_chooses_a_tool_that_reads_and_answers_from_its_result(
+    server: dict[str, Any],
+) -> None:
+    async with specialist(server, READING) as notes:
+        outcome = await notes.step(READ)
+    result = outcome.result
+    assert result.status == SUCCEEDED, result.error
+    assert result.answer == "The plan says that pumps are due on Friday."
+    assert outcome.data["text"] == "Pumps are due on Friday."
+    assert outcome.data["calls"] == [{"tool": "read_note", "arguments": {"name": "plan"}}]
+    assert result.tainted
+    (source,) = result.sources
+    assert source.type == SourceType.SOURCE_TYPE_API
+    assert source.title == "notes: read_note"
+    assert source.excerpt == "Pumps are due on Friday."
+
+
+async def test_write_is_proposed_as_the_exact_call_and_made_once_after_approval(
+    server: dict[str, Any], folder: Path
+) -> None:
+    replies = [chosen(WRITE, "write_note", name="todo", text="Call Ravi.")]
+    async with specialist(server, replies) as notes:
+        proposed = await notes.step(WRITE, tools=["read_note", "write_note"])
+        assert proposed.result.status == AWAITING, proposed.result.error
+        assert proposed.arguments.pop("tool_definition").startswith("sha256:")
+        assert proposed.action.summary == 'write_note(name="todo", text="Call Ravi.")'
+        assert proposed.action.tainted
+        assert not (folder / "todo.txt").exists()
+        done = await notes.step(
+            WRITE, tools=["read_note", "write_note"], approved=[proposed.action]
+        )
+    assert done.result.status == SUCCEEDED, done.result.error
+    assert (folder / "todo.txt").read_text() == "Call Ravi."
+    (performed,) = done.result.performed_actions
+    assert not performed.outcome_unknown
+    assert done.data["text"] == "Wrote todo."
+
+
+async def test_approval_of_other_arguments_lets_nothing_be_written(
+    program: dict[str, Any], folder: Path
+) -> None:
+    call = {"name": "todo", "text": "Call Ravi."}
+    async with specialist(program) as notes:
+        proposed = await notes.step(WRITE, "write_note", call)
+        action = proposed.action
+        action.arguments.fields["text"].string_value = "Call Eve."
+        done = await notes.step(WRITE, "write_note", call, approved=[action])
+    assert done.result.status == FAILED
+    assert done.result.error.details["reason"].string_value == "ACTION_NOT_APPROVED"
+    assert not (folder / "todo.txt").exists()
+
+
+async def test_write_that_the_plan_does_not_list_is_not_offered_to_the_model(
+    program: dict[str, Any],
+) -> None:
+    replies = [chosen(WRITE, "write_note", name="todo", text="Call Ravi.")]
+    async with specialist({**program, "max_calls": 1}, replies) as notes:
+        refused = await notes.step(WRITE)
+    assert refused.result.status == FAILED
+    assert refused.result.error.type == "PlanningDeclined"
+    assert "write_note (changes" not in notes.model.requests[0].prompt
+
+
+async def test_given_call_needs_no_model(program: dict[str, Any]) -> None:
+    async with specialist(program) as notes:
+        outcome = await notes.step(tool="list_notes")
+    assert outcome.result.status == SUCCEEDED, outcome.result.error
+    assert table_rows(outcome.result.table) == [{"name": "plan", "bytes": 24}]
+    assert outcome.result.answer == "list_notes returned one row."
+
+
+async def test_wrong_arguments_are_refused_before_the_server_is_asked(
+    program: dict[str, Any],
+) -> None:
+    replies = [
+        chosen(READ, "read_note", nome="plan"),
+        chosen(READ, "read_note", after="Wrong arguments", name="plan"),
+        answered(READ, "Pumps are due", "Pumps are due on Friday."),
+    ]
+    async with specialist(program, replies) as notes:
+        outcome = await notes.step(READ)
+    assert outcome.result.status == SUCCEEDED, outcome.result.error
+    assert outcome.result.usage.api_calls == 1
+    assert "read_note: 'name' is a required property" in notes.model.requests[1].prompt
+
+
+async def test_error_of_a_tool_is_a_failed_step_in_plain_text(program: dict[str, Any]) -> None:
+    async with specialist(program) as notes:
+        outcome = await notes.step(tool="fail")
+    assert outcome.result.status == FAILED
+    assert outcome.result.error.type == "ToolError"
+    said = "The tool fail reports an error: No note gone"
+    assert outcome.result.error.message.startswith(said)
+    assert "<b>" not in outcome.result.error.message
+    assert outcome.result.tainted
+
+
+async def test_calls_of_a_step_have_a_limit(program: dict[str, Any]) -> None:
+    replies = [
+        chosen(READ, "read_note", name="plan"),
+        chosen(READ, "list_notes", after="Pumps are due"),
+    ]
+    async with specialist({**program, "max_calls": 2}, replies) as notes:
+        outcome = await notes.step(READ)
+    assert outcome.result.status == SUCCEEDED, outcome.result.error
+    assert outcome.result.usage.api_calls == 2
+    assert outcome.result.answer == "list_notes returned one row."
+
+
+async def test_numbers_that_no_result_holds_are_not_passed_on(program: dict[str, Any]) -> None:
+    replies = [READING[0], answered(READ, "Pumps are due", "Pumps cost 4711 euros.")]
+    async with specialist(program, replies) as notes:
+        outcome = await notes.step(READ)
+    assert outcome.result.answer == "Pumps are due on Friday."
+
+
+async def test_pictures_resources_and_links_come_as_files_and_text(
+    server: dict[str, Any],
+) -> None:
+    async with specialist(server) as notes:
+        outcome = await notes.step(tool="picture")
+    assert outcome.result.status == SUCCEEDED, outcome.result.error
+    (file,) = outcome.files
+    assert (file.name, file.media_type, file.content) == ("picture-1.png", "image/png", PIXEL)
+    assert outcome.data["files"] == ["picture-1.png"]
+    text = outcome.data["text"]
+    assert text == "One pixel.\n\nInner text.\n\nThe manual: https://example.com/manual"
+
+
+async def test_call_without_an_answer_ends_at_its_time_limit(server: dict[str, Any]) -> None:
+    async with specialist({**server, "call_timeout_s": 1}) as notes:
+        outcome = await notes.step(tool="wait_for_ever")
+        again = await notes.step(tool="list_notes")
+    assert outcome.result.status == FAILED
+    assert outcome.result.error.type == "ToolUnavailable"
+    assert outcome.result.error.message.endswith("did not answer in time.")
+    assert again.result.status == SUCCEEDED
+
+
+async def test_operator_decides_which_tools_need_approval(program: dict[str, Any]) -> None:
+    doubted = {**program, "trust_annotations": False, "reads": ["list_notes"]}
+    async with specialist(doubted) as notes:
+        tools = {tool.name: tool.requires_approval for tool in (await notes.card()).tools}
+    assert tools["read_note"]
+    assert not tools["list_notes"]
+    async with specialist({**program, "writes": ["read_note"]}) as notes:
+        tools = {tool.name: tool.requires_approval for tool in (await notes.card()).tools}
+    assert tools["read_note"]
+    assert not tools["list_notes"]
+
+
+async def test_program_sees_the_configured_environment_and_nothing_else(
+    program: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-bos")
+    env = {"PATH": "/usr/bin:/bin", "NOTES_KEY": "n-1"}
+    async with specialist({**program, "env": env}) as notes:
+        outcome = await notes.step(tool="environment")
+    seen = outcome.data["structured"]
+    assert {name: seen.get(name) for name in env} == env
+    assert {*seen} <= {*env, "LC_CTYPE", "PWD"}
+
+
+async def test_program_ends_with_the_agent_and_takes_its_children_along(
+    program: dict[str, Any],
+) -> None:
+    async with specialist(program) as notes:
+        outcome = await notes.step(tool="start_child")
+        child = int(outcome.data["structured"]["result"])
+        assert _is_alive(child)
+    await eventually(lambda: not _is_alive(child), within_s=60)
+
+
+async def test_program_that_ends_is_away_and_is_started_again(program: dict[str, Any]) -> None:
+    async with specialist(program, max_backoff_s=0.1) as notes:
+        gone = await notes.step(tool="exit_now")
+        assert gone.result.status == FAILED
+        assert gone.result.error.type == "ToolUnavailable"
+        await notes.is_there()
+        outcome = await notes.step(tool="list_notes")
+    assert outcome.result.status == SUCCEEDED, outcome.result.error
+
+
+async def test_server_that_is_away_makes_the_agent_unavailable_until_it_is_back(
+    folder: Path,
+) -> None:
+    server = {"url": "http://127.0.0.1:9/mcp", "networks": NETWORKS}
+    async with specialist(server) as notes:
+        why = await notes.away()
+        outcome = await notes.step(tool="list_notes")
+    assert why.startswith("The MCP server http://127.0.0.1:9 cannot be called.")
+    assert outcome.result.status == FAILED
+    assert outcome.result.error.retryable
+
+
+async def test_new_tools_of_a_server_come_onto_the_card(folder: Path) -> None:
+    server = build(folder)
+    for name in ("fail", "picture", "wait_for_ever", "environment", "start_child", "exit_now"):
+        server.remove_tool(name)
+    known = ("read_note", "list_notes", "write_note", "pin_note")
+    async with over_http(server) as url:
+        settings = {"url": url, "networks": NETWORKS}
+        async with specialist(settings, refresh_s=1) as notes:
+            await notes.offers(*known)
+            server.add_tool(_count, "countNotes", description="Count them.")
+            await notes.offers(*known, "count_notes")
+            server.remove_tool("read_note")
+            await notes.offers(*known[1:], "count_notes")
+
+
+def _count() -> int:
+    return 1
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
