@@ -47,6 +47,16 @@ async def test_responses_that_break_a_limit_are_refused_and_hung_up_on(
             await site.gone.wait()
 
 
+async def test_a_body_that_nobody_wants_is_not_waited_for(internet: Any) -> None:
+    head = b"HTTP/1.1 202 Accepted\r\nContent-Type: text/plain\r\n\r\n"
+    site = await internet.site(lambda _: forever(head, b"x" * 1000), names=["example.com"])
+    client = await internet.client(max_response_bytes=LIMIT)
+    async with asyncio.timeout(60):
+        answer = await client.request("GET", "http://example.com/", read_body=False)
+        assert (answer.status, answer.body) == (202, b"")
+        await site.gone.wait()
+
+
 async def test_the_body_of_a_redirect_is_not_waited_for(internet: Any, reply: Any) -> None:
     head = b"HTTP/1.1 302 Found\r\nLocation: http://other.example/\r\n\r\n"
     site = await internet.site(lambda _: forever(head, b"x" * 1000), names=["example.com"])

@@ -91,8 +91,8 @@ class GatewaySettings(Settings):
     """Kinds of users' connections whose secrets steps of an agent are given, as JSON such as
     {"mail": ["mail.imap"]}; an agent gets of them what its card asks for, others get none"""
     secrets_keys: SecretStr | None = None
-    """Keys that encrypt the credentials of runs as id=base64, separated by commas; the first
-    encrypts, all decrypt; a key is 32 bytes, as of `openssl rand -base64 32`"""
+    """Keys that encrypt the credentials of runs and secrets of webhooks, as id=base64, separated by
+    commas; the first encrypts, all decrypt; a key is 32 bytes, as of `openssl rand -base64 32`"""
 
     artefacts_url: str | None = Field(default=None, min_length=1)
     """Where files of steps go: file:///folder, shared by all gateways, or s3://bucket/prefix;

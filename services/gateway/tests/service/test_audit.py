@@ -15,6 +15,7 @@ import pytest
 from gateway_harness.answering import approvals, asked, refusal, respond
 from gateway_harness.callers import signed_in, token
 from gateway_harness.harness import ERASE, gateway_process
+from gateway_harness.receiver import KEYS
 from prometheus_client import CollectorRegistry
 
 from bos.gateway.v1 import (
@@ -27,6 +28,8 @@ from bos.gateway.v1 import (
     AskStreamRequest,
     CancelRunRequest,
     CancelUserRunRequest,
+    CreateWebhookRequest,
+    DeleteWebhookRequest,
     DownloadFileRequest,
     GetApprovalRequest,
     GetUserRunRequest,
@@ -34,6 +37,7 @@ from bos.gateway.v1 import (
     OperatorServiceStub,
     RespondApprovalRequest,
     SubmitRunRequest,
+    WebhookServiceStub,
 )
 from bos_agentkit import AgentTask, agent_card, succeeded, tool
 from bos_gateway.metrics import GatewayMetrics
@@ -107,7 +111,7 @@ async def agent(harness: Harness) -> DeployAgent:
 def gateway_of(harness: Harness, folder: Path, **more: Any) -> AbstractAsyncContextManager[Client]:
     """A gateway with people who signed in, that keeps its lease however busy the machine is."""
     own = {"lease_s": 15.0, "lease_renewal_s": 1.0, "artefacts_url": (folder / "a").as_uri()}
-    return harness.gateway(**{"auth": signed_in(folder), **own, **more})
+    return harness.gateway(**{"auth": signed_in(folder), **KEYS, **own, **more})
 
 
 async def execute(harness: Harness, sql: str) -> None:
@@ -154,6 +158,8 @@ async def do(harness: Harness, gateway: Client, method: str) -> tuple[str, str]:
         return "ada", run_id
     if method in ("ListUserRuns", "GetUserRun", "CancelUserRun"):
         return "ops", await operate(harness, gateway, method)
+    if method in ("CreateWebhook", "DeleteWebhook"):
+        return "ada", await change_webhooks(gateway, method)
     approval = await asked(gateway, ADA)
     if method == "AskStream":
         return "ada", approval.run_id
@@ -162,6 +168,17 @@ async def do(harness: Harness, gateway: Client, method: str) -> tuple[str, str]:
     )
     await approvals(gateway).RespondApproval(request, timeout=60, metadata=MAX)
     return "max", approval.approval_id
+
+
+async def change_webhooks(gateway: Client, method: str) -> str:
+    stub = WebhookServiceStub(gateway.channel)
+    request = CreateWebhookRequest(url=f"https://example.com/{PLANTED}")
+    made = await stub.CreateWebhook(request, timeout=60, metadata=ADA)
+    webhook_id = str(made.webhook.webhook_id)
+    if method == "DeleteWebhook":
+        gone = DeleteWebhookRequest(webhook_id=webhook_id)
+        await stub.DeleteWebhook(gone, timeout=60, metadata=ADA)
+    return webhook_id
 
 
 async def operate(harness: Harness, gateway: Client, method: str) -> str:
@@ -205,7 +222,9 @@ async def test_a_change_whose_audit_entry_fails_is_not_made(
             runs = await session.fetchval("SELECT count(*) FROM runs")
             inputs = await session.fetchval("SELECT count(*) FROM run_inputs")
             open_ones = await session.fetch("SELECT approval_id, status FROM approvals")
-        assert runs == (AUDITED[rpc] != "question.asked")
+            webhooks = await session.fetchval("SELECT count(*) FROM webhooks")
+        assert runs == (not AUDITED[rpc].startswith(("question.", "webhook.")))
+        assert webhooks == rpc.endswith("/DeleteWebhook")
         assert inputs == 0
         assert [row["status"] for row in open_ones] == (
             [APPROVAL_STATUS_PENDING] if "RespondApproval" in rpc else []

@@ -67,6 +67,12 @@ async def test_webhooks_are_counted_and_off_without_keys(harness: Harness) -> No
             await add(client, "https://example.com/hook")
         with refused(ResourceExhausted):
             await add(client, "https://example.com/hook")
+        webhooks = (await hooks(client).ListWebhooks(gateway.ListWebhooksRequest())).webhooks
     async with harness.gateway() as client:
         with refused(FailedPrecondition):
             await add(client, "https://example.com/hook")
+    async with harness.gateway(**KEYS, max_webhooks_per_user=0) as client:
+        with refused(FailedPrecondition):
+            await add(client, "https://example.com/hook")
+        with refused(FailedPrecondition):
+            await try_out(client, webhooks[0].webhook_id)

@@ -304,6 +304,20 @@ async def test_deleting_a_webhook_drops_what_was_not_delivered(
 
 
 @pytest.mark.usefixtures("echo")
+async def test_two_gateways_post_each_event_once(harness: Harness, receiver: Receiver) -> None:
+    settings = receiver.settings()
+    async with harness.gateway(**settings) as one, harness.gateway(**settings) as other:
+        made = await add(one, receiver.url())
+        answers = await asyncio.gather(*(each.ask() for each in (one, other) * 5))
+        found = await until_state(other, made.webhook.webhook_id, DELIVERED)
+        async with asyncio.timeout(DEADLINE_S):
+            while len(found) < len(answers):
+                found = await until_state(other, made.webhook.webhook_id, DELIVERED)
+    posted = [each.event["data"]["run_id"] for each in receiver.received]
+    assert sorted(posted) == sorted(answer.run_id for answer in answers)
+
+
+@pytest.mark.usefixtures("echo")
 async def test_pages_of_deliveries_have_each_once(harness: Harness, receiver: Receiver) -> None:
     async with harness.gateway(**receiver.settings()) as client:
         made = await add(client, receiver.url())

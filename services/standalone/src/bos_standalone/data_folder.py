@@ -69,7 +69,7 @@ class DataFolder:
         return self.last_port
 
     def secrets_keys(self) -> str:
-        """Encryption keys for the credentials of runs; generated at the first start and kept.
+        """Keys for credentials of runs and webhooks; generated at the first start and kept.
 
         Raises:
             ConfigurationError: it cannot be read or written.
@@ -78,7 +78,8 @@ class DataFolder:
         def make() -> str:
             return f"standalone={base64.b64encode(secrets.token_bytes(32)).decode('ascii')}"
 
-        return self._kept(_SECRETS_FILE, make, "credentials of runs under way are then lost")
+        lost = "credentials of runs under way are then lost, and webhooks have to be added anew"
+        return self._kept(_SECRETS_FILE, make, lost)
 
     def identity_keys(self) -> str:
         """Key encryption keys for identity's signing keys; generated at the first start and kept.

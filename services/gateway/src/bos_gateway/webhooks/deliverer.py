@@ -14,6 +14,7 @@ from bos.gateway import v1 as gateway
 from bos_chassis.backoff import Backoff
 from bos_errors import BosError, NotFound, ResourceExhausted
 from bos_gateway.rounds import for_ever
+from bos_gateway.webhooks.registered import webhooks_off
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -70,8 +71,11 @@ class Deliverer:
 
         Raises:
             NotFound: the user has no such webhook.
+            FailedPrecondition: the operator has turned webhooks off.
             ResourceExhausted: too many are tested at once.
         """
+        if not self._settings.max_webhooks_per_user:
+            raise webhooks_off()
         if self._tests >= _TESTS_AT_ONCE:
             raise ResourceExhausted(
                 "Too many webhooks are tested at the moment; try again shortly.",

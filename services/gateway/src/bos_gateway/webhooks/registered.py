@@ -98,11 +98,7 @@ class Webhooks:
         """
         target = self._checked(url)
         if self._ring is None or not self._limit:
-            raise FailedPrecondition(
-                "Webhooks are off here. An operator turns them on by BOS_GATEWAY_SECRETS_KEYS and "
-                "BOS_GATEWAY_MAX_WEBHOOKS_PER_USER.",
-                reason="WEBHOOKS_OFF",
-            )
+            raise webhooks_off()
         webhook_id, secret = uuid4(), new_secret()
         sealed = self._ring.seal(webhook_id, {"secret": secret})
         origin = "{}://{}:{}".format(*target.origin)
@@ -185,6 +181,15 @@ class Webhooks:
             return self._http.check(url)
         except HttpRefused as error:
             raise InvalidArgument.field("url", f"is refused: {error.message}") from None
+
+
+def webhooks_off() -> FailedPrecondition:
+    """The refusal where the operator has set no key, or allows no webhooks."""
+    return FailedPrecondition(
+        "Webhooks are off here. An operator turns them on by BOS_GATEWAY_SECRETS_KEYS and "
+        "BOS_GATEWAY_MAX_WEBHOOKS_PER_USER.",
+        reason="WEBHOOKS_OFF",
+    )
 
 
 def key_of(webhook_id: str) -> UUID:
