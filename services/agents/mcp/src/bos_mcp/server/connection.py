@@ -53,6 +53,7 @@ _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(
 _CLIENT = Implementation(name="bos", version="0.1.0")
 _FIRST_WAIT_S = 10.0
 _FIRST_BACKOFF_S = 0.2
+_QUIET_S = 0.2
 _MAX_PAGES = 20
 _MAX_LISTED = 1_000
 _AWAY = "MCP_UNAVAILABLE"
@@ -271,6 +272,8 @@ class Connection:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._settings.refresh_s):
                         await self._changed.wait()
+                # Announcements that come in a flood are one change.
+                await asyncio.sleep(_QUIET_S)
                 self._changed.clear()
                 async with asyncio.timeout(self._server.connect_timeout_s):
                     await self._list(client)
