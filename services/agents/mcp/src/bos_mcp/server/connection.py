@@ -262,7 +262,13 @@ class Connection:
     def _transport(self) -> AbstractAsyncContextManager[Any]:
         if self._server.url:
             return http_streams(self._server, self._settings.http, self._telemetry)
-        return stdio_streams(self._server, self._changed.set)
+        return stdio_streams(self._server, self._ended)
+
+    def _ended(self) -> None:
+        """Note at once that the program says no more; the connection is ended by the next look."""
+        self._session = None
+        self.problem = f"The MCP server {self._server.where} has ended."
+        self._changed.set()
 
     async def _watch(self, client: Client) -> None:
         """List the tools from time to time, and at once where something happened."""
