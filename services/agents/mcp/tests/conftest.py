@@ -94,6 +94,12 @@ class Specialist:
             while await self.away():  # noqa: ASYNC110  it is asked as the gateway asks
                 await asyncio.sleep(0.02)
 
+    async def is_away(self) -> None:
+        """Wait until the agent cannot be used."""
+        async with asyncio.timeout(60):
+            while not await self.away():  # noqa: ASYNC110  it is asked as the gateway asks
+                await asyncio.sleep(0.02)
+
     async def offers(self, *names: str) -> None:
         """Wait until the card has exactly these tools."""
         async with asyncio.timeout(60):
@@ -175,9 +181,9 @@ async def specialist(
 
 
 @asynccontextmanager
-async def over_http(server: MCPServer, **app: Any) -> AsyncIterator[str]:
+async def over_http(server: MCPServer, *, port: int = 0) -> AsyncIterator[str]:
     """Serve an MCP server over streamable HTTP; yields its endpoint."""
-    application = server.streamable_http_app(**app)
+    application = server.streamable_http_app()
     started, stop = asyncio.Event(), asyncio.Event()
 
     async def manage() -> None:
@@ -189,7 +195,7 @@ async def over_http(server: MCPServer, **app: Any) -> AsyncIterator[str]:
     managing = asyncio.create_task(manage())
     await started.wait()
     try:
-        async with asgi_server(application) as url:
+        async with asgi_server(application, port=port) as url:
             yield f"{url}/mcp"
     finally:
         stop.set()

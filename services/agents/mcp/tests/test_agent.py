@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from bos.agent.v1 import AgentExecutionStatus, SideEffectClass
 from bos.common.v1 import SourceType
 from bos_chassis.values import table_rows
+from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
 
 from .conftest import NETWORKS, answered, chosen, over_http, specialist
@@ -259,6 +262,52 @@ async def test_new_tools_of_a_server_come_onto_the_card(folder: Path) -> None:
             await notes.offers(*known, "count_notes")
             server.remove_tool("read_note")
             await notes.offers(*known[1:], "count_notes")
+
+
+async def test_server_that_was_restarted_is_found_again_by_itself(folder: Path) -> None:
+    port = free_port()
+    async with AsyncExitStack() as first:
+        url = await first.enter_async_context(over_http(build(folder), port=port))
+        settings = {"url": url, "networks": NETWORKS}
+        async with specialist(settings, refresh_s=1, max_backoff_s=0.2) as notes:
+            assert not await notes.away()
+            await first.aclose()
+            await notes.is_away()
+            async with over_http(build(folder), port=port):
+                await notes.is_there()
+                outcome = await notes.step(tool="list_notes")
+    assert outcome.result.status == SUCCEEDED, outcome.result.error
+
+
+ANNOUNCING = """
+import json, sys
+tools = [{"name": "grow", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}]
+def send(**fields):
+    print(json.dumps({"jsonrpc": "2.0", **fields}), flush=True)
+for line in sys.stdin:
+    message = json.loads(line)
+    id, method, params = message.get("id"), message["method"], message.get("params", {})
+    if method == "initialize":
+        info = {"name": "announcing", "version": "1"}
+        told = {"protocolVersion": params["protocolVersion"], "serverInfo": info}
+        send(id=id, result={**told, "capabilities": {"tools": {"listChanged": True}}})
+    elif method == "tools/list":
+        send(id=id, result={"tools": tools})
+    elif method == "tools/call":
+        tools.append({**tools[0], "name": f"grown_{len(tools)}"})
+        send(method="notifications/tools/list_changed")
+        send(id=id, result={"content": [{"type": "text", "text": "grew"}]})
+    elif id is not None:
+        send(id=id, error={"code": -32601, "message": "no such method"})
+"""
+
+
+async def test_change_that_a_server_announces_is_noticed_at_once() -> None:
+    async with specialist({"command": [sys.executable, "-c", ANNOUNCING]}) as found:
+        await found.offers("grow")
+        outcome = await found.step(tool="grow")
+        assert outcome.result.status == SUCCEEDED, outcome.result.error
+        await found.offers("grow", "grown_1")
 
 
 def _count() -> int:

@@ -73,13 +73,12 @@ def catalogue_of(listed: Sequence[Tool], server: McpServer) -> Catalogue:
     """
     tools: dict[str, Definition] = {}
     left_out: dict[str, str] = {}
-    names = Counter(tool_name(tool.name) for tool in listed)
+    offered = [tool for tool in listed if server.offers(tool.name)]
+    names = Counter(tool_name(tool.name) for tool in offered)
     size = 0
-    for tool in listed:
+    for tool in offered:
         shown = plain_text(tool.name, 80) or "?"
         name = tool_name(tool.name)
-        if not server.offers(tool.name):
-            continue
         if not name or len(tool.name) > _MAX_ORIGINAL_NAME:
             left_out[shown] = "its name cannot be used"
         elif names[name] > 1:

@@ -53,6 +53,7 @@ _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(
 _CLIENT = Implementation(name="bos", version="0.1.0")
 _FIRST_WAIT_S = 10.0
 _FIRST_BACKOFF_S = 0.2
+_QUIET_S = 0.2
 _MAX_PAGES = 20
 _MAX_LISTED = 1_000
 _AWAY = "MCP_UNAVAILABLE"
@@ -261,7 +262,13 @@ class Connection:
     def _transport(self) -> AbstractAsyncContextManager[Any]:
         if self._server.url:
             return http_streams(self._server, self._settings.http, self._telemetry)
-        return stdio_streams(self._server, self._changed.set)
+        return stdio_streams(self._server, self._ended)
+
+    def _ended(self) -> None:
+        """Note at once that the program says no more; the connection is ended by the next look."""
+        self._session = None
+        self.problem = f"The MCP server {self._server.where} has ended."
+        self._changed.set()
 
     async def _watch(self, client: Client) -> None:
         """List the tools from time to time, and at once where something happened."""
@@ -271,6 +278,8 @@ class Connection:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._settings.refresh_s):
                         await self._changed.wait()
+                # Announcements that come in a flood are one change.
+                await asyncio.sleep(_QUIET_S)
                 self._changed.clear()
                 async with asyncio.timeout(self._server.connect_timeout_s):
                     await self._list(client)
