@@ -16,6 +16,7 @@ from bos.agent.v1 import (
 )
 from bos.common.v1 import ValueMap
 from bos_gateway.core.clarification import question_of
+from bos_gateway.core.result_limits import asked_bounds
 from bos_gateway.core.run_state import SUCCEEDED
 from bos_gateway.core.taint import is_tainted
 from bos_plans import output_field
@@ -107,6 +108,8 @@ def agent_input(
         # With wishes for the wording the composer has the last word, and its call is enough.
         is_final_answer=step.step.is_final_answer and not accepted.request.system_prompt,
         token_budget=token_budget,
+        backend=accepted.request.backend,
+        **asked_bounds(accepted.request),
     )
 
 
