@@ -15,6 +15,7 @@ A service composes its settings from these parts::
 from __future__ import annotations
 
 import ipaddress
+from collections import ChainMap
 from contextlib import contextmanager
 from contextvars import ContextVar
 from ipaddress import IPv4Network, IPv6Network
@@ -91,7 +92,9 @@ class Settings(BaseSettings):
         found = {"environment": env_settings, "file": dotenv_settings}
         only = _only.get()
         wanted = (each for name, each in found.items() if only in (None, name))
-        return (init_settings, *(each for each in wanted if _may_hold(each, settings_cls)))
+        sources = [each for each in wanted if _may_hold(each, settings_cls)]
+        _refuse_contradictions(settings_cls, sources)
+        return (init_settings, *sources)
 
     @classmethod
     def load(cls, **overrides: Any) -> Self:
@@ -111,6 +114,21 @@ class Settings(BaseSettings):
             problems = [f"one of {names} is not valid JSON; write lists and maps as JSON"]
         # `from None`: the original error could hold the refused value, which may be a secret.
         raise ConfigurationError("Configuration is not usable. " + "; ".join(problems)) from None
+
+
+def _refuse_contradictions(
+    settings_cls: type[BaseSettings], sources: Sequence[PydanticBaseSettingsSource]
+) -> None:
+    """Refuse names of one setting that hold different texts: whoever set the other meant it too."""
+    known = ChainMap(*(each.env_vars for each in sources if isinstance(each, EnvSettingsSource)))
+    for field in settings_cls.model_fields.values():
+        names = map(str, getattr(field.validation_alias, "choices", ()))
+        found = {name: text for name in names if (text := known.get(name.lower()))}
+        if len(set(found.values())) > 1:
+            raise ConfigurationError(
+                f"Configuration is not usable. {' and '.join(found)} mean the same and are set to "
+                "different values; set one of them"
+            )
 
 
 def _may_hold(source: PydanticBaseSettingsSource, settings_cls: type[BaseSettings]) -> bool:

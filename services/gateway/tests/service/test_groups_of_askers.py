@@ -155,7 +155,8 @@ async def test_hidden_agent_of_a_known_name_is_as_unavailable_as_one_that_is_not
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path), access=rules()) as gateway:
         request = asked(prefer_agents=["sql", "mail"])
-        response = await gateway.stub.Ask(request, timeout=30, metadata=token("eve"))
+        answer = await gateway.stub.Ask(request, timeout=30, metadata=token("eve"))
+    response = answer.response
     absent = from_value(response.planner.guardrails["unavailable_agents"])
     assert absent == ["sql", "mail"]
     assert "sql" not in response.metadata.agents
