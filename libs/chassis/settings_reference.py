@@ -81,9 +81,9 @@ the grace of every service of a process; `BOS_GATEWAY_SERVER__GRACE_S` that of t
 **Models per agent.** Beside the variables of `ModelSettings`, every agent (and `PLANNER`,
 `COMPOSER`) may have its own `<AGENT>_MODEL_PROVIDER`, `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE` and
 `<AGENT>_MODEL_KEYS`, the name of a profile in `BOS_MODEL_KEYS`. A provider that is not `openai`,
-`azure` or `compatible` is reached at `<PROVIDER>_BASE_URL` with `<PROVIDER>_API_KEY`. Instructions of
-approvals are classified by the model of the agent `HITL_CLASSIFIER`; `HITL_CLASSIFIER_PROVIDER` is
-another name of `HITL_CLASSIFIER_MODEL_PROVIDER`.
+`azure` or `compatible` is reached at `<PROVIDER>_BASE_URL` with `<PROVIDER>_API_KEY`. The agent
+`HITL_CLASSIFIER` classifies instructions of approvals; `HITL_CLASSIFIER_PROVIDER` is another name
+of its `HITL_CLASSIFIER_MODEL_PROVIDER`.
 
 **Two names.** Where this page says that two variables set the same, one of them is enough:
 different values end the process at start.

@@ -29,7 +29,7 @@ from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_sql.database.mcp import McpClient
 from bos_testkit.waiting import eventually
 
-from .conftest import FAILED, TABLES, StartHarness, draft, fixtures, write_company
+from .conftest import FAILED, TABLES, StartHarness, draft, fixtures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -240,7 +240,7 @@ async def test_the_run_token_is_sent_with_the_call(sqlite_url: str) -> None:
 
 @pytest.mark.requirement("A-24")
 async def test_a_request_names_the_database_that_is_asked(
-    start: StartHarness, tmp_path: Path
+    start: StartHarness, sqlite_url: str, tmp_path: Path
 ) -> None:
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as connection:
@@ -248,7 +248,7 @@ async def test_a_request_names_the_database_that_is_asked(
             "CREATE TABLE ships (name text); INSERT INTO ships VALUES ('Vega');"
         )
     databases = {
-        "main": DatabaseSettings(url=SecretStr(write_company(tmp_path)), allowed_tables=TABLES),
+        "main": DatabaseSettings(url=SecretStr(sqlite_url), allowed_tables=TABLES),
         "fleet": DatabaseSettings(url=SecretStr(f"sqlite:///{other}"), allowed_tables=("ships",)),
     }
     harness = await start(

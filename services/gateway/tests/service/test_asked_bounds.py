@@ -28,7 +28,7 @@ MOST = 2**31 - 1
 def table(rows: int, columns: int) -> Table:
     return Table(
         columns=[Column(name=f"c{number}") for number in range(columns)],
-        rows=[Row(values=[Value(int_value=1)] * columns) for _ in range(rows)],
+        rows=[Row(values=[Value(int64_value=1)] * columns) for _ in range(rows)],
         row_count=rows,
     )
 
