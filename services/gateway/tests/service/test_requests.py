@@ -220,7 +220,7 @@ async def test_alias_of_an_agent_that_is_here_comes_before_one_that_is_not(
     assert "unavailable_agents" not in response.planner.guardrails
 
 
-@pytest.mark.requirement("A-06")
+@pytest.mark.requirement("A-05", "A-06")
 async def test_temporal_context_is_filled_in_and_secrets_are_taken_out(harness: Harness) -> None:
     context = {"current_date": "2026-06-15", "api_bearer_token": "very-secret", "shop": "north"}
     async with harness.gateway() as gateway:
