@@ -15,7 +15,6 @@ A service composes its settings from these parts::
 from __future__ import annotations
 
 import ipaddress
-from collections import ChainMap
 from contextlib import contextmanager
 from contextvars import ContextVar
 from ipaddress import IPv4Network, IPv6Network
@@ -120,10 +119,13 @@ def _refuse_contradictions(
     settings_cls: type[BaseSettings], sources: Sequence[PydanticBaseSettingsSource]
 ) -> None:
     """Refuse names of one setting that hold different texts: whoever set the other meant it too."""
-    known = ChainMap(*(each.env_vars for each in sources if isinstance(each, EnvSettingsSource)))
+    known: dict[str, str] = {}
+    for each in reversed(sources):
+        if isinstance(each, EnvSettingsSource):
+            known |= {name: text for name, text in each.env_vars.items() if text}
     for field in settings_cls.model_fields.values():
         names = map(str, getattr(field.validation_alias, "choices", ()))
-        found = {name: text for name in names if (text := known.get(name.lower()))}
+        found = {name: known[name.lower()] for name in names if name.lower() in known}
         if len(set(found.values())) > 1:
             raise ConfigurationError(
                 f"Configuration is not usable. {' and '.join(found)} mean the same and are set to "

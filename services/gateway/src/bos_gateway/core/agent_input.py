@@ -57,7 +57,7 @@ def agent_input(
         files: Of earlier steps, if the agent takes files.
         token_budget: Model tokens the attempt may consume; None for no bound.
     """
-    accepted = state.request
+    accepted, bounds = state.request, asked_bounds(state.request.request)
     card, declared = state.card(step.step.agent), _declared(state, step)
     return AgentInput(
         agent_id=step.agent_id,
@@ -109,7 +109,8 @@ def agent_input(
         is_final_answer=step.step.is_final_answer and not accepted.request.system_prompt,
         token_budget=token_budget,
         backend=accepted.request.backend,
-        **asked_bounds(accepted.request),
+        max_rows=bounds.get("max_rows"),
+        max_columns=bounds.get("max_columns"),
     )
 
 
