@@ -81,7 +81,12 @@ the grace of every service of a process; `BOS_GATEWAY_SERVER__GRACE_S` that of t
 **Models per agent.** Beside the variables of `ModelSettings`, every agent (and `PLANNER`,
 `COMPOSER`) may have its own `<AGENT>_MODEL_PROVIDER`, `<AGENT>_MODEL`, `<AGENT>_TEMPERATURE` and
 `<AGENT>_MODEL_KEYS`, the name of a profile in `BOS_MODEL_KEYS`. A provider that is not `openai`,
-`azure` or `compatible` is reached at `<PROVIDER>_BASE_URL` with `<PROVIDER>_API_KEY`.
+`azure` or `compatible` is reached at `<PROVIDER>_BASE_URL` with `<PROVIDER>_API_KEY`. The agent
+`HITL_CLASSIFIER` classifies instructions of approvals; `HITL_CLASSIFIER_PROVIDER` is another name
+of its `HITL_CLASSIFIER_MODEL_PROVIDER`.
+
+**Two names.** Where this page says that two variables set the same, one of them is enough:
+different values end the process at start.
 
 **The command line** `bos` reads `BOS_TARGET`, `BOS_IDENTITY_TARGET`, `BOS_MEMORY_TARGET`,
 `BOS_DOCUMENTS_TARGET`, `BOS_FILES_TARGET` and `BOS_API_KEY` from the environment, not from
@@ -176,8 +181,9 @@ def complete_example(text: str, classes: Iterable[type[Settings]]) -> str:
             continue
         lines.append(f"# {cls.__module__.partition('.')[0]}: {cls.__name__}")
         for variable in missing:
+            others = f". Also named {', '.join(variable.names[1:])}" if variable.names[1:] else ""
             lines += textwrap.wrap(
-                variable.purpose, 99, initial_indent="#   ", subsequent_indent="#   "
+                variable.purpose + others, 99, initial_indent="#   ", subsequent_indent="#   "
             )
             lines.append(f"# {variable.names[0]}={variable.value}")
         lines.append("")

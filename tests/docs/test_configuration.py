@@ -12,9 +12,12 @@ import pytest
 from pydantic import AliasChoices, BaseModel, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from bos_api_docs.settings import ApiDocsSettings
 from bos_chassis.settings import ServerSettings, Settings
 from bos_client.cli import main as command_line
 from bos_errors import ConfigurationError
+from bos_gateway.settings import GatewaySettings
+from bos_llm.settings import ModelSettings
 
 sys.path.append(str(Path(__file__).parents[2] / "libs/chassis"))
 from settings_reference import complete_example, main, render, settings_classes, variables
@@ -89,6 +92,36 @@ def test_every_service_is_on_the_page() -> None:
         for path in ROOT.glob(pattern)
     }
     assert services <= packages
+
+
+_OTHER_NAMES = [
+    (GatewaySettings, "HITL_TIMEOUT_SECONDS", "BOS_GATEWAY_APPROVAL_TIMEOUT_S", "0"),
+    (GatewaySettings, "MAX_REVISIONS", "BOS_GATEWAY_MAX_REVISIONS", "11"),
+    (ModelSettings, "HITL_CLASSIFIER_PROVIDER", "HITL_CLASSIFIER_MODEL_PROVIDER", ""),
+    (ApiDocsSettings, "DEFAULT_BASE_URL", "BOS_API_DOCS_DEFAULT_BASE_URL", ""),
+]
+
+
+@pytest.mark.parametrize(("cls", "name", "own", "wrong"), _OTHER_NAMES)
+@pytest.mark.requirement("N-08", "M-06", "M-17", "C-21", "E-07")
+def test_names_of_other_documents_are_read_shown_and_not_contradicted(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    cls: type[Settings],
+    name: str,
+    own: str,
+    wrong: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert f"`{name}`" in PAGE.read_text(encoding="utf-8")
+    if wrong:
+        monkeypatch.setenv(name, wrong)
+        assert [each for each in problems_of(cls) if each.startswith(f"{own} or {name}: ")]
+    monkeypatch.setenv(name, "5")
+    assert not [each for each in problems_of(cls) if name in each]
+    monkeypatch.setenv(own, "6")
+    problem = problems_of(cls)[0]
+    assert problem.startswith(f"{own} and {name} mean the same")
 
 
 @pytest.mark.requirement("N-08")

@@ -293,6 +293,37 @@ async def test_preferences_are_shown_to_the_model_and_kept_as_guardrails(
     assert "### Preferred agents\ncomputation" in harness.model.requests[-1].prompt
 
 
+@pytest.mark.requirement("A-08")
+async def test_known_agent_that_is_not_deployed_is_a_guardrail_and_no_error(
+    harness: Harness,
+) -> None:
+    plan = await harness.client.plan(
+        CHOSEN["both"][0], prefer_agents=["mail_agent"], disable_agents=["ResearchAgent"]
+    )
+    assert {step.agent for step in plan.plan.steps} == {"sql", "computation"}
+    assert from_value(plan.decision.guardrails["unavailable_agents"]) == ["mail", "web"]
+
+
+@pytest.mark.requirement("A-24")
+async def test_a_question_bounds_its_tables_and_names_its_database(harness: Harness) -> None:
+    whole = await harness.client.ask(LIST_TABLES)
+    bounded = await harness.client.ask(LIST_TABLES, max_rows=2, max_columns=1)
+    database = whole.sources[0].reference.partition(".")[0]
+    named = await harness.client.ask(LIST_TABLES, backend=database)
+    assert len(whole.data.rows) > 2
+    assert (len(bounded.data.rows), len(bounded.data.columns)) == (2, 1)
+    assert bounded.data.truncated
+    assert named.data == whole.data
+
+
+@pytest.mark.requirement("A-24")
+async def test_a_backend_that_is_none_is_named_with_those_that_are(harness: Harness) -> None:
+    response = await harness.client.ask(LIST_TABLES, backend="atlantis")
+    (result,) = response.agent_results
+    assert result.error.type == "InvalidArgument"
+    assert "request.backend: There is no database 'atlantis'; configured: " in result.error.message
+
+
 # The safety gates of SQL
 
 

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, require_loopback
@@ -123,3 +123,48 @@ def test_the_network_needs_authentication(host: str) -> None:
     require_loopback(host, configured=True)
     with pytest.raises(ConfigurationError, match="BOS_AUTH_STATIC_KEY"):
         require_loopback(host, configured=False)
+
+
+class TwoNames(Settings):
+    model_config = SettingsConfigDict(env_prefix="BOS_TWO_")
+
+    wait_s: float = Field(
+        default=120, ge=1, validation_alias=AliasChoices("BOS_TWO_WAIT_S", "OTHER_WAIT_SECONDS")
+    )
+
+
+@pytest.mark.parametrize("name", ["BOS_TWO_WAIT_S", "OTHER_WAIT_SECONDS"])
+@pytest.mark.requirement("N-08")
+def test_a_setting_with_two_names_is_set_by_either(
+    monkeypatch: pytest.MonkeyPatch, elsewhere: Path, name: str
+) -> None:
+    assert TwoNames.load().wait_s == 120
+    (elsewhere / ".env").write_text(f"{name}=30\n")
+    assert TwoNames.load().wait_s == 30
+    monkeypatch.setenv(name, "7")
+    assert TwoNames.load().wait_s == 7
+    assert TwoNames.load(wait_s=9).wait_s == 9
+
+
+def test_two_names_may_say_the_same_and_must_not_contradict(
+    monkeypatch: pytest.MonkeyPatch, elsewhere: Path
+) -> None:
+    monkeypatch.setenv("BOS_TWO_WAIT_S", "30")
+    monkeypatch.setenv("OTHER_WAIT_SECONDS", "30")
+    assert TwoNames.load().wait_s == 30
+    monkeypatch.setenv("OTHER_WAIT_SECONDS", "")
+    assert TwoNames.load().wait_s == 30
+    monkeypatch.delenv("OTHER_WAIT_SECONDS")
+    (elsewhere / ".env").write_text("OTHER_WAIT_SECONDS=31\n")
+    with pytest.raises(
+        ConfigurationError, match="BOS_TWO_WAIT_S and OTHER_WAIT_SECONDS mean the same"
+    ) as raised:
+        TwoNames.load()
+    assert "31" not in raised.value.message
+
+
+@pytest.mark.parametrize("wrong", ["0", "-5", "nan", "soon"])
+def test_a_wrong_value_names_both_names(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setenv("OTHER_WAIT_SECONDS", wrong)
+    with pytest.raises(ConfigurationError, match="BOS_TWO_WAIT_S or OTHER_WAIT_SECONDS: "):
+        TwoNames.load()

@@ -68,7 +68,7 @@ async def test_ask_shows_the_run_as_plain_lines_where_there_is_no_terminal(
         gateway,
         *("ask", "Who leads?", "--context", "shop=north", "--context", "limits:=[1, 2]"),
         *("--prefer", "sql", "--disable", "web", "--system-prompt", "Be brief", "--timeout", "9"),
-        "--tainted",
+        *("--tainted", "--max-rows", "7", "--max-columns", "3", "--backend", "sales"),
     )
 
     assert (done.code, done.err) == (0, "")
@@ -83,6 +83,7 @@ async def test_ask_shows_the_run_as_plain_lines_where_there_is_no_terminal(
     assert asked.system_prompt == "Be brief"
     assert asked.tainted
     assert asked.timeout.ToMilliseconds() == 9000
+    assert (asked.max_rows, asked.max_columns, asked.backend) == (7, 3, "sales")
     assert asked.include_data
     assert not asked.trace
 
@@ -99,6 +100,17 @@ async def test_ask_prints_one_json_object_and_nothing_else(gateway: Gateway) -> 
     assert gateway.asked[0].trace
 
 
+@pytest.mark.parametrize("bound", ["0", "-3", "many", "1.5", "2147483648"])
+@pytest.mark.parametrize("option", ["--max-rows", "--max-columns"])
+async def test_bounds_that_are_none_are_refused_before_anything_is_asked(
+    gateway: Gateway, option: str, bound: str
+) -> None:
+    done = await bos(gateway, "ask", "Who leads?", option, bound)
+    assert done.code == 2
+    assert option in done.err
+    assert not gateway.asked
+
+
 async def test_detached_question_prints_its_run_and_the_way_back(gateway: Gateway) -> None:
     done = await bos(gateway, "ask", "Who leads?", "--detach", "--prefer", "sql")
 
@@ -107,6 +119,8 @@ async def test_detached_question_prints_its_run_and_the_way_back(gateway: Gatewa
     assert f"bos runs watch {RUN_ID}" in done.out
     assert "Acme leads" not in done.out
     assert list(gateway.asked[0].prefer_agents) == ["sql"]
+    assert not gateway.asked[0].HasField("max_rows")
+    assert not gateway.asked[0].HasField("max_columns")
 
     as_json = await bos(gateway, "ask", "Who leads?", "--detach", "--json")
     assert json.loads(as_json.out)["run_id"] == RUN_ID

@@ -238,3 +238,28 @@ def test_providers_of_the_documents_are_reached_by_their_compatible_addresses(
     access = settings.access(provider)
     assert (access.kind, access.base_url) == ("compatible", "https://models.example/v1")
     assert len(access.keys) == 2
+
+
+@pytest.mark.requirement("M-17")
+def test_the_classifier_of_instructions_is_set_by_the_names_of_the_documents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    usual = ModelSettings.load().get_agent_model_config("hitl_classifier")
+    assert usual.provider == "openai"
+    monkeypatch.setenv("HITL_CLASSIFIER_PROVIDER", "acme")
+    monkeypatch.setenv("HITL_CLASSIFIER_MODEL", "tiny")
+    monkeypatch.setenv("ACME_BASE_URL", "http://127.0.0.1:1/v1")
+    settings = ModelSettings.load()
+    chosen = settings.get_agent_model_config("hitl_classifier")
+    assert (chosen.provider, chosen.model) == ("acme", "tiny")
+    assert settings.access("acme").base_url == "http://127.0.0.1:1/v1"
+
+
+def test_two_providers_of_the_classifier_contradict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HITL_CLASSIFIER_PROVIDER", "acme")
+    monkeypatch.setenv("HITL_CLASSIFIER_MODEL_PROVIDER", "acme")
+    assert ModelSettings.load().get_agent_model_config("hitl_classifier").provider == "acme"
+    monkeypatch.setenv("HITL_CLASSIFIER_MODEL_PROVIDER", "openai")
+    with pytest.raises(ConfigurationError, match="HITL_CLASSIFIER_PROVIDER mean the same"):
+        ModelSettings.load()

@@ -91,7 +91,9 @@ class Settings(BaseSettings):
         found = {"environment": env_settings, "file": dotenv_settings}
         only = _only.get()
         wanted = (each for name, each in found.items() if only in (None, name))
-        return (init_settings, *(each for each in wanted if _may_hold(each, settings_cls)))
+        sources = [each for each in wanted if _may_hold(each, settings_cls)]
+        _refuse_contradictions(settings_cls, sources)
+        return (init_settings, *sources)
 
     @classmethod
     def load(cls, **overrides: Any) -> Self:
@@ -111,6 +113,24 @@ class Settings(BaseSettings):
             problems = [f"one of {names} is not valid JSON; write lists and maps as JSON"]
         # `from None`: the original error could hold the refused value, which may be a secret.
         raise ConfigurationError("Configuration is not usable. " + "; ".join(problems)) from None
+
+
+def _refuse_contradictions(
+    settings_cls: type[BaseSettings], sources: Sequence[PydanticBaseSettingsSource]
+) -> None:
+    """Refuse names of one setting that hold different texts: whoever set the other meant it too."""
+    known: dict[str, str] = {}
+    for each in reversed(sources):
+        if isinstance(each, EnvSettingsSource):
+            known |= {name: text for name, text in each.env_vars.items() if text}
+    for field in settings_cls.model_fields.values():
+        names = map(str, getattr(field.validation_alias, "choices", ()))
+        found = {name: known[name.lower()] for name in names if name.lower() in known}
+        if len(set(found.values())) > 1:
+            raise ConfigurationError(
+                f"Configuration is not usable. {' and '.join(found)} mean the same and are set to "
+                "different values; set one of them"
+            )
 
 
 def _may_hold(source: PydanticBaseSettingsSource, settings_cls: type[BaseSettings]) -> bool:

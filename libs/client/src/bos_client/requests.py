@@ -37,6 +37,12 @@ class AskOptions(TypedDict, total=False):
     """Run that ended with clarifying questions; the question is the reply to them."""
     request_id: str
     """Made by the client unless given; asking again with the same one returns the same run."""
+    max_rows: int
+    """Most rows of a table that an agent queries or returns; services may allow fewer."""
+    max_columns: int
+    """Most columns of such a table, likewise."""
+    backend: str
+    """Name of the configured database to ask; empty for that of the agent's settings."""
     timeout_s: float
     """Time the run may take, in seconds; the service may allow less."""
 

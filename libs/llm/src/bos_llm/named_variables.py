@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_settings import EnvSettingsSource, PydanticBaseSettingsSource
 
+from bos_errors import ConfigurationError
+
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_settings import BaseSettings
 
 SHARED_VARIABLES = ("openai", "azure", "compatible")
 """Providers whose variables are fields of the settings."""
+OTHER_NAMES = {"HITL_CLASSIFIER_PROVIDER": "HITL_CLASSIFIER_MODEL_PROVIDER"}
+"""Names beside those that the rule yields."""
 _PER_AGENT = re.compile(
     r"[A-Z][A-Z0-9_]*_(MODEL_PROVIDER|MODEL_KEYS|MODEL_TIER|MODEL|TEMPERATURE"
     r"|REASONING_EFFORT|MAX_REPLY_TOKENS|EXTRA_BODY)"
@@ -45,6 +49,13 @@ class NamedVariables(PydanticBaseSettingsSource):
                 for name, value in source.env_vars.items():
                     if value:
                         known.setdefault(name.upper(), value)
+        for other, name in OTHER_NAMES.items():
+            text = known.pop(other, None)
+            if text is not None and known.setdefault(name, text) != text:
+                raise ConfigurationError(
+                    f"Configuration is not usable. {name} and {other} mean the same and are set to "
+                    "different values; set one of them"
+                )
         chosen = {
             name: value
             for name, value in known.items()

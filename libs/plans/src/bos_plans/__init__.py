@@ -12,6 +12,7 @@ from bos_plans.heuristic import (
     select,
     whole_question,
 )
+from bos_plans.known_agents import KNOWN_AGENTS
 from bos_plans.names import (
     canonical_name,
     canonical_names,
@@ -40,6 +41,7 @@ from bos_plans.work import repetitions, work_of
 __all__ = [
     "HEURISTIC",
     "HEURISTIC_CONFIDENCE",
+    "KNOWN_AGENTS",
     "MAX_PLAN_BYTES",
     "MAX_TASK_CHARS",
     "MAX_VALUES",

@@ -63,7 +63,7 @@ async def test_a_token_is_made_from_email_and_password_once(start: Any, api: Api
     assert sign_in.method == "POST"
 
 
-@pytest.mark.requirement("E-10")
+@pytest.mark.requirement("E-10", "A-05")
 async def test_the_request_may_bring_its_own_sign_in(start: Any, api: ApiUnderTest) -> None:
     agent = await start(PLAN, own={"token_url": "/token"})
     secrets = {
@@ -159,7 +159,7 @@ async def test_a_sign_in_that_may_work_later_is_worth_another_attempt(
     assert done.result.error.retryable
 
 
-@pytest.mark.requirement("E-09")
+@pytest.mark.requirement("E-09", "A-05")
 async def test_headers_are_layered(start: Any, api: ApiUnderTest) -> None:
     headers = {"Accept": "text/csv", "Authorization": "Basic x", "X-Tenant": "n", "Prefer": "a"}
     plan = planned(TASK, path="/orders/7", headers={"Prefer": "b", "Accept-Language": "de"})
@@ -259,7 +259,7 @@ async def test_credentials_do_not_follow_a_redirect_to_another_origin(
     assert "mine" not in str(other.seen)
 
 
-@pytest.mark.requirement("E-07")
+@pytest.mark.requirement("E-07", "A-05")
 async def test_base_urls_have_an_order(start: Any, api: ApiUnderTest, serve_api: Any) -> None:
     second, third, fourth = [await serve_api() for _ in range(3)]
     everywhere = tuple(each.base_url for each in (second, third, fourth))

@@ -112,6 +112,18 @@ async def test_bounds_on_a_list_are_said(
     assert len(api.seen) <= 10
 
 
+@pytest.mark.parametrize(("asked", "kept"), [(2, 2), (3, 3), (4, 3), (2**31 - 1, 3)])
+@pytest.mark.requirement("A-24")
+async def test_a_request_lowers_the_rows_of_a_list_and_raises_them_not(
+    start: Any, api: ApiUnderTest, asked: int, kept: int
+) -> None:
+    agent = await start(planned(TASK, path="/list"), max_rows=3)
+    api.replies["/list"] = JSONResponse({"items": [{"n": number} for number in range(9)]})
+    done = await agent.do(TASK, max_rows=asked)
+    assert len(done.rows) == len(done.result.table.rows) == kept
+    assert done.result.table.truncated
+
+
 async def test_a_page_that_names_itself_ends_the_list(start: Any, api: ApiUnderTest) -> None:
     agent = await start(planned(TASK, path="/list"))
     api.replies["/list"] = JSONResponse({"items": [{"n": 1}], "next": "/list"})

@@ -184,10 +184,9 @@ def served_database(
     url: str, telemetry: Telemetry, tables: Sequence[str] = TABLES, **settings: Any
 ) -> AbstractAsyncContextManager[McpDbServer]:
     """Serve one database by mcp_db."""
+    main = DatabaseSettings(url=SecretStr(url), allowed_tables=tuple(tables))
     chosen = McpDbSettings.load(
-        databases={"main": DatabaseSettings(url=SecretStr(url), allowed_tables=tuple(tables))},
-        database_url=None,
-        **settings,
+        **{"databases": {"main": main}, "database_url": None, **settings},
     )
     return serve_mcp_db(chosen, telemetry)
 

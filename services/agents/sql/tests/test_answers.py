@@ -384,3 +384,42 @@ async def test_merged_and_skipped_phases_of_an_attempt_are_marked_in_the_trace(
     (skipped,) = done.events("check_query")
     assert skipped["state"] == "skipped"
     assert "known relationship" in skipped["reason"]
+
+
+ORDER_IDS = "SELECT order_id, customer_id FROM orders ORDER BY order_id"
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows", "columns"),
+    [
+        ({}, 3, 2),
+        ({"max_rows": 1}, 1, 2),
+        ({"max_rows": 3}, 3, 2),
+        ({"max_rows": 2**31 - 1}, 3, 2),
+        ({"max_columns": 2}, 3, 2),
+        ({"max_rows": 2, "max_columns": 2**31 - 1}, 2, 2),
+    ],
+)
+@pytest.mark.requirement("A-24", "D-16")
+async def test_a_request_lowers_the_limits_of_a_result_and_raises_none(
+    start: StartHarness, asked: dict[str, int], rows: int, columns: int
+) -> None:
+    harness = await start(fixtures(drafted=draft(ORDER_IDS)), max_rows=3)
+
+    done = await harness.ask(**asked)
+
+    assert len(done.result.table.rows) == len(done.data["rows"]) == rows
+    assert len(done.result.table.columns) == columns
+    assert done.result.table.truncated
+    (prompt,) = harness.prompts("QueryDraft")
+    assert f"{rows} rows" in prompt or str(rows) in prompt
+
+
+@pytest.mark.requirement("A-24")
+async def test_columns_beyond_those_asked_for_are_not_returned(start: StartHarness) -> None:
+    harness = await start(fixtures(drafted=draft(ORDER_IDS)))
+
+    done = await harness.ask(max_columns=1)
+
+    assert all(len(row.values) <= 1 for row in done.result.table.rows)
+    assert len(done.result.table.columns) <= 1

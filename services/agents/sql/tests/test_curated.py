@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos_errors import ConfigurationError
+from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.grounding.catalog import Catalog, read_catalog
 from bos_sql.grounding.curated import parse_curated, read_curated
 
@@ -156,3 +157,15 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "absent.yaml", large, binary):
         with pytest.raises(ConfigurationError, match="BOS_SQL_METADATA_PATH"):
             read_curated(path)
+
+
+async def test_a_file_is_applied_to_the_database_of_the_settings_alone(catalog: Catalog) -> None:
+    indexes = MetadataIndexes(parse_curated("tables:\n  salaries: {}\n"), ttl_s=60)
+
+    async def load() -> Catalog:
+        return catalog
+
+    other = await indexes.get("shop", "f1", load, curated=False)
+    assert await indexes.get("shop", "f1", load, curated=False) is other
+    with pytest.raises(ConfigurationError, match="no table 'salaries'"):
+        await indexes.get("shop", "f1", load)

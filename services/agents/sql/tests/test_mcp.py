@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,6 +33,7 @@ from .conftest import FAILED, TABLES, StartHarness, draft, fixtures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from starlette.requests import Request
 
@@ -234,3 +236,36 @@ async def test_the_run_token_is_sent_with_the_call(sqlite_url: str) -> None:
             pytest.raises(Unauthenticated),
         ):
             await mcp.call("mcp_db_schema", {}, timeout_s=5)
+
+
+@pytest.mark.requirement("A-24")
+async def test_a_request_names_the_database_that_is_asked(
+    start: StartHarness, sqlite_url: str, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as connection:
+        connection.executescript(
+            "CREATE TABLE ships (name text); INSERT INTO ships VALUES ('Vega');"
+        )
+    databases = {
+        "main": DatabaseSettings(url=SecretStr(sqlite_url), allowed_tables=TABLES),
+        "fleet": DatabaseSettings(url=SecretStr(f"sqlite:///{other}"), allowed_tables=("ships",)),
+    }
+    harness = await start(
+        fixtures(drafted=draft("SELECT name FROM ships")),
+        settings={"database": "main"},
+        mcp_db={"databases": databases},
+    )
+
+    there = await harness.ask("Name all ships", backend="fleet")
+    own = await harness.ask("Name all ships")
+    unknown = await harness.ask("Name all ships", backend="'; DROP TABLE ships --")
+
+    assert there.data["rows"] == [{"name": "Vega"}]
+    assert there.result.sources[0].reference == "fleet.ships"
+    assert own.result.status == FAILED, "the settings' own database has no such table"
+    error = unknown.result.error
+    assert (unknown.result.status, error.type) == (FAILED, "InvalidArgument")
+    assert error.message.startswith("request.backend: There is no database ")
+    assert error.message.endswith("configured: main, fleet.")
+    assert not error.retryable

@@ -7,7 +7,14 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import (
+    AliasChoices,
+    BeforeValidator,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos.runlog.v1 import RunSettings
@@ -158,7 +165,12 @@ class GatewaySettings(Settings):
     """Steps of a run at the same time"""
     max_steps: int = Field(default=24, ge=1, le=64)
     """Most steps of a plan"""
-    max_revisions: int = Field(default=2, ge=0, le=10)
+    max_revisions: int = Field(
+        default=2,
+        ge=0,
+        le=10,
+        validation_alias=AliasChoices("BOS_GATEWAY_MAX_REVISIONS", "MAX_REVISIONS"),
+    )
     """Times a plan may be revised"""
     max_clarification_turns: int = Field(default=5, ge=1, le=20)
     """Rounds of clarifying questions; after them no agent may ask any more"""
@@ -175,7 +187,10 @@ class GatewaySettings(Settings):
     could not be reached, before that counts as a failure; within the time of the call or step"""
     delta_window_s: float = Field(default=0.015, ge=0)
     """Answer text is gathered this long into one piece"""
-    approval_timeout_s: ApprovalSeconds = 120.0
+    approval_timeout_s: ApprovalSeconds = Field(
+        default=120.0,
+        validation_alias=AliasChoices("BOS_GATEWAY_APPROVAL_TIMEOUT_S", "HITL_TIMEOUT_SECONDS"),
+    )
     """Time to decide about a proposed action"""
     approval_timeouts: Annotated[dict[str, ApprovalSeconds], NoDecode, _pairs("tool=seconds")] = (
         Field(default_factory=dict)

@@ -26,6 +26,7 @@ from bos_agentkit import agent_card, failed, succeeded
 from bos_chassis.auth.access import AccessSettings
 from bos_chassis.auth.callers import current_principal, generate_keypair
 from bos_chassis.settings import AuthSettings
+from bos_chassis.values import from_value
 from bos_errors import from_rpc_error
 from bos_gateway.run_log.session import SCHEMA
 from bos_plans import HEURISTIC, HEURISTIC_CONFIDENCE
@@ -143,10 +144,22 @@ async def test_hidden_agents_can_neither_be_preferred_nor_guessed(
     harness: Harness, tmp_path: Path
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path), access=rules()) as gateway:
-        call = gateway.stub.Ask(asked(prefer_agents=["sql"]), timeout=30, metadata=token("eve"))
+        call = gateway.stub.Ask(asked(prefer_agents=["deploy"]), timeout=30, metadata=token("eve"))
         error = await refusal(call)
-    assert '"sql" is not an agent; the agents are echo' in error.message
-    assert "deploy" not in error.message
+    assert error.message.endswith('"deploy" is not an agent; the agents are echo')
+
+
+@pytest.mark.usefixtures("agents")
+async def test_hidden_agent_of_a_known_name_is_as_unavailable_as_one_that_is_not_deployed(
+    harness: Harness, tmp_path: Path
+) -> None:
+    async with harness.gateway(auth=signed_in(tmp_path), access=rules()) as gateway:
+        request = asked(prefer_agents=["sql", "mail"])
+        answer = await gateway.stub.Ask(request, timeout=30, metadata=token("eve"))
+    response = answer.response
+    absent = from_value(response.planner.guardrails["unavailable_agents"])
+    assert absent == ["sql", "mail"]
+    assert "sql" not in response.metadata.agents
 
 
 @pytest.mark.usefixtures("agents")

@@ -23,6 +23,7 @@ from bos.planner.v1 import Step
 from bos_agentkit import agent_card, tool
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
+from bos_chassis.values import from_value
 from bos_errors import (
     AlreadyExists,
     InvalidArgument,
@@ -184,7 +185,42 @@ async def test_an_alias_of_two_agents_names_neither(harness: Harness) -> None:
     assert '"helper" is not an agent; the agents are one, two' in str(caught.value.details())
 
 
-@pytest.mark.requirement("A-06")
+@pytest.mark.parametrize("field", ["prefer_agents", "disable_agents"])
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("mail", "mail"),
+        ("Mail_Agent", "mail"),
+        ("ResearchAgent", "web"),
+        ("CALCULATOR", "computation"),
+    ],
+)
+@pytest.mark.requirement("A-03", "A-08")
+async def test_known_agent_that_is_not_deployed_is_unavailable_and_no_error(
+    harness: Harness, field: str, written: str, name: str
+) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("a", "echo")]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask(**{field: [written, "echo"] if field[0] == "p" else [written]})
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert from_value(response.planner.guardrails["unavailable_agents"]) == [name]
+
+
+@pytest.mark.requirement("A-08")
+async def test_alias_of_an_agent_that_is_here_comes_before_one_that_is_not(
+    harness: Harness,
+) -> None:
+    agent = EchoAgent("echo")
+    agent.card.aliases.append("calculator")
+    await harness.add_agent(agent)
+    async with harness.gateway() as gateway:
+        response = await gateway.ask(prefer_agents=["calculator"])
+    assert list(harness.planner.requests[0].prefer_agents) == ["echo"]
+    assert "unavailable_agents" not in response.planner.guardrails
+
+
+@pytest.mark.requirement("A-05", "A-06")
 async def test_temporal_context_is_filled_in_and_secrets_are_taken_out(harness: Harness) -> None:
     context = {"current_date": "2026-06-15", "api_bearer_token": "very-secret", "shop": "north"}
     async with harness.gateway() as gateway:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from bos_client.requests import AskOptions
 
 
+_MAX_INT32 = 2**31 - 1
+
+
 def _context(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict[str, Any]:
     """``key=text`` or ``key:=json``, as a map."""
     context: dict[str, Any] = {}
@@ -102,6 +105,19 @@ def _shaping(command: Callable[..., None]) -> Callable[..., None]:
     metavar="SECONDS",
     help="Time the run may take.",
 )
+@click.option(
+    "--max-rows",
+    type=click.IntRange(1, _MAX_INT32),
+    metavar="N",
+    help="Most rows of a table that an agent queries or returns.",
+)
+@click.option(
+    "--max-columns",
+    type=click.IntRange(1, _MAX_INT32),
+    metavar="N",
+    help="Most columns of such a table.",
+)
+@click.option("--backend", metavar="NAME", help="Configured database to ask.")
 @click.option("--no-data", is_flag=True, help="Leave tables out of the response.")
 @click.option(
     "--rows", type=click.IntRange(min=1), default=20, show_default=True, help="Rows to show."
@@ -126,6 +142,9 @@ def ask(
     system_prompt: str | None,
     tainted: bool,
     timeout: float | None,
+    max_rows: int | None,
+    max_columns: int | None,
+    backend: str | None,
     no_data: bool,
     rows: int,
     no_images: bool,
@@ -152,6 +171,12 @@ def ask(
         options["system_prompt"] = system_prompt
     if timeout is not None:
         options["timeout_s"] = timeout
+    if max_rows is not None:
+        options["max_rows"] = max_rows
+    if max_columns is not None:
+        options["max_columns"] = max_columns
+    if backend:
+        options["backend"] = backend
     if detach:
         run(_submit(target, question, options, as_json), as_json=as_json)
     shown_here = not (no_images or as_json) and sys.stdout.isatty()

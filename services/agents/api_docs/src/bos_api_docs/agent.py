@@ -122,7 +122,8 @@ class ApiDocsAgent(Agent):
                 f"{call.title} is not documented as a call that only reads.",
                 reason="API_CALL_NOT_READ_ONLY",
             )
-        return await read_pages(task, self._sender, self._http, route, call, self._limits)
+        limits = self._limits.lowered(task.input)
+        return await read_pages(task, self._sender, self._http, route, call, limits)
 
     async def call_api_write(
         self,

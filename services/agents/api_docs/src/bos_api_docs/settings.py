@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from bos_agentkit import AgentServiceSettings
@@ -73,7 +73,9 @@ class ApiDocsSettings(AgentServiceSettings):
         description="Base URL of the default API; a request's api_base_url comes before it",
     )
     default_base_url: str = Field(
-        default="", description="Base URL where neither a request nor the API has one"
+        default="",
+        validation_alias=AliasChoices("BOS_API_DOCS_DEFAULT_BASE_URL", "DEFAULT_BASE_URL"),
+        description="Base URL where neither a request nor the API has one",
     )
     token_file: Path | None = Field(
         default=None,

@@ -17,7 +17,7 @@ from bos_agentkit import (
 from bos_chassis.values import table_rows
 from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_sql.card import sql_card
-from bos_sql.database.metadata import database_sources, list_tables, load_index
+from bos_sql.database.metadata import bounded, database_sources, list_tables, load_index
 from bos_sql.database.prefetch import PrefetchedOverviews
 from bos_sql.database.table_listing import asks_for_tables, tables_result
 from bos_sql.model_calls import ModelCalls
@@ -147,7 +147,9 @@ class SqlAgent(Agent):
         if asks_for_tables(task.effective_task, overview):
             return tables_result(task, overview)
         guard = self._guards.for_overview(overview)
-        index = await load_index(_reading(task), settings, overview, self._indexes)
+        index = await load_index(
+            _reading(task), settings, overview, self._indexes, task.input.backend
+        )
         work = StepState(task, settings, ModelCalls(self._model, task), overview, index, guard)
         describe(work)
         if work.model.tier == "small":
@@ -161,16 +163,22 @@ class SqlAgent(Agent):
         return _answered(work, result, words, variants)
 
     async def _overview(self, task: AgentTask) -> Overview:
-        """Table overview, prefetched for this run or read now."""
+        """Table overview as the request bounds it, prefetched for this run or read now."""
+        return bounded(await self._own_or_asked(task), task.input)
+
+    async def _own_or_asked(self, task: AgentTask) -> Overview:
         metadata, allowed = task.input.metadata, task.input.tools
         overview = (
             self._prefetched.get((metadata.user_id, metadata.run_id)) if metadata.run_id else None
         )
+        backend = task.input.backend
+        if overview is not None and backend not in ("", overview.database):
+            overview = None
         prepared = overview is not None and (not allowed or _SCHEMA in allowed)
         if overview is None or not prepared:
-            overview = await list_tables(_reading(task), self._settings)
+            overview = await list_tables(_reading(task), self._settings, backend)
         else:
-            arguments = {"database": self._settings.database}
+            arguments = {"database": overview.database}
             task.trace.tool(_SCHEMA, arguments=arguments, duration_ms=0.0, prepared=True)
         task.trace.message(
             "list_tables",

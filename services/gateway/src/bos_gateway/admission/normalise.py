@@ -9,17 +9,20 @@ from bos.agent.v1 import AgentCard
 from bos.gateway.v1 import AgentRequest
 from bos_errors import FieldViolation, InvalidArgument
 from bos_gateway.admission.context_secrets import without_secrets
-from bos_plans import OutOfBounds, canonical_names, extent
+from bos_plans import KNOWN_AGENTS, OutOfBounds, canonical_name, extent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from google.protobuf.struct_pb2 import Struct
 
     from bos_gateway.admission.context_secrets import DeclaredKeys
 
-_TEXTS = ("question", "request_id", "conversation_id", "continues_run_id", "system_prompt")
+_TEXTS = (
+    *("question", "request_id", "conversation_id", "continues_run_id", "system_prompt"),
+    "backend",
+)
 
 
 def normalise(
@@ -32,7 +35,8 @@ def normalise(
     """The request with canonical agent names, or the reasons why it cannot be run.
 
     Agents are found by name or alias, case-insensitively, as those of plans are; empty names and
-    repetitions are dropped.
+    repetitions are dropped. A name that Bos knows is none to refuse where its agent is absent: the
+    planner, which gets no such card, lists it as unavailable.
 
     Args:
         request: As the client sent it.
@@ -52,8 +56,7 @@ def normalise(
     normalised = AgentRequest()
     normalised.CopyFrom(request)
     for field in ("prefer_agents", "disable_agents"):
-        names = [raw.strip() for raw in getattr(request, field) if raw.strip()]
-        known, unknown = canonical_names(names, agents)
+        known, unknown = _agent_names(getattr(request, field), agents)
         getattr(normalised, field)[:] = known
         violations += [
             FieldViolation(
@@ -64,6 +67,20 @@ def normalise(
         ]
     _refuse(violations)
     return normalised
+
+
+def _agent_names(
+    written: Iterable[str], agents: Mapping[str, AgentCard]
+) -> tuple[list[str], list[str]]:
+    """Unique canonical names of agents, absent ones that Bos knows included, and unknown names."""
+    absent = {name: card for name, card in KNOWN_AGENTS.items() if name not in agents}
+    known: dict[str, None] = {}
+    unknown: dict[str, None] = {}
+    for name in filter(None, (raw.strip() for raw in written)):
+        # What is here comes first: it may go by the alias of an agent that is not.
+        found = canonical_name(name, agents) or canonical_name(name, absent)
+        (unknown if found is None else known)[found or name] = None
+    return list(known), list(unknown)
 
 
 def check_texts(request: AgentRequest) -> None:

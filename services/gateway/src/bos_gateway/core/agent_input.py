@@ -16,6 +16,7 @@ from bos.agent.v1 import (
 )
 from bos.common.v1 import ValueMap
 from bos_gateway.core.clarification import question_of
+from bos_gateway.core.result_limits import asked_bounds
 from bos_gateway.core.run_state import SUCCEEDED
 from bos_gateway.core.taint import is_tainted
 from bos_plans import output_field
@@ -56,7 +57,7 @@ def agent_input(
         files: Of earlier steps, if the agent takes files.
         token_budget: Model tokens the attempt may consume; None for no bound.
     """
-    accepted = state.request
+    accepted, bounds = state.request, asked_bounds(state.request.request)
     card, declared = state.card(step.step.agent), _declared(state, step)
     return AgentInput(
         agent_id=step.agent_id,
@@ -107,6 +108,9 @@ def agent_input(
         # With wishes for the wording the composer has the last word, and its call is enough.
         is_final_answer=step.step.is_final_answer and not accepted.request.system_prompt,
         token_budget=token_budget,
+        backend=accepted.request.backend,
+        max_rows=bounds.get("max_rows"),
+        max_columns=bounds.get("max_columns"),
     )
 
 

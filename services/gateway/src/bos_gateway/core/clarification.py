@@ -33,7 +33,10 @@ _MAX_ASSUMPTIONS = 8
 _MAX_TEXT_CHARS = 500
 _MAX_OPTION_CHARS = 200
 # Shapes a run as much as the question does, so a reply need not say it again.
-_INHERITED = ("prefer_agents", "disable_agents", "system_prompt")
+_INHERITED = (
+    *("prefer_agents", "disable_agents", "system_prompt"),
+    *("max_rows", "max_columns", "backend"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def with_inherited(request: AgentRequest, continued: ClarificationReply | None) 
     before = continued.request
     whole = AgentRequest(conversation_id=before.conversation_id, context=before.context)
     for name in _INHERITED:
-        if not getattr(request, name):
+        if not getattr(request, name) and getattr(before, name):
             whole.MergeFrom(AgentRequest(**{name: getattr(before, name)}))
     whole.MergeFrom(request)
     return whole

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import TraceEvent, Usage, Value
     from bos.composer.v1 import ComposerOutput
-    from bos.gateway.v1 import OrchestratorResponse
+    from bos.gateway.v1 import AgentRequest, OrchestratorResponse
     from bos_gateway.core.run_state import RunState
 
 MAX_RESULT_BYTES = 256 * 1024
@@ -69,6 +69,7 @@ MAX_CONFIDENCE = {"confidence": 1}
 _MAX_DURATION = {"seconds": 30 * 24 * 3600, "nanos": 10**9 - 1}
 _MAX_MODELS, _MAX_MODEL_CHARS = 16, 200
 _MAX_COLUMNS = _MAX_FIELDS = 10_000
+_ASKED_BOUNDS = ("max_rows", "max_columns")
 
 
 def result_problem(result: AgentResult) -> str | None:
@@ -146,6 +147,26 @@ def _fitting(events: Sequence[TraceEvent]) -> int:
     """How many of the events there is room for, from the first on."""
     sizes = accumulate(event.ByteSize() for event in events)
     return sum(size <= MAX_TRACE_BYTES for size in sizes)
+
+
+def asked_bounds(request: AgentRequest) -> dict[str, int]:
+    """The bounds that the request sets, by name; without one the services' own hold."""
+    return {name: getattr(request, name) for name in _ASKED_BOUNDS if request.HasField(name)}
+
+
+def bound_table(table: Table, request: AgentRequest) -> None:
+    """Cut a table to the rows and columns that the request allows, in place; it says so then."""
+    bounds = asked_bounds(request)
+    rows = bounds.get("max_rows", len(table.rows))
+    columns = bounds.get("max_columns", len(table.columns))
+    if len(table.rows) <= rows and len(table.columns) <= columns:
+        return
+    del table.rows[rows:]
+    del table.columns[columns:]
+    for row in table.rows:
+        del row.values[columns:]
+    table.row_count = len(table.rows)
+    table.truncated = True
 
 
 def fit(results: Sequence[AgentResult], budget: int) -> list[AgentResult]:

@@ -11,7 +11,13 @@ from bos_gateway.core.clarification import question_of
 from bos_gateway.core.decide import run_deadline
 from bos_gateway.core.failures import error_trace
 from bos_gateway.core.response import composed_response, fallback_output, final_answer
-from bos_gateway.core.result_limits import MAX_RESULTS_BYTES, clamp_usage, fit, fit_output
+from bos_gateway.core.result_limits import (
+    MAX_RESULTS_BYTES,
+    bound_table,
+    clamp_usage,
+    fit,
+    fit_output,
+)
 from bos_gateway.core.revision_context import definitive_failure, working_context
 from bos_gateway.core.shown.given_links import check_output, stream_check
 from bos_gateway.core.shown.masking import MaskedStream
@@ -40,6 +46,8 @@ async def compose(run: EffectContext, command: Compose) -> None:
     else:
         output, problem = await _composed(run, attempt, command.token_budget)
     fit_output(output, run.now())
+    if output.HasField("data"):
+        bound_table(output.data, run.state.request.request)
     response = composed_response(run.state, run.now(), output, problem=problem)
     await run.emit(run.stamped(LogEvent(run_finished=RunFinished(response=response))))
 

@@ -11,6 +11,7 @@ from bos.agent import v1 as agent
 from bos.common.v1 import AgentError, Usage
 from bos.planner.v1 import MakePlanRequest, MakePlanResponse
 from bos.runlog.v1 import LogEvent, PlanFailed, Planned
+from bos_chassis.values import to_value
 from bos_errors import AgentErrorType, BosError, from_rpc_error
 from bos_gateway.core import failures, result_limits
 from bos_gateway.core.budget import steps_left
@@ -178,6 +179,7 @@ async def ask_planner(
         result_limits.clamp(part, result_limits.MAX_CONFIDENCE)
         result_limits.shorten(part, _MAX_BESIDE_BYTES)
     _name_canonically(answer, request)
+    _name_unavailable(answer, request)
     result_limits.sound_trace(answer.trace, deps.clock.now())
     return answer
 
@@ -197,6 +199,14 @@ def _name_canonically(answer: MakePlanResponse, request: MakePlanRequest) -> Non
     chosen = dict.fromkeys(map(canonical, answer.decision.chosen_agents))
     answer.decision.chosen_agents[:] = chosen
     answer.intent.suggested_next_agent = canonical(answer.intent.suggested_next_agent)
+
+
+def _name_unavailable(answer: MakePlanResponse, request: MakePlanRequest) -> None:
+    """Say which agents of the user's wishes are not there, whatever the planner says of them."""
+    present = {card.name for card in request.cards}
+    wished = (*request.prefer_agents, *request.disable_agents)
+    if absent := list(dict.fromkeys(name for name in wished if name not in present)):
+        answer.decision.guardrails["unavailable_agents"].CopyFrom(to_value(absent))
 
 
 def usable_problems(

@@ -307,6 +307,8 @@ class _StepRun:
         if problem := result_limits.result_problem(result):
             text = f"The agent {self._agent} returned a result that cannot be used: {problem}."
             return await self._failed(AgentErrorType.AGENT_PROTOCOL_ERROR, text, unknown=True)
+        if result.HasField("table"):
+            result_limits.bound_table(result.table, self._run.state.request.request)
         if clamped:
             names = ", ".join(clamped)
             await self._tell(f"Impossible numbers of the result were bounded or dropped: {names}.")

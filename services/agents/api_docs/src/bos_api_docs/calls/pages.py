@@ -21,6 +21,7 @@ from bos_errors import BosError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from bos.agent.v1 import AgentInput
     from bos_agentkit import AgentTask
     from bos_api_docs.calls.sending import ExactCall, Route, Sender
     from bos_http import HttpClient, HttpResponse
@@ -55,6 +56,11 @@ class PageLimits:
     pages: int
     rows: int
     bytes: int
+
+    def lowered(self, asked: AgentInput) -> PageLimits:
+        """The bounds with no more rows than the request asks for; it cannot raise them."""
+        rows = asked.max_rows if asked.HasField("max_rows") else self.rows
+        return replace(self, rows=min(self.rows, max(1, rows)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from bos_sqlguard import DIALECTS, Dialect
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from bos.agent.v1 import AgentInput
     from bos_sql.grounding.cache import MetadataIndexes
     from bos_sql.grounding.catalog import Catalog
     from bos_sql.grounding.index import MetadataIndex
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 # mcp_db's own limit.
 _TABLES_PER_CALL = 100
 # Transient failures of mcp_db.
+_UNKNOWN_DATABASE = "UNKNOWN_DATABASE"
 _TRANSIENT_REASONS = frozenset({"DATABASE_UNAVAILABLE", "DATABASE_BUSY"})
 
 
@@ -61,16 +63,24 @@ class Overview:
         return tuple(dict.fromkeys(name for name in found if name))
 
 
-async def list_tables(read: ReadSchema, settings: SqlSettings) -> Overview:
+async def list_tables(read: ReadSchema, settings: SqlSettings, backend: str = "") -> Overview:
     """Read the table overview (step ``list_tables``).
 
+    Args:
+        read: Calls mcp_db.
+        settings: Name the database, and bound its tables.
+        backend: Name of the database that the request asks for; empty for that of the settings.
+
     Raises:
-        AgentFailure: QueryError or ConfigurationError, as classified by mcp_db.
+        AgentFailure: QueryError or ConfigurationError, as classified by mcp_db; InvalidArgument
+            when the caller may not read a database called ``backend``.
     """
-    envelope = await read({"database": settings.database})
+    envelope = await read({"database": backend or settings.database})
+    if backend:
+        _require_known(envelope)
     require_success(envelope)
     overview = _read_overview(envelope, settings)
-    if settings.dialect not in (None, overview.dialect):
+    if not backend and settings.dialect not in (None, overview.dialect):
         raise AgentFailure(
             AgentErrorType.CONFIGURATION_ERROR,
             f"The database speaks {overview.dialect}, but BOS_SQL_DIALECT says {settings.dialect}. "
@@ -80,9 +90,16 @@ async def list_tables(read: ReadSchema, settings: SqlSettings) -> Overview:
 
 
 async def load_index(
-    read: ReadSchema, settings: SqlSettings, overview: Overview, indexes: MetadataIndexes
+    read: ReadSchema,
+    settings: SqlSettings,
+    overview: Overview,
+    indexes: MetadataIndexes,
+    backend: str = "",
 ) -> MetadataIndex:
     """Metadata index of the database of ``overview``, cached or built.
+
+    The curated file describes the database of the settings; one that a request names by ``backend``
+    is known by its own catalogue alone.
 
     Raises:
         AgentFailure: QueryError or ConfigurationError, as classified by mcp_db.
@@ -94,15 +111,38 @@ async def load_index(
         names = [table.name for table in overview.tables]
         for start in range(0, len(names), _TABLES_PER_CALL):
             tables = names[start : start + _TABLES_PER_CALL]
-            envelope = await read({"database": settings.database, "tables": tables})
+            envelope = await read({"database": overview.database, "tables": tables})
             require_success(envelope)
             described += envelope["tables"]
         return replace(read_catalog(overview.database, described), narrowed=overview.narrowed)
 
     try:
-        return await indexes.get(overview.database, overview.fingerprint, load)
+        own = backend in ("", settings.database)
+        return await indexes.get(overview.database, overview.fingerprint, load, curated=own)
     except (KeyError, TypeError, ValueError) as error:
         raise _not_understood() from error
+
+
+def bounded(overview: Overview, task: AgentInput) -> Overview:
+    """``overview`` with the limits of rows and columns lowered as the request asks."""
+    rows = task.max_rows if task.HasField("max_rows") else overview.max_rows
+    columns = task.max_columns if task.HasField("max_columns") else overview.max_columns
+    return replace(
+        overview,
+        max_rows=min(overview.max_rows, max(1, rows)),
+        max_columns=min(overview.max_columns, max(1, columns)),
+    )
+
+
+def _require_known(envelope: Mapping[str, Any]) -> None:
+    """Say which field of the request is wrong when mcp_db knows no such database."""
+    error = envelope.get("error") or {}
+    if error.get("reason") == _UNKNOWN_DATABASE:
+        raise AgentFailure(
+            AgentErrorType.INVALID_ARGUMENT,
+            f"request.backend: {error.get('message')}",
+            {"field": "request.backend", "reason": _UNKNOWN_DATABASE},
+        )
 
 
 def require_success(envelope: Mapping[str, Any]) -> None:

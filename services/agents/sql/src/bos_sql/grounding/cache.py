@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _MAX_INDEXES = 8
 
-Key = tuple[str, str]
-"""Name of the database and fingerprint of its schema."""
+Key = tuple[str, str, bool]
+"""Name of the database, fingerprint of its schema, and whether the curated file is applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,12 @@ class MetadataIndexes:
         return bool(fingerprint) and self._ttl_s > 0
 
     async def get(
-        self, database: str, fingerprint: str, load: Callable[[], Awaitable[Catalog]]
+        self,
+        database: str,
+        fingerprint: str,
+        load: Callable[[], Awaitable[Catalog]],
+        *,
+        curated: bool = True,
     ) -> MetadataIndex:
         """Index of ``database``, cached or built.
 
@@ -69,13 +74,14 @@ class MetadataIndexes:
             database: Its name.
             fingerprint: Of its schema; empty: unknown, so that nothing is cached.
             load: Reads the catalogue; called if no index for this fingerprint is cached.
+            curated: Apply the curated file, if there is one.
 
         Raises:
             ConfigurationError: the curated file does not fit the database; names the line.
         """
         if not self.keeps(fingerprint):
-            return await self._built(await load())
-        key = (database, fingerprint)
+            return await self._built(await load(), curated)
+        key = (database, fingerprint, curated)
         if (index := self._fresh(key)) is not None:
             return index
         # One build per index: the steps that waited find it cached, and other databases do not
@@ -84,7 +90,7 @@ class MetadataIndexes:
         async with building:
             if (index := self._fresh(key)) is not None:
                 return index
-            index = await self._built(await load())
+            index = await self._built(await load(), curated)
             self._kept.pop(key, None)
             self._kept[key] = _Kept(index, self._clock() + self._ttl_s)
             while len(self._kept) > _MAX_INDEXES:
@@ -95,8 +101,9 @@ class MetadataIndexes:
         kept = self._kept.get(key)
         return kept.index if kept is not None and self._clock() < kept.until else None
 
-    async def _built(self, catalog: Catalog) -> MetadataIndex:
-        return await asyncio.to_thread(self._build, catalog)
+    async def _built(self, catalog: Catalog, curated: bool) -> MetadataIndex:
+        return await asyncio.to_thread(self._build, catalog, self._curated if curated else None)
 
-    def _build(self, catalog: Catalog) -> MetadataIndex:
-        return MetadataIndex(self._curated.applied_to(catalog) if self._curated else catalog)
+    @staticmethod
+    def _build(catalog: Catalog, curated: Curated | None) -> MetadataIndex:
+        return MetadataIndex(curated.applied_to(catalog) if curated else catalog)

@@ -64,7 +64,7 @@ async def execute_query(work: StepState, query: ApprovedQuery) -> Mapping[str, A
     settings = work.settings
     arguments: dict[str, Any] = {
         "query": query.sql,
-        "database": settings.database,
+        "database": work.overview.database,
         "max_rows": work.overview.max_rows,
         "max_cols": work.overview.max_columns,
         "timeout_s": max(

@@ -1,0 +1,33 @@
+"""Agents that Bos has, by canonical name, whether or not a deployment runs them. Pure.
+
+The one table of them: agents that run describe themselves, and this says of the others that a name
+is right and its agent absent. Other people's agents need no entry.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from bos.agent.v1 import AgentCard
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_ALIASES = {
+    "api_docs": ("api_agent",),
+    "charts": ("chart", "chart_builder"),
+    "code": ("python",),
+    "computation": ("calculator", "UtilityAgent"),
+    "files": ("file_agent", "FileSystemTool", "FileDownloaderTool"),
+    "mail": (),
+    "rag": ("documents_agent",),
+    "sql": (),
+    "text": ("summariser", "summarizer", "translator"),
+    "web": ("ResearchAgent",),
+}
+
+KNOWN_AGENTS: Mapping[str, AgentCard] = MappingProxyType(
+    {name: AgentCard(name=name, aliases=aliases) for name, aliases in _ALIASES.items()}
+)
+"""Cards with names and aliases alone."""

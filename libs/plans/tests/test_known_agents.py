@@ -1,0 +1,49 @@
+"""The table of agents that Bos has."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bos_plans import KNOWN_AGENTS, canonical_name, shared_names
+
+_AGENTS = Path(__file__).parents[3] / "services" / "agents"
+
+
+@pytest.mark.requirement("A-08")
+def test_every_agent_of_the_repository_is_known() -> None:
+    projects = [tomllib.loads(each.read_text()) for each in _AGENTS.glob("*/pyproject.toml")]
+    named = {
+        name
+        for each in projects
+        for name in each["project"].get("entry-points", {}).get("bos.agents", {})
+    }
+    assert named
+    assert named == set(KNOWN_AGENTS)
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("sql", "sql"),
+        ("api_docs", "api_docs"),
+        ("computation", "computation"),
+        ("rag_agent", "rag"),
+        ("code_agent", "code"),
+        ("mail_agent", "mail"),
+        ("web_agent", "web"),
+        ("ResearchAgent", "web"),
+        ("UtilityAgent", "computation"),
+        ("planner", None),
+        ("fortune_teller", None),
+    ],
+)
+@pytest.mark.requirement("A-08")
+def test_names_of_the_documents_denote_agents(written: str, name: str | None) -> None:
+    assert canonical_name(written, KNOWN_AGENTS) == name
+
+
+def test_no_two_agents_share_a_name() -> None:
+    assert not shared_names(KNOWN_AGENTS.values())
