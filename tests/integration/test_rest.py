@@ -118,3 +118,25 @@ async def test_a_table_has_the_form_that_is_asked_for(tmp_path: Path) -> None:
     first = plain["response"]["agent_results"][0]
     assert "map_value" not in json.dumps(first["data"])
     assert "fields" in own["response"]["agent_results"][0]["data"]
+
+
+@pytest.mark.requirement("A-24")
+async def test_bounds_of_tables_are_numbers_that_are_possible(tmp_path: Path) -> None:
+    async with (
+        rest_harness(tmp_path) as harness,
+        aiohttp.ClientSession(
+            harness.url, headers={"Authorization": f"Bearer {harness.key}"}
+        ) as http,
+    ):
+        for field in ("max_rows", "max_columns"):
+            for wrong in (0, -1, 1.5, 2**31, "many", "NaN", [1], {}):
+                asked = {"question": "How many?", field: wrong}
+                async with http.post("/v1/runs:ask", json=asked) as reply:
+                    error = (await reply.json())["error"]
+                assert (reply.status, error["status"]) == (400, "INVALID_ARGUMENT"), wrong
+        asked = {**REVENUE, "request_id": "bounded", "max_rows": 2, "max_columns": 1}
+        async with http.post("/v1/runs:ask", json=asked) as reply:
+            table = (await reply.json())["data"]
+    assert [len(row) for row in table["rows"]] == [1, 1]
+    assert len(table["columns"]) == 1
+    assert table["truncated"]

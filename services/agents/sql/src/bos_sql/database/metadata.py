@@ -55,6 +55,9 @@ class Overview:
     """Fingerprint of the schema; empty: unknown."""
     narrowed: bool = False
     """Whether the user may read only some of the existing tables."""
+    shown_columns: int = 0
+    """Columns of a result that the request wants; 0 for all. A query may have more: they are cut,
+    where more than ``max_columns`` are refused."""
 
     def known(self, names: Iterable[str]) -> tuple[str, ...]:
         """Existing tables among ``names``, in the overview's spelling, without duplicates."""
@@ -124,13 +127,12 @@ async def load_index(
 
 
 def bounded(overview: Overview, task: AgentInput) -> Overview:
-    """``overview`` with the limits of rows and columns lowered as the request asks."""
+    """``overview`` with the bounds of rows and columns that the request asks for."""
     rows = task.max_rows if task.HasField("max_rows") else overview.max_rows
-    columns = task.max_columns if task.HasField("max_columns") else overview.max_columns
     return replace(
         overview,
         max_rows=min(overview.max_rows, max(1, rows)),
-        max_columns=min(overview.max_columns, max(1, columns)),
+        shown_columns=max(0, task.max_columns),
     )
 
 

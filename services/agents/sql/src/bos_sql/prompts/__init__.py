@@ -81,7 +81,7 @@ class QueryPrompts:
         rules = _ROLE.fill(
             dialect=DIALECT_NAMES[overview.dialect],
             max_rows=str(overview.max_rows),
-            max_columns=str(overview.max_columns),
+            max_columns=str(min(overview.max_columns, overview.shown_columns or 2**31)),
         )
         self._system = system(f"{rules}\n{UNTRUSTED_NOTICE}")
         self._shared = _joined(

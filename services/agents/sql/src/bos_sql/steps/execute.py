@@ -100,10 +100,21 @@ def parse_results(
         Internal: the envelope holds no table.
     """
     table = read_table(envelope)
+    _keep_columns(table, work.overview.shown_columns or len(table.columns))
     work.task.trace.message(
         "parse_results", columns=[column.name for column in table.columns], rows=table.row_count
     )
     return QueryResult(query, table, float(envelope.get("elapsed_ms") or 0.0))
+
+
+def _keep_columns(table: Table, most: int) -> None:
+    """Cut the table to its first columns, in place; it says so then."""
+    if len(table.columns) <= most:
+        return
+    del table.columns[most:]
+    for row in table.rows:
+        del row.values[most:]
+    table.truncated = True
 
 
 def _failure(envelope: Mapping[str, Any], query: ApprovedQuery) -> Exception:
