@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from bos_postgres import EmbeddedPostgres
 
-_GROWING = re.compile(r"(runs|run_events|approvals)(_|$)")
+_GROWING = re.compile(r"(runs|run_events|approvals|webhook_deliveries)(_|$)")
 """Tables that have a past; partitions have such names as well."""
 _SETTINGS = {
     "session_preload_libraries": "auto_explain",

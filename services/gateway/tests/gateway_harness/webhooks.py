@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from gateway_harness.harness import Client
 
 DEADLINE_S = 60
+PENDING = gateway.WEBHOOK_DELIVERY_STATE_PENDING
+GIVEN_UP = gateway.WEBHOOK_DELIVERY_STATE_GIVEN_UP
 
 
 @contextmanager
@@ -55,6 +57,16 @@ async def until_state(client: Client, webhook_id: str, state: int) -> list[Any]:
         while True:
             found = (await deliveries(client, webhook_id)).deliveries
             if found and all(each.state == state for each in found):
+                return list(found)
+            await asyncio.sleep(0.01)
+
+
+async def ended(client: Client, webhook_id: str, count: int) -> list[Any]:
+    """All deliveries of a webhook, once there are so many and none is pending."""
+    async with asyncio.timeout(DEADLINE_S):
+        while True:
+            found = (await deliveries(client, webhook_id)).deliveries
+            if len(found) == count and all(each.state != PENDING for each in found):
                 return list(found)
             await asyncio.sleep(0.01)
 

@@ -13,6 +13,7 @@ import pytest
 from bos_gateway.ownership import owners
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
+from bos_gateway.webhooks import outbox
 from bos_postgres import connect
 
 if TYPE_CHECKING:
@@ -30,7 +31,16 @@ LOOKS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "take": (owners._TAKE, (ME, 3.0)),
     "undriven": (owners._UNOWNED, (ME, [])),
     "release_all": (owners._RELEASE_ALL, (ME,)),
+    "due events": (outbox._OLDEST, ()),
+    "claim events": (outbox._CLAIM, (16, 4, [], [], 30.0)),
 }
+GROWING = {"runs", "run_events", "approvals", "run_inputs", "webhook_deliveries"}
+_DELIVERIES = """
+INSERT INTO webhook_deliveries (webhook_id, user_id, run_id, event, state, due_at, ended_at)
+SELECT h.webhook_id, h.user_id, r.run_id, 1, CASE WHEN finished_at IS NULL THEN 1 ELSE 2 END,
+       now() + interval '1 h', finished_at
+FROM webhooks AS h CROSS JOIN runs AS r
+"""
 _INSERT = """
 INSERT INTO runs (run_id, user_id, request_id, request_digest, question, status, replica_id,
                   retry_at, finished_at)
@@ -72,7 +82,7 @@ async def plan_of(
     (plan,) = json.loads(explained)
     rows = 0
     for node in nodes(plan["Plan"]):
-        of_runs = node.get("Relation Name") in {"runs", "run_events", "approvals", "run_inputs"}
+        of_runs = node.get("Relation Name") in GROWING
         removed = sum(value for key, value in node.items() if re.match("Rows Removed", key))
         if of_runs:
             rows = max(rows, (node["Actual Rows"] + removed) * node["Actual Loops"])
@@ -90,6 +100,12 @@ async def fill(session: asyncpg.Connection[asyncpg.Record]) -> None:
         "created_at, expire_at) SELECT gen_random_uuid(), run_id, user_id, 1, '', 'a', 't', now(), "
         "now() + interval '1 day' FROM runs WHERE status = 4"
     )
+    await session.execute(
+        "INSERT INTO webhooks (webhook_id, user_id, url, origin, events, key_id, secret) "
+        "VALUES (gen_random_uuid(), 'u1', 'https://a.example/', 'https://a.example:443', '{1}', "
+        "'k', '')"
+    )
+    await session.execute(_DELIVERIES)
 
 
 @pytest.mark.parametrize("analysed", [True, False])
