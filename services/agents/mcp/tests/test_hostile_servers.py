@@ -10,6 +10,7 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from bos.agent.v1 import AgentExecutionStatus
+from bos_testkit.processes import is_dead
 from bos_testkit.waiting import eventually
 
 from .conftest import NETWORKS, Specialist, answered, chosen, specialist
@@ -431,7 +432,7 @@ async def test_program_that_misbehaves_is_away_and_ends_with_the_agent(
     assert why
     started = pids.read_text().split()
     assert started
-    await eventually(lambda: not any(_is_running(pid) for pid in started), within_s=60)
+    await eventually(lambda: all(is_dead(int(pid)) for pid in started), within_s=60)
 
 
 async def test_program_that_is_none_is_away_with_the_setting_to_correct() -> None:
@@ -439,14 +440,6 @@ async def test_program_that_is_none_is_away_with_the_setting_to_correct() -> Non
         why = await found.away()
     assert "cannot be started" in why
     assert "BOS_MCP_SERVERS" in why
-
-
-def _is_running(pid: str) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def test_what_a_server_sends_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
