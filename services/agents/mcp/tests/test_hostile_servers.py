@@ -326,8 +326,27 @@ async def test_tool_that_is_gone_after_its_approval_is_not_called() -> None:
         proposed = await found.step(tool="erase")
         server.tools = [tool("look")]
         outcome = await found.step(tool="erase", approved=[proposed.action])
-    assert outcome.result.error.type == "ToolChanged"
+        await found.offers("look")
+        later = await found.step(tool="erase", approved=[proposed.action])
+    for each in (outcome, later):
+        assert each.result.error.type == "ToolChanged"
     assert server.calls == []
+
+
+async def test_approved_call_waits_for_a_server_that_is_away() -> None:
+    server = HostileServer([WRITES])
+    async with attacked(server) as found:
+        proposed = await found.step(tool="erase")
+    server.respond = lambda _: Response(status_code=503)
+    async with attacked(server) as found:
+        outcome = await found.step(tool="erase", approved=[proposed.action])
+        assert outcome.result.error.retryable
+        assert not outcome.result.performed_actions
+        server.respond = None
+        await found.is_there()
+        done = await found.step(tool="erase", approved=[proposed.action])
+    assert done.result.status == SUCCEEDED, done.result.error
+    assert len(server.calls) == 1
 
 
 @pytest.mark.parametrize("status", [302, 307, 308])
