@@ -469,3 +469,37 @@ async def test_what_a_server_sends_is_not_logged(caplog: pytest.LogCaptureFixtur
     assert outcome.result.status == FAILED
     assert "the-users-secret" not in caplog.text
     assert "the-users-secret" not in str(outcome.result)
+
+
+async def test_program_that_ends_at_once_is_started_ever_more_rarely(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    code = f"import time; open({str(starts)!r}, 'a').write(f'{{time.monotonic()}} ')"
+    server = {"command": [sys.executable, "-c", code + READY_AND_GONE]}
+
+    def times() -> list[float]:
+        return [float(each) for each in starts.read_text().split()] if starts.exists() else []
+
+    async with specialist(server, max_backoff_s=3600):
+        await eventually(lambda: len(times()) >= 6, within_s=120)
+    # The wait begins at 0.2 s, doubles, and up to half of it is left out by chance.
+    assert times()[5] - times()[4] >= 0.2 * 2**4 / 2
+
+
+READY_AND_GONE = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    id, method = message.get("id"), message["method"]
+    result = {"tools": []}
+    if method == "initialize":
+        info = {"name": "brief", "version": "1"}
+        version = message["params"]["protocolVersion"]
+        result = {"protocolVersion": version, "serverInfo": info, "capabilities": {"tools": {}}}
+    if method in ("initialize", "tools/list"):
+        print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+    elif id is not None:
+        error = {"code": -32601, "message": "no such method"}
+        print(json.dumps({"jsonrpc": "2.0", "id": id, "error": error}), flush=True)
+    if method == "tools/list":
+        break
+"""
