@@ -61,9 +61,9 @@ class Agent(ABC):
     def require_available(self) -> None:  # noqa: B027  most agents can always work
         """Refuse to be described while the agent cannot work; called with each ``Describe``.
 
-        Override it where the agent depends on a system that may be away: the gateway shows the
-        reason, plans without the agent, and notices by itself when it is back. Card and tools may
-        be replaced while the agent is served; steps in progress keep the tools they began with.
+        Override it where the agent depends on a system that may be away: the gateway lists the
+        agent as unavailable with the reason, and notices by itself when it is back. Card and tools
+        may be replaced while the agent is served; steps in progress keep those they began with.
 
         Raises:
             Unavailable: says why, in words that are safe to show.

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ import pytest
 from bos.agent.v1 import AgentExecutionStatus, SideEffectClass
 from bos.common.v1 import SourceType
 from bos_chassis.values import table_rows
-from bos_testkit.processes import free_port
+from bos_testkit.processes import free_port, is_dead
 from bos_testkit.waiting import eventually
 
 from .conftest import NETWORKS, answered, chosen, over_http, specialist
@@ -223,8 +222,8 @@ async def test_program_ends_with_the_agent_and_takes_its_children_along(
     async with specialist(program) as notes:
         outcome = await notes.step(tool="start_child")
         child = int(outcome.data["structured"]["result"])
-        assert _is_alive(child)
-    await eventually(lambda: not _is_alive(child), within_s=60)
+        assert not is_dead(child)
+    await eventually(lambda: is_dead(child), within_s=60)
 
 
 async def test_program_that_ends_is_away_and_is_started_again(program: dict[str, Any]) -> None:
@@ -312,12 +311,3 @@ async def test_change_that_a_server_announces_is_noticed_at_once() -> None:
 
 def _count() -> int:
     return 1
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False

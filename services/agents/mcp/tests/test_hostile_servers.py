@@ -10,6 +10,7 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from bos.agent.v1 import AgentExecutionStatus
+from bos_testkit.processes import is_dead
 from bos_testkit.waiting import eventually
 
 from .conftest import NETWORKS, Specialist, answered, chosen, specialist
@@ -325,8 +326,27 @@ async def test_tool_that_is_gone_after_its_approval_is_not_called() -> None:
         proposed = await found.step(tool="erase")
         server.tools = [tool("look")]
         outcome = await found.step(tool="erase", approved=[proposed.action])
-    assert outcome.result.error.type == "ToolChanged"
+        await found.offers("look")
+        later = await found.step(tool="erase", approved=[proposed.action])
+    for each in (outcome, later):
+        assert each.result.error.type == "ToolChanged"
     assert server.calls == []
+
+
+async def test_approved_call_waits_for_a_server_that_is_away() -> None:
+    server = HostileServer([WRITES])
+    async with attacked(server) as found:
+        proposed = await found.step(tool="erase")
+    server.respond = lambda _: Response(status_code=503)
+    async with attacked(server) as found:
+        outcome = await found.step(tool="erase", approved=[proposed.action])
+        assert outcome.result.error.retryable
+        assert not outcome.result.performed_actions
+        server.respond = None
+        await found.is_there()
+        done = await found.step(tool="erase", approved=[proposed.action])
+    assert done.result.status == SUCCEEDED, done.result.error
+    assert len(server.calls) == 1
 
 
 @pytest.mark.parametrize("status", [302, 307, 308])
@@ -431,7 +451,7 @@ async def test_program_that_misbehaves_is_away_and_ends_with_the_agent(
     assert why
     started = pids.read_text().split()
     assert started
-    await eventually(lambda: not any(_is_running(pid) for pid in started), within_s=60)
+    await eventually(lambda: all(is_dead(int(pid)) for pid in started), within_s=60)
 
 
 async def test_program_that_is_none_is_away_with_the_setting_to_correct() -> None:
@@ -439,14 +459,6 @@ async def test_program_that_is_none_is_away_with_the_setting_to_correct() -> Non
         why = await found.away()
     assert "cannot be started" in why
     assert "BOS_MCP_SERVERS" in why
-
-
-def _is_running(pid: str) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 async def test_what_a_server_sends_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -457,3 +469,37 @@ async def test_what_a_server_sends_is_not_logged(caplog: pytest.LogCaptureFixtur
     assert outcome.result.status == FAILED
     assert "the-users-secret" not in caplog.text
     assert "the-users-secret" not in str(outcome.result)
+
+
+async def test_program_that_ends_at_once_is_started_ever_more_rarely(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    code = f"import time; open({str(starts)!r}, 'a').write(f'{{time.monotonic()}} ')"
+    server = {"command": [sys.executable, "-c", code + READY_AND_GONE]}
+
+    def times() -> list[float]:
+        return [float(each) for each in starts.read_text().split()] if starts.exists() else []
+
+    async with specialist(server, max_backoff_s=3600):
+        await eventually(lambda: len(times()) >= 6, within_s=120)
+    # The wait begins at 0.2 s, doubles, and up to half of it is left out by chance.
+    assert times()[5] - times()[4] >= 0.2 * 2**4 / 2
+
+
+READY_AND_GONE = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    id, method = message.get("id"), message["method"]
+    result = {"tools": []}
+    if method == "initialize":
+        info = {"name": "brief", "version": "1"}
+        version = message["params"]["protocolVersion"]
+        result = {"protocolVersion": version, "serverInfo": info, "capabilities": {"tools": {}}}
+    if method in ("initialize", "tools/list"):
+        print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+    elif id is not None:
+        error = {"code": -32601, "message": "no such method"}
+        print(json.dumps({"jsonrpc": "2.0", "id": id, "error": error}), flush=True)
+    if method == "tools/list":
+        break
+"""

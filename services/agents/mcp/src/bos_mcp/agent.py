@@ -111,6 +111,10 @@ class McpAgent(Agent):
         if len(actions) != 1:
             raise InvalidArgument.field("approval_context.approved_actions", "must be one call")
         action = actions[0]
+        # An approved call outlasts a server that is away for a while.
+        self.connection.require_ready()
+        if action.tool not in self._tools:
+            raise changed(action.tool)
         result = await task.tools.perform(action)
         return await self._worded(task, [MadeCall(action.tool, _shown_arguments(action), result)])
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+import anyio
 from mcp import MCPError
 from mcp.client.client import Client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
@@ -53,12 +55,15 @@ _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(
 _CLIENT = Implementation(name="bos", version="0.1.0")
 _FIRST_WAIT_S = 10.0
 _FIRST_BACKOFF_S = 0.2
+# A server that ends sooner is waited for ever longer, as one that does not start.
+_STEADY_S = 10.0
 _QUIET_S = 0.2
 _MAX_PAGES = 20
 _MAX_LISTED = 1_000
 _AWAY = "MCP_UNAVAILABLE"
 # After these errors the server has not begun to work on the call.
 _REFUSALS = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
+_CLOSED = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 _NO_CREDENTIALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
@@ -166,6 +171,13 @@ class Connection:
             # Whether the session is still good shows when the tools are listed next.
             self._changed.set()
             raise self._failed(error, exchange) from error
+        except _CLOSED as error:
+            self._changed.set()
+            raise CallFailed(
+                f"The MCP server {self._server.where} went away during the call.",
+                reached=True,
+                retryable=True,
+            ) from error
         except ValidationError as error:
             raise CallFailed(
                 f"The result of the MCP server {self._server.where} is not valid MCP.",
@@ -194,7 +206,7 @@ class Connection:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._list(session)
-        except (TimeoutError, MCPError, ValidationError, BosError) as error:
+        except (TimeoutError, MCPError, ValidationError, BosError, *_CLOSED) as error:
             self._changed.set()
             raise CallFailed(
                 f"The MCP server {self._server.where} does not list its tools.",
@@ -231,22 +243,23 @@ class Connection:
         while True:
             exchange = Exchange()
             EXCHANGE.set(exchange)
-            was_ready = False
+            ready_at: float | None = None
             try:
                 async with (
-                    asyncio.timeout(self._server.connect_timeout_s) as time,
+                    asyncio.timeout(self._server.connect_timeout_s) as limit,
                     self._client() as client,
                 ):
                     await self._list(client)
-                    time.reschedule(None)
-                    was_ready = True
+                    limit.reschedule(None)
+                    ready_at = time.monotonic()
                     self._ready(client)
                     first.set()
                     await self._watch(client)
             except Exception as error:  # of code of others: whatever fails ends this connection
                 self._lose(_reason(self._server.where, error, exchange))
             first.set()
-            backoff_s = _FIRST_BACKOFF_S if was_ready else backoff_s
+            if ready_at is not None and time.monotonic() - ready_at > _STEADY_S:
+                backoff_s = _FIRST_BACKOFF_S
             await asyncio.sleep(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311
             backoff_s = min(2 * backoff_s, self._settings.max_backoff_s)
 
