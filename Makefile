@@ -59,7 +59,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 ##@ Work on it
 
 .PHONY: test
-test: install rest $(CACHE)/schemathesis/.installed openid-issuer ## check, then all tests; what CI runs, but for those that need root
+test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client ## check, then all tests; what CI runs, but for those that need root
 	@$(SIDE_BY_SIDE) $(CHECKS) test-go
 	$(PYTEST) $(PYTEST_ARGS)
 
@@ -105,6 +105,10 @@ test-floods: install rest ## Honest calls while strangers flood services over 1,
 test-openid: install rest openid-issuer ## Signing in by a real OpenID provider (part of test)
 	$(PYTEST) tests/openid $(PYTEST_ARGS)
 
+.PHONY: test-javascript
+test-javascript: install rest generated-client ## A client that a public generator makes from the OpenAPI document (part of test)
+	$(PYTEST) tests/doors/test_generated_client.py $(PYTEST_ARGS)
+
 .PHONY: test-qdrant
 test-qdrant: install ## The index's suite against a real server whose collections it deletes: QDRANT_URL=http://127.0.0.1:6333
 	BOS_TEST_QDRANT_URL=$(or $(QDRANT_URL),http://127.0.0.1:6333) \
@@ -129,7 +133,7 @@ test-documents-ocr: install ## Scanned pages by the real tesseract, which it ins
 test-web-browser: install ## Pages that only scripts fill, in the real Chromium, which it installs on Debian as root
 	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
 	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; }
-	$(BIN)/pytest -q services/agents/web/tests/browser_trial.py $(PYTEST_ARGS)
+	$(PYTEST) --dist load services/agents/web/tests/browser_trial.py $(PYTEST_ARGS)
 
 .PHONY: test-documents-awkward
 test-documents-awkward: install ## Some 60 damaged and hostile files through the documents service with its real engines (FILES=8 in test; SEED=N)
@@ -340,18 +344,24 @@ $(CACHE)/schemathesis/.installed: services/rest/schemathesis.txt | $(VENV)/.pyth
 	@$(BIN)/uv pip sync --quiet --python $(CACHE)/schemathesis/bin/python --require-hashes $<
 	@touch $@
 
-# The OpenID provider that tests sign in by: a program of its own, no part of Bos.
-ISSUER := tests/openid/issuer
-.PHONY: openid-issuer
-openid-issuer: $(CACHE)/openid-issuer/.installed
+# Programs of tests that come from npm, each in a folder of its own; no part of Bos. The names of their
+# folders and of their targets are the same.
+define npm_program
+.PHONY: $(1)
+$(1): $$(CACHE)/$(1)/.installed
 
-$(CACHE)/openid-issuer/.installed: $(ISSUER)/package.json $(ISSUER)/package-lock.json $(ISSUER)/.npmrc
-	@command -v npm > /dev/null || { echo 'The tests of signing in need Node.js 20 or newer, with npm.' >&2; exit 1; }
-	@rm -rf $(CACHE)/openid-issuer
-	@mkdir -p $(CACHE)/openid-issuer
-	@cp $^ $(CACHE)/openid-issuer
-	@cd $(CACHE)/openid-issuer && npm ci --silent --no-audit --no-fund --ignore-scripts --cache $(BOS_CACHE)/npm
-	@touch $@
+$$(CACHE)/$(1)/.installed: $(2)/package.json $(2)/package-lock.json $(2)/.npmrc
+	@command -v npm > /dev/null || { echo 'These tests need Node.js 20.19 or newer, with npm.' >&2; exit 1; }
+	@rm -rf $$(CACHE)/$(1)
+	@mkdir -p $$(CACHE)/$(1)
+	@cp $$^ $$(CACHE)/$(1)
+	@cd $$(CACHE)/$(1) && npm ci --silent --no-audit --no-fund --ignore-scripts --cache $$(BOS_CACHE)/npm
+	@touch $$@
+endef
+
+# The OpenID provider that tests sign in by, and what makes a client from the OpenAPI document.
+$(eval $(call npm_program,openid-issuer,tests/openid/issuer))
+$(eval $(call npm_program,generated-client,tests/doors/generated_client))
 
 ##@ Real models
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from gateway_harness.harness import SHORT_LEASE, Harness, gateway_process, open_harness
@@ -38,6 +39,7 @@ ANSWER = "".join(PIECES)
 QUESTION_BACK = "Which year?"
 COLUMNS = ["name", "amount"]
 ROWS = [["Ada", "1.50"], ["Grace", "2.25"]]
+TABLE = make_table(COLUMNS, [[name, Decimal(amount)] for name, amount in ROWS])
 DEPLOYMENT = "deploy shop-web 1.2"
 
 
@@ -48,7 +50,7 @@ class Desk(DeployAgent):
         """Deploy, or answer with the table."""
         if DEPLOYMENT in task.effective_task:
             return await super().behave(task)
-        return succeeded(task, answer="A table.", table=make_table(COLUMNS, ROWS))
+        return succeeded(task, answer="A table.", table=TABLE)
 
 
 @dataclass

@@ -12,8 +12,10 @@ import asyncio
 import gc
 import os
 import secrets
+import shutil
+import tempfile
 import warnings
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import unquote, urlsplit
@@ -35,6 +37,9 @@ IMAGE: Final = "postgres:18"
 _ENGINE_TIMEOUT_S: Final = 1
 _SCRAM_ITERATIONS: Final = 1000  # the driver of dbmate refuses fewer
 _ENGINE_SOCKET: Final = Path("/var/run/docker.sock")
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
+_MEMORY_BYTES: Final = 6 * 1024**3
+"""Free there: for the servers of all workers, each with half a gigabyte of log at most."""
 
 
 class PostgresServer(Protocol):
@@ -58,11 +63,12 @@ class ContainerServer:
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     """The PostgreSQL server of this test session."""
-    if engine_holds(IMAGE):
-        running = container_server()
-    else:
-        running = embedded_server(tmp_path_factory.mktemp("postgres"))
-    with running as server:
+    with ExitStack() as stack:
+        if engine_holds(IMAGE):
+            server = stack.enter_context(container_server())
+        else:
+            folder = stack.enter_context(memory_folder()) or tmp_path_factory.mktemp("postgres")
+            server = stack.enter_context(embedded_server(folder))
         asyncio.run(_cheapen_passwords(server.dsn()))
         yield server
 
@@ -83,10 +89,7 @@ async def postgres_dsn(
 ) -> AsyncIterator[str]:
     """URL of a database that only this test uses, empty or a copy; dropped afterwards."""
     name = f"test_{secrets.token_hex(8)}"
-    if postgres_template is None:
-        yield await create_database(postgres_server.dsn(), name)
-    else:
-        yield await copy_database(postgres_server, postgres_template, name)
+    yield await copy_database(postgres_server, postgres_template or "template1", name)
     await drop_database(postgres_server.dsn(), name)
 
 
@@ -94,7 +97,7 @@ async def postgres_dsn(
 async def empty_postgres_dsn(postgres_server: PostgresServer) -> AsyncIterator[str]:
     """URL of a database without tables that only this test uses; never a copy of the template."""
     name = f"test_{secrets.token_hex(8)}"
-    yield await create_database(postgres_server.dsn(), name)
+    yield await copy_database(postgres_server, "template1", name)
     await drop_database(postgres_server.dsn(), name)
 
 
@@ -113,7 +116,10 @@ def migrated_template(
 async def copy_database(server: PostgresServer, template: str, name: str) -> str:
     """Make a copy of the template, which must have no connections; returns its URL."""
     async with connect(server.dsn()) as session:
-        await session.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        folder = await session.fetchval("SHOW data_directory")
+        # Copying files begins and ends with a checkpoint, which is cheap in memory alone.
+        strategy = "FILE_COPY" if Path(folder).is_relative_to(_MEMORY) else "WAL_LOG"
+        await session.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY {strategy}')
     return server.dsn(name)
 
 
@@ -125,6 +131,24 @@ async def _cheapen_passwords(dsn: str) -> None:
         await session.execute("SELECT pg_reload_conf()")
         await session.execute(f"SET scram_iterations = {_SCRAM_ITERATIONS}")
         await session.execute(f"ALTER ROLE CURRENT_USER PASSWORD '{password}'")
+
+
+@contextmanager
+def memory_folder() -> Iterator[Path | None]:
+    """A folder in memory, removed afterwards; None where there is little of it.
+
+    Databases of tests are made and dropped by the thousand: copying their files takes a fifth of
+    the time there.
+    """
+    try:
+        free = shutil.disk_usage(_MEMORY).free
+    except OSError:
+        free = 0
+    if free < _MEMORY_BYTES:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="bos-tests-", dir=_MEMORY) as folder:
+        yield Path(folder)
 
 
 @contextmanager

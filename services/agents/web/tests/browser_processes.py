@@ -1,4 +1,7 @@
-"""Browsers of the agents of this machine, as their processes and folders show them."""
+"""Browsers of the agents of one test, as their processes and folders show them.
+
+Each test has a temporary folder of its own, whose path stands in the command lines of its browsers.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,19 @@ import tempfile
 from pathlib import Path
 
 
+def _mark() -> str:
+    return str(Path(tempfile.gettempdir(), "bos-browser-"))
+
+
 def browsers() -> list[str]:
-    """Command lines of living processes that belong to browsers of this machine's agents."""
+    """Command lines of living processes that belong to browsers of this test's agents."""
     found = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = each.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
         except OSError:
             continue
-        if "bos-browser-" in line:
+        if _mark() in line:
             found.append(line[:200])
     return found
 
@@ -31,7 +38,7 @@ def pids(words: str) -> list[int]:
             line = each.read_bytes().decode("utf-8", "replace")
         except OSError:
             continue
-        if "bos-browser-" in line and words in line and "--type=" not in line:
+        if _mark() in line and words in line and "--type=" not in line:
             found.append(int(each.parent.name))
     return found
 
@@ -46,7 +53,7 @@ def states(words: str) -> list[str]:
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             line = each.read_bytes().decode("utf-8", "replace")
-            if words in line and "bos-browser-" in line:
+            if words in line and _mark() in line:
                 found.append((each.parent / "status").read_text())
         except OSError:
             continue

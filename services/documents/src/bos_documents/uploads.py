@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import Counter
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, BinaryIO
 
 from bos.documents.v1 import DocumentState
+from bos_chassis.concurrency.user_places import Full, UserPlaces
 from bos_documents.files import DocumentKey, disk_errors
 from bos_documents.ingest.rules import MAX_TYPE_CHARS, one_line
 from bos_documents.store.documents import Upload
@@ -58,7 +58,7 @@ class Uploads:
         self._spool = spool
         self._settings = settings
         self._metrics = metrics
-        self._of_users: Counter[str] = Counter()
+        self._places = UserPlaces(settings.max_uploads, settings.max_uploads_per_user)
 
     async def receive(
         self, parts: AsyncIterator[UploadDocumentRequest], user_id: str, by: By
@@ -162,26 +162,16 @@ class Uploads:
 
     @contextmanager
     def _place(self, user_id: str) -> Iterator[None]:
-        mine = self._of_users[user_id] >= self._settings.max_uploads_per_user
-        if mine or self._of_users.total() >= self._settings.max_uploads:
-            if not self._of_users[user_id]:
-                del self._of_users[user_id]
+        if full := self._places.full_for(user_id):
             raise ResourceExhausted(
                 "You upload too many documents at once; wait for one of them to end."
-                if mine
+                if full is Full.USER
                 else "Too many documents are uploaded at the moment; try again shortly.",
                 reason="UPLOAD_LIMIT",
                 retry_after_s=1.0,
             )
-        self._of_users[user_id] += 1
-        self._metrics.uploads_open.inc()
-        try:
+        with self._places.taken(user_id), self._metrics.uploads_open.track_inprogress():
             yield
-        finally:
-            self._metrics.uploads_open.dec()
-            self._of_users[user_id] -= 1
-            if not self._of_users[user_id]:
-                del self._of_users[user_id]
 
 
 async def _header(parts: AsyncIterator[UploadDocumentRequest]) -> DocumentUpload:

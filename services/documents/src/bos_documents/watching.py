@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from bos.documents.v1 import DocumentState
+from bos_chassis.concurrency.user_places import Full, UserPlaces
 from bos_chassis.deadlines import timeout_for
 from bos_errors import ResourceExhausted
 
@@ -36,14 +36,14 @@ class Watches:
     def __init__(self, documents: Documents, settings: DocumentsSettings) -> None:
         self._documents = documents
         self._settings = settings
-        self._of_users: Counter[str] = Counter()
+        self._places = UserPlaces(settings.max_watches, settings.max_watches_per_user)
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self._ending = False
 
     @property
     def open(self) -> int:
         """Streams now."""
-        return self._of_users.total()
+        return self._places.open
 
     def changed(self, document_id: str | None) -> None:
         """A document has changed; None: any may have."""
@@ -99,21 +99,13 @@ class Watches:
 
     @contextmanager
     def _place(self, user_id: str) -> Iterator[None]:
-        mine = self._of_users[user_id] >= self._settings.max_watches_per_user
-        if mine or self.open >= self._settings.max_watches:
-            if not self._of_users[user_id]:
-                del self._of_users[user_id]
+        if full := self._places.full_for(user_id):
             raise ResourceExhausted(
                 "You watch too many documents at once; stop watching one first."
-                if mine
+                if full is Full.USER
                 else "Too many documents are watched at the moment; try again shortly.",
                 reason="WATCH_LIMIT",
                 retry_after_s=1.0,
             )
-        self._of_users[user_id] += 1
-        try:
+        with self._places.taken(user_id):
             yield
-        finally:
-            self._of_users[user_id] -= 1
-            if not self._of_users[user_id]:
-                del self._of_users[user_id]

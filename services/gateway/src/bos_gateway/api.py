@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attrs import define, field
+from attrs import define
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
 from bos_chassis.auth.callers import AUTHORIZATION_KEY, LOCAL_USER, current_principal
 from bos_chassis.auth.roles import require_role
+from bos_chassis.concurrency.user_places import Full, UserPlaces
 from bos_chassis.names import USER
 from bos_errors import PermissionDenied, ResourceExhausted, Unavailable
 from bos_gateway.core.public_events import Cursor, Piece, project, project_text, visible_response
@@ -46,26 +46,27 @@ RUN_TOKEN_SERVICE_NAME = "bos.gateway.v1.RunTokenService"  # noqa: S105  no secr
 _PART_BYTES = 256 * 1024
 
 
-@define(eq=False)
 class StreamLimiter:
     """Counts the calls that stay open until a run ends.
 
     The bound is below that of all calls of the server (``BOS_SERVER_MAX_CONCURRENT_RPCS``), so that
     those who want to cancel a run, and health checks, get through.
+
+    Args:
+        limit: Such calls at once.
+        user_limit: Such calls at once of one account; 0: no bound. Without sign-in, all callers
+            are one user, for whom only the other bound holds.
+        metrics: Counts refusals.
     """
 
-    _limit: int
-    """Such calls at once."""
-    _user_limit: int
-    """Such calls at once of one account; 0: no bound. Without sign-in, all callers are one
-    user, for whom only the other bound holds."""
-    _metrics: GatewayMetrics
-    _of_users: Counter[str] = field(init=False, factory=Counter)
+    def __init__(self, limit: int, user_limit: int, metrics: GatewayMetrics) -> None:
+        self._places = UserPlaces(limit, user_limit or None)
+        self._metrics = metrics
 
     @property
     def open(self) -> int:
         """Such calls now."""
-        return self._of_users.total()
+        return self._places.open
 
     @contextmanager
     def slot(self, user_id: str) -> Iterator[None]:
@@ -74,28 +75,23 @@ class StreamLimiter:
         Raises:
             ResourceExhausted: there is none.
         """
-        bounded = self._user_limit and user_id != LOCAL_USER
-        if bounded and self._of_users[user_id] >= self._user_limit:
+        full = self._places.full_for(user_id, bounded=user_id != LOCAL_USER)
+        if full is Full.USER:
             self._metrics.refused.labels("user_stream_limit").inc()
             raise ResourceExhausted(
                 "You follow too many questions at the same time; stop following one first.",
                 reason="USER_STREAM_LIMIT",
                 retry_after_s=1.0,
             )
-        if self.open >= self._limit:
+        if full is Full.ALL:
             self._metrics.refused.labels("stream_limit").inc()
             raise ResourceExhausted(
                 "Too many callers follow questions here at the moment; try again shortly.",
                 reason="REPLICA_FULL",
                 retry_after_s=1.0,
             )
-        self._of_users[user_id] += 1
-        try:
+        with self._places.taken(user_id):
             yield
-        finally:
-            self._of_users[user_id] -= 1
-            if not self._of_users[user_id]:
-                del self._of_users[user_id]
 
 
 @define(eq=False)

@@ -44,6 +44,8 @@ func Build(files *protoregistry.Files) ([]byte, error) {
 		b.service(service)
 	})
 	b.schemas.done["Error"] = errorSchema()
+	b.schemas.done["StreamEnd"] = streamEndSchema()
+	b.schemas.done["ServerSentEvent"] = serverSentEventSchema()
 	b.decision()
 	b.uploads(files)
 	b.operations()

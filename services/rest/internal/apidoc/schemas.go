@@ -148,7 +148,8 @@ func (s *schemas) parameter(field protoreflect.FieldDescriptor) object {
 	}
 	made := s.value(field, true)
 	if field.Kind() == protoreflect.Int64Kind {
-		made = object{"type": "integer", "format": "int64", "maximum": 1<<53 - 1}
+		// Text as in answers, so that a value of an answer is one of a request as it is.
+		return made
 	}
 	maps.Copy(made, s.rules.bounds(field))
 	return made

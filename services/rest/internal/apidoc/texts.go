@@ -131,10 +131,46 @@ func fileResponse() object {
 const streamSample = "retry: 2000\n\nid: 1\nevent: run_accepted\n" +
 	`data: {"run_id":"0199f0a4-7b1e-7c4e-9d8e-3f1f5a3b2c10","sequence":"1"}` + "\n\n"
 
+func reference(schema string) object {
+	return object{"$ref": "#/components/schemas/" + schema}
+}
+
+// eventSchema describes each event of a stream. OpenAPI does not say of what the schema of a stream is:
+// generators of clients take it for that of `data`, tools that check answers for that of the event.
+func eventSchema(data ...object) object {
+	return object{"anyOf": append(data, reference("ServerSentEvent"))}
+}
+
+func serverSentEventSchema() object {
+	return object{
+		"type":        "object",
+		"description": "An event of a stream as it is sent, for tools that read streams in this way.",
+		"properties": object{
+			"id":    object{"type": "string", "description": "Where to go on behind it."},
+			"event": object{"type": "string", "description": "Its name."},
+			"data":  object{"type": "string", "description": "Its JSON, on one line."},
+			"retry": object{"type": "integer", "description": "Milliseconds."},
+		},
+	}
+}
+
+func streamEndSchema() object {
+	return object{
+		"type":        "object",
+		"description": "`data` of the event `done`: the run has ended.",
+		"required":    []string{"run_id", "status"},
+		"properties": object{
+			"run_id": object{"type": "string", "description": "The run."},
+			"status": object{"type": "string", "description": "How it ended, as in `Run.status`."},
+		},
+	}
+}
+
 func streamResponse(alias bool) object {
-	text, item := streamText, "RunEvent"
+	text, data := streamText, eventSchema(
+		reference("RunEvent"), reference("StreamEnd"), reference("Error"))
 	if alias {
-		text = otherStreamText
+		text, data = otherStreamText, object{"type": "object"}
 	}
 	return object{
 		"description": text,
@@ -143,17 +179,8 @@ func streamResponse(alias bool) object {
 			"schema":      object{"type": "string"},
 		}},
 		"content": object{eventsType: object{
-			"schema": object{ // of each event, as tools that read streams take it
-				"type": "object",
-				"properties": object{
-					"id":    object{"type": "string", "description": "Where to go on behind it."},
-					"event": object{"type": "string", "description": "Its name."},
-					"data":  object{"type": "string", "description": "Its JSON, on one line."},
-					"retry": object{"type": "integer", "description": "Milliseconds."},
-				},
-			},
-			"x-item-schema": object{"$ref": "#/components/schemas/" + item},
-			"example":       streamSample,
+			"schema":  data,
+			"example": streamSample,
 		}},
 	}
 }
@@ -167,11 +194,13 @@ const documentSample = "retry: 2000\n\nevent: document\n" +
 	"\n\n"
 
 // documentStreamResponse is the changes of a document.
-func documentStreamResponse(item object) object {
+func documentStreamResponse(document object) object {
 	response := streamResponse(false)
 	response["description"] = documentStreamText
 	content := response["content"].(object)[eventsType].(object)
-	content["x-item-schema"], content["example"] = item, documentSample
+	end := object{"type": "object", "maxProperties": 0, "description": "`data` of the event `done`."}
+	content["schema"] = eventSchema(document, end)
+	content["example"] = documentSample
 	return response
 }
 

@@ -70,8 +70,9 @@ func (r *Route) Methods() []string {
 
 // Parameter is the type of a query parameter; further bounds are checked by the service.
 type Parameter struct {
-	Type string   `json:"type"`
-	Enum []string `json:"enum"`
+	Type   string   `json:"type"`
+	Format string   `json:"format"`
+	Enum   []string `json:"enum"`
 }
 
 // Problem describes why a value is invalid; empty if it is valid.
@@ -79,7 +80,7 @@ func (p Parameter) Problem(value string) string {
 	if len(p.Enum) > 0 && !slices.Contains(p.Enum, value) {
 		return "must be one of " + strings.Join(p.Enum, ", ")
 	}
-	if p.Type == "integer" {
+	if p.Type == "integer" || p.Format == "int64" {
 		if _, err := strconv.ParseInt(value, 10, 64); err != nil {
 			return "must be a whole number"
 		}

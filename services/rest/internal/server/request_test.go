@@ -79,7 +79,7 @@ func TestAllErrorsHaveTheSameShape(t *testing.T) {
 		"query of no text":  {"GET", "/v1/runs?page_token=%ff", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", "page_token"},
 		"query with zero":   {"GET", "/v1/runs?page_token=%00", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", "page_token"},
 		"name of no text":   {"GET", "/v1/runs?%ff=1", "", nil, 400, "INVALID_ARGUMENT", "INVALID_ARGUMENT", ""},
-		"not offered":       {"GET", "/v1/agents", "", nil, 501, "UNIMPLEMENTED", "UNIMPLEMENTED", ""},
+		"not offered":       {"POST", "/v1/plans:generate", `{"question": "x"}`, nil, 501, "UNIMPLEMENTED", "UNIMPLEMENTED", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			option := one.option

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from bos_chassis.concurrency.user_places import Full, UserPlaces
 from bos_errors import BosError, DeadlineExceeded, InvalidArgument, ResourceExhausted
 from bos_files.workspaces.names import checked_name
 
@@ -39,7 +39,7 @@ class Uploads:
         self._workspaces = workspaces
         self._settings = settings
         self._metrics = metrics
-        self._of_users: Counter[str] = Counter()
+        self._places = UserPlaces(settings.max_uploads, max(1, settings.max_uploads // _SHARE))
 
     async def receive(
         self, parts: AsyncIterator[UploadFileRequest], user_id: str, by: By
@@ -93,23 +93,13 @@ class Uploads:
 
     @contextmanager
     def _place(self, user_id: str) -> Iterator[None]:
-        places = self._settings.max_uploads
-        mine = self._of_users[user_id] >= max(1, places // _SHARE)
-        if mine or self._of_users.total() >= places:
-            self._of_users += Counter()  # drops users without uploads
+        if full := self._places.full_for(user_id):
             raise ResourceExhausted(
                 "You upload too many files at once; wait for one of them to end."
-                if mine
+                if full is Full.USER
                 else "Too many files are uploaded at the moment; try again shortly.",
                 reason="UPLOAD_LIMIT",
                 retry_after_s=1.0,
             )
-        self._of_users[user_id] += 1
-        self._metrics.uploads_open.inc()
-        try:
+        with self._places.taken(user_id), self._metrics.uploads_open.track_inprogress():
             yield
-        finally:
-            self._metrics.uploads_open.dec()
-            self._of_users[user_id] -= 1
-            if not self._of_users[user_id]:
-                del self._of_users[user_id]
