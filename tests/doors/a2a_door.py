@@ -187,12 +187,13 @@ class A2aDoor(Door):
 
     async def _sent(self, request: a2a.SendMessageRequest) -> Seen:
         async def sent() -> Seen:
-            (response,) = [one async for one in self._updates(request)]
+            (response,) = [one async for one in self.updates(request)]
             return seen_of(response.task)
 
         return await _patiently(sent)
 
-    async def _updates(self, request: a2a.SendMessageRequest) -> AsyncIterator[a2a.StreamResponse]:
+    async def updates(self, request: a2a.SendMessageRequest) -> AsyncIterator[a2a.StreamResponse]:
+        """What comes of a message, once its task rests."""
         async for one in self._waiting.send_message(request, context=self.context):
             yield one
 

@@ -38,7 +38,9 @@ def invalid(field: str, description: str) -> InvalidParamsError:
 
 
 @contextmanager
-def in_words_of_a2a(log: FilteringBoundLogger, unworded: Callable[[BosError], None]) -> Iterator[None]:
+def in_words_of_a2a(
+    log: FilteringBoundLogger, unworded: Callable[[BosError], None]
+) -> Iterator[None]:
     """Raise what fails inside as an error of A2A.
 
     Args:

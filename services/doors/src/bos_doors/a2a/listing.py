@@ -12,6 +12,7 @@ from a2a.utils.task import apply_history_length, validate_history_length, valida
 from bos.gateway.v1 import RunStatus
 from bos_doors.a2a.following import waiting_of
 from bos_doors.a2a.tasks import STATES, task_of
+from bos_errors import InvalidArgument, NotFound
 
 if TYPE_CHECKING:
     from bos.gateway.v1 import Run
@@ -35,14 +36,19 @@ async def tasks_of(
         validate_page_size(params.page_size)
         page_size = params.page_size
     validate_history_length(params)
+    # Where conversations are not kept, a task is its own context, and what follows it up names it.
+    place = 1 if params.context_id and page_size > 1 else 0
     page = await bos.list_runs(
-        page_size=page_size,
+        page_size=page_size - place,
         page_token=params.page_token,
         status=_only_status(params.status),
         conversation_id=params.context_id,
     )
+    runs = list(page.runs)
+    if place and not page.next_page_token:
+        runs += await _beginning(bos, params.context_id)
     since = params.status_timestamp_after.ToNanoseconds()
-    recent = [run for run in page.runs if run.update_time.ToNanoseconds() >= since]
+    recent = [run for run in runs if run.update_time.ToNanoseconds() >= since]
     listed = await _all_tasks(bos, recent, params.include_artifacts, public_url)
     tasks = [
         apply_history_length(task, params)
@@ -55,6 +61,15 @@ async def tasks_of(
         page_size=page_size,
         total_size=len(tasks) + bool(page.next_page_token),
     )
+
+
+async def _beginning(bos: BosClient, context_id: str) -> list[Run]:
+    """The run that is a context by itself, if it is one."""
+    try:
+        run = await bos.get_run(context_id)
+    except (NotFound, InvalidArgument):
+        return []
+    return [] if run.conversation_id else [run]
 
 
 def _only_status(state: a2a.TaskState) -> RunStatus:
