@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import grpc
 import httpx
 import pytest
+from a2a.client import ClientConfig, create_client
+from a2a.helpers import new_text_message
 from a2a.types import a2a_pb2 as a2a
 from a2a.types.a2a_pb2_grpc import A2AServiceStub
 from a2a.utils.errors import (
@@ -31,7 +36,6 @@ from .house import ANSWER, DEPLOYMENT, open_house
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from bos_testkit.postgres import PostgresServer
 
@@ -352,3 +356,27 @@ async def test_bodies_over_http_have_the_type_of_the_protocol(house: House) -> N
     assert answer.headers["Content-Type"] == "application/a2a+json"
     assert answer.json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert garbage.status_code == 400
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/a2a.md"])
+async def test_the_lines_of_the_pages_ask(house: House, page: str) -> None:
+    text = (Path(__file__).parents[2] / page).read_text()
+    found = re.search(r"```python\n(headers = .*?)```", text, re.DOTALL)
+    assert found is not None
+    lines = found[1].replace("http://127.0.0.1:8000", house.rest_url)
+    code = compile(lines, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    names: dict[str, Any] = {
+        "httpx": httpx,
+        "key": house.token(),
+        "ClientConfig": ClientConfig,
+        "create_client": create_client,
+        "new_text_message": new_text_message,
+        "Role": a2a.Role,
+        "SendMessageRequest": a2a.SendMessageRequest,
+    }
+    try:
+        await eval(code, names)
+    finally:
+        await names["config"].httpx_client.aclose()
+    last = names["updates"][-1].status_update.status
+    assert last.state == a2a.TASK_STATE_COMPLETED

@@ -42,8 +42,9 @@ class DoorsSettings(WebServerSettings):
     )
     a2a_server: ServerSettings | None = Field(
         default=None,
-        description="Where A2A is offered over gRPC; without it over HTTP alone. The certificates"
-        " are those of this address: its callers are strangers, which have none of their own",
+        description="Where A2A is offered over gRPC, such as BOS_DOORS_A2A_SERVER__PORT; without"
+        " it over HTTP alone. With certificates, BOS_DOORS_A2A_SERVER__TLS__CLIENT_CERTIFICATES"
+        " false lets in callers who have none of their own",
     )
     a2a_grpc_address: str = Field(
         default="",
