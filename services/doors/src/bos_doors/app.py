@@ -28,7 +28,12 @@ def build_app(gateway: Gateway, telemetry: Telemetry, tasks: BosTasks) -> Starle
         telemetry: Of the service.
         tasks: What the A2A door offers, over gRPC as well.
     """
-    return Starlette(routes=[Route(HEALTH_PATH, _healthz, methods=["GET"]), *a2a_routes(tasks)])
+    return Starlette(
+        routes=[
+            Route(HEALTH_PATH, _healthz, methods=["GET"]),
+            *a2a_routes(tasks, gateway.settings.heartbeat_s),
+        ]
+    )
 
 
 async def _healthz(_: Request) -> JSONResponse:
