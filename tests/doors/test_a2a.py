@@ -51,7 +51,7 @@ by_every_binding = pytest.mark.parametrize(
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server: PostgresServer) -> str:
-    return migrated_template(postgres_server, "doors_template", migrate_store)
+    return migrated_template(postgres_server, "a2a_template", migrate_store)
 
 
 @pytest.fixture

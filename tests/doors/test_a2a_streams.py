@@ -40,7 +40,7 @@ by_every_binding = pytest.mark.parametrize(
 
 @pytest.fixture(scope="session")
 def postgres_template(postgres_server: PostgresServer) -> str:
-    return migrated_template(postgres_server, "doors_template", migrate_store)
+    return migrated_template(postgres_server, "a2a_streams_template", migrate_store)
 
 
 @pytest.fixture
