@@ -139,7 +139,9 @@ async def open_house(dsn: str, folder: Path) -> AsyncIterator[House]:
         house.doors = await stack.enter_async_context(
             serve_doors(
                 DoorsSettings.load(
-                    server=ServerSettings.load(port=0, grace_s=0.2), gateway_target=house.target
+                    server=ServerSettings.load(port=0, grace_s=0.2),
+                    a2a_server=ServerSettings.load(port=0, grace_s=0.2),
+                    gateway_target=house.target,
                 ),
                 telemetry,
             )

@@ -10,6 +10,7 @@ import pytest
 from bos_gateway.service import migrate_store
 from bos_testkit.postgres import migrated_template
 
+from .a2a_door import A2aGrpcDoor, A2aHttpDoor, A2aJsonRpcDoor
 from .door import Door, GrpcDoor, Refused, RestDoor, State
 from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, open_house
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 
-DOORS: list[type[Door]] = [GrpcDoor, RestDoor]
+DOORS: list[type[Door]] = [GrpcDoor, RestDoor, A2aHttpDoor, A2aJsonRpcDoor, A2aGrpcDoor]
 through_every_door = pytest.mark.parametrize("kind", DOORS, ids=lambda kind: kind.name)
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import httpx2
 import pytest
+from a2a.types.a2a_pb2 import GetExtendedAgentCardRequest
+from a2a.types.a2a_pb2_grpc import A2AServiceStub
 from starlette.datastructures import Headers
 
 from bos.gateway.v1 import (
@@ -22,9 +24,11 @@ from bos_doors.caller import Gateway
 from bos_doors.service import serve
 from bos_doors.settings import DoorsSettings
 from bos_errors import Unauthenticated
+from bos_testkit.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 
 class Seen(OrchestratorServiceServicer):
@@ -58,6 +62,54 @@ async def test_the_server_is_healthy_and_knows_no_other_path() -> None:
     ):
         assert (await http.get("/healthz")).status_code == 200
         assert (await http.get("/nothing")).status_code == 404
+
+
+async def test_a2a_is_offered_over_grpc_and_tls_to_callers_without_certificates(
+    tmp_path: Path,
+) -> None:
+    tls = Authority(tmp_path).issue("doors").model_copy(update={"client_certificates": False})
+    trusted = grpc.ssl_channel_credentials((tmp_path / "ca.pem").read_bytes())
+    async with gateway() as (door, seen):
+        settings = door.settings.model_copy(
+            update={
+                "server": ServerSettings.load(port=0, grace_s=0),
+                "a2a_server": ServerSettings.load(port=0, grace_s=0, tls=tls),
+                "a2a_grpc_address": "",
+            }
+        )
+        async with serve(settings, Telemetry.for_tests("doors")) as server:
+            port = server.a2a_address.rpartition(":")[2]
+            async with grpc.aio.secure_channel(f"localhost:{port}", trusted) as channel:
+                card = await A2AServiceStub(channel).GetExtendedAgentCard(  # type: ignore[no-untyped-call]
+                    GetExtendedAgentCardRequest(),
+                    metadata=(("authorization", "Bearer k"), ("a2a-version", "1.0")),
+                )
+    assert seen.metadata["authorization"] == "Bearer k"
+    offered = [one.url for one in card.supported_interfaces if one.protocol_binding == "GRPC"]
+    assert offered == [server.a2a_address]
+
+
+async def test_a_word_about_the_client_is_not_taken_over_grpc() -> None:
+    async with gateway() as (door, seen):
+        settings = door.settings.model_copy(
+            update={
+                "server": ServerSettings.load(port=0, grace_s=0),
+                "a2a_server": ServerSettings.load(port=0, grace_s=0),
+            }
+        )
+        async with (
+            serve(settings, Telemetry.for_tests("doors")) as server,
+            grpc.aio.insecure_channel(server.a2a_address) as channel,
+        ):
+            await A2AServiceStub(channel).GetExtendedAgentCard(  # type: ignore[no-untyped-call]
+                GetExtendedAgentCardRequest(),
+                metadata=(
+                    ("authorization", "Bearer k"),
+                    ("bos-proxy-token", "forged"),
+                    ("a2a-version", "1.0"),
+                ),
+            )
+    assert "bos-proxy-token" not in seen.metadata
 
 
 async def test_the_gateway_is_called_with_the_callers_credential_and_address() -> None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bos_chassis.channels import Channels
+from bos_chassis.server import grpc_server
 from bos_chassis.telemetry import metrics_server
+from bos_doors.a2a import BosTasks, a2a_servicer, at_the_gateway
 from bos_doors.app import build_app
 from bos_doors.caller import Gateway
 from bos_webserver import http_server
@@ -15,6 +17,7 @@ from bos_webserver import http_server
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from bos_chassis.settings import ServerSettings
     from bos_chassis.telemetry import Telemetry
     from bos_doors.settings import DoorsSettings
 
@@ -31,6 +34,8 @@ class DoorsServer:
     host: str
     port: int
     metrics_port: int | None
+    a2a_address: str = ""
+    """Where A2A is offered over gRPC; empty if it is not."""
 
     @property
     def address(self) -> str:
@@ -53,7 +58,12 @@ async def serve(settings: DoorsSettings, telemetry: Telemetry) -> AsyncIterator[
     async with AsyncExitStack() as stack:
         channels = await stack.enter_async_context(Channels(telemetry, tls=server.tls))
         gateway = Gateway(channels.get(settings.gateway_target), settings)
-        app = build_app(gateway, telemetry)
+        tasks = BosTasks(gateway, telemetry.logger("bos.doors.a2a"))
+        if settings.a2a_server is not None:
+            tasks.grpc_address = await stack.enter_async_context(
+                _a2a_over_grpc(settings.a2a_server, tasks, gateway, telemetry)
+            )
+        app = build_app(gateway, telemetry, tasks)
         metrics_port = None
         if server.metrics_port is not None:
             metrics_port = await stack.enter_async_context(
@@ -61,4 +71,20 @@ async def serve(settings: DoorsSettings, telemetry: Telemetry) -> AsyncIterator[
             )
         limits = settings.connection_limits(settings.run_timeout_s + _ANSWER_SLACK_S)
         port = await stack.enter_async_context(http_server(app, server, limits, telemetry))
-        yield DoorsServer(SERVICE_NAME, server.host, port, metrics_port)
+        yield DoorsServer(SERVICE_NAME, server.host, port, metrics_port, tasks.grpc_address)
+
+
+@asynccontextmanager
+async def _a2a_over_grpc(
+    own: ServerSettings, tasks: BosTasks, gateway: Gateway, telemetry: Telemetry
+) -> AsyncIterator[str]:
+    """Offer A2A over gRPC until the context is left; yields the address for clients."""
+    within_s = gateway.settings.run_timeout_s + _ANSWER_SLACK_S
+    server = own.model_copy(
+        # Clients of the protocol set no deadlines, and streams last as long as runs.
+        update={"default_deadline_s": within_s, "max_deadline_s": within_s, "metrics_port": None}
+    )
+    servicers = [a2a_servicer(tasks)]
+    auth = at_the_gateway(gateway)
+    async with grpc_server(server, servicers, telemetry=telemetry, auth=auth) as running:
+        yield gateway.settings.a2a_grpc_address or running.address

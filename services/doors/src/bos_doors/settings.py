@@ -40,3 +40,15 @@ class DoorsSettings(WebServerSettings):
     max_connections_per_peer: int = Field(
         default=4096, ge=1, le=65_536, description="HTTP connections of one address"
     )
+    a2a_server: ServerSettings | None = Field(
+        default=None,
+        description="Where A2A is offered over gRPC, such as BOS_DOORS_A2A_SERVER__PORT; without"
+        " it over HTTP alone. With certificates, BOS_DOORS_A2A_SERVER__TLS__CLIENT_CERTIFICATES"
+        " false lets in callers who have none of their own",
+    )
+    a2a_grpc_address: str = Field(
+        default="",
+        max_length=255,
+        description="Where clients reach that, as host:port, for the agent card; empty: where it"
+        " listens",
+    )

@@ -42,6 +42,10 @@ var paths = []path{
 	{template: "/a2a/v1/tasks/{id}", methods: read},
 	{template: "/a2a/v1/tasks/{id}:cancel", methods: submit},
 	{template: "/a2a/v1/tasks/{id}:subscribe", methods: []string{http.MethodGet, http.MethodPost}},
+	// Not offered; the service says so in the protocol's form.
+	{template: "/a2a/v1/tasks/{id}/pushNotificationConfigs", methods: []string{http.MethodGet, http.MethodPost}},
+	{template: "/a2a/v1/tasks/{id}/pushNotificationConfigs/{push_id}",
+		methods: []string{http.MethodGet, http.MethodDelete}},
 	{template: "/a2a/v1/extendedAgentCard", methods: read},
 }
 

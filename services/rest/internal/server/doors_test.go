@@ -155,3 +155,25 @@ func TestDoorsThatDoNotAnswerAreSaidToBeAway(t *testing.T) {
 		t.Errorf("without doors: status %d", response.StatusCode)
 	}
 }
+
+func TestDoorsTakeTheMediaTypeOfTheirProtocolAndOtherPathsDoNot(t *testing.T) {
+	s, _ := behind(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}, nil)
+	for _, one := range []struct {
+		path, mediaType, body string
+		want                  int
+	}{
+		{"/a2a/v1/message:send", "application/a2a+json", `{}`, http.StatusNoContent},
+		{"/a2a/v1/message:send", "application/a2a+json; charset=utf-8", `{}`, http.StatusNoContent},
+		{"/a2a/v1/message:send", "application/json", `{}`, http.StatusNoContent},
+		{"/a2a/v1/message:send", "application/a2a+json", `{`, http.StatusBadRequest},
+		{"/a2a/v1/message:send", "text/plain", `{}`, http.StatusUnsupportedMediaType},
+		{"/v1/runs", "application/a2a+json", `{"question": "q"}`, http.StatusUnsupportedMediaType},
+	} {
+		response := send(t, s, http.MethodPost, one.path, one.body, header("Content-Type", one.mediaType))
+		if response.StatusCode != one.want {
+			t.Errorf("%s as %s: status %d, want %d", one.path, one.mediaType, response.StatusCode, one.want)
+		}
+	}
+}
