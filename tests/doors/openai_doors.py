@@ -116,7 +116,8 @@ class ResponsesDoor(_OpenAIDoor):
 class CompletionsDoor(_OpenAIDoor):
     """By ``/v1/chat/completions``, which has no word for resuming, cancelling or looking.
 
-    The id of a completion is that of a response but for its beginning, so ``/v1/responses`` does it.
+    The id of a completion is that of a response but for its beginning, so ``/v1/responses`` does
+    it.
     It does not say how far a stream was seen: it is read again from its beginning.
     """
 
