@@ -59,7 +59,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 ##@ Work on it
 
 .PHONY: test
-test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client ## check, then all tests; what CI runs, but for those that need root
+test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client openai-node ## check, then all tests; what CI runs, but for those that need root
 	@$(SIDE_BY_SIDE) $(CHECKS) test-go
 	$(PYTEST) $(PYTEST_ARGS)
 
@@ -108,6 +108,10 @@ test-openid: install rest openid-issuer ## Signing in by a real OpenID provider 
 .PHONY: test-javascript
 test-javascript: install rest generated-client ## A client that a public generator makes from the OpenAPI document (part of test)
 	$(PYTEST) tests/doors/test_generated_client.py $(PYTEST_ARGS)
+
+.PHONY: test-openai
+test-openai: install rest openai-node ## OpenAI's clients for Python and Node.js against the doors (part of test)
+	$(PYTEST) tests/doors/test_openai.py tests/doors/test_openai_node.py $(PYTEST_ARGS)
 
 .PHONY: test-qdrant
 test-qdrant: install ## The index's suite against a real server whose collections it deletes: QDRANT_URL=http://127.0.0.1:6333
@@ -359,9 +363,10 @@ $$(CACHE)/$(1)/.installed: $(2)/package.json $(2)/package-lock.json $(2)/.npmrc
 	@touch $$@
 endef
 
-# The OpenID provider that tests sign in by, and what makes a client from the OpenAPI document.
+# The OpenID provider that tests sign in by, what makes a client from the OpenAPI document, and OpenAI's client.
 $(eval $(call npm_program,openid-issuer,tests/openid/issuer))
 $(eval $(call npm_program,generated-client,tests/doors/generated_client))
+$(eval $(call npm_program,openai-node,tests/doors/openai_node))
 
 ##@ Real models
 
