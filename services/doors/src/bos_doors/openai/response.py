@@ -80,7 +80,12 @@ class ResponseMaker:
         self._made = []
         if event.HasField("answer_delta"):
             self._piece(event)
-            return self._made
+        else:
+            self._stored(event)
+        return [made for made in self._made if made["sequence_number"] > self.starting_after]
+
+    def _stored(self, event: RunEvent) -> None:
+        """What comes of an event of the log."""
         self._number = event.sequence * _RUN_EVENT
         if not self._created_at:
             self._start(event)
@@ -91,7 +96,6 @@ class ResponseMaker:
             self._open(event.sequence)
         if ends_part(self.part, event):
             self._end(event)
-        return [made for made in self._made if made["sequence_number"] > self.starting_after]
 
     def response(self) -> dict[str, Any]:
         """The response as it stands."""
