@@ -59,7 +59,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 ##@ Work on it
 
 .PHONY: test
-test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client openai-node ## check, then all tests; what CI runs, but for those that need root
+test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client openai-node front-end ## check, then all tests; what CI runs, but for those that need root
 	@$(SIDE_BY_SIDE) $(CHECKS) test-go
 	$(PYTEST) $(PYTEST_ARGS)
 
@@ -112,6 +112,10 @@ test-javascript: install rest generated-client ## A client that a public generat
 .PHONY: test-openai
 test-openai: install rest openai-node ## OpenAI's clients for Python and Node.js against the doors (part of test)
 	$(PYTEST) tests/doors/test_openai.py tests/doors/test_openai_node.py $(PYTEST_ARGS)
+
+.PHONY: test-front-end
+test-front-end: install rest front-end ## A chat that others wrote for OpenAI's API, against the doors (part of test)
+	$(PYTEST) tests/doors/test_front_end.py $(PYTEST_ARGS)
 
 .PHONY: test-qdrant
 test-qdrant: install ## The index's suite against a real server whose collections it deletes: QDRANT_URL=http://127.0.0.1:6333
@@ -346,6 +350,15 @@ $(REST_GENERATED): $(VENV)/.protos $(wildcard $(REST)/cmd/generate/*.go $(REST)/
 $(CACHE)/schemathesis/.installed: services/rest/schemathesis.txt | $(VENV)/.python
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CACHE)/schemathesis
 	@$(BIN)/uv pip sync --quiet --python $(CACHE)/schemathesis/bin/python --require-hashes $<
+	@touch $@
+
+# A chat at the terminal for OpenAI's API, which tests talk to Bos with.
+.PHONY: front-end
+front-end: $(CACHE)/front-end/.installed
+
+$(CACHE)/front-end/.installed: tests/doors/front_end.txt | $(VENV)/.python
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CACHE)/front-end
+	@$(BIN)/uv pip sync --quiet --python $(CACHE)/front-end/bin/python --require-hashes $<
 	@touch $@
 
 # Programs of tests that come from npm, each in a folder of its own; no part of Bos. The names of their

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import aiohttp
 import pytest
 from openai import APIStatusError, AsyncOpenAI, BadRequestError, ConflictError, NotFoundError
 
@@ -339,11 +339,14 @@ async def test_errors_have_their_status(house: House, ada: AsyncOpenAI) -> None:
         with pytest.raises(APIStatusError) as unknown:
             await stranger.responses.create(model="bos", input="Who?")
     assert unknown.value.status_code == 401
-    async with httpx.AsyncClient(base_url=house.rest_url) as http:
-        headers = {"Authorization": f"Bearer {house.token()}", "Content-Type": "application/json"}
-        reply = await http.post("/v1/responses", headers=headers, content=b'{"model": 1}')
-        assert reply.status_code == 400
-        assert reply.json()["error"]["type"] == "invalid_request_error"
+    headers = {"Authorization": f"Bearer {house.token()}"}
+    async with (
+        aiohttp.ClientSession(house.rest_url, headers=headers) as http,
+        http.post("/v1/responses", json={"model": 1}) as reply,
+    ):
+        assert reply.status == 400
+        error = (await reply.json())["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", "model")
 
 
 async def test_the_same_key_leads_to_the_same_run(house: House, ada: AsyncOpenAI) -> None:
