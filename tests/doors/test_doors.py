@@ -13,6 +13,7 @@ from bos_testkit.postgres import migrated_template
 from .a2a_door import A2aGrpcDoor, A2aHttpDoor, A2aJsonRpcDoor
 from .door import Door, GrpcDoor, Refused, RestDoor, State
 from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, open_house
+from .openai_doors import CompletionsDoor, ResponsesDoor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,7 +25,15 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 
-DOORS: list[type[Door]] = [GrpcDoor, RestDoor, A2aHttpDoor, A2aJsonRpcDoor, A2aGrpcDoor]
+DOORS: list[type[Door]] = [
+    GrpcDoor,
+    RestDoor,
+    ResponsesDoor,
+    CompletionsDoor,
+    A2aHttpDoor,
+    A2aJsonRpcDoor,
+    A2aGrpcDoor,
+]
 through_every_door = pytest.mark.parametrize("kind", DOORS, ids=lambda kind: kind.name)
 
 

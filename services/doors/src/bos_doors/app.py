@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from bos_doors.a2a import a2a_routes
+from bos_doors.openai import openai_routes
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -31,6 +32,7 @@ def build_app(gateway: Gateway, telemetry: Telemetry, tasks: BosTasks) -> Starle
     return Starlette(
         routes=[
             Route(HEALTH_PATH, _healthz, methods=["GET"]),
+            *openai_routes(gateway),
             *a2a_routes(tasks, gateway.settings.heartbeat_s),
         ]
     )

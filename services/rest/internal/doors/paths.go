@@ -29,6 +29,7 @@ var paths = []path{
 	{template: "/v1/responses/{response_id}/cancel", methods: submit},
 	{template: "/v1/models", methods: read},
 	{template: "/v1/models/{model}", methods: read},
+	{template: "/v1/models/bos/{agent}", methods: read},
 
 	{template: mcpPath, methods: []string{http.MethodGet, http.MethodPost, http.MethodDelete}},
 	{template: metaPath, methods: read, open: true},
