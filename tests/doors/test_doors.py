@@ -12,6 +12,7 @@ from bos_testkit.postgres import migrated_template
 
 from .door import Door, GrpcDoor, Refused, RestDoor, State
 from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, open_house
+from .mcp_door import McpDoor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 
-DOORS: list[type[Door]] = [GrpcDoor, RestDoor]
+DOORS: list[type[Door]] = [GrpcDoor, RestDoor, McpDoor]
 through_every_door = pytest.mark.parametrize("kind", DOORS, ids=lambda kind: kind.name)
 
 

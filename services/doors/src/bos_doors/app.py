@@ -8,6 +8,8 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from bos_doors.mcp import McpDoor
+
 if TYPE_CHECKING:
     from starlette.requests import Request
 
@@ -19,7 +21,11 @@ HEALTH_PATH = "/healthz"
 
 def build_app(gateway: Gateway, telemetry: Telemetry) -> Starlette:
     """The application; each door adds its routes here."""
-    return Starlette(routes=[Route(HEALTH_PATH, _healthz, methods=["GET"])])
+    mcp = McpDoor(gateway)
+    return Starlette(
+        routes=[Route(HEALTH_PATH, _healthz, methods=["GET"]), *mcp.routes()],
+        lifespan=mcp.lifespan,
+    )
 
 
 async def _healthz(_: Request) -> JSONResponse:

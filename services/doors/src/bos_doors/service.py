@@ -52,7 +52,12 @@ async def serve(settings: DoorsSettings, telemetry: Telemetry) -> AsyncIterator[
     server = settings.server
     async with AsyncExitStack() as stack:
         channels = await stack.enter_async_context(Channels(telemetry, tls=server.tls))
-        gateway = Gateway(channels.get(settings.gateway_target), settings)
+        documents = settings.documents_target
+        gateway = Gateway(
+            channels.get(settings.gateway_target),
+            settings,
+            channels.get(documents) if documents else None,
+        )
         app = build_app(gateway, telemetry)
         metrics_port = None
         if server.metrics_port is not None:

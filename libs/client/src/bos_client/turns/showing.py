@@ -77,7 +77,17 @@ def file_links(run_id: str, files: list[Artefact], public_url: str) -> str:
 
 
 def approval_text(approval: Approval) -> str:
-    """What would be done, exactly as the gateway displays it, and how to decide.
+    """What would be done, exactly as the gateway displays it, and how to decide by a reply.
+
+    Raises:
+        FailedPrecondition: the gateway does not say how to show all of it.
+    """
+    unknown = approval.kind == ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
+    return f"{approval_shown(approval)}\n\n{_AGAIN if unknown else _REPLY}"
+
+
+def approval_shown(approval: Approval) -> str:
+    """What would be done, exactly as the gateway displays it.
 
     Raises:
         FailedPrecondition: the gateway does not say how to show all of it.
@@ -94,14 +104,8 @@ def approval_text(approval: Approval) -> str:
         for argument in action.arguments:
             shown.append(f"  {as_it_is(argument.label)} ({as_it_is(argument.type)}):")
             shown += [f"    {as_it_is(line)}" for line in argument.lines]
-    unknown = approval.kind == ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
-    return "\n\n".join(
-        [
-            f"Before this is done, it needs your approval ({approval.approval_id}):",
-            _fenced("\n".join(shown)),
-            _AGAIN if unknown else _REPLY,
-        ]
-    )
+    heading = f"Before this is done, it needs your approval ({approval.approval_id}):"
+    return "\n\n".join([heading, _fenced("\n".join(shown))])
 
 
 def clarification_text(clarification: Clarification) -> str:
