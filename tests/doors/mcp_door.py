@@ -1,7 +1,7 @@
 """MCP: its tools by the SDK's client over streamable HTTP, each call on a connection of its own.
 
-What MCP has no word for: a call that ends early cannot be taken up, so the run's id, which the first
-progress notification names, leads to ``get_run``; and ``cancel_run`` ends a run.
+What MCP has no word for: a call that ends early cannot be taken up, so the run's id, which the
+first progress notification names, leads to ``get_run``; and ``cancel_run`` ends a run.
 """
 
 from __future__ import annotations
@@ -131,8 +131,12 @@ class McpDoor(Door):
                 yield client
 
     async def _ready(self, http: httpx2.AsyncClient) -> None:
-        while (await http.get(f"{self.house.rest_url}/v1/agents")).status_code == 503:
-            await asyncio.sleep(_LOOK_S)
+        url = f"{self.house.rest_url}/v1/agents"
+        async with asyncio.timeout(_WITHIN_S):
+            while True:
+                if (await http.get(url)).status_code != 503:
+                    return
+                await asyncio.sleep(_LOOK_S)
 
 
 def text_of(result: CallToolResult) -> str:
