@@ -11,7 +11,6 @@ from bos_client.cli.ask import ask, plan
 from bos_client.cli.documents import documents
 from bos_client.cli.identity import login, logout, register, reset_password, whoami
 from bos_client.cli.mail import mail
-from bos_client.cli.mcp import mcp
 from bos_client.cli.memory import conversations, memory_group
 from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.runs import agents, runs
@@ -111,7 +110,7 @@ def main(
 
 _asking = (
     *(ask, plan, runs, approvals, agents),
-    *(documents, workspace, conversations, memory_group, mail, mcp),
+    *(documents, workspace, conversations, memory_group, mail),
 )
 _accounts = (register, login, logout, whoami, reset_password, users, keys, account)
 for _command in (*_asking, *_accounts):

@@ -49,9 +49,10 @@ async def ask_person(
     if (context.protocol_version or "") >= _ASKS_BY_RESULT:
         return InputRequiredResult(input_requests={key: ElicitRequest(params=params)})
     try:
-        return await context.session.elicit_form(message, schema, context.request_id)
+        reply: ElicitResult = await context.session.elicit_form(message, schema, context.request_id)
     except NoBackChannelError:
         return None
+    return reply
 
 
 def _can_ask(context: Context[Any, Any]) -> bool:

@@ -10,6 +10,8 @@ import click
 
 from bos_client.cli.documents.adding import client_of
 from bos_client.cli.session import ANSWERED, client_for, run
+from bos_client.mcp.callers import Policy
+from bos_client.mcp.server import build_server
 
 if TYPE_CHECKING:
     from bos_client.cli.session import Target
@@ -46,12 +48,6 @@ class _User:
 @click.pass_obj
 def mcp(target: Target, tool_approvals: bool) -> None:
     """Be an MCP server on stdin and stdout, as the signed-in user."""
-    try:
-        from bos_client.mcp import Policy, build_server
-    except ImportError as error:
-        raise click.ClickException(
-            f"this needs the extra: pip install 'bos-client[mcp]' ({error})"
-        ) from error
 
     async def work() -> int:
         connection = target.connection()
