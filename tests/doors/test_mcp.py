@@ -279,11 +279,12 @@ async def test_time_to_wait_ends_and_the_run_goes_on(house: House) -> None:
     assert ANSWER in content_of(await door.call("get_run", run))["answer"]
 
 
-async def test_runs_and_tables_are_resources_of_their_owner(house: House) -> None:
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_runs_and_tables_are_resources_of_their_owner(house: House, mode: str) -> None:
     door = McpDoor(house, house.token())
     result = content_of(await door.call("ask", {"question": "Who brought what?"}))
     uri = f"bos://runs/{result['run_id']}"
-    async with door.client() as client:
+    async with door.client(mode=mode) as client:
         listed = await client.list_resources()
         assert [str(each.uri) for each in listed.resources] == [uri]
         run = json.loads((await client.read_resource(uri)).contents[0].text)
@@ -292,7 +293,7 @@ async def test_runs_and_tables_are_resources_of_their_owner(house: House) -> Non
         assert table["rows"] == ROWS
         with pytest.raises(MCPError, match="no such file"):
             await client.read_resource(f"{uri}/files/{'0' * 64}")
-    async with McpDoor(house, house.token("mallory")).client() as other:
+    async with McpDoor(house, house.token("mallory")).client(mode=mode) as other:
         assert not (await other.list_resources()).resources
         for each in (uri, f"{uri}/table", f"{uri}/files/{'0' * 64}"):
             with pytest.raises(MCPError):

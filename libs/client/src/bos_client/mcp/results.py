@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 MAX_TEXT_CHARS = 100_000
 """Of an answer, and of any other text in a result."""
+_MAX_BODY_CHARS = MAX_TEXT_CHARS - 1000
 MAX_ROWS = 200
 """Of a table in a result; the whole one is a resource."""
+_MAX_COLUMNS = 100
 _MAX_SOURCES = 50
 _MAX_FILES = 50
 _MAX_NAME_CHARS = 200
@@ -79,7 +81,7 @@ def ended(run: Run) -> CallToolResult:
         **_head(run),
         "answer": bounded(response.answer),
         "tainted": response.tainted,
-        "sources": [_source(each) for each in plain_json(response)["sources"][:_MAX_SOURCES]],
+        "sources": [_source(plain_json(each)) for each in response.sources[:_MAX_SOURCES]],
         "files": [],
     }
     parts = [response.answer]
@@ -98,8 +100,8 @@ def ended(run: Run) -> CallToolResult:
         for link in links
     ]
     note = [_OTHERS] if response.tainted else []
-    cut = [bounded(part) for part in parts if part]
-    return text_result("\n\n".join([*note, *cut, f"Run: {run.run_id}"]), content, *links)
+    text = bounded("\n\n".join([*note, *(part for part in parts if part)]), _MAX_BODY_CHARS)
+    return text_result(f"{text}\n\nRun: {run.run_id}", content, *links)
 
 
 def waiting(run: Run, approval: Approval, note: str = "") -> CallToolResult:
@@ -167,19 +169,33 @@ def _how_to_reply(run_id: str) -> str:
 
 
 def _table(run_id: str, response: OrchestratorResponse) -> dict[str, Any]:
-    table = plain_json(response.data)
-    rows = [[_cell(each) for each in row] for row in table["rows"][:MAX_ROWS]]
+    columns = [plain_json(column) for column in response.data.columns[:_MAX_COLUMNS]]
+    rows: list[list[Any]] = []
+    left = MAX_TEXT_CHARS
+    for row in response.data.rows[:MAX_ROWS]:
+        cells = [_cell(plain_json(value)) for value in row.values[:_MAX_COLUMNS]]
+        left -= len(json.dumps(cells, ensure_ascii=False))
+        if left < 0:
+            break
+        rows.append(cells)
     return {
-        "columns": table["columns"],
+        "columns": columns,
         "rows": rows,
-        "total_rows": len(table["rows"]),
+        "total_columns": len(response.data.columns),
+        "total_rows": len(response.data.rows),
         "truncated": response.data.truncated,
         "uri": f"{run_uri(run_id)}/table",
     }
 
 
 def _cell(value: Any) -> Any:
-    return bounded(value, _MAX_EXCERPT_CHARS) if isinstance(value, str) else value
+    """A value; a long text, list or map by its beginning."""
+    if isinstance(value, str):
+        return bounded(value, _MAX_EXCERPT_CHARS)
+    if isinstance(value, list | dict):
+        written = json.dumps(value, ensure_ascii=False)
+        return value if len(written) <= _MAX_EXCERPT_CHARS else bounded(written, _MAX_EXCERPT_CHARS)
+    return value
 
 
 def _source(source: dict[str, Any]) -> dict[str, Any]:

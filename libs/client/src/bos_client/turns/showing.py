@@ -30,6 +30,10 @@ _REPLY = (
     "Reply **yes** to have exactly this done, **no** to have nothing done, or say what to do in "
     "its place."
 )
+_BEFORE = (
+    "You approved this before, and nobody knows whether it was done: approving does it again, and "
+    "denying leaves it at that."
+)
 _AGAIN = (
     "You approved this before, and nobody knows whether it was done: **yes** does it again, and "
     "**no** leaves it at that."
@@ -83,15 +87,16 @@ def approval_text(approval: Approval) -> str:
         FailedPrecondition: the gateway does not say how to show all of it.
     """
     unknown = approval.kind == ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
-    return f"{approval_shown(approval)}\n\n{_AGAIN if unknown else _REPLY}"
+    return f"{_shown(approval)}\n\n{_AGAIN if unknown else _REPLY}"
 
 
 def approval_shown(approval: Approval) -> str:
-    """What would be done, exactly as the gateway displays it.
+    """What would be done, exactly as the gateway displays it; raises as :func:`approval_text`."""
+    unknown = approval.kind == ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
+    return f"{_shown(approval)}\n\n{_BEFORE}" if unknown else _shown(approval)
 
-    Raises:
-        FailedPrecondition: the gateway does not say how to show all of it.
-    """
+
+def _shown(approval: Approval) -> str:
     if len(approval.display.actions) != len(approval.actions):
         raise FailedPrecondition(
             "This action cannot be shown here; decide it in the console or by `bos approvals`.",
