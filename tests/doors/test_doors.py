@@ -13,6 +13,7 @@ from bos_testkit.postgres import migrated_template
 from .a2a_door import A2aGrpcDoor, A2aHttpDoor, A2aJsonRpcDoor
 from .door import Door, GrpcDoor, Refused, RestDoor, State
 from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, open_house
+from .mcp_door import McpDoor
 from .openai_doors import CompletionsDoor, ResponsesDoor
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ DOORS: list[type[Door]] = [
     RestDoor,
     ResponsesDoor,
     CompletionsDoor,
+    McpDoor,
     A2aHttpDoor,
     A2aJsonRpcDoor,
     A2aGrpcDoor,

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from bos_doors.a2a import a2a_routes
+from bos_doors.mcp import McpDoor
 from bos_doors.openai import openai_routes
 
 if TYPE_CHECKING:
@@ -29,12 +30,15 @@ def build_app(gateway: Gateway, telemetry: Telemetry, tasks: BosTasks) -> Starle
         telemetry: Of the service.
         tasks: What the A2A door offers, over gRPC as well.
     """
+    mcp = McpDoor(gateway)
     return Starlette(
         routes=[
             Route(HEALTH_PATH, _healthz, methods=["GET"]),
             *openai_routes(gateway),
+            *mcp.routes(),
             *a2a_routes(tasks, gateway.settings.heartbeat_s),
-        ]
+        ],
+        lifespan=mcp.lifespan,
     )
 
 

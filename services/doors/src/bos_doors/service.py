@@ -57,7 +57,12 @@ async def serve(settings: DoorsSettings, telemetry: Telemetry) -> AsyncIterator[
     server = settings.server
     async with AsyncExitStack() as stack:
         channels = await stack.enter_async_context(Channels(telemetry, tls=server.tls))
-        gateway = Gateway(channels.get(settings.gateway_target), settings)
+        documents = settings.documents_target
+        gateway = Gateway(
+            channels.get(settings.gateway_target),
+            settings,
+            channels.get(documents) if documents else None,
+        )
         tasks = BosTasks(gateway, telemetry.logger("bos.doors.a2a"))
         if settings.a2a_server is not None:
             tasks.grpc_address = await stack.enter_async_context(

@@ -18,6 +18,20 @@ class DoorsSettings(WebServerSettings):
     gateway_target: str = Field(
         default="127.0.0.1:8080", description="Address of the gateway: host:port, or a gRPC target"
     )
+    documents_target: str = Field(
+        default="",
+        description="Address of documents, for searching in them by MCP; empty: there are none",
+    )
+    authorization_servers: tuple[str, ...] = Field(
+        default=(),
+        description="Issuers of OAuth whose access tokens the gateway accepts, as JSON list;"
+        " clients of MCP sign in there. Empty: they send a token or key that they are given",
+    )
+    mcp_tool_approvals: bool = Field(
+        default=False,
+        description="Let a call of an MCP tool approve an action without the person's own reply;"
+        " whatever the client's model has read may then have actions done",
+    )
     public_url: str = Field(
         default="",
         pattern=r"^(https?://[^/\s]+)?$",

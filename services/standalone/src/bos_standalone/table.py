@@ -180,7 +180,7 @@ class Composition:
             ),
             _row("sandbox", self._sandbox, SandboxSettings),
             _row("mcp_db", self._mcp_db, McpDbSettings, "demo"),
-            _row("doors", self._doors, DoorsSettings, "gateway", wanted=with_rest),
+            _row("doors", self._doors, DoorsSettings, "gateway", "documents", wanted=with_rest),
             Row(
                 "rest",
                 self._rest,
@@ -353,7 +353,11 @@ class Composition:
 
     def _doors(self, running: Running) -> Start:
         """The doors, called by REST alone."""
-        settings = DoorsSettings.load(server=self._server(), gateway_target=self.address("gateway"))
+        settings = DoorsSettings.load(
+            server=self._server(),
+            gateway_target=self.address("gateway"),
+            documents_target=self.address("documents"),
+        )
         return partial(doors.serve, settings, self._telemetry.named("doors"))
 
     def _rest(self, running: Running) -> Start:

@@ -1,10 +1,11 @@
 """What a run says to people in clients that show text, and what their next message means."""
 
-from bos_doors.turns.deciding import Decision, decision_of
-from bos_doors.turns.showing import (
+from bos_client.turns import (
+    Decision,
     answer_text,
     approval_text,
     clarification_text,
+    decision_of,
     file_links,
     table_text,
 )

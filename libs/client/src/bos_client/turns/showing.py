@@ -30,6 +30,10 @@ _REPLY = (
     "Reply **yes** to have exactly this done, **no** to have nothing done, or say what to do in "
     "its place."
 )
+_BEFORE = (
+    "You approved this before, and nobody knows whether it was done: approving does it again, and "
+    "denying leaves it at that."
+)
 _AGAIN = (
     "You approved this before, and nobody knows whether it was done: **yes** does it again, and "
     "**no** leaves it at that."
@@ -77,11 +81,22 @@ def file_links(run_id: str, files: list[Artefact], public_url: str) -> str:
 
 
 def approval_text(approval: Approval) -> str:
-    """What would be done, exactly as the gateway displays it, and how to decide.
+    """What would be done, exactly as the gateway displays it, and how to decide by a reply.
 
     Raises:
         FailedPrecondition: the gateway does not say how to show all of it.
     """
+    unknown = approval.kind == ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
+    return f"{_shown(approval)}\n\n{_AGAIN if unknown else _REPLY}"
+
+
+def approval_shown(approval: Approval) -> str:
+    """What would be done, exactly as the gateway displays it; raises as :func:`approval_text`."""
+    unknown = approval.kind == ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
+    return f"{_shown(approval)}\n\n{_BEFORE}" if unknown else _shown(approval)
+
+
+def _shown(approval: Approval) -> str:
     if len(approval.display.actions) != len(approval.actions):
         raise FailedPrecondition(
             "This action cannot be shown here; decide it in the console or by `bos approvals`.",
@@ -94,14 +109,8 @@ def approval_text(approval: Approval) -> str:
         for argument in action.arguments:
             shown.append(f"  {as_it_is(argument.label)} ({as_it_is(argument.type)}):")
             shown += [f"    {as_it_is(line)}" for line in argument.lines]
-    unknown = approval.kind == ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
-    return "\n\n".join(
-        [
-            f"Before this is done, it needs your approval ({approval.approval_id}):",
-            _fenced("\n".join(shown)),
-            _AGAIN if unknown else _REPLY,
-        ]
-    )
+    heading = f"Before this is done, it needs your approval ({approval.approval_id}):"
+    return "\n\n".join([heading, _fenced("\n".join(shown))])
 
 
 def clarification_text(clarification: Clarification) -> str:
