@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from bos.agent.v1 import AgentExecutionStatus
-from bos_testkit.processes import is_dead
 from bos_testkit.waiting import eventually
 
 from .conftest import NETWORKS, Specialist, answered, chosen, specialist
@@ -26,7 +24,6 @@ from .hostile_server import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.security
 
@@ -425,42 +422,6 @@ ASKED = [
 ]
 
 
-PROGRAMS = {
-    "a line without an end": "import sys\nwhile True: sys.stdout.write('x' * 65536)",
-    "no messages": "import sys\nwhile True: print('hello', flush=True)",
-    "noise of errors": "import sys\nwhile True: sys.stderr.write('x' * 65536)",
-    "silence that ignores signals": "import signal, time\n"
-    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)",
-    "an early end": "pass",
-}
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-async def test_program_that_misbehaves_is_away_and_ends_with_the_agent(
-    name: str, tmp_path: Path
-) -> None:
-    pids = tmp_path / "pids"
-    note = f"import os\nopen({str(pids)!r}, 'a').write(f'{{os.getpid()}} ')\n"
-    server = {
-        "command": [sys.executable, "-c", note + PROGRAMS[name]],
-        "connect_timeout_s": 2,
-        "max_message_bytes": 64 * 1024,
-    }
-    async with specialist(server) as found:
-        why = await found.away()
-    assert why
-    started = pids.read_text().split()
-    assert started
-    await eventually(lambda: all(is_dead(int(pid)) for pid in started), within_s=60)
-
-
-async def test_program_that_is_none_is_away_with_the_setting_to_correct() -> None:
-    async with specialist({"command": ["/nowhere/server"]}) as found:
-        why = await found.away()
-    assert "cannot be started" in why
-    assert "BOS_MCP_SERVERS" in why
-
-
 async def test_what_a_server_sends_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     secret = PlainTextResponse("{the-users-secret", media_type="application/json")
     server = HostileServer(call=lambda _: secret)
@@ -469,37 +430,3 @@ async def test_what_a_server_sends_is_not_logged(caplog: pytest.LogCaptureFixtur
     assert outcome.result.status == FAILED
     assert "the-users-secret" not in caplog.text
     assert "the-users-secret" not in str(outcome.result)
-
-
-async def test_program_that_ends_at_once_is_started_ever_more_rarely(tmp_path: Path) -> None:
-    starts = tmp_path / "starts"
-    code = f"import time; open({str(starts)!r}, 'a').write(f'{{time.monotonic()}} ')"
-    server = {"command": [sys.executable, "-c", code + READY_AND_GONE]}
-
-    def times() -> list[float]:
-        return [float(each) for each in starts.read_text().split()] if starts.exists() else []
-
-    async with specialist(server, max_backoff_s=3600):
-        await eventually(lambda: len(times()) >= 6, within_s=120)
-    # The wait begins at 0.2 s, doubles, and up to half of it is left out by chance.
-    assert times()[5] - times()[4] >= 0.2 * 2**4 / 2
-
-
-READY_AND_GONE = """
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    id, method = message.get("id"), message["method"]
-    result = {"tools": []}
-    if method == "initialize":
-        info = {"name": "brief", "version": "1"}
-        version = message["params"]["protocolVersion"]
-        result = {"protocolVersion": version, "serverInfo": info, "capabilities": {"tools": {}}}
-    if method in ("initialize", "tools/list"):
-        print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
-    elif id is not None:
-        error = {"code": -32601, "message": "no such method"}
-        print(json.dumps({"jsonrpc": "2.0", "id": id, "error": error}), flush=True)
-    if method == "tools/list":
-        break
-"""
