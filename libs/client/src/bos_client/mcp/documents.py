@@ -9,7 +9,7 @@ from mcp.types import CallToolResult  # noqa: TC002 - read at run time
 from pydantic import Field
 
 from bos_client.mcp.results import bounded, json_result
-from bos_client.render.plain_json import plain_json
+from bos_plainjson import plain_json
 
 if TYPE_CHECKING:
     from bos.documents.v1 import Passage

@@ -11,7 +11,7 @@ from mcp.types import ListResourcesResult, Resource
 
 from bos_client.mcp.results import run_uri, status_word
 from bos_client.render.files import files_of
-from bos_client.render.plain_json import plain_json
+from bos_plainjson import plain_json
 from bos_client.render.text import one_line
 
 if TYPE_CHECKING:
