@@ -175,6 +175,10 @@ async def test_an_export_holds_what_is_ones_own_and_nothing_of_others(
         }
         for run_id in harness.runs.values():
             assert SECRET.encode() in exported["ada"][f"gateway/runs/{run_id}.json"]
+        webhooks = exported["ada"]["gateway/webhooks.json"]
+        assert harness.webhook_id.encode() in webhooks
+        assert b"whsec_" not in webhooks
+        assert "gateway/webhooks.json" not in exported["eve"]
         assert f"The plans of the {SECRET}".encode() in exported["ada"].values()
         document = exported["ada"][f"documents/documents/{harness.document_id}.bin"]
         assert document == f"The {SECRET} of the documents.".encode()

@@ -353,6 +353,19 @@ async def test_maintenance_forgets_old_deliveries_and_what_no_webhook_wants(
             "INSERT INTO webhook_deliveries (webhook_id, user_id, event) "
             "VALUES (gen_random_uuid(), 'x', 1)"
         )
+        await session.execute("UPDATE webhooks SET disabled_at = now()")
+        await session.execute(
+            "INSERT INTO webhook_deliveries (webhook_id, user_id, event, due_at) "
+            "SELECT webhook_id, user_id, 1, now() - interval '1 s' FROM webhooks"
+        )
+        maintenance = Maintenance(pool, None, None)  # type: ignore[arg-type]
+        await maintenance.round()
+        states = "SELECT state, outcome FROM webhook_deliveries ORDER BY position"
+        found = [tuple(row) for row in await session.fetch(states)]
+        assert found == [
+            (DELIVERED, gateway.WEBHOOK_OUTCOME_ACCEPTED),
+            (GIVEN_UP, gateway.WEBHOOK_OUTCOME_GONE),
+        ]
         maintenance = Maintenance(pool, None, None, delivery_days=1e-9)  # type: ignore[arg-type]
         await maintenance.round()
         assert await session.fetchval(count) == 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import define, field
 
+from bos.gateway.v1 import WEBHOOK_OUTCOME_GONE
 from bos_gateway.rounds import for_ever
 from bos_gateway.run_log.quota import SETTLED_AT_ONCE, settle
 from bos_gateway.run_log.retention import delete, forget_days, forget_files, too_old
@@ -54,12 +55,13 @@ _ORPHANED_DELIVERIES = """
 DELETE FROM webhook_deliveries AS d WHERE state = 1
        AND NOT EXISTS (SELECT FROM webhooks AS h WHERE h.webhook_id = d.webhook_id)
 """
-_UNWANTED_DELIVERIES = """
-UPDATE webhook_deliveries AS d SET state = 3, ended_at = now()
+_UNWANTED_DELIVERIES = f"""
+UPDATE webhook_deliveries AS d
+SET state = 3, outcome = {WEBHOOK_OUTCOME_GONE}, ended_at = now()
 FROM webhooks AS h
 WHERE h.webhook_id = d.webhook_id AND h.disabled_at IS NOT NULL AND d.state = 1
       AND d.due_at < now()
-"""
+"""  # noqa: S608  our own text
 
 
 @define(eq=False)

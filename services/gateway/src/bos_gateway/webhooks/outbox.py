@@ -123,14 +123,16 @@ WITH mine AS (
 )
 SELECT state = 3 FROM failed
 """  # noqa: S608  our own text
+# Two statements, so that the webhook's row is not held while those of its deliveries are taken. What
+# a crash between them leaves pending, maintenance gives up.
+_DISABLE: Final = """
+UPDATE webhooks SET disabled_at = coalesce(disabled_at, now()), last_failure_at = now()
+WHERE webhook_id = $1
+"""
 _GONE: Final = f"""
-WITH disabled AS (
-    UPDATE webhooks SET disabled_at = coalesce(disabled_at, now()), last_failure_at = now()
-    WHERE webhook_id = $1 RETURNING webhook_id
-)
-UPDATE webhook_deliveries AS d
+UPDATE webhook_deliveries
 SET state = 3, outcome = {gateway.WEBHOOK_OUTCOME_GONE}, ended_at = now()
-FROM disabled AS g WHERE d.webhook_id = g.webhook_id AND d.state = 1
+WHERE webhook_id = $1 AND state = 1
 """  # noqa: S608  our own text
 _RELEASE: Final = """
 UPDATE webhook_deliveries SET due_at = now() WHERE delivery_id = $1 AND attempts = $2 AND state = 1
@@ -203,6 +205,7 @@ class Outbox:
 
     async def gone(self, claim: Claim) -> None:
         """The receiver wants no more: disable the webhook and give up all that is pending."""
+        await execute(self._pool, _DISABLE, claim.webhook_id)
         await execute(self._pool, _GONE, claim.webhook_id)
 
     async def release(self, claim: Claim) -> None:
