@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from bos.gateway.v1 import (
 from bos_chassis.channels import Channels
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
+from bos_doors.a2a import quiet_sdk
 from bos_doors.caller import Gateway
 from bos_doors.service import serve
 from bos_doors.settings import DoorsSettings
@@ -147,3 +149,40 @@ async def test_addresses_in_replies_are_those_configured_or_called() -> None:
         assert (
             fixed.public_url(Headers({"bos-public-url": "http://x"})) == "https://bos.example.org"
         )
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/a2a", {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": ["secret"]}}),
+        ("/a2a", {"jsonrpc": "2.0", "id": ["secret"], "method": {"secret": 1}}),
+        ("/a2a", {"jsonrpc": "2.0", "id": "secret", "method": "secret"}),
+        ("/a2a/v1/message:send", {"message": "secret"}),
+        ("/a2a/v1/message:send", {"message": {"parts": [{"text": "secret"}]}}),
+    ],
+)
+async def test_what_callers_of_a2a_send_wrongly_is_not_in_the_log(
+    path: str, body: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = DoorsSettings.load(server=ServerSettings.load(port=0, grace_s=0))
+    headers = {"A2A-Version": "1.0"}
+    async with (
+        serve(settings, Telemetry.for_tests("doors")) as server,
+        httpx2.AsyncClient(base_url=f"http://{server.address}", headers=headers) as http,
+    ):
+        assert "error" in (await http.post(path, json=body)).json()
+    assert not [one for one in caplog.records if one.name.startswith("a2a")]
+    assert "secret" not in caplog.text
+
+
+def test_a_defect_of_the_sdk_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    quiet_sdk()
+    quiet_sdk()
+    log = logging.getLogger("a2a.utils.error_handlers")
+    assert len(log.filters) == 1
+    try:
+        raise KeyError("defect")
+    except KeyError:
+        log.exception("Unknown error occurred")
+    log.warning("Request error: what a caller sent")
+    assert [one.message for one in caplog.records] == ["Unknown error occurred"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bos_chassis.channels import Channels
 from bos_chassis.server import grpc_server
 from bos_chassis.telemetry import metrics_server
-from bos_doors.a2a import BosTasks, a2a_servicer, at_the_gateway
+from bos_doors.a2a import BosTasks, a2a_servicer, at_the_gateway, quiet_sdk
 from bos_doors.app import build_app
 from bos_doors.caller import Gateway
 from bos_webserver import http_server
@@ -54,6 +54,7 @@ async def serve(settings: DoorsSettings, telemetry: Telemetry) -> AsyncIterator[
     Raises:
         ConfigurationError: the address cannot be used.
     """
+    quiet_sdk()
     server = settings.server
     async with AsyncExitStack() as stack:
         channels = await stack.enter_async_context(Channels(telemetry, tls=server.tls))
