@@ -123,8 +123,8 @@ WITH mine AS (
 )
 SELECT state = 3 FROM failed
 """  # noqa: S608  our own text
-# Two statements, so that the webhook's row is not held while those of its deliveries are taken. What
-# a crash between them leaves pending, maintenance gives up.
+# Two statements, so that the webhook's row is not held while those of its deliveries are taken.
+# What a crash between them leaves pending, maintenance gives up.
 _DISABLE: Final = """
 UPDATE webhooks SET disabled_at = coalesce(disabled_at, now()), last_failure_at = now()
 WHERE webhook_id = $1
