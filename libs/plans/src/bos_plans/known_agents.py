@@ -21,6 +21,7 @@ _ALIASES = {
     "computation": ("calculator", "UtilityAgent"),
     "files": ("file_agent", "FileSystemTool", "FileDownloaderTool"),
     "mail": (),
+    "mcp": (),
     "rag": ("documents_agent",),
     "sql": (),
     "text": ("summariser", "summarizer", "translator"),

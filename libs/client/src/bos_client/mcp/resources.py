@@ -11,8 +11,8 @@ from mcp.types import ListResourcesResult, Resource
 
 from bos_client.mcp.results import run_uri, status_word
 from bos_client.render.files import files_of
-from bos_plainjson import plain_json
 from bos_client.render.text import one_line
+from bos_plainjson import plain_json
 
 if TYPE_CHECKING:
     from bos.gateway.v1 import Run

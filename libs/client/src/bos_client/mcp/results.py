@@ -10,9 +10,9 @@ from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 
 from bos.gateway.v1 import RunStatus
 from bos_client.render.files import files_of
-from bos_plainjson import plain_json
 from bos_client.render.text import one_line
 from bos_client.turns import approval_shown, clarification_text, table_text
+from bos_plainjson import plain_json
 
 if TYPE_CHECKING:
     from bos.common.v1 import Artefact
