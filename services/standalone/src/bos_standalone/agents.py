@@ -29,6 +29,7 @@ SERVICES = (
     "composer",
     "sandbox",
     "mcp_db",
+    "doors",
 )
 """Services of the same process that run on their own too (``bos serve NAME``)."""
 _TAKEN = frozenset({*SERVICES, "all", "models", "postgres", "demo", "rest"})
