@@ -21,7 +21,7 @@ from bos_chassis.telemetry import Telemetry
 from bos_doors.caller import Gateway
 from bos_doors.service import serve
 from bos_doors.settings import DoorsSettings
-from bos_errors import Unauthenticated
+from bos_errors import Unauthenticated, Unimplemented
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -83,6 +83,15 @@ async def test_two_credentials_are_refused() -> None:
     async with gateway() as (door, _):
         with pytest.raises(Unauthenticated, match="one Authorization"):
             door.client(twice)
+
+
+async def test_documents_are_called_with_the_callers_credential_where_there_are_some() -> None:
+    headers = Headers({"authorization": "Bearer k", "cookie": "c"})
+    async with gateway() as (door, _):
+        with pytest.raises(Unimplemented, match="no documents"):
+            door.documents(headers)
+        there = Gateway(door.channel, door.settings, door.channel)
+        assert await there.documents(headers)._metadata() == (("authorization", "Bearer k"),)
 
 
 async def test_addresses_in_replies_are_those_configured_or_called() -> None:
