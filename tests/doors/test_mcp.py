@@ -269,6 +269,51 @@ async def test_a_cancelled_call_leaves_the_run_going_by_stdio(house: House) -> N
     assert any(line.startswith("Plan of 1 steps") for line in lines)
 
 
+@pytest.mark.parametrize("way", ["http", "stdio"])
+async def test_a_call_outlives_the_gateway_that_is_killed_under_it(house: House, way: str) -> None:
+    house.harness.composer.release = asyncio.Event()
+    told: asyncio.Queue[str] = asyncio.Queue()
+
+    async def progress(_: float, __: float | None, message: str | None) -> None:
+        told.put_nowait(message or "")
+
+    door = McpDoor(house, house.token())
+    async with stdio(house) if way == "stdio" else door.client() as client:
+        question = {"question": "Who brought what?"}
+        call = asyncio.create_task(client.call_tool("ask", question, progress_callback=progress))
+        while not (await asyncio.wait_for(told.get(), 120)).startswith(ANSWER_SO_FAR):
+            pass
+        await house.kill_gateway()
+        await house.start_gateway()
+        house.harness.composer.release.set()
+        result = await asyncio.wait_for(call, 120)
+    assert content_of(result)["answer"].count(ANSWER) == 1
+
+
+@pytest.mark.parametrize("verb", ["GET", "DELETE"])
+async def test_there_are_no_sessions_to_listen_to_or_to_end(house: House, verb: str) -> None:
+    headers = {"Authorization": f"Bearer {house.token()}", "Accept": "text/event-stream"}
+    async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+        assert (await http.request(verb, f"{house.rest_url}/mcp")).status_code == 405
+
+
+async def test_pages_of_other_places_may_not_call(house: House) -> None:
+    headers = {"Authorization": f"Bearer {house.token()}", "Origin": "https://evil.example.org"}
+    async with httpx2.AsyncClient(headers=headers) as http:
+        reply = await http.post(f"{house.rest_url}/mcp", json={"jsonrpc": "2.0", "method": "ping"})
+    assert reply.status_code == 403
+
+
+async def test_requests_beyond_the_bound_are_refused(house: House) -> None:
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {house.token()}"}) as http:
+        reply = await http.post(
+            f"{house.rest_url}/mcp",
+            content=b'{"x": "' + b"y" * 2 * 1024 * 1024 + b'"}',
+            headers={"Content-Type": "application/json", "Accept": "application/json"},
+        )
+    assert reply.status_code == 413
+
+
 async def test_time_to_wait_ends_and_the_run_goes_on(house: House) -> None:
     house.harness.composer.release = asyncio.Event()
     door = McpDoor(house, house.token())

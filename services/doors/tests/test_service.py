@@ -25,8 +25,12 @@ from bos_doors.a2a import quiet_sdk
 from bos_doors.caller import Gateway
 from bos_doors.service import serve
 from bos_doors.settings import DoorsSettings
+<<<<<<< HEAD
 from bos_errors import Unauthenticated
 from bos_testkit.certificates import Authority
+=======
+from bos_errors import Unauthenticated, Unimplemented
+>>>>>>> mcpdoor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -137,6 +141,15 @@ async def test_two_credentials_are_refused() -> None:
     async with gateway() as (door, _):
         with pytest.raises(Unauthenticated, match="one Authorization"):
             door.client(twice)
+
+
+async def test_documents_are_called_with_the_callers_credential_where_there_are_some() -> None:
+    headers = Headers({"authorization": "Bearer k", "cookie": "c"})
+    async with gateway() as (door, _):
+        with pytest.raises(Unimplemented, match="no documents"):
+            door.documents(headers)
+        there = Gateway(door.channel, door.settings, door.channel)
+        assert await there.documents(headers)._metadata() == (("authorization", "Bearer k"),)
 
 
 async def test_addresses_in_replies_are_those_configured_or_called() -> None:

@@ -62,8 +62,10 @@ class McpDoor:
 
     def routes(self) -> list[BaseRoute]:
         """What the door answers."""
+        (served,) = [each for each in self._app.routes if isinstance(each, Route)]
         return [
-            *self._app.routes,
+            # GET would hold a stream open for what is told unasked, which is nothing here.
+            Route(MCP_PATH, served.endpoint, methods=["POST"]),
             Route(METADATA_PATH, self._metadata, methods=["GET"]),
             Route(METADATA_PATH + MCP_PATH, self._metadata, methods=["GET"]),
         ]

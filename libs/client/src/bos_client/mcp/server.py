@@ -68,6 +68,7 @@ def build_server(callers: Callers, policy: Policy | None = None) -> MCPServer[An
         instructions=_INSTRUCTIONS,
         version=version("bos-client"),
         log_level="WARNING",
+        subscriptions=False,  # nothing is told unasked, so no stream is kept open for it
         middleware=[_latest_runs(resources)],
     )
     runs = Runs(callers, policy)
