@@ -328,9 +328,10 @@ async def test_what_does_not_is_ignored(house: House, ada: AsyncOpenAI) -> None:
 
 
 async def test_errors_have_their_status(house: House, ada: AsyncOpenAI) -> None:
-    with pytest.raises(NotFoundError) as model:
-        await ada.chat.completions.create(model="gpt-4o", messages=[_YES])  # type: ignore[list-item]
-    assert model.value.code == "model_not_found"
+    for name in ("gpt-4o", "bos/", "bos/nobody"):
+        with pytest.raises(NotFoundError) as model:
+            await ada.responses.create(model=name, input="Who?")
+        assert model.value.code == "model_not_found"
     for response_id in ("resp_none", "x", "resp_" + "a" * 65, "resp_a_b"):
         with pytest.raises(NotFoundError):
             await ada.responses.retrieve(response_id)
@@ -398,3 +399,21 @@ async def test_cancelling_what_waits_answers_with_the_part_that_ends_so(
     assert cancelled.status == "cancelled"
     assert cancelled.id == waiting.metadata["bos_next_response_id"]
     assert (await ada.responses.retrieve(waiting.id)).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("param", "fields"),
+    [
+        ("messages", {"messages": [{"role": "user", "content": "x" * 40_000}]}),
+        (
+            "messages",
+            {"messages": [{"role": "system", "content": "x" * 20_000}, {**_YES}]},
+        ),
+    ],
+)
+async def test_what_the_gateway_refuses_names_the_clients_field(
+    ada: AsyncOpenAI, param: str, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(BadRequestError) as refused:
+        await ada.chat.completions.create(**{"model": "bos", **fields})
+    assert refused.value.param == param
