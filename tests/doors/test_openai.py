@@ -328,9 +328,10 @@ async def test_what_does_not_is_ignored(house: House, ada: AsyncOpenAI) -> None:
 
 
 async def test_errors_have_their_status(house: House, ada: AsyncOpenAI) -> None:
-    with pytest.raises(NotFoundError) as model:
-        await ada.chat.completions.create(model="gpt-4o", messages=[_YES])  # type: ignore[list-item]
-    assert model.value.code == "model_not_found"
+    for name in ("gpt-4o", "bos/", "bos/nobody"):
+        with pytest.raises(NotFoundError) as model:
+            await ada.responses.create(model=name, input="Who?")
+        assert model.value.code == "model_not_found"
     for response_id in ("resp_none", "x", "resp_" + "a" * 65, "resp_a_b"):
         with pytest.raises(NotFoundError):
             await ada.responses.retrieve(response_id)
@@ -354,3 +355,65 @@ async def test_the_same_key_leads_to_the_same_run(house: House, ada: AsyncOpenAI
     first = await ada.responses.create(model="bos", input="Who?", extra_headers=key)
     again = await ada.responses.create(model="bos", input="Who?", extra_headers=key)
     assert first.id == again.id
+
+
+async def test_a_follow_up_knows_what_it_follows(house: House, ada: AsyncOpenAI) -> None:
+    first = await ada.responses.create(model="bos", input="Who?")
+    await ada.responses.create(model="bos", input="And when?", previous_response_id=first.id)
+    request = house.harness.planner.requests[-1]
+    assert request.question == "And when?"
+    assert [each["text"] for each in request.context["earlier_messages"]] == ["Who?", ANSWER]
+
+
+async def test_a_conversation_is_named(house: House, ada: AsyncOpenAI) -> None:
+    response = await ada.responses.create(model="bos", input="Who?", conversation="c1")
+    reply = await ada.chat.completions.create(
+        model="bos",
+        messages=[{"role": "user", "content": "And when?"}],
+        metadata={"conversation_id": "c1"},
+    )
+    async with BosClient(house.target, api_key=house.token()) as bos:
+        for run_id in (response.metadata["bos_run_id"], reply.id.removeprefix("chatcmpl-")):
+            assert (await bos.get_run(run_id)).conversation_id == "c1"
+
+
+async def test_instructions_lead_to_another_proposal(house: House, ada: AsyncOpenAI) -> None:
+    house.plan(DEPLOYMENT)
+    first = await ada.responses.create(model="bos", input="Put it into production")
+    second = await ada.responses.create(
+        model="bos", input="yes, but write to the team before", previous_response_id=first.id
+    )
+    assert second.metadata["bos_approval_id"] != first.metadata["bos_approval_id"]
+    assert not house.agent.landed
+    third = await ada.responses.create(model="bos", input="no", previous_response_id=second.id)
+    assert third.metadata["bos_run_id"] == first.metadata["bos_run_id"]
+    assert not house.agent.landed
+
+
+async def test_cancelling_what_waits_answers_with_the_part_that_ends_so(
+    house: House, ada: AsyncOpenAI
+) -> None:
+    house.plan(DEPLOYMENT)
+    waiting = await ada.responses.create(model="bos", input="Put it into production")
+    cancelled = await ada.responses.cancel(waiting.id)
+    assert cancelled.status == "cancelled"
+    assert cancelled.id == waiting.metadata["bos_next_response_id"]
+    assert (await ada.responses.retrieve(waiting.id)).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("param", "fields"),
+    [
+        ("messages", {"messages": [{"role": "user", "content": "x" * 40_000}]}),
+        (
+            "messages",
+            {"messages": [{"role": "system", "content": "x" * 20_000}, {**_YES}]},
+        ),
+    ],
+)
+async def test_what_the_gateway_refuses_names_the_clients_field(
+    ada: AsyncOpenAI, param: str, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(BadRequestError) as refused:
+        await ada.chat.completions.create(**{"model": "bos", **fields})
+    assert refused.value.param == param

@@ -202,3 +202,10 @@ def test_chunks_draw_a_line_where_an_answer_starts_over_or_ends_otherwise() -> N
     assert chunks(over).split("\n\n---\n\n") == ["It wa", ANSWER]
     otherwise = [ACCEPTED, started(), piece("Was it", 0), finished()]
     assert chunks(otherwise).split("\n\n---\n\n") == ["Was it", ANSWER]
+
+
+def test_a_completion_that_waits_has_used_nothing_yet() -> None:
+    maker = CompletionMaker(PART, "bos", "")
+    for event in (ACCEPTED, waiting(4)):
+        list(maker.take(event))
+    assert maker.completion()["usage"]["total_tokens"] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bos.common.v1 import Usage
 from bos.gateway.v1 import RunStatus
 from bos_doors.openai.parts import ends_part
 from bos_doors.openai.shown import annotations_of, chat_usage_of, reasoning_of, shown_approval
@@ -37,7 +38,7 @@ class CompletionMaker:
         self._text = ""
         self._reasoning: list[str] = []
         self._annotations: list[dict[str, Any]] = []
-        self._usage: dict[str, Any] | None = None
+        self._usage = chat_usage_of(Usage())  # of a part whose run goes on
         self._bos: dict[str, str] = {"run_id": self.part.run_id}
 
     def take(self, event: RunEvent) -> Iterator[dict[str, Any]]:
@@ -79,7 +80,7 @@ class CompletionMaker:
         return {
             **self._head("chat.completion.chunk"),
             "choices": [],
-            "usage": self._usage or chat_usage_of_nothing(),
+            "usage": self._usage,
         }
 
     def _end(self, event: RunEvent) -> Iterator[dict[str, Any]]:
@@ -124,11 +125,6 @@ class CompletionMaker:
             "created": self._created,
             "model": self.model,
         }
-
-
-def chat_usage_of_nothing() -> dict[str, int]:
-    """Usage of a completion whose run goes on."""
-    return {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
 def _nested(annotation: dict[str, Any]) -> dict[str, Any]:

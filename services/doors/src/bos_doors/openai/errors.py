@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 from starlette.responses import JSONResponse
 
-from bos_errors import NEUTRAL_INTERNAL_MESSAGE
-
-if TYPE_CHECKING:
-    from bos_errors import BosError
+from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, InvalidArgument, NotFound
 
 _Code = grpc.StatusCode
 _INVALID = "invalid_request_error"
@@ -49,3 +46,27 @@ def error_reply(error: BosError) -> JSONResponse:
     if error.retry_after_s is not None:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s)))
     return JSONResponse({"error": error_content(error)}, status, headers)
+
+
+def as_the_client_asked(error: BosError, said: str) -> BosError:
+    """The error, with the client's own name for a field that the gateway refuses.
+
+    Args:
+        error: Of the gateway.
+        said: Field of the client's request that holds what was said.
+    """
+    if not isinstance(error, InvalidArgument) or not error.violations:
+        return error
+    field, description = error.violations[0].field, error.violations[0].description
+    if field.startswith("request.prefer_agents"):
+        return NotFound(
+            "There is no such model; use one that /v1/models lists.", reason="MODEL_NOT_FOUND"
+        )
+    if field in ("request.question", "instructions"):
+        return InvalidArgument.field(said, description)
+    if field == "request.system_prompt":
+        name = said if said == "messages" else "instructions"
+        return InvalidArgument.field(name, description)
+    if field == "request.conversation_id":
+        return InvalidArgument.field("conversation_id", description)
+    return error

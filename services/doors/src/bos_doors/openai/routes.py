@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from bos_doors.openai.completion import CompletionMaker
-from bos_doors.openai.errors import error_content, error_reply
+from bos_doors.openai.errors import as_the_client_asked, error_content, error_reply
 from bos_doors.openai.going_on import after_messages, after_response, options_of, submit
 from bos_doors.openai.parts import Part, events_of, part_of, read_stored
 from bos_doors.openai.requests import MODEL, ChatRequest, ResponsesRequest, agents_of, parsed
@@ -36,8 +36,8 @@ def openai_routes(gateway: Gateway) -> list[Route]:
     """The routes, answered by the gateway as whoever calls."""
     door = _Door(gateway)
     return [
-        Route("/v1/chat/completions", _answering(door.complete), methods=["POST"]),
-        Route("/v1/responses", _answering(door.respond), methods=["POST"]),
+        Route("/v1/chat/completions", _answering(door.complete, "messages"), methods=["POST"]),
+        Route("/v1/responses", _answering(door.respond, "input"), methods=["POST"]),
         Route("/v1/responses/{response_id}", _answering(door.retrieve), methods=["GET"]),
         Route("/v1/responses/{response_id}/cancel", _answering(door.cancel), methods=["POST"]),
         Route("/v1/models", _answering(door.models), methods=["GET"]),
@@ -46,7 +46,7 @@ def openai_routes(gateway: Gateway) -> list[Route]:
 
 
 def _answering(
-    handler: Callable[[Request], Awaitable[Response]],
+    handler: Callable[[Request], Awaitable[Response]], said: str = ""
 ) -> Callable[[Request], Awaitable[Response]]:
     """The handler, with errors in OpenAI's form."""
 
@@ -55,7 +55,7 @@ def _answering(
         try:
             return await handler(request)
         except BosError as error:
-            return error_reply(error)
+            return error_reply(as_the_client_asked(error, said))
 
     return answer
 
