@@ -25,12 +25,8 @@ from bos_doors.a2a import quiet_sdk
 from bos_doors.caller import Gateway
 from bos_doors.service import serve
 from bos_doors.settings import DoorsSettings
-<<<<<<< HEAD
-from bos_errors import Unauthenticated
-from bos_testkit.certificates import Authority
-=======
 from bos_errors import Unauthenticated, Unimplemented
->>>>>>> mcpdoor
+from bos_testkit.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
