@@ -158,6 +158,7 @@ async def test_failures_name_field_and_reason(start: Starter) -> None:
     assert result.is_error
     assert result.structured_content["error"]["reason"] == "ODD"
     assert "too odd" in result.content[0].text
+    assert result.structured_content["run_id"] == RUN_ID, "the run is there all the same"
 
 
 class Found(DocumentsServiceServicer):
