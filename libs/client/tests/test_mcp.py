@@ -29,7 +29,7 @@ from bos_client.mcp import build_server
 from bos_client.mcp.resources import MAX_FILE_BYTES
 from bos_client.mcp.results import MAX_ROWS, MAX_TEXT_CHARS
 from bos_client.turns import approval_shown
-from bos_errors import InvalidArgument
+from bos_errors import InvalidArgument, PermissionDenied
 
 from .conftest import RUN_ID, Gateway, client, response, story
 
@@ -158,6 +158,24 @@ async def test_failures_name_field_and_reason(start: Starter) -> None:
     assert result.is_error
     assert result.structured_content["error"]["reason"] == "ODD"
     assert "too odd" in result.content[0].text
+    assert "run_id" not in result.structured_content, "there is no run"
+
+
+class Unwatched(Gateway):
+    """A gateway that takes questions, and lets nobody follow them."""
+
+    async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        raise PermissionDenied("This key may not.", reason="SCOPE")
+        yield  # it is a stream
+
+
+async def test_a_failure_on_the_way_names_the_run_that_goes_on(start: Starter) -> None:
+    async with mcp_of(await start(Unwatched())) as mcp:
+        result = await mcp.call_tool("ask", {"question": "Who leads?"})
+    assert result.is_error
+    assert result.structured_content["run_id"] == RUN_ID
+    assert RUN_ID in result.content[0].text
+    assert result.structured_content["error"]["reason"] == "SCOPE"
 
 
 class Found(DocumentsServiceServicer):

@@ -14,8 +14,8 @@ from pydantic import Field
 from bos_client.mcp.clarifying import clarified_run, reply_of_person, request_id_of
 from bos_client.mcp.deciding import Undecided, approvals_replied, carry_out, decide_by_person
 from bos_client.mcp.following import News, Stopped, follow
-from bos_client.mcp.results import ended, under_way, waiting
-from bos_errors import AlreadyExists, PermissionDenied
+from bos_client.mcp.results import ended, failed, under_way, waiting
+from bos_errors import AlreadyExists, BosError, PermissionDenied
 
 if TYPE_CHECKING:
     from bos.gateway.v1 import Approval, Run
@@ -73,9 +73,12 @@ class Asking:
         )
         asked = _Asked(bos, context, options, until)
         run = await asked.begin(question, continues_run_id)
-        return (
-            run if isinstance(run, CallToolResult | InputRequiredResult) else await asked.end(run)
-        )
+        if isinstance(run, CallToolResult | InputRequiredResult):
+            return run
+        try:
+            return await asked.end(run)
+        except BosError as error:
+            return failed(error, run.run_id)
 
 
 @dataclass

@@ -53,8 +53,8 @@ def json_result(content: dict[str, Any], *, tainted: bool = False) -> CallToolRe
     return text_result(f"{_OTHERS}\n{written}" if tainted else written, content)
 
 
-def failed(error: BosError) -> CallToolResult:
-    """What could not be done, and why."""
+def failed(error: BosError, run_id: str = "") -> CallToolResult:
+    """What could not be done, and why; with the run that goes on all the same, if there is one."""
     described: dict[str, Any] = {"code": error.code.name, "reason": error.reason}
     described["message"] = error.message
     lines = [error.message]
@@ -66,7 +66,10 @@ def failed(error: BosError) -> CallToolResult:
     if error.retry_after_s is not None:
         described["retry_after_s"] = error.retry_after_s
         lines.append(f"Try again in {error.retry_after_s:g} s.")
-    return refused("\n".join(lines), {"error": described})
+    if not run_id:
+        return refused("\n".join(lines), {"error": described})
+    lines.append(f"Run {run_id} goes on by itself; follow it with get_run.")
+    return refused("\n".join(lines), {"run_id": run_id, "error": described})
 
 
 def refused(text: str, content: dict[str, Any]) -> CallToolResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from mcp.server.mcpserver import Context  # noqa: TC002 - read at run time
@@ -24,6 +25,7 @@ from bos_client.mcp.results import (
     waiting,
 )
 from bos_client.turns import Decision, approval_shown
+from bos_errors import PermissionDenied
 
 if TYPE_CHECKING:
     from bos.gateway.v1 import Approval, Run
@@ -161,9 +163,11 @@ async def _standing(bos: BosClient, run: Run) -> CallToolResult:
     if run.HasField("response"):
         return ended(run)
     if run.status == RunStatus.RUN_STATUS_WAITING_FOR_APPROVAL:
-        approval_id = await _pending(bos, run.run_id)
-        if approval_id:
-            return waiting(run, await bos.get_approval(approval_id))
+        # A key may be for asking alone; its holder still learns that the run waits.
+        with suppress(PermissionDenied):
+            approval_id = await _pending(bos, run.run_id)
+            if approval_id:
+                return waiting(run, await bos.get_approval(approval_id))
     return under_way(run)
 
 
