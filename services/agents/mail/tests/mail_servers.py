@@ -22,9 +22,11 @@ from imapclient import IMAPClient
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from aiosmtpd.smtp import Envelope
+
+    Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 # Its half a million rounds of PBKDF2 for each sign-in are no subject of these tests.
 _PYMAP = """
@@ -179,8 +181,10 @@ async def breaking(
     """A way to a server that once, behind the answer to a command, breaks off, or holds it back."""
     broken: list[bool] = []
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        to_reader, to_writer = await asyncio.open_connection("127.0.0.1", port)
+    async def pass_on(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, inner: Streams
+    ) -> None:
+        to_reader, to_writer = inner
         named = asyncio.Event()
 
         async def there() -> None:
@@ -201,17 +205,15 @@ async def breaking(
                 writer.write(piece)
 
         copying = [asyncio.create_task(there()), asyncio.create_task(back())]
-        await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
-        for each in copying:
-            each.cancel()
-        for end in (writer, to_writer):
-            end.close()
+        try:
+            await asyncio.wait(copying, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in copying:
+                each.cancel()
+            await asyncio.gather(*copying, return_exceptions=True)
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield listening.sockets[0].getsockname()[1], broken
-    finally:
-        listening.close()
+    async with _between(port, pass_on) as own_port:
+        yield own_port, broken
 
 
 @asynccontextmanager
@@ -225,16 +227,51 @@ async def behind_tls(port: int, certificate: Certificate) -> AsyncIterator[int]:
                 await writer.drain()
         writer.close()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(piped(reader, inner_writer), piped(inner_reader, writer))
+    async def pass_on(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, inner: Streams
+    ) -> None:
+        await asyncio.gather(piped(reader, inner[1]), piped(inner[0], writer))
 
-    context = server_context(certificate)
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+    async with _between(port, pass_on, server_context(certificate)) as own_port:
+        yield own_port
+
+
+@asynccontextmanager
+async def _between(
+    port: int,
+    pass_on: Callable[[asyncio.StreamReader, asyncio.StreamWriter, Streams], Awaitable[None]],
+    tls: ssl.SSLContext | None = None,
+) -> AsyncIterator[int]:
+    """The port of a server whose connections are each passed on to a connection to ``port``.
+
+    All of them have ended with the block.
+    """
+    serving: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        own = asyncio.current_task()
+        assert own is not None
+        serving.add(own)
+        ends = [writer]
+        try:
+            inner = await asyncio.open_connection("127.0.0.1", port)
+            ends.append(inner[1])
+            await pass_on(reader, writer, inner)
+        finally:
+            for end in ends:
+                end.close()
+            for end in ends:
+                with suppress(OSError):
+                    await end.wait_closed()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
         yield listening.sockets[0].getsockname()[1]
     finally:
         listening.close()
+        for each in serving:
+            each.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
 
 def server_context(certificate: Certificate) -> ssl.SSLContext:
