@@ -316,6 +316,7 @@ func TestAClientThatGoesEndsItsUpload(t *testing.T) {
 	go func() {
 		_, _ = writer.Write(body[:500_000])
 		cancel()
+		_ = writer.CloseWithError(context.Canceled) // for which the client waits
 	}()
 	if _, err := http.DefaultClient.Do(request); err == nil {
 		t.Error("half an upload was answered")
