@@ -27,18 +27,11 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Value
 
-from bos_gateway.service import migrate_store
-from bos_testkit.postgres import migrated_template
-
 from .a2a_door import A2aGrpcDoor, A2aHttpDoor, A2aJsonRpcDoor, message, seen_of
 from .door import State
-from .house import ANSWER, DEPLOYMENT, open_house
+from .house import ANSWER, DEPLOYMENT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_testkit.postgres import PostgresServer
-
     from .a2a_door import A2aDoor
     from .house import House
 
@@ -47,17 +40,6 @@ pytestmark = [pytest.mark.rest, pytest.mark.process]
 by_every_binding = pytest.mark.parametrize(
     "kind", [A2aHttpDoor, A2aJsonRpcDoor, A2aGrpcDoor], ids=lambda kind: kind.name
 )
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
-    return migrated_template(postgres_server, "a2a_template", migrate_store)
-
-
-@pytest.fixture
-async def house(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with open_house(postgres_dsn, tmp_path) as opened:
-        yield opened
 
 
 async def sent(door: A2aDoor, request: a2a.SendMessageRequest) -> a2a.Task:

@@ -15,19 +15,12 @@ from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_doors.service import serve as serve_doors
 from bos_doors.settings import DoorsSettings
-from bos_gateway.service import migrate_store
-from bos_testkit.postgres import migrated_template
 
 from .a2a_door import A2aGrpcDoor, A2aHttpDoor, A2aJsonRpcDoor, Following, message
 from .door import State
-from .house import ANSWER, DEPLOYMENT, open_house
+from .house import ANSWER, DEPLOYMENT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_testkit.postgres import PostgresServer
-
     from .a2a_door import A2aDoor
     from .house import House
 
@@ -36,17 +29,6 @@ pytestmark = [pytest.mark.rest, pytest.mark.process]
 by_every_binding = pytest.mark.parametrize(
     "kind", [A2aHttpDoor, A2aJsonRpcDoor, A2aGrpcDoor], ids=lambda kind: kind.name
 )
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
-    return migrated_template(postgres_server, "a2a_streams_template", migrate_store)
-
-
-@pytest.fixture
-async def house(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with open_house(postgres_dsn, tmp_path) as opened:
-        yield opened
 
 
 @by_every_binding

@@ -7,21 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_gateway.service import migrate_store
-from bos_testkit.postgres import migrated_template
-
 from .a2a_door import A2aGrpcDoor, A2aHttpDoor, A2aJsonRpcDoor
 from .door import Door, GrpcDoor, Refused, RestDoor, State
-from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, open_house
+from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS
 from .mcp_door import McpDoor
 from .openai_doors import CompletionsDoor, ResponsesDoor
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_testkit.postgres import PostgresServer
-
     from .house import House
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
@@ -37,17 +29,6 @@ DOORS: list[type[Door]] = [
     A2aGrpcDoor,
 ]
 through_every_door = pytest.mark.parametrize("kind", DOORS, ids=lambda kind: kind.name)
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
-    return migrated_template(postgres_server, "doors_template", migrate_store)
-
-
-@pytest.fixture
-async def house(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with open_house(postgres_dsn, tmp_path) as opened:
-        yield opened
 
 
 @through_every_door

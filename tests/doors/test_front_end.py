@@ -10,15 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_gateway.service import migrate_store
-from bos_testkit.postgres import migrated_template
-
 from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, open_house
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from bos_testkit.postgres import PostgresServer
 
     from .house import House
 
@@ -50,11 +45,6 @@ class FrontEnd:
         printed, errors = await process.communicate()
         assert process.returncode == 0, errors.decode()
         return printed.decode()
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
-    return migrated_template(postgres_server, "front_end_template", migrate_store)
 
 
 @pytest.fixture

@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from bos_gateway.service import migrate_store
-from bos_testkit.postgres import migrated_template
-
-from .house import ANSWER, DEPLOYMENT, ROWS, open_house
+from .house import ANSWER, DEPLOYMENT, ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_testkit.postgres import PostgresServer
-
     from .house import House
 
 pytestmark = [pytest.mark.rest, pytest.mark.process, pytest.mark.timeout(600)]
@@ -29,17 +22,6 @@ pytestmark = [pytest.mark.rest, pytest.mark.process, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 INSTALLED = ROOT / ".cache/generated-client"
 PROGRAM = Path(__file__).with_name("generated_client")
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
-    return migrated_template(postgres_server, "javascript_template", migrate_store)
-
-
-@pytest.fixture
-async def house(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with open_house(postgres_dsn, tmp_path) as opened:
-        yield opened
 
 
 async def run(*program: str, cwd: Path) -> str:

@@ -22,19 +22,15 @@ from bos_client import BosClient
 from bos_client.mcp.following import ANSWER_SO_FAR
 from bos_doors.service import serve as serve_doors
 from bos_doors.settings import DoorsSettings
-from bos_gateway.service import migrate_store
-from bos_testkit.postgres import migrated_template
 
 from .door import Refused, State
-from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, open_house
+from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS
 from .mcp_door import McpDoor, text_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from mcp.types import CallToolResult, ElicitRequestParams
-
-    from bos_testkit.postgres import PostgresServer
 
     from .house import House
 
@@ -44,17 +40,6 @@ APPROVE = ElicitResult(action="accept", content={"decision": "approve"})
 DENY = ElicitResult(action="accept", content={"decision": "deny"})
 DECLINE = ElicitResult(action="decline")
 DISMISS = ElicitResult(action="cancel")
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
-    return migrated_template(postgres_server, "doors_mcp_template", migrate_store)
-
-
-@pytest.fixture
-async def house(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with open_house(postgres_dsn, tmp_path) as opened:
-        yield opened
 
 
 class Person:

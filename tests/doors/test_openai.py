@@ -11,16 +11,11 @@ from openai import APIStatusError, AsyncOpenAI, BadRequestError, ConflictError, 
 
 from bos.gateway.v1 import ApprovalStatus
 from bos_client import BosClient
-from bos_gateway.service import migrate_store
-from bos_testkit.postgres import migrated_template
 
-from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, open_house
+from .house import ANSWER, DEPLOYMENT, QUESTION_BACK
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
-
-    from bos_testkit.postgres import PostgresServer
 
     from .house import House
 
@@ -28,17 +23,6 @@ pytestmark = [pytest.mark.rest, pytest.mark.process]
 
 _QUESTION = {"role": "user", "content": "Put it into production"}
 _YES = {"role": "user", "content": "yes"}
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
-    return migrated_template(postgres_server, "openai_template", migrate_store)
-
-
-@pytest.fixture
-async def house(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with open_house(postgres_dsn, tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture

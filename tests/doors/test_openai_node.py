@@ -7,27 +7,16 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from bos_gateway.service import migrate_store
-from bos_testkit.postgres import migrated_template
-
 from .house import ANSWER, DEPLOYMENT, open_house
-
-if TYPE_CHECKING:
-    from bos_testkit.postgres import PostgresServer
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 
 INSTALLED = Path(__file__).parents[2] / ".cache/openai-node"
 PROGRAM = Path(__file__).with_name("openai_node") / "walk.mjs"
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
-    return migrated_template(postgres_server, "openai_node_template", migrate_store)
 
 
 async def test_the_node_client_asks_streams_resumes_and_approves(

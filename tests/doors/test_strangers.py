@@ -10,18 +10,11 @@ import pytest
 from token_issuer import Issuer
 
 from bos_client import BosClient
-from bos_gateway.service import migrate_store
-from bos_testkit.postgres import migrated_template
 
-from .house import ANSWER, open_house
+from .house import ANSWER
 from .test_generated_client import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_testkit.postgres import PostgresServer
-
     from .house import House
 
 pytestmark = [pytest.mark.rest, pytest.mark.process, pytest.mark.isolation]
@@ -54,17 +47,6 @@ def listed() -> list[tuple[str, str, bool]]:
 
 PRIVATE = [(verb, path) for verb, path, is_open in listed() if not is_open]
 OPEN = [(verb, path) for verb, path, is_open in listed() if is_open]
-
-
-@pytest.fixture(scope="session")
-def postgres_template(postgres_server: PostgresServer) -> str:
-    return migrated_template(postgres_server, "strangers_template", migrate_store)
-
-
-@pytest.fixture
-async def house(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with open_house(postgres_dsn, tmp_path) as opened:
-        yield opened
 
 
 async def answered(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bos_client.turns import Decision
 from bos_doors.a2a.messages import NamedDecision, Said, decision_in
-from bos_doors.turns import Decision
 
 YES, NO = Decision(approved=True), Decision(approved=False)
 ID = "0197a4b2-1111-7000-8000-000000000001"

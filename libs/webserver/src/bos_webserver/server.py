@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -29,6 +30,21 @@ _MAX_HEADER_BYTES = 32 * 1024
 _ACCEPTED_AT_ONCE = 64
 _BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebServer:
+    """A running server: what is served, and where."""
+
+    service: str
+    host: str
+    port: int
+    metrics_port: int | None
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class _GuestServer(uvicorn.Server):

@@ -12,7 +12,7 @@ from bos_chassis.telemetry import metrics_server
 from bos_doors.a2a import BosTasks, a2a_servicer, at_the_gateway, quiet_sdk
 from bos_doors.app import build_app
 from bos_doors.caller import Gateway
-from bos_webserver import http_server
+from bos_webserver import WebServer, http_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,20 +27,11 @@ _ANSWER_SLACK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class DoorsServer:
+class DoorsServer(WebServer):
     """A running server."""
 
-    service: str
-    host: str
-    port: int
-    metrics_port: int | None
     a2a_address: str = ""
     """Where A2A is offered over gRPC; empty if it is not."""
-
-    @property
-    def address(self) -> str:
-        """Host and port."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @asynccontextmanager

@@ -22,11 +22,11 @@ from bos.gateway.v1 import (
     RunFinishedEvent,
     RunStatus,
 )
+from bos_client.turns import approval_text
 from bos_doors.openai.completion import CompletionMaker
 from bos_doors.openai.parts import Part, part_of
 from bos_doors.openai.response import ResponseMaker
 from bos_doors.openai.shown import annotations_of
-from bos_doors.turns import approval_text
 from bos_errors import NotFound
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from bos_mcp_db.failures import DatabaseUnavailable, RoleUnavailable
 from bos_mcp_db.metrics import QueryMetrics
 from bos_mcp_db.samples import HiddenColumns
 from bos_mcp_db.web import MCP_PATH, build_app
-from bos_webserver import http_server
+from bos_webserver import WebServer, http_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,18 +32,8 @@ _ANSWER_SLACK_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class McpDbServer:
+class McpDbServer(WebServer):
     """A running server."""
-
-    service: str
-    host: str
-    port: int
-    metrics_port: int | None
-
-    @property
-    def address(self) -> str:
-        """Host and port."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from a2a.utils.errors import UnsupportedOperationError
 
 from bos.gateway.v1 import ApprovalStatus
+from bos_client.turns import approval_text
 from bos_doors.a2a.failures import invalid
-from bos_doors.turns import approval_text
 
 if TYPE_CHECKING:
     from bos.gateway.v1 import Approval, Run

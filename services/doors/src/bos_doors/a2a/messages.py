@@ -9,8 +9,8 @@ from a2a.types import a2a_pb2 as a2a
 from a2a.utils.errors import ContentTypeNotSupportedError, PushNotificationNotSupportedError
 from google.protobuf.json_format import MessageToDict
 
+from bos_client.turns import Decision, decision_of
 from bos_doors.a2a.failures import invalid
-from bos_doors.turns import Decision, decision_of
 
 if TYPE_CHECKING:
     from bos_client import AskOptions

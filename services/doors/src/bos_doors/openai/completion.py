@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from bos.common.v1 import Usage
 from bos.gateway.v1 import RunStatus
+from bos_client.turns import answer_text
 from bos_doors.openai.parts import ends_part
 from bos_doors.openai.shown import annotations_of, chat_usage_of, reasoning_of, shown_approval
-from bos_doors.turns import answer_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

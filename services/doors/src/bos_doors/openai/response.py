@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bos.gateway.v1 import RunStatus
+from bos_client.turns import answer_text
 from bos_doors.openai.parts import Part, ends_part
 from bos_doors.openai.requests import MODEL
 from bos_doors.openai.shown import annotations_of, reasoning_of, shown_approval, usage_of
-from bos_doors.turns import answer_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import SourceType
 from bos.gateway.v1 import ApprovalStatus
 from bos_client.render.text import one_line
-from bos_doors.turns import approval_text
+from bos_client.turns import approval_text
 from bos_errors import FailedPrecondition
 
 if TYPE_CHECKING:

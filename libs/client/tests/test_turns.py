@@ -22,7 +22,7 @@ from bos.gateway.v1 import (
     DisplayBlock,
     OrchestratorResponse,
 )
-from bos_doors.turns import (
+from bos_client.turns import (
     Decision,
     answer_text,
     approval_text,
