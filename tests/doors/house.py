@@ -13,11 +13,13 @@ from token_issuer import ISSUER, Issuer, key_file
 
 from bos.planner.v1 import MakePlanResponse
 from bos_agentkit import succeeded
-from bos_chassis.settings import ServerSettings
+from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import make_table
 from bos_doors.service import serve as serve_doors
 from bos_doors.settings import DoorsSettings
+from bos_memory.service import serve as serve_memory
+from bos_memory.settings import MemorySettings
 from bos_standalone.rest import find_binary, serve_rest
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
@@ -115,9 +117,22 @@ def _answer_first(planner: PlannerDouble, asking: MakePlanResponse) -> None:
     planner.before = before
 
 
+async def _memory(stack: AsyncExitStack, dsn: str) -> str:
+    """Memory, beside the gateway's tables; returns its address."""
+    settings = MemorySettings.load(
+        server=ServerSettings.load(grace_s=0.1),
+        auth=AuthSettings.load(),
+        telemetry=TelemetrySettings.load(),
+        store_url=dsn,
+    )
+    telemetry = Telemetry.for_tests("memory")
+    memory = await stack.enter_async_context(serve_memory(settings, telemetry, models=None))
+    return memory.address
+
+
 @asynccontextmanager
-async def open_house(dsn: str, folder: Path) -> AsyncIterator[House]:
-    """Everything, up, with a plan that answers at once."""
+async def open_house(dsn: str, folder: Path, *, remembers: bool = False) -> AsyncIterator[House]:
+    """Everything, up, with a plan that answers at once; with memory if it ``remembers``."""
     binary = find_binary(None)
     assert binary is not None, "build it first: make rest"
     issuer, telemetry = Issuer(), Telemetry.for_tests("doors")
@@ -132,6 +147,8 @@ async def open_house(dsn: str, folder: Path) -> AsyncIterator[House]:
             "auth__issuer": ISSUER,
             "auth__jwks_file": str(keys),
         }
+        if remembers:
+            settings["memory_target"] = await _memory(stack, dsn)
         house = House(harness, agent, issuer, settings, stack)
         house.plan()
         await house.start_gateway()
