@@ -214,7 +214,9 @@ async def test_missed_turn_is_recorded_before_the_next_question(
         memory.calls.clear()
         await client.ask("And the quarter before?", conversation_id="talk")
 
-    assert memory.calls[:2] == ["RecordTurn", "OpenTurn"]
+    # Facts are extracted beside everything else.
+    assert next(call for call in memory.calls if call != "ExtractFacts") == "RecordTurn"
+    assert "OpenTurn" in memory.calls
     assert memory.recorded[0].question == "What was revenue in Q2?"
 
 
