@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bos_mcp.server.catalogue import tool_name
 from bos_mcp.server.schemas import MAX_DEPTH, MAX_NODES, UnusableSchema, reduced
-from bos_mcp.server.texts import plain_text
+from bos_agentkit.foreign import plain_text
 from bos_testkit.hostile import hostile_texts
 
 JSON = st.recursive(
