@@ -70,8 +70,8 @@ class AgentErrorType(StrEnum):
     TOOL_CHANGED = (
         "ToolChanged",
         "MCP servers, A2A agents",
-        "The server describes its tool, or the remote agent itself, otherwise than when the call was"
-        " approved; it was not made.",
+        "The server describes its tool, or the remote agent itself, otherwise than when the call "
+        "was approved; it was not made.",
     )
     REMOTE_AGENT_FAILED = (
         "RemoteAgentFailed",

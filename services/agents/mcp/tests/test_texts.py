@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bos_agentkit.foreign import plain_text
 from bos_mcp.server.catalogue import tool_name
 from bos_mcp.server.schemas import MAX_DEPTH, MAX_NODES, UnusableSchema, reduced
-from bos_agentkit.foreign import plain_text
 from bos_testkit.hostile import hostile_texts
 
 JSON = st.recursive(

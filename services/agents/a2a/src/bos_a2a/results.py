@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from a2a.types import a2a_pb2 as a2a
+from pydantic import Field
 
 from bos.common.v1 import Source, SourceType
 from bos_agentkit.foreign import ContentReader, ForeignContent, plain_text
@@ -13,6 +13,7 @@ from bos_agentkit.foreign import ContentReader, ForeignContent, plain_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from a2a.types import a2a_pb2 as a2a
     from google.protobuf.struct_pb2 import Value
 
     from bos_a2a.remote.tasks import RemoteTask
@@ -35,7 +36,7 @@ class AgentAnswer(ForeignContent):
     """What it was told."""
     task: str = ""
     """Id of its task; empty where it answered at once."""
-    links: list[dict[str, str]] = []
+    links: list[dict[str, str]] = Field(default=[])
     """Files that it names: name, url, media_type."""
     question: str = ""
     """What it asks back; empty if it does not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  pydantic reads it at run time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter, field_validator

@@ -67,15 +67,13 @@ async def http_client(
     )
     async with (
         HttpClient(reached, telemetry) as guarded,
-        httpx.AsyncClient(
-            transport=_Transport(guarded, headers), timeout=None, trust_env=False
-        ) as client,
+        httpx.AsyncClient(transport=_Transport(guarded, headers), trust_env=False) as client,
     ):
         yield client
 
 
 class _Transport(httpx.AsyncBaseTransport):
-    """Sends by the guarded client.
+    """Sends by the guarded client, whose time limits alone count.
 
     Args:
         client: The guarded client.
