@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from a2a.server.events import EventQueue
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
 PATH = "/billing"
 BINDINGS = {"JSONRPC": f"{PATH}/rpc", "HTTP+JSON": f"{PATH}/v1"}
@@ -169,5 +169,3 @@ def _dropping(agent: RemoteAgent, scope: Scope, send: Send) -> Send:
 
     return dropping if scope["type"] == "http" else send
 
-
-__all__ = ["PATH", "ASGIApp", "RemoteAgent", "data", "served", "text"]

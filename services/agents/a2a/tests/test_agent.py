@@ -10,12 +10,12 @@ from a2a.types import a2a_pb2 as a2a
 
 from bos.agent.v1 import AgentExecutionStatus, ApprovalContext, InstructionMode, SideEffectClass
 from bos.common.v1 import SourceType
-from bos_chassis.values import table_rows
+from bos_chassis.values import table_rows, to_value_map
 from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
 
 from .conftest import NAME, replied, specialist, written
-from .remote_agent import RemoteAgent, data, served, text
+from .remote_agent import RemoteAgent, data, served
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -138,8 +138,6 @@ async def test_instructions_of_the_approver_lead_to_another_proposal(
 
 
 async def test_plan_cannot_name_a_task_of_the_remote_agent(remote: RemoteAgent, url: str) -> None:
-    from bos_chassis.values import to_value_map
-
     given = to_value_map({"message": "Go on.", "task": "of-another-user"}).fields
     async with specialist({"url": url, "reads": True}, REPLIES) as found:
         outcome = await found.step(TASK, tool_name="send_message", sub_task_input=given)
@@ -160,9 +158,7 @@ async def test_task_that_the_model_sees_no_way_for_sends_nothing(
     assert not remote.messages
 
 
-async def test_data_files_and_links_are_rows_files_and_names(
-    remote: RemoteAgent, url: str
-) -> None:
+async def test_data_files_and_links_are_rows_files_and_names(remote: RemoteAgent, url: str) -> None:
     rows = [{"no": 7, "amount": 120.5}, {"no": 8, "amount": None}]
     remote.parts = [
         data(rows),
@@ -362,5 +358,3 @@ async def _read(call: Any) -> None:
     except (grpc.aio.AioRpcError, asyncio.CancelledError):
         pass
 
-
-__all__ = ["text"]

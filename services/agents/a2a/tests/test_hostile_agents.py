@@ -89,7 +89,7 @@ CARDS = {
 @pytest.mark.parametrize("name", CARDS)
 async def test_card_that_cannot_be_used_makes_the_agent_unavailable(name: str) -> None:
     agent = HostileAgent(card=CARDS[name])
-    async with attacked(agent, token="t-0p") as found:  # noqa: S106
+    async with attacked(agent, token="t-0p") as found:
         why = await found.away()
         agent.card = {}
         await found.is_there()
@@ -157,7 +157,7 @@ async def test_message_that_is_refused_was_not_sent_anywhere(status: int) -> Non
         return RedirectResponse(where, status) if status < 400 else Response(status_code=status)
 
     agent = HostileAgent(answer=refuse)
-    async with attacked(agent, reads=False, token="t-0p") as found:  # noqa: S106
+    async with attacked(agent, reads=False, token="t-0p") as found:
         action = (await found.step(TASK, "Pay.", run="r1")).action
         outcome = await found.step(TASK, "Pay.", run="r1", approved=[action])
     assert outcome.result.error.type == "ToolUnavailable"
@@ -267,7 +267,7 @@ async def test_agent_that_takes_no_contexts_of_others_is_told_without() -> None:
 
 async def test_card_and_answers_leave_no_word_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     agent = HostileAgent(card={"description": "w0rd-of-the-card"}, answer=RESPONSES["no json"])
-    async with attacked(agent, token="t-0p") as found:  # noqa: S106
+    async with attacked(agent, token="t-0p") as found:
         await found.step(TASK, "Look.")
         logs = str(found.telemetry.logs) + caplog.text
         spans = str([dict(span.attributes or {}) for span in found.telemetry.spans])
