@@ -40,8 +40,18 @@ def _replies() -> list[Any]:
 
     return [
         plan_reply(PAYS, planned("pay", "billing", PAYS)),
-        # The original question stands in the prompt of the reply's plan, too.
         plan_reply(ASKS, planned("pay", "billing", ASKS)),
+        fixture(
+            "plan of the reply",
+            [f"### Question\n{ASKS}", f"The user replied: {SEVENTH}"],
+            schema="PlannerReply",
+            json={
+                "rationale": "As scripted.",
+                "intent": "DATA_QA",
+                "confidence": 0.9,
+                "steps": [planned("pay", "billing", ASKS)],
+            },
+        ),
         message(PAYS, "Please pay invoice 7."),
         message(ASKS, "Please pay, and ask which one."),
         fixture("answer", ["### Question", "Agent: billing"], text="It is paid."),
@@ -96,6 +106,7 @@ async def test_remote_agent_is_told_what_was_approved_and_asks_the_user_back(
 
             reply = {"continues_run_id": asking.run_id}
             shown, settled = await _decided(bos, SEVENTH, approve=True, **reply)
+            assert shown, settled
             assert shown["message"] == SEVENTH
             assert settled.status == RunStatus.RUN_STATUS_SUCCEEDED, settled
     _, asked, replied = remote.messages

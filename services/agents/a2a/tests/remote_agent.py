@@ -168,4 +168,3 @@ def _dropping(agent: RemoteAgent, scope: Scope, send: Send) -> Send:
             raise ConnectionAbortedError
 
     return dropping if scope["type"] == "http" else send
-

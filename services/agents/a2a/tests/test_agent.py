@@ -357,4 +357,3 @@ async def _read(call: Any) -> None:
             pass
     except (grpc.aio.AioRpcError, asyncio.CancelledError):
         pass
-
