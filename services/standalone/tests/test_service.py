@@ -43,7 +43,7 @@ def one_of_each_kind() -> list[Question]:
 async def test_every_service_answers_its_callers_and_refuses_all_others(tmp_path: Path) -> None:
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
     telemetry = Telemetry.for_tests("standalone")
-    started = {*installed_agents()} - {"mcp"}  # for which no server is configured
+    started = {*installed_agents()} - {"a2a", "mcp"}  # no server is configured for these
     async with serve_all(settings, telemetry) as harness:
         with pytest.raises(ConfigurationError, match="is running on"):
             async with serve_all(settings, Telemetry.for_tests()):

@@ -62,11 +62,31 @@ class AgentErrorType(StrEnum):
         "The program tried something that is not allowed, and was stopped.",
     )
     TOOL_ERROR = ("ToolError", "MCP servers", "The tool of the server reported an error.")
-    TOOL_UNAVAILABLE = ("ToolUnavailable", "MCP servers", "The server could not be called.")
+    TOOL_UNAVAILABLE = (
+        "ToolUnavailable",
+        "MCP servers, A2A agents",
+        "The server or remote agent could not be called.",
+    )
     TOOL_CHANGED = (
         "ToolChanged",
-        "MCP servers",
-        "The server describes its tool otherwise than when the call was approved; it was not made.",
+        "MCP servers, A2A agents",
+        "The server describes its tool, or the remote agent itself, otherwise than when the call "
+        "was approved; it was not made.",
+    )
+    REMOTE_AGENT_FAILED = (
+        "RemoteAgentFailed",
+        "A2A agents",
+        "The remote agent failed at the task, or canceled it.",
+    )
+    REMOTE_AGENT_REJECTED = (
+        "RemoteAgentRejected",
+        "A2A agents",
+        "The remote agent does not take the task.",
+    )
+    REMOTE_AGENT_UNAUTHORIZED = (
+        "RemoteAgentUnauthorized",
+        "A2A agents",
+        "The remote agent wants credentials for the task that Bos cannot give.",
     )
     CONFIGURATION_ERROR = (
         "ConfigurationError",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ALIASES = {
+    "a2a": (),
     "api_docs": ("api_agent",),
     "charts": ("chart", "chart_builder"),
     "code": ("python",),

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from bos_mcp.server.catalogue import tool_name
 from bos_mcp.server.schemas import MAX_DEPTH, MAX_NODES, UnusableSchema, reduced
-from bos_mcp.server.texts import plain_text
-from bos_testkit.hostile import hostile_texts
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -25,22 +23,6 @@ JSON = st.recursive(
     ),
     max_leaves=30,
 )
-
-
-@pytest.mark.parametrize("text", hostile_texts())
-def test_hostile_texts_become_one_plain_bounded_line(text: Any) -> None:
-    line = plain_text(text.text, 200)
-    assert len(line) <= 200
-    assert line == line.strip()
-    assert line.isprintable()
-    assert not set("<>`|*#[]{}") & set(line)
-
-
-def test_plain_text_keeps_words_and_drops_markup() -> None:
-    assert plain_text("Reads <b>one</b> note.\n\n# Now", 100) == "Reads one note. Now"
-    assert plain_text("äöü 中文 ₹", 100) == "äöü 中文 ₹"
-    assert plain_text("abcdef", 4) == "abc…"
-    assert plain_text(None, 10) == ""
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from bos.common.v1 import Source, SourceType
-from bos_mcp.results import ToolResult, data_of, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bos.common.v1 import Table
     from bos_agentkit import AgentFailure
+    from bos_mcp.results import ToolResult
     from bos_mcp.settings import McpServer
 
 _MAX_PLAIN = 2_000
@@ -77,7 +77,7 @@ def outcome(made: Sequence[MadeCall]) -> tuple[dict[str, Any], Table | None]:
     if result is None:
         return {}, None
     calls = [{"tool": call.tool, "arguments": dict(call.arguments)} for call in made if call.result]
-    return {**data_of(result), "calls": calls}, table_of(result)
+    return {"tool": result.tool, **result.data, "calls": calls}, result.table
 
 
 def sources_of(name: str, server: McpServer, made: Sequence[MadeCall]) -> list[Source]:

@@ -3,44 +3,30 @@
 from __future__ import annotations
 
 import re
-from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
-from urllib.parse import urlsplit
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    TypeAdapter,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, SecretStr, TypeAdapter, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from bos_agentkit import AgentServiceSettings
-from bos_errors import ConfigurationError
+from bos_agentkit.serving.several import checked_names, the_chosen, with_file
 from bos_http import HttpPolicy
+from bos_http.endpoints import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_MAX_FILE_BYTES = 1024 * 1024
 Word = Annotated[str, Field(min_length=1, max_length=128)]
 Keyword = Annotated[str, Field(min_length=2, max_length=64)]
 
 
-class McpServer(BaseModel):
+class McpServer(Endpoint):
     """One MCP server: where it is, what it may be told, and which of its tools are offered.
 
     ``token`` and ``headers`` are sent to the origin of ``url`` and to no other.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     url: str = Field(default="", description="Streamable HTTP endpoint, such as https://x.com/mcp")
     command: tuple[str, ...] = Field(
@@ -50,17 +36,6 @@ class McpServer(BaseModel):
         default={}, max_length=100, description="All environment variables of the program"
     )
     cwd: Path = Field(default=Path("/"), description="Working folder of the program")
-    token: SecretStr | None = Field(default=None, description="Bearer token for the endpoint")
-    token_file: Path | None = Field(
-        default=None, description="File with the bearer token; read at each connection"
-    )
-    headers: dict[str, SecretStr] = Field(
-        default={}, max_length=32, description="Headers of every request, such as X-Api-Key"
-    )
-    networks: tuple[IPv4Network | IPv6Network, ...] = Field(
-        default=(),
-        description="Networks that the endpoint's addresses must be in, if it is not a public one",
-    )
     allow: tuple[Word, ...] = Field(
         default=(), description="Names of the tools that are offered; empty: all"
     )
@@ -99,13 +74,6 @@ class McpServer(BaseModel):
     )
     max_rows: int = Field(default=1_000, ge=1, le=50_000, description="Rows kept of one result")
 
-    @field_validator("url")
-    @classmethod
-    def _is_http(cls, url: str) -> str:
-        if url and (urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname):
-            raise ValueError("write the endpoint as https://host/path")
-        return url
-
     @field_validator("env")
     @classmethod
     def _are_variables(cls, env: dict[str, SecretStr]) -> dict[str, SecretStr]:
@@ -123,8 +91,6 @@ class McpServer(BaseModel):
             raise ValueError("token, token_file, headers and networks belong to a url")
         if self.url and self.env:
             raise ValueError("env belongs to a command")
-        if self.token and self.token_file:
-            raise ValueError("give either token or token_file")
         if both := set(self.reads) & set(self.writes):
             raise ValueError(f"{', '.join(sorted(both))}: either in reads or in writes")
         return self
@@ -137,8 +103,7 @@ class McpServer(BaseModel):
     def where(self) -> str:
         """Name of the endpoint or program for people, without arguments or credentials."""
         if self.url:
-            parts = urlsplit(self.url)
-            return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+            return super().where
         return Path(self.command[0]).name
 
 
@@ -182,12 +147,7 @@ class McpSettings(AgentServiceSettings):
     @field_validator("servers")
     @classmethod
     def _are_names(cls, servers: dict[str, McpServer]) -> dict[str, McpServer]:
-        if wrong := [name for name in servers if not _NAME.fullmatch(name)]:
-            raise ValueError(
-                f"{', '.join(name[:40] for name in wrong)}: a name has lower-case letters, digits "
-                "and underscores, and begins with a letter"
-            )
-        return servers
+        return checked_names(servers)
 
     @classmethod
     def agents(cls) -> Mapping[str, Mapping[str, Any]]:
@@ -201,27 +161,7 @@ class McpSettings(AgentServiceSettings):
             ConfigurationError: the file cannot be read, or an entry of it is wrong; names the field
                 and no value.
         """
-        if self.servers_file is None:
-            return self.servers
-        try:
-            with self.servers_file.open("rb") as file:
-                found = _SERVERS.validate_json(file.read(_MAX_FILE_BYTES))
-            more = self._are_names(found)
-        except OSError:
-            raise ConfigurationError(
-                "The file of BOS_MCP_SERVERS_FILE cannot be read; correct its path or its mode."
-            ) from None
-        except ValidationError as error:
-            problem = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, problem["loc"])) or "file"
-            raise ConfigurationError(f"BOS_MCP_SERVERS_FILE: {where}: {problem['msg']}") from None
-        except ValueError as error:
-            raise ConfigurationError(f"BOS_MCP_SERVERS_FILE: {error}") from None
-        if twice := self.servers.keys() & more.keys():
-            raise ConfigurationError(
-                f"BOS_MCP_SERVERS and BOS_MCP_SERVERS_FILE both have {', '.join(sorted(twice))}."
-            )
-        return {**self.servers, **more}
+        return with_file(self.servers, self.servers_file, _SERVERS, "BOS_MCP_SERVERS")
 
     def chosen(self) -> tuple[str, McpServer]:
         """Name and settings of the server that is served.
@@ -229,16 +169,10 @@ class McpSettings(AgentServiceSettings):
         Raises:
             ConfigurationError: none is configured, or several are and none is named.
         """
-        servers = self.all_servers()
-        if not servers:
-            raise ConfigurationError(
-                "No MCP server is configured. Set BOS_MCP_SERVERS or BOS_MCP_SERVERS_FILE, such as "
-                '{"notes": {"url": "https://example.com/mcp"}}.'
-            )
-        name = self.agent or (next(iter(servers)) if len(servers) == 1 else "")
-        if name not in servers:
-            raise ConfigurationError(
-                "BOS_MCP_AGENT names the server that this process serves; there are: "
-                f"{', '.join(servers)}."
-            )
-        return name, servers[name]
+        return the_chosen(
+            self.all_servers(),
+            self.agent,
+            variable="BOS_MCP_AGENT",
+            none="No MCP server is configured. Set BOS_MCP_SERVERS or BOS_MCP_SERVERS_FILE, such "
+            'as {"notes": {"url": "https://example.com/mcp"}}.',
+        )

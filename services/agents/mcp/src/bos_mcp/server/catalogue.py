@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
+from bos_agentkit.foreign import plain_text
 from bos_mcp.server.schemas import UnusableSchema, reduced
-from bos_mcp.server.texts import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -35,8 +35,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from bos_errors import BosError, Unavailable
 from bos_http import HttpRefused
+from bos_http.endpoints import Exchange
 from bos_mcp.server.catalogue import Catalogue, catalogue_of
-from bos_mcp.server.http import EXCHANGE, Exchange, http_streams
+from bos_mcp.server.http import EXCHANGE, http_streams
 from bos_mcp.server.stdio import stdio_streams
 
 if TYPE_CHECKING:

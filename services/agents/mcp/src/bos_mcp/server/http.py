@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
-from bos_errors import BosError, ConfigurationError
-from bos_http import Failure, HttpClient, HttpFailed, HttpRefused
+from bos_errors import BosError
+from bos_http import HttpClient
+from bos_http.endpoints import Exchange, received_headers, sent_headers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -25,36 +23,9 @@ if TYPE_CHECKING:
     from bos_mcp.settings import McpServer
 
 _METHODS = ("GET", "POST", "DELETE")
-# What the guarded client sets itself, or sends nowhere.
-_OWN = frozenset(
-    {
-        *("host", "connection", "content-length", "transfer-encoding", "accept-encoding"),
-        *("user-agent", "traceparent", "tracestate", "baggage"),
-    }
-)
-_UNSENT = frozenset({Failure.RESOLVE, Failure.CONNECT, Failure.TLS})
 _LEAVE_S = 2.0
 _FAILED_STATUS = 599
 _FAILED_CODE = -32090
-_MAX_TOKEN_BYTES = 64 * 1024
-
-
-@dataclass(slots=True)
-class Exchange:
-    """What became of the HTTP request of one call; the SDK's errors do not say it."""
-
-    status: int = 0
-    """Of the response; 0: none was received."""
-    error: BosError | None = None
-    """Why there is none, or why it broke off."""
-
-    @property
-    def is_unsent(self) -> bool:
-        """Whether the request certainly never reached the server."""
-        if isinstance(self.error, HttpRefused):
-            return not self.error.rule.value.startswith("response_")
-        return isinstance(self.error, HttpFailed) and self.error.failure in _UNSENT
-
 
 EXCHANGE: ContextVar[Exchange | None] = ContextVar("mcp_exchange", default=None)
 """Of the call in progress; the SDK sends in the context of the caller."""
@@ -75,7 +46,7 @@ async def http_streams(
     Raises:
         ConfigurationError: the token file or a header cannot be used.
     """
-    headers = _credentials(server)
+    headers = server.credentials("BOS_MCP_SERVERS")
     async with (
         HttpClient(server_policy(server, policy), telemetry) as guarded,
         httpx2.AsyncClient(
@@ -90,38 +61,12 @@ async def http_streams(
 
 def server_policy(server: McpServer, policy: HttpPolicy) -> HttpPolicy:
     """Policy that reaches the server's endpoint and nothing else."""
-    parts = urlsplit(server.url)
-    origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    inside = {origin: tuple(map(ip_network, server.networks))} if server.networks else {}
-    return policy.model_copy(
-        update={
-            "hosts": () if inside else (str(parts.hostname),),
-            "ports": (port,),
-            "internal_origins": inside,
-            "methods": _METHODS,
-            "content_types": (),
-            "read_timeout_s": max(server.call_timeout_s, server.connect_timeout_s),
-            "max_response_bytes": server.max_message_bytes,
-            "max_request_bytes": server.max_message_bytes,
-        }
+    return server.reached_by(
+        policy,
+        methods=_METHODS,
+        silence_s=max(server.call_timeout_s, server.connect_timeout_s),
+        max_bytes=server.max_message_bytes,
     )
-
-
-def _credentials(server: McpServer) -> dict[str, str]:
-    headers = {name: value.get_secret_value() for name, value in server.headers.items()}
-    token = server.token.get_secret_value() if server.token else ""
-    if server.token_file is not None:
-        try:
-            with server.token_file.open("rb") as file:
-                token = file.read(_MAX_TOKEN_BYTES).decode().strip()
-        except (OSError, ValueError):
-            raise ConfigurationError(
-                "The token of the MCP server cannot be read; correct token_file in BOS_MCP_SERVERS."
-            ) from None
-    if token:
-        headers["Authorization"] = f"Bearer {token}"
-    return headers
 
 
 class _Transport(httpx2.AsyncBaseTransport):
@@ -139,10 +84,7 @@ class _Transport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         exchange = EXCHANGE.get() or Exchange()
         exchange.status, exchange.error = 0, None
-        headers = {
-            name: value for name, value in request.headers.items() if name.lower() not in _OWN
-        }
-        sent = {**headers, **self._headers}
+        sent = {**sent_headers(request.headers), **self._headers}
         if request.method == "DELETE":
             return await self._ended(str(request.url), sent)
         opened = self._client.stream(
@@ -154,14 +96,10 @@ class _Transport(httpx2.AsyncBaseTransport):
             exchange.error = error
             return _failed(error)
         exchange.status = stream.status
-        # The body is unpacked already, and its length another than the head says.
-        received = [
-            (name, value)
-            for name, value in stream.headers.items()
-            if name.lower() not in ("content-encoding", "content-length", "transfer-encoding")
-        ]
         return httpx2.Response(
-            stream.status, headers=received, stream=_Body(opened, stream, exchange)
+            stream.status,
+            headers=received_headers(stream.headers),
+            stream=_Body(opened, stream, exchange),
         )
 
     async def _ended(self, url: str, headers: Mapping[str, str]) -> httpx2.Response:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bos_mcp.server.texts import is_plain, plain_text
+from bos_agentkit.foreign import is_plain, plain_text
 
 MAX_NODES = 300
 MAX_DEPTH = 8

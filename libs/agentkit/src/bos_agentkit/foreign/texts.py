@@ -1,4 +1,4 @@
-"""Texts of an MCP server on their way into cards and prompts: one line, plain, bounded."""
+"""Texts of others on their way into cards and prompts: one line, plain, bounded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def plain_text(text: object, limit: int) -> str:
     """``text`` without markup and invisible characters, on one line of at most ``limit``.
 
     Args:
-        text: As the server sent it; empty for what is no text.
+        text: As it was received; empty for what is no text.
         limit: Characters; a longer text ends with an ellipsis.
     """
     if not isinstance(text, str):

@@ -1,0 +1,1 @@
+"""A2A agent: remote agents of the A2A protocol as specialists, without code."""

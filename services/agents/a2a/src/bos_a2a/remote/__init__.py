@@ -1,0 +1,1 @@
+"""One remote agent: transport, card, connection, tasks."""
