@@ -171,31 +171,36 @@ async def open_faults_house(
             ),
             "sandbox": Part(
                 lambda server: serve_sandbox(
-                    SandboxSettings.load(server=server, warm_workers=1), telemetry.named("sandbox")
+                    SandboxSettings.load(server=server, warm_workers=1),
+                    Telemetry.for_tests("sandbox"),
                 )
             ),
             "planner": Part(
                 lambda server: serve_planner(
-                    PlannerSettings.load(server=server), telemetry, models=models
+                    PlannerSettings.load(server=server),
+                    Telemetry.for_tests("planner"),
+                    models=models,
                 )
             ),
             "composer": Part(
                 lambda server: serve_composer(
-                    ComposerSettings.load(server=server), telemetry, models=models
+                    ComposerSettings.load(server=server),
+                    Telemetry.for_tests("composer"),
+                    models=models,
                 )
             ),
         }
         parts["sql"] = Part(
             lambda server: serve_sql(
                 SqlSettings.load(server=server, mcp_url=f"http://{parts['mcp_db'].address}/mcp"),
-                telemetry,
+                Telemetry.for_tests("sql"),
                 models=models,
             )
         )
         parts["computation"] = Part(
             lambda server: serve_computation(
                 ComputationSettings.load(server=server, sandbox_target=parts["sandbox"].address),
-                telemetry,
+                Telemetry.for_tests("computation"),
                 models=models,
             )
         )
