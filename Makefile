@@ -88,6 +88,19 @@ test-crash-power: install ## PostgreSQL and all gateways killed together, ROUNDS
 	PYTHONPATH=services/gateway/tests $(BIN)/python -m gateway_harness.crash.power --rounds $(or $(ROUNDS),100) \
 	    --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
 
+.PHONY: test-upgrade
+test-upgrade: install ## The gateway of FROM=HEAD^1, built from git, rolled to this one under load and back; a shallow clone lacks it
+	@MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh tests/upgrade/earlier.sh '$(or $(FROM),HEAD^1)' $(CACHE)/earlier \
+	    $(BIN)/pytest -q -s services/gateway/tests/crash/upgrade_trial.py $(PYTEST_ARGS)
+
+.PHONY: test-restore
+test-restore: install ## The page on backups, followed: everything backed up, deleted, restored on another server
+	$(BIN)/pytest -q tests/restore/restore_trial.py $(PYTEST_ARGS)
+
+.PHONY: test-faults
+test-faults: install ## Each service down, PostgreSQL restarted, models limited, disks full, and more, as docs/operations/faults.md says (part of test)
+	$(PYTEST) $$($(BIN)/python tests/docs/fault_tests.py) $(PYTEST_ARGS)
+
 .PHONY: test-isolation
 test-isolation: install rest ## Every public RPC as somebody else, with forged tokens (part of test)
 	$(PYTEST) -m isolation $(PYTEST_ARGS)
@@ -210,6 +223,7 @@ check-source:
 	$(BIN)/lint-imports --cache-dir $(CACHE)/import-linter
 	$(BIN)/python tests/structure/import_circles.py
 	$(BIN)/python tests/structure/sizes.py
+	$(BIN)/python tests/structure/migrations.py
 
 check-protos:
 	$(BIN)/buf lint $(IMAGE) --config protos/buf.yaml --path bos
@@ -264,6 +278,11 @@ test-rest: install rest $(CACHE)/schemathesis/.installed ## The REST gateway alo
 release-protos: protos ## Make today's contracts the ones that must not break
 	$(BIN)/python libs/protos/release.py $(IMAGE) protos/released.binpb
 
+.PHONY: release-migrations
+release-migrations: install ## Record the digests of all migrations as those of RELEASE=1.2.0, so that they never change
+	@test -n '$(RELEASE)' || { echo 'Which release? make release-migrations RELEASE=1.2.0' >&2; exit 1; }
+	$(BIN)/python tests/structure/migrations.py --release '$(RELEASE)'
+
 .PHONY: bench
 bench: install rest ## Measure the hot paths; ratios within one run
 	$(BIN)/python tests/load/bench.py
@@ -294,6 +313,11 @@ count-gateway: $(VENV)/.python ## Lines of the gateway's product code, now and A
 .PHONY: soak
 soak: install ## Memory of a gateway over 20,000 runs with clients that leave and cancel (RUNS=…)
 	$(BIN)/python tests/load/soak.py --runs $(or $(RUNS),20000)
+
+.PHONY: load
+load: install ## Runs per second and memory of gateway replicas, with clients that cancel and reconnect (SECONDS=10 REPLICAS="1 2" AT_ONCE="4 16 64")
+	$(BIN)/python tests/load/load.py --seconds $(or $(SECONDS),10) --replicas $(or $(REPLICAS),1 2) \
+	    --at-once $(or $(AT_ONCE),4 16 64)
 
 .PHONY: rest-load
 rest-load: install rest ## 500 idle streams and 50 runs a second over REST, for a minute

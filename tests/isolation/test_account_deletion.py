@@ -19,6 +19,7 @@ from bos.identity.v1 import (
     SetUserRolesRequest,
 )
 from bos.memory.v1 import MemoryServiceStub, UpdateLongTermMemoryRequest
+from bos_chassis.auth.account_data import HOLDERS
 from bos_postgres import connect, create_database
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.isolation
 _TABLES = """
 SELECT format('%I.%I', n.nspname, c.relname) AS name
 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE n.nspname IN ('gateway', 'identity', 'memory', 'documents', 'files')
+WHERE n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
       AND c.relkind IN ('r', 'p')
       AND c.relname NOT LIKE 'audit\\_%'
 """
@@ -166,13 +167,7 @@ async def test_an_export_holds_what_is_ones_own_and_nothing_of_others(
             ):
                 files[part.path] = files.get(part.path, b"") + part.content
         ada, eve = (b"".join(exported[name].values()) for name in ("ada", "eve"))
-        assert {path.partition("/")[0] for path in exported["ada"]} == {
-            "identity",
-            "gateway",
-            "memory",
-            "documents",
-            "files",
-        }
+        assert {path.partition("/")[0] for path in exported["ada"]} == {"identity", *HOLDERS}
         for run_id in harness.runs.values():
             assert SECRET.encode() in exported["ada"][f"gateway/runs/{run_id}.json"]
         webhooks = exported["ada"]["gateway/webhooks.json"]

@@ -19,7 +19,7 @@ SELECT DISTINCT n.nspname || '.' || c.relname AS name, c.relrowsecurity AS is_se
 FROM pg_class AS c
 JOIN pg_namespace AS n ON n.oid = c.relnamespace
 JOIN pg_attribute AS a ON a.attrelid = c.oid
-WHERE n.nspname IN ('gateway', 'identity', 'memory', 'documents', 'files')
+WHERE n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
       AND c.relkind IN ('r', 'p')
       AND a.attname IN ('user_id', 'run_id', 'session_id')
 """

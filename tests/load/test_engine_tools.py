@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
-def run(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, str(HERE / name), *arguments], capture_output=True, text=True, timeout=220
     )
@@ -61,3 +62,18 @@ def test_what_counts_as_code(monkeypatch: pytest.MonkeyPatch) -> None:
     sql = engine_count.count("x.sql", "-- no\n\nCREATE TABLE a ( -- code\n  b int\n);\n")
     assert (sql.sql, sql.code) == (3, 3)
     assert (found + sql).code == 12
+
+
+@pytest.mark.timeout(300)
+def test_load_shows_capacity_and_memory_with_clients_that_cancel_and_reconnect(
+    tmp_path: Path,
+) -> None:
+    figures = tmp_path / "load.json"
+    done = run(
+        "load.py", *("--seconds", "1"), *("--replicas", "1"), *("--at-once", "4"), "--json", figures
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    (case,) = json.loads(figures.read_text())
+    assert case["runs"] > 0
+    assert case["gateway_cpu_ms_per_run"] > 0
+    assert all(case["rss_mib"])

@@ -33,7 +33,7 @@ from bos.identity.v1 import (
     SetUserGroupsRequest,
     SetUserRolesRequest,
 )
-from bos_chassis.auth.account_data import ERASE, SERVICE_NAME, account_to
+from bos_chassis.auth.account_data import ERASE, HOLDERS, SERVICE_NAME, account_to
 from bos_chassis.auth.callers import AUTHORIZATION_KEY
 from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.channels import Channels, translate_rpc_errors
@@ -51,6 +51,7 @@ from bos_errors import (
     Unavailable,
 )
 from bos_identity.accounts import LOCAL_USER_ID
+from bos_identity.deletion.data_services import unnamed
 from bos_postgres import connect
 from bos_testkit.waiting import eventually
 
@@ -298,6 +299,21 @@ async def test_data_is_erased_for_identity_alone(harness: Harness) -> None:
             await stub.EraseAccountData(EraseAccountDataRequest(), timeout=20, metadata=bearer)
     assert error.value.reason == "IDENTITY_ONLY"
     assert harness.holder.calls == []
+
+
+@pytest.mark.parametrize(
+    ("named", "left_out"),
+    [
+        ((), []),
+        (HOLDERS, []),
+        ((*HOLDERS, "things"), []),
+        (("gateway", "memory"), ["documents", "files"]),
+    ],
+)
+def test_services_that_would_keep_data_of_accounts_are_found(
+    named: tuple[str, ...], left_out: list[str]
+) -> None:
+    assert unnamed(dict.fromkeys(named, "127.0.0.1:1")) == left_out
 
 
 async def test_a_deletion_goes_on_where_a_killed_replica_left_it(start: Starter) -> None:

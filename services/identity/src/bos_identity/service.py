@@ -50,7 +50,7 @@ from bos_identity.credentials.callers import Callers
 from bos_identity.credentials.exchange import KeyExchange
 from bos_identity.deletion.api import SERVICE_NAME as ACCOUNT_SERVICE
 from bos_identity.deletion.api import AccountServicer
-from bos_identity.deletion.data_services import DataServices
+from bos_identity.deletion.data_services import DataServices, unnamed
 from bos_identity.deletion.runner import DeletionRunner
 from bos_identity.deletion.store import AccountDeletions
 from bos_identity.identity import Identity
@@ -193,6 +193,8 @@ async def serve(
         channels = await stack.enter_async_context(Channels(telemetry, tls=settings.server.tls))
         targets = account_data or (lambda: settings.account_data_targets)
         data_services = DataServices(channels, tokens, targets)
+        if kept := unnamed(settings.account_data_targets):
+            log.warning("services with data of accounts are not named", services=kept)
         longest_s = max(settings.access_token_s, LONGEST_TOKEN_S)
         deletions = AccountDeletions(pool, longest_s + _TOKENS_END_S)
         runner = DeletionRunner(deletions, data_services, metrics, log)

@@ -76,8 +76,9 @@ class IdentitySettings(Settings):
     account_data_targets: dict[str, str] = Field(
         default_factory=dict,
         description="Services that hold data of accounts, as gRPC targets by name, in the order in "
-        'which they are asked to delete it: {"gateway": "gateway:7100", "memory": "memory:7200"}. '
-        "Accounts are neither deleted nor exported without",
+        'which they are asked to delete it: {"gateway": "gateway:7100", "memory": "memory:7200", '
+        '"documents": "documents:7300", "files": "files:7400"}. Accounts are neither deleted nor '
+        "exported without; of a service that is not named everything stays",
     )
     max_sessions: int = Field(
         default=20,

@@ -14,9 +14,12 @@ from bos_chassis.auth.scopes import ERASE, EXPORT, identity_only
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ERASE", "EXPORT", "PART_BYTES", "SERVICE_NAME", "account_to", "parts"]
+__all__ = ["ERASE", "EXPORT", "HOLDERS", "PART_BYTES", "SERVICE_NAME", "account_to", "parts"]
 
 SERVICE_NAME: Final = "bos.account.v1.AccountDataService"
+HOLDERS: Final = ("gateway", "memory", "documents", "files")
+"""Services that hold data of accounts beside identity, in the order in which they are asked: runs
+first, as they may still write into others. A test compares them with what serves the contract."""
 PART_BYTES: Final = 256 * 1024
 """Most of a file that one message of an export holds."""
 

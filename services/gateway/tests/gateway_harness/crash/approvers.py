@@ -92,23 +92,23 @@ class Approvers:
             if cancel:
                 group.create_task(self._cancel(seen))
             if mind in ("approve", "both"):
-                group.create_task(self._respond(approval, APPROVAL_DECISION_APPROVE))
+                group.create_task(self.respond(approval, APPROVAL_DECISION_APPROVE))
             if mind in ("deny", "both"):
-                group.create_task(self._respond(approval, APPROVAL_DECISION_DENY))
+                group.create_task(self.respond(approval, APPROVAL_DECISION_DENY))
             if mind == "instruct":
                 instructed = (
                     "Instructions" in approval.task_description
                     or approval.kind == APPROVAL_KIND_OUTCOME_UNKNOWN
                 )
                 text = "" if instructed else "deploy it 2"
-                group.create_task(self._respond(approval, APPROVAL_DECISION_APPROVE, text))
+                group.create_task(self.respond(approval, APPROVAL_DECISION_APPROVE, text))
 
     async def _cancel(self, seen: Seen) -> None:
         """The run may well end first, by what is decided about it."""
         await cancel_anywhere(self.where, seen)
         seen.cancelled = False
 
-    async def _respond(self, approval: Approval, decision: int, instructions: str = "") -> None:
+    async def respond(self, approval: Approval, decision: int, instructions: str = "") -> None:
         """Until it is taken or refused."""
         request = RespondApprovalRequest(
             approval_id=approval.approval_id, decision=decision, instructions=instructions

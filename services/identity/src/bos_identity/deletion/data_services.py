@@ -9,6 +9,7 @@ from bos.account.v1 import (
     EraseAccountDataRequest,
     ExportAccountDataRequest,
 )
+from bos_chassis.auth.account_data import HOLDERS
 from bos_chassis.auth.callers import AUTHORIZATION_KEY
 from bos_chassis.auth.scopes import ERASE, EXPORT
 from bos_chassis.channels import translate_rpc_errors
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
 
 _ERASE_S: Final = 30.0
 _EXPORT_S: Final = 600.0
+
+
+def unnamed(targets: Mapping[str, str]) -> list[str]:
+    """Services of Bos that hold data of accounts and are not among configured targets.
+
+    What they hold stays when an account is deleted. Empty where nothing is configured, as no
+    account is deleted then.
+    """
+    return [name for name in HOLDERS if name not in targets] if targets else []
 
 
 class DataServices:

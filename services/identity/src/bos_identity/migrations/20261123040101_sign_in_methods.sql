@@ -1,3 +1,4 @@
+-- allow changes-stored-rows: no release holds this table
 -- migrate:up
 
 -- What a session was opened with: an OpenID provider, or the password.
