@@ -34,12 +34,12 @@ found() {
 start() {
     [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null \
         || { say 'No Docker engine answers, and only root on Debian can start one here.'; return 1; }
+    mkdir -p "$STATE"
     if ! command -v dockerd > /dev/null || ! command -v debootstrap > /dev/null; then
         say 'Installing docker.io, debootstrap and iptables.'
-        apt-get -qq update >&2 && apt-get -qq install --yes --no-install-recommends \
-            docker.io debootstrap iptables >&2
+        apt-get -qq update > /dev/null && apt-get -qq install --yes --no-install-recommends \
+            docker.io debootstrap iptables > "$STATE/apt.log" 2>&1
     fi
-    mkdir -p "$STATE"
     setsid /usr/sbin/dockerd --host "$OWN" --data-root "$STATE/data" --exec-root "$STATE/exec" \
         --pidfile "$STATE/dockerd.pid" > "$STATE/dockerd.log" 2>&1 < /dev/null &
     tries=0
