@@ -10,6 +10,7 @@ member=$1
 if [ -s /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi
 export UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
 uv=/src/.venv/bin/uv
+touch /tmp/start
 [ -d /opt/bos ] || "$uv" venv --quiet --python "$(command -v python3)" /opt/bos
 
 cd /src
@@ -28,8 +29,15 @@ site=$(/opt/bos/bin/python -c 'import sysconfig; print(sysconfig.get_path("purel
 # numpy.testing imports a module of numpy's own tests.
 find "$site" -type d \( -name tests -o -name test \) ! -path '*/numpy/_core/tests' -prune -exec rm -rf {} +
 find "$site" -type f \( -name '*.pyx' -o -name '*.pxd' -o -name '*.c' -o -name '*.h' \) -delete
-# By the source's hash instead of its time, and not looked at again: the files cannot change. What the
-# layer below has compiled stays as it is, or it would be in both.
+rm -f /opt/bos/bin/activate* /opt/bos/bin/*.bat
+# Symbols for debuggers are a third of some packages. Not in *.libs: what patchelf has moved about does not
+# bear it. What the layer below holds stays as it is, here and below, or it would be in both.
+strip() { LD_LIBRARY_PATH=$(echo /tools/usr/lib/*-linux-gnu) /tools/usr/bin/strip --strip-unneeded "$@"; }
+find "$site" -name '*.so' -size +512k ! -path '*.libs/*' -cnewer /tmp/start > /tmp/symbols.txt
+find /opt/bos/bin -type f -size +512k -cnewer /tmp/start >> /tmp/symbols.txt
+while IFS= read -r file; do strip "$file"; done < /tmp/symbols.txt
+
+# By the source's hash instead of its time, and not looked at again: the files cannot change.
 /opt/bos/bin/python - "$site" > /tmp/uncompiled.txt <<'END'
 import sys
 from importlib.util import cache_from_source

@@ -8,8 +8,9 @@
 # image's bill of materials instead. Secret `ca`: the certificate authorities of a company network.
 ARG PYTHON_IMAGE
 
-# --- uv, from the lock by hash -------------------------------------------------------------------
+# --- strip, and uv from the lock by hash -------------------------------------------------------------
 FROM ${PYTHON_IMAGE} AS tools
+RUN apt-get -qq update && apt-get -qq install --yes --no-install-recommends binutils > /dev/null
 WORKDIR /src
 COPY requirements.lock deploy/images/closure.py ./
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
@@ -51,6 +52,7 @@ RUN rm -rf "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))'
 # --- what every service stands on ----------------------------------------------------------------
 FROM runtime AS common
 RUN --mount=type=bind,from=libraries,source=/src,target=/src \
+    --mount=type=bind,from=tools,source=/,target=/tools \
     --mount=type=bind,source=deploy/images/install.sh,target=/install.sh \
     --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
     --mount=type=tmpfs,target=/tmp \
@@ -60,6 +62,7 @@ RUN --mount=type=bind,from=libraries,source=/src,target=/src \
 FROM common AS installed
 ARG SERVICE
 RUN --mount=type=bind,from=wheels,source=/src,target=/src \
+    --mount=type=bind,from=tools,source=/,target=/tools \
     --mount=type=bind,source=deploy/images/install.sh,target=/install.sh \
     --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
     --mount=type=tmpfs,target=/tmp \
