@@ -109,22 +109,22 @@ def main(arguments: list[str]) -> int:
     wanted = [each for each in images() if not only or each.name in only]
     if unknown := only - {each.name for each in wanted}:
         raise SystemExit(f"There is no image {', '.join(sorted(unknown))}")
-    host = _script("up", "DOCKER_HOST")
+    host = script("up", "DOCKER_HOST")
     if not host:
         print("images: not built, as no Docker engine answers and none can be started here.")
         return 1 if os.environ.get("CI") else 0
     engine = Engine(host)
-    base = _base(engine, host)
+    base_image = base(engine, host)
     version = os.environ.get("BOS_VERSION") or "dev"
     if given.sbom:
-        return _bills(engine, wanted, base, version, given.sbom)
-    print(f"Base: {base}, {engine.size_mb(base):.0f} MB")
+        return _bills(engine, wanted, base_image, version, given.sbom)
+    print(f"Base: {base_image}, {engine.size_mb(base_image):.0f} MB")
     print(f"{'image':<14}{'MB':>8}{'without base':>14}{'built in s':>12}")
-    own = engine.size_mb(base)
+    own = engine.size_mb(base_image)
     too_large = False
     for image in wanted:
         started = time.monotonic()
-        engine.build(image, base, version)
+        engine.build(image, base_image, version)
         took = time.monotonic() - started
         size = engine.size_mb(image.tag(version))
         added = size if image.name == _REST else size - own
@@ -147,8 +147,8 @@ def _bills(engine: Engine, wanted: list[Image], base: str, version: str, folder:
     return 0
 
 
-def _base(engine: Engine, host: str) -> str:
-    """The base of Python images: the pinned one, or one of Debian's packages if that cannot be had."""
+def base(engine: Engine, host: str) -> str:
+    """Base of Python images: the pinned one, or one of Debian's packages if that is not to be had."""
     pinned = pins()["PYTHON_IMAGE"]
     if engine.run("image", "inspect", "--format", "{{.Id}}", pinned, check=False):
         return pinned
@@ -156,10 +156,10 @@ def _base(engine: Engine, host: str) -> str:
     if engine.run("image", "inspect", "--format", "{{.Id}}", pinned, check=False):
         return pinned
     print(f"{pinned} cannot be had here; the base is made of Debian's packages.", file=sys.stderr)
-    return _script("base", "PYTHON_IMAGE", DOCKER_HOST=host) or pinned
+    return script("base", "PYTHON_IMAGE", DOCKER_HOST=host) or pinned
 
 
-def _script(command: str, variable: str, **environment: str) -> str:
+def script(command: str, variable: str, **environment: str) -> str:
     """What engine.sh prints for a variable; empty if it fails."""
     ended = subprocess.run(
         (str(IMAGES / "engine.sh"), command),

@@ -1,7 +1,7 @@
 """docker-compose.yml, profiles core and demo, from our own images; asked through REST.
 
-Images of others are left out: PostgreSQL is Debian's package on the base of our images, and documents
-are indexed by the embedded engine. `make compose-test` builds the images and runs this.
+Images of others are left out: PostgreSQL is Debian's package on the base of our images, and
+documents are indexed by the embedded engine. `make compose-test` builds the images and runs this.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from compose_files import ROOT, Project, compose_file
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "deploy/images")]
+import build
+from compose_files import Project, compose_file
 
 from bos_standalone.cli import DEMO_QUESTION
 
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(1800)
 
 DEMO = "bos-compose-trial"
+POSTGRES = "bos-trial/postgres"
 CONTEXT = {"current_date": "2026-06-15", "current_datetime_utc": "2026-06-15T12:00:00+00:00"}
-OVERRIDE = """
+OVERRIDE = f"""
 services:
-  postgres: {image: bos-trial/postgres, volumes: ["postgres:/var/lib/postgresql"]}
-  qdrant: {profiles: !override [observability]}
+  postgres: {{image: {POSTGRES}}}
+  qdrant: {{profiles: !override [observability]}}
 """
 PROFILES = ("--profile", "core", "--profile", "demo")
 OURS = sorted(
@@ -44,15 +46,13 @@ OURS = sorted(
 )
 
 
-def engine() -> str:
-    """Address of the Docker engine; build.py has started one where none was."""
-    printed = subprocess.run(
-        (str(ROOT / "deploy/images/engine.sh"), "up"), stdout=subprocess.PIPE, text=True, check=False
-    )
-    if printed.returncode and not os.environ.get("CI"):
+def engine() -> tuple[build.Engine, str]:
+    """The Docker engine and its address; build.py has started one where none was."""
+    address = build.script("up", "DOCKER_HOST")
+    if not address and not os.environ.get("CI"):
         pytest.exit("compose-test: not run, as there is no Docker engine.", returncode=0)
-    assert printed.returncode == 0, "no Docker engine answers, and none can be started"
-    return printed.stdout.strip().partition("=")[2]
+    assert address, "no Docker engine answers, and none can be started"
+    return build.Engine(address), address
 
 
 def free_port() -> int:
@@ -101,10 +101,17 @@ class Bos:
 
 @pytest.fixture(scope="module")
 def bos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bos]:
+    docker, address = engine()
+    base = build.base(docker, address)
+    folder = Path(__file__).parent / "postgres"
+    docker.run(
+        *("build", "--quiet", "--build-arg", f"PYTHON_IMAGE={base}", "--tag", POSTGRES),
+        str(folder),
+    )
     port = free_port()
     project = Project(
         tmp_path_factory.mktemp("bos"),
-        DOCKER_HOST=engine(),
+        DOCKER_HOST=address,
         COMPOSE_PROJECT_NAME=DEMO,
         BOS_REST_PORT=str(port),
         BOS_GATEWAY_PORT=str(free_port()),

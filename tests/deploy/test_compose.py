@@ -94,7 +94,9 @@ def test_image_is_built_from_the_folder_of_its_service(name: str) -> None:
     arguments = CONTAINERS[name]["build"]["args"]
     folder = arguments.get("SERVICE", "rest")
     assert folder.rpartition("/")[2].replace("_", "-") == name
-    assert (ROOT / "services" / folder / ("go.mod" if name == "rest" else "pyproject.toml")).exists()
+    assert (
+        ROOT / "services" / folder / ("go.mod" if name == "rest" else "pyproject.toml")
+    ).exists()
 
 
 def test_variables_are_settings_that_exist(project: Project) -> None:
@@ -191,7 +193,9 @@ def test_sample_database_is_all_its_tables(project: Project) -> None:
 
 def test_prometheus_collects_from_every_service() -> None:
     config = yaml.safe_load((ROOT / "deploy/compose/prometheus.yml").read_text("utf-8"))
-    jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in config["scrape_configs"]}
+    jobs = {
+        job["job_name"]: job["static_configs"][0]["targets"] for job in config["scrape_configs"]
+    }
     assert set(jobs["bos"]) == {f"{name}:9464" for name in OURS if name not in ("demo", "mcp")}
 
 

@@ -55,7 +55,11 @@ def test_second_time_changes_nothing_and_makes_what_is_missing(project: Project)
     after = contents(project)
     changed = {name for name in before if before[name] != after[name]}
     own = "deploy/compose/"
-    assert changed == {f"{own}env/sql.env", f"{own}secrets/rest/tls.crt", f"{own}secrets/rest/tls.key"}
+    assert changed == {
+        f"{own}env/sql.env",
+        f"{own}secrets/rest/tls.crt",
+        f"{own}secrets/rest/tls.key",
+    }
     assert after[f"{own}env/sql.env"] == b"# mine\n"
 
 

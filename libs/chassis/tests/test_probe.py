@@ -35,7 +35,11 @@ def certificates(authority: Authority, tmp_path: Path) -> Path:
     tls = authority.issue("echo")
     folder = tmp_path / "mounted"
     folder.mkdir()
-    for source, name in ((tls.ca_file, "ca.crt"), (tls.cert_file, "tls.crt"), (tls.key_file, "tls.key")):
+    for source, name in (
+        (tls.ca_file, "ca.crt"),
+        (tls.cert_file, "tls.crt"),
+        (tls.key_file, "tls.key"),
+    ):
         assert source is not None
         shutil.copy(source, folder / name)
     return folder
@@ -97,7 +101,9 @@ async def test_certificate_is_shown_to_the_service(
     assert await asked(f"grpc://{address}", "--timeout", "5") == 1
 
 
-async def test_missing_certificates_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_missing_certificates_fail(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert await asked("grpcs://127.0.0.1:1", "--certificates", str(tmp_path)) == 1
     assert "ca.crt" in capsys.readouterr().err
 
