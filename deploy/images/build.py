@@ -148,7 +148,7 @@ def _bills(engine: Engine, wanted: list[Image], base: str, version: str, folder:
 
 
 def base(engine: Engine, host: str) -> str:
-    """Base of Python images: the pinned one, or one of Debian's packages if that is not to be had."""
+    """Base of Python images: the pinned one, or, if there is none, one of Debian's packages."""
     pinned = pins()["PYTHON_IMAGE"]
     if engine.run("image", "inspect", "--format", "{{.Id}}", pinned, check=False):
         return pinned

@@ -1,9 +1,9 @@
 """Packages that an image holds, from the pyproject.toml files of the workspace and its lock.
 
-python closure.py --lock requirements.lock --pin uv             # the lock's entry of one package
-python closure.py --lock requirements.lock --build libs/protos  # what builds a member, as requirements
-python closure.py --lock requirements.lock --ours services/gateway    # members, by name
-python closure.py --lock requirements.lock --others services/gateway  # requirements of packages of others
+python closure.py --lock LOCK --pin uv                  # the lock's entry of one package
+python closure.py --lock LOCK --build libs/protos       # what builds a member
+python closure.py --lock LOCK --ours services/gateway   # members, by name
+python closure.py --lock LOCK --others services/gateway # requirements of packages of others
 
 Runs inside the Dockerfile, with the standard library alone. A requirement that the lock does not
 hold ends it: an image must not get a version that nobody has seen.
@@ -52,7 +52,7 @@ def members(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def closure(start: str, known: dict[str, dict[str, Any]]) -> tuple[list[str], list[str]]:
-    """Members that ``start`` brings with it, itself among them, and their requirements of others."""
+    """Members that ``start`` brings with it, itself among them, and what these require of others."""
     ours: set[str] = set()
     others: set[str] = set()
     seen: set[tuple[str, str]] = set()

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "deploy/images")]
-import build
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "deploy/images"))
 from compose_files import Project, compose_file
 
+import build
 from bos_standalone.cli import DEMO_QUESTION
 
 if TYPE_CHECKING:

@@ -1,11 +1,11 @@
-"""Health probe of a service, for container engines that run a command (``python -m bos_chassis.probe``).
+"""Health probe of a service, for container engines that run a command.
 
     python -m bos_chassis.probe grpc://localhost:8080
     python -m bos_chassis.probe grpcs://localhost:8080 --certificates /run/secrets/bos
     python -m bos_chassis.probe https://localhost:8080/healthz --certificates /run/secrets/bos
 
-It exits with 0 if the service serves, else with 1 and one line that says why. Imports are few, as it
-runs every few seconds in every container; Kubernetes asks gRPC health by itself.
+It exits with 0 if the service serves, else with 1 and one line that says why. Imports are few, as
+it runs every few seconds in every container; Kubernetes asks gRPC health by itself.
 """
 
 from __future__ import annotations
