@@ -52,7 +52,7 @@ def members(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def closure(start: str, known: dict[str, dict[str, Any]]) -> tuple[list[str], list[str]]:
-    """Members that ``start`` brings with it, itself among them, and what these require of others."""
+    """Members that ``start`` brings along, itself too, and what they require of others."""
     ours: set[str] = set()
     others: set[str] = set()
     seen: set[tuple[str, str]] = set()
