@@ -267,6 +267,16 @@ class ServerSettings(Settings):
         min_length=1,
         description="Address of the metrics, which ask nobody who they are",
     )
+    health_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65535,
+        description="Port on which health alone is offered, without TLS: for probes that show no "
+        "certificate, as those of Kubernetes; unset for none",
+    )
+    health_host: str = Field(
+        default="127.0.0.1", min_length=1, description="Address of that port"
+    )
     reflection: bool | None = Field(
         default=None,
         description="Offer gRPC server reflection to anybody; unset: on a loopback address only",
