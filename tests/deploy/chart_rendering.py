@@ -85,7 +85,9 @@ class Rendered:
 
     def services(self) -> dict[str, dict[str, Any]]:
         """Specifications of the pods of services, by component."""
-        return {name: each["spec"]["template"]["spec"] for name, each in self.of("Deployment").items()}
+        return {
+            name: each["spec"]["template"]["spec"] for name, each in self.of("Deployment").items()
+        }
 
     def policies(self) -> dict[str, dict[str, Any]]:
         """Specifications of network policies of one component, by component."""

@@ -1,7 +1,7 @@
-"""A control plane of Kubernetes on loopback: etcd, API server, controllers, scheduler, simulated nodes.
+"""A control plane of Kubernetes on loopback: etcd, API server, controllers, scheduler, kwok.
 
-Everything that decides about objects is real: validation, Pod Security, RBAC, quotas of volumes,
-rollouts, disruption budgets, Jobs. Nodes are kwok's: their pods become ready at once and run nothing.
+Everything that decides about objects is real: validation, Pod Security, RBAC, volumes, rollouts,
+disruption budgets, Jobs. Nodes are simulated by kwok: their pods are ready at once and run nothing.
 """
 
 from __future__ import annotations
@@ -255,7 +255,9 @@ def _write_keys(folder: Path) -> None:
     own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "control plane of tests")])
     now = datetime.now(UTC)
 
-    def signed(subject: x509.Name, key: ec.EllipticCurvePublicKey, what: x509.ExtensionType) -> bytes:
+    def signed(
+        subject: x509.Name, key: ec.EllipticCurvePublicKey, what: x509.ExtensionType
+    ) -> bytes:
         certificate = (
             x509.CertificateBuilder()
             .subject_name(subject)

@@ -17,7 +17,9 @@ _DNS = {("UDP", 53), ("TCP", 53)}
 def _edges_of_settings(profile: Rendered) -> set[tuple[str, str]]:
     """Who calls whom, as the variables of each pod say."""
     edges = {
-        (name, other) for name, pod in profile.services().items() for other in called(environment(pod))
+        (name, other)
+        for name, pod in profile.services().items()
+        for other in called(environment(pod))
     }
     for job in profile.of("Job").values():
         pod = job["spec"]["template"]["spec"]
@@ -86,7 +88,9 @@ def test_only_rest_is_open_to_clients_and_only_metrics_to_monitoring(profile: Re
     reachable = set()
     for name, policy in profile.policies().items():
         for rule in policy.get("ingress") or []:
-            spaces = [peer["namespaceSelector"] for peer in rule["from"] if "namespaceSelector" in peer]
+            spaces = [
+                peer["namespaceSelector"] for peer in rule["from"] if "namespaceSelector" in peer
+            ]
             names = {each["matchLabels"]["kubernetes.io/metadata.name"] for each in spaces}
             ports = {port["port"] for port in rule["ports"]}
             reachable |= {(space, name if space == "ingress" else "*", *ports) for space in names}
@@ -135,7 +139,9 @@ def test_service_that_is_off_leaves_no_edge_behind(chart: Chart) -> None:
     profile = chart.render("ha", 'services.memory={"enabled": false}')
     assert "memory" not in profile.services()
     assert all("memory" not in pair for pair in _edges_of_settings(profile))
-    assert all("memory" not in peers(policy["egress"], "to") for policy in profile.policies().values())
+    assert all(
+        "memory" not in peers(policy["egress"], "to") for policy in profile.policies().values()
+    )
 
 
 def test_agent_of_ones_own_is_a_row_and_gets_its_edges(chart: Chart) -> None:
@@ -143,7 +149,9 @@ def test_agent_of_ones_own_is_a_row_and_gets_its_edges(chart: Chart) -> None:
     profile = chart.render("ha", row)
     gateway = environment(profile.services()["gateway"])
     assert "jira=dns:///bos-jira:8080" in gateway["BOS_GATEWAY_AGENT_TARGETS"].split(",")
-    assert profile.services()["jira"]["containers"][0]["image"] == "registry.example.org/bos/mcp:0.1.0"
+    assert (
+        profile.services()["jira"]["containers"][0]["image"] == "registry.example.org/bos/mcp:0.1.0"
+    )
     assert peers(profile.policies()["jira"]["egress"], "to") == {"gateway"}
     assert "jira" in peers(profile.policies()["gateway"]["egress"], "to")
     assert ("gateway", "jira") in _edges_of_settings(profile)

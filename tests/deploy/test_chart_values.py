@@ -1,4 +1,4 @@
-"""Values that the chart refuses, each with a message that names the field; and the question it asks."""
+"""Values that the chart refuses, with a message that names the field; the question it asks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
         ('services.gateway={"replicas": "three"}', "/services/gateway/replicas", "integer"),
         ('services.gateway={"replicas": -1}', "/services/gateway/replicas", "minimum"),
         ('services.Jira={"kind": "agent"}', "/services", "Jira"),
-        ('services.gateway.image={"digest": "latest"}', "/services/gateway/image/digest", "pattern"),
+        (
+            'services.gateway.image={"digest": "latest"}',
+            "/services/gateway/image/digest",
+            "pattern",
+        ),
         ('services.gateway.drain={"preStopS": 0}', "/services/gateway/drain/preStopS", "minimum"),
         ('services.gateway.resources={"limits": {"memory": "lots"}}', "limits/memory", "pattern"),
         ('services.sandbox.seccompProfile={"type": "Unconfined"}', "seccompProfile/type", "one of"),
@@ -39,8 +43,12 @@ if TYPE_CHECKING:
         ('env={"BOS_AUTH_STATIC_KEY": "abc"}', "/env", "BOS_AUTH_STATIC_KEY"),
         ('services.sql.env={"log level": "debug"}', "/services/sql/env", "log level"),
         ('env={"BOS_LOG_LEVEL": 3}', "/env/BOS_LOG_LEVEL", "string"),
-        ('telemetry.sampleRatio=1.5', "/telemetry/sampleRatio", "maximum"),
-        ('network.outside={"model": [{"ports": []}]}', "/network/outside/model/0/ports", "minItems"),
+        ("telemetry.sampleRatio=1.5", "/telemetry/sampleRatio", "maximum"),
+        (
+            'network.outside={"model": [{"ports": []}]}',
+            "/network/outside/model/0/ports",
+            "minItems",
+        ),
     ],
 )
 def test_schema_names_the_field_that_is_wrong(

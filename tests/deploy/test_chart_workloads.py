@@ -67,7 +67,9 @@ def test_pods_keep_to_the_restricted_standard(profile: Rendered) -> None:
             assert context["capabilities"] == {"drop": ["ALL"]}, name
             assert container["resources"]["limits"]["memory"], name
         kinds = {next(k for k in volume if k != "name") for volume in pod["volumes"]}
-        assert kinds <= {"emptyDir", "projected", "secret", "configMap", "persistentVolumeClaim"}, name
+        assert kinds <= {"emptyDir", "projected", "secret", "configMap", "persistentVolumeClaim"}, (
+            name
+        )
 
 
 def test_every_service_can_write_to_tmp_within_bounds(profile: Rendered) -> None:
@@ -145,14 +147,18 @@ def test_certificates_name_their_service_and_the_hosts_it_is_called_by(
         assert volume["secret"]["secretName"] == spec["secretName"]
         assert environment(pod)["BOS_TLS_CERT_FILE"] == "/run/secrets/tls/tls.crt"
     assert certificates["mcp-db"]["spec"]["uris"] == ["spiffe://bos/mcp_db"]
-    assert environment(profile.services()["sql"])["BOS_SQL_MCP_URL"] == "https://bos-mcp-db:8080/mcp"
+    assert (
+        environment(profile.services()["sql"])["BOS_SQL_MCP_URL"] == "https://bos-mcp-db:8080/mcp"
+    )
 
 
 def test_given_certificates_are_mounted_and_none_is_issued(rendered: dict[str, Rendered]) -> None:
     profile = rendered["airgapped"]
     assert not profile.of("Certificate")
     assert all(
-        any(each.get("secret", {}).get("secretName") == f"bos-{name}-tls" for each in pod["volumes"])
+        any(
+            each.get("secret", {}).get("secretName") == f"bos-{name}-tls" for each in pod["volumes"]
+        )
         for name, pod in profile.services().items()
     )
 
@@ -210,9 +216,11 @@ def test_tables_are_migrated_before_services_are_replaced(
         for name, pod in rendered[name].services().items()
         if any(each.endswith("_STORE_URL") for each in environment(pod))
     }
-    assert {each["name"] for each in containers} == stores == {
-        *("gateway", "identity", "memory", "documents", "files")
-    }
+    assert (
+        {each["name"] for each in containers}
+        == stores
+        == {*("gateway", "identity", "memory", "documents", "files")}
+    )
     assert all(each["args"] == ["migrate"] for each in containers)
 
 
@@ -224,7 +232,9 @@ def test_monitor_reads_the_metrics_of_every_service(rendered: dict[str, Rendered
     for name in rendered["ha"].services():
         assert selector.items() <= services[name]["metadata"]["labels"].items()
         assert endpoint["port"] in {port["name"] for port in services[name]["spec"]["ports"]}
-    assert {"targetLabel": "job", "replacement": "bos", "action": "replace"} in endpoint["relabelings"]
+    assert {"targetLabel": "job", "replacement": "bos", "action": "replace"} in endpoint[
+        "relabelings"
+    ]
 
 
 @pytest.fixture

@@ -60,7 +60,6 @@ def main(
     Raises:
         SystemExit: Always, see :func:`run_service`.
     """
-
     if migrate is not None and sys.argv[1:] == [MIGRATE]:
         _run(lambda loaded: migrate(loaded.store_url), settings, loop_factory)
 

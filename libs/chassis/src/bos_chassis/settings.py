@@ -274,9 +274,7 @@ class ServerSettings(Settings):
         description="Port on which health alone is offered, without TLS: for probes that show no "
         "certificate, as those of Kubernetes; unset for none",
     )
-    health_host: str = Field(
-        default="127.0.0.1", min_length=1, description="Address of that port"
-    )
+    health_host: str = Field(default="127.0.0.1", min_length=1, description="Address of that port")
     reflection: bool | None = Field(
         default=None,
         description="Offer gRPC server reflection to anybody; unset: on a loopback address only",
