@@ -205,7 +205,9 @@ def test_each_store_has_its_own_role_where_one_is_given(rendered: dict[str, Rend
 
 def test_users_settings_win_over_those_of_the_chart(chart: Any) -> None:
     pod = chart.render(
-        "ha", 'env={"BOS_LOG_LEVEL": "debug"}', 'services.sql.env={"BOS_LOG_LEVEL": "error"}'
+        "ha",
+        'env={"BOS_LOG_LEVEL": "debug", "BOS_GATEWAY_SECRET_CONTEXT_KEYS": "api_token"}',
+        'services.sql.env={"BOS_LOG_LEVEL": "error"}',
     ).services()
     assert environment(pod["gateway"])["BOS_LOG_LEVEL"] == "debug"
     assert environment(pod["sql"])["BOS_LOG_LEVEL"] == "error"

@@ -59,7 +59,7 @@ definitions() {
     gateways=$(module definitions sigs.k8s.io/gateway-api)
     cp "$prometheus"/example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml \
         "$prometheus"/example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml \
-        "$certificates"/deploy/crds/*cert*.yaml "$certificates"/deploy/crds/*issuers*.yaml \
+        "$certificates"/deploy/crds/cert-manager.io_*.yaml \
         "$gateways"/config/crd/standard/gateway.networking.k8s.io_httproutes.yaml "$folder/.definitions.$$/"
     mv "$folder/.definitions.$$" "$folder/definitions"
 }

@@ -17,8 +17,10 @@
 {{- if and $values.gatewayApi.enabled (not $values.gatewayApi.parents) -}}
 {{- fail "gatewayApi.parents: must name a Gateway where gatewayApi.enabled is true" -}}
 {{- end -}}
+{{- include "bos.checkEnv" (dict "env" $values.env "where" "env") -}}
 {{- range $name, $service := $services -}}
 {{- $where := printf "services.%s" $name -}}
+{{- include "bos.checkEnv" (dict "env" $service.env "where" (printf "%s.env" $where)) -}}
 {{- $most := ternary $service.autoscaling.max $service.replicas $service.autoscaling.enabled | int -}}
 {{- if and (include "bos.exclusive" (list $ $service)) (gt $most 1) -}}
 {{- if and $service.index (not (include "bos.anyQdrant" $)) -}}
@@ -44,6 +46,15 @@
 {{- if not (hasKey $values.network.outside $place) -}}
 {{- fail (printf "%s.outside: there is no place %s in network.outside" $where $place) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Refuses settings that hold a secret in plain text; of (env, where). */}}
+{{- define "bos.checkEnv" -}}
+{{- range $variable, $_ := .env -}}
+{{- if and (regexMatch "(_KEY|_KEYS|_PASSWORD|_SECRET|_TOKEN|_STORE_URL|_DATABASE_URL)$" $variable) (not (regexMatch "(PUBLIC|CONTEXT)_KEYS$" $variable)) -}}
+{{- fail (printf "%s.%s: holds a secret; name it in secretEnv or secretFiles of the service instead" $.where $variable) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
