@@ -71,7 +71,7 @@ file:///var/lib/bos/files
 {{- if eq $service.kind "rest" -}}
 {{- $env = merge $env (dict "BOS_REST_HOST" "0.0.0.0" "BOS_REST_PORT" "8080" "BOS_REST_METRICS_ADDRESS" "0.0.0.0:9464" "BOS_REST_DRAIN_DELAY_S" (toString $service.drain.delayS) "BOS_REST_GRACE_S" (toString $service.drain.graceS)) -}}
 {{- else -}}
-{{- $env = merge $env (dict "BOS_SERVER_HOST" "0.0.0.0" "BOS_SERVER_PORT" "8080" "BOS_SERVER_METRICS_HOST" "0.0.0.0" "BOS_SERVER_METRICS_PORT" "9464" "BOS_SERVER_HEALTH_HOST" "0.0.0.0" "BOS_SERVER_HEALTH_PORT" "8081" "BOS_SERVER_DRAIN_DELAY_S" (toString $service.drain.delayS) "BOS_SERVER_GRACE_S" (toString $service.drain.graceS)) -}}
+{{- $env = merge $env (dict "BOS_SERVER_HOST" "0.0.0.0" "BOS_SERVER_PORT" "8080" "BOS_SERVER_METRICS_HOST" "0.0.0.0" "BOS_SERVER_METRICS_PORT" "9464" "BOS_SERVER_HEALTH_PORT" "8081" "BOS_SERVER_DRAIN_DELAY_S" (toString $service.drain.delayS) "BOS_SERVER_GRACE_S" (toString $service.drain.graceS)) -}}
 {{- end -}}
 {{- if ne $values.tls.mode "disabled" -}}
 {{- $env = merge $env (dict "BOS_TLS_CERT_FILE" "/run/secrets/tls/tls.crt" "BOS_TLS_KEY_FILE" "/run/secrets/tls/tls.key" "BOS_TLS_CA_FILE" "/run/secrets/tls/ca.crt") -}}

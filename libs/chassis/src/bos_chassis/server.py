@@ -184,7 +184,7 @@ async def health_server(settings: ServerSettings, health: Health) -> AsyncIterat
     ]
     server = grpc.aio.server(options=options)
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
-    address = _join(settings.health_host, settings.health_port)
+    address = _join(settings.host, settings.health_port)
     try:
         port = server.add_insecure_port(address)
     except RuntimeError:

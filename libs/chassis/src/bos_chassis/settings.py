@@ -170,7 +170,6 @@ class TlsSettings(Settings):
         pattern=r"^[a-z0-9._-]{1,255}$",
         description="Whose URIs in certificates name services",
     )
-
     refresh_s: float = Field(
         default=5.0, gt=0, description="Time between two looks at whether the files were replaced"
     )
@@ -268,13 +267,8 @@ class ServerSettings(Settings):
         description="Address of the metrics, which ask nobody who they are",
     )
     health_port: int | None = Field(
-        default=None,
-        ge=0,
-        le=65535,
-        description="Port on which health alone is offered, without TLS: for probes that show no "
-        "certificate, as those of Kubernetes; unset for none",
+        default=None, ge=0, le=65535, description="Port of health alone, without TLS; unset: none"
     )
-    health_host: str = Field(default="127.0.0.1", min_length=1, description="Address of that port")
     reflection: bool | None = Field(
         default=None,
         description="Offer gRPC server reflection to anybody; unset: on a loopback address only",
@@ -409,13 +403,9 @@ class AuthSettings(Settings):
     @property
     def configured(self) -> bool:
         """Whether any way to authenticate callers is set."""
-        return (
-            self.static_key is not None
-            or self.static_keys_file is not None
-            or self.run_token_public_keys is not None
-            or self.run_token_public_keys_file is not None
-            or self.names_issuer
-        )
+        static = (self.static_key, self.static_keys_file)
+        signed = (self.run_token_public_keys, self.run_token_public_keys_file)
+        return self.names_issuer or any(each is not None for each in (*static, *signed))
 
     @property
     def names_issuer(self) -> bool:
