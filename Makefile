@@ -244,7 +244,7 @@ chart: ## Put dashboards and rules of deploy/ into the chart; then `helm install
 	@rm -rf $(CHART)/files
 	@mkdir -p $(CHART)/files/dashboards $(CHART)/files/rules
 	@find deploy/grafana -name '*.json' -exec cp {} $(CHART)/files/dashboards/ \; 2> /dev/null || true
-	@find deploy/observability/prometheus/rules -name '*.yaml' -exec cp {} $(CHART)/files/rules/ \; \
+	@find deploy/observability/prometheus -path '*rules*' -name '*.yaml' -exec cp {} $(CHART)/files/rules/ \; \
 	    2> /dev/null || true
 
 check-pages:

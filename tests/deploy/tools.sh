@@ -71,8 +71,8 @@ if [ "${1:-helm}" = all ]; then
     build kubectl k8s.io/kubernetes/cmd/kubectl
     build kwok sigs.k8s.io/kwok/cmd/kwok
     build etcd go.etcd.io/etcd/server/v3
+    build kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
     build kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
     build kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager
-    build kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
 fi
 echo "$folder"
