@@ -5,10 +5,13 @@ It builds Kubernetes from source once on a machine: `make test-cluster`, not `ma
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,14 +20,9 @@ from chart_rendering import CHART, PROFILES, Chart, Rendered
 from control_plane import ControlPlane, control_plane
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
+    from collections.abc import Iterator
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.timeout(900),
-    pytest.mark.asyncio(loop_scope="module"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 
 _KINDS = (
     *("deployment", "statefulset", "job", "service", "serviceaccount", "networkpolicy"),
@@ -41,16 +39,19 @@ _RUNTIME_CLASS = {
 
 
 @pytest.fixture(scope="module")
-async def plane(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ControlPlane]:
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     tools = os.environ.get("BOS_TEST_CLUSTER_TOOLS")
     assert tools, "`make test-cluster` builds the programs and names their folder"
-    from pathlib import Path
-
-    async with control_plane(Path(tools), tmp_path_factory.mktemp("cluster")) as started:
-        started.kubectl("create", "-f", str(Path(tools) / "definitions"))
-        started.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-        started.kubectl("create", "-f", "-", given=yaml.safe_dump(_RUNTIME_CLASS))
-        yield started
+    running = control_plane(Path(tools), tmp_path_factory.mktemp("cluster"))
+    with asyncio.Runner() as runner:
+        started = runner.run(running.__aenter__())
+        try:
+            started.kubectl("create", "-f", str(Path(tools) / "definitions"))
+            started.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+            started.kubectl("create", "-f", "-", given=yaml.safe_dump(_RUNTIME_CLASS))
+            yield started
+        finally:
+            runner.run(running.__aexit__(None, None, None))
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def _images(plane: ControlPlane, namespace: str) -> set[str]:
 
 
 @pytest.mark.parametrize("name", PROFILES)
-async def test_profile_is_installed_upgraded_rolled_back_and_removed(
+def test_profile_is_installed_upgraded_rolled_back_and_removed(
     plane: ControlPlane, name: str
 ) -> None:
     _namespace(plane, name)
@@ -116,7 +117,7 @@ async def test_profile_is_installed_upgraded_rolled_back_and_removed(
 
 
 @pytest.mark.parametrize("name", PROFILES)
-async def test_api_server_takes_every_object_strictly(
+def test_api_server_takes_every_object_strictly(
     plane: ControlPlane, cluster_chart: Chart, name: str
 ) -> None:
     namespace = f"strict-{name}"
@@ -149,7 +150,7 @@ def _of(rendered: Rendered, namespace: str) -> list[dict[str, Any]]:
         ("PodDisruptionBudget", ("spec", "maxUnavailable"), "many", "Invalid value"),
     ],
 )
-async def test_api_server_refuses_what_is_wrong(
+def test_api_server_refuses_what_is_wrong(
     plane: ControlPlane,
     cluster_chart: Chart,
     kind: str,
@@ -166,7 +167,7 @@ async def test_api_server_refuses_what_is_wrong(
     assert problem in ended.stderr
 
 
-async def test_pod_that_is_not_restricted_does_not_start(
+def test_pod_that_is_not_restricted_does_not_start(
     plane: ControlPlane, cluster_chart: Chart
 ) -> None:
     _namespace(plane, "enforced")
@@ -184,11 +185,9 @@ async def test_pod_that_is_not_restricted_does_not_start(
     assert 'violates PodSecurity "restricted' in ended.stderr
 
 
-async def test_upgrade_that_is_refused_leaves_the_release_as_it_was(
+def test_upgrade_that_is_refused_leaves_the_release_as_it_was(
     plane: ControlPlane, cluster_chart: Chart, tmp_path: Path
 ) -> None:
-    import shutil
-
     _namespace(plane, "refused")
     broken = replace(cluster_chart, folder=tmp_path / "bos")
     shutil.copytree(CHART, broken.folder)

@@ -284,7 +284,7 @@ def _write_key(file: Path, key: ec.EllipticCurvePrivateKey) -> None:
     file.write_bytes(
         key.private_bytes(
             serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
+            serialization.PrivateFormat.TraditionalOpenSSL,
             serialization.NoEncryption(),
         )
     )
