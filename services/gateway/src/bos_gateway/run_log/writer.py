@@ -63,9 +63,12 @@ class LogWriter:
 
     async def __aenter__(self) -> Self:
         log = self._telemetry.logger("bos.gateway.run_log")
-        apart = Lane(self._open, self._write_appends, log, apart=True)
-        self._appends = Lane(self._open, self._write_appends, log, aside=apart)
-        self._accepts = Lane(self._open, self._write_accepts, log)
+        failed = self._metrics.run_log_failures
+        apart = Lane(self._open, self._write_appends, log, apart=True, failed_writes=failed)
+        self._appends = Lane(
+            self._open, self._write_appends, log, aside=apart, failed_writes=failed
+        )
+        self._accepts = Lane(self._open, self._write_accepts, log, failed_writes=failed)
         for lane in (apart, self._appends, self._accepts):
             await self._lanes.enter_async_context(lane.running())
         return self
@@ -107,7 +110,10 @@ class LogWriter:
         pending = Pending(item)
         started = time.perf_counter()
         seconds = self._metrics.append_seconds
-        pending.done.add_done_callback(lambda _: seconds.observe(time.perf_counter() - started))
+        exemplar = current_exemplar()
+        pending.done.add_done_callback(
+            lambda _: seconds.observe(time.perf_counter() - started, exemplar)
+        )
         lane.put(pending)
         return pending.done
 
