@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
-from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,12 +53,13 @@ This page is generated from the code; `make check` fails when it is out of date.
     .venv/bin/python libs/chassis/metrics_reference.py docs/reference/metrics.md
 
 Every service offers its metrics over HTTP at `/metrics` of `BOS_SERVER_METRICS_PORT`, REST at
-`BOS_REST_METRICS_ADDRESS`; neither asks who reads them. A histogram has the samples `…_bucket` (with
-the label `le`), `…_sum` and `…_count`. Readers that accept the OpenMetrics format get exemplars: the
-trace id of one observation of a bucket, where traces are recorded.
+`BOS_REST_METRICS_ADDRESS`; neither asks who reads them. A histogram has the samples `…_bucket`
+(with the label `le`), `…_sum` and `…_count`. Readers that accept the OpenMetrics format get
+exemplars: the trace id of one observation of a bucket, where traces are recorded.
 
-Labels are bounded: states, names of the code, and configured names. Where a name comes from outside,
-the first ones count and all others are `other`; no label holds a user, a question or a path.
+Labels are bounded: states, names of the code, and configured names. Where a name comes from
+outside, the first ones count and all others are `other`; no label holds a user, a question or a
+path.
 
 Beside these, every Python service has `process_…`, `python_gc_…` and `python_info`, and REST
 `process_…` and `go_…`.
@@ -88,7 +88,8 @@ def render(found: Iterable[tuple[str, list[Row]]]) -> str:
     """The whole page."""
     parts = [PREFACE]
     for package, rows in found:
-        parts += [f"## `{package}`", "", "| Metric | Type | Labels | Meaning |", "|---|---|---|---|"]
+        head = "| Metric | Type | Labels | Meaning |"
+        parts += [f"## `{package}`", "", head, "|---|---|---|---|"]
         for row in rows:
             labels = ", ".join(f"`{label}`" for label in row.labels) or "none"
             parts.append(f"| `{row.name}` | {row.kind} | {labels} | {row.meaning} |")
@@ -118,7 +119,7 @@ def rows_of(metrics: Any) -> Iterator[Row]:
     for each in held:
         name = each._name + ("_total" if each._type == "counter" else "")
         yield Row(name, each._type, tuple(each._labelnames), _cell(each._documentation))
-    if not held and isinstance(metrics, Collector):
+    if not held:
         for family in metrics.describe():
             labels = tuple(getattr(family, "_labelnames", ()))
             yield Row(family.name, family.type, labels, _cell(family.documentation))

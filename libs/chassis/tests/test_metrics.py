@@ -122,7 +122,7 @@ def test_disks_of_folders_are_reported_and_other_stores_left_out(tmp_path: Path)
     disks.watch("documents", "later", tmp_path / "not made")
     free, size = registry.collect()
     assert {sample.labels["store"] for sample in free.samples} == {"index", "files"}
-    assert all(0 < sample.value for sample in size.samples)
+    assert all(sample.value > 0 for sample in size.samples)
 
 
 def test_log_lines_carry_run_and_digest_of_the_user_but_not_the_user() -> None:

@@ -199,9 +199,7 @@ class _CallContext:
             carrier[RUN_TOKEN_KEY] = token
         return (*entries, *carrier.items())
 
-    def done(
-        self, service: str, method: str, span: trace.Span, started: float, call: Any
-    ) -> None:
+    def done(self, service: str, method: str, span: trace.Span, started: float, call: Any) -> None:
         code, seconds = _code_of(call), time.perf_counter() - started
         labels = (self._service, service, method)
         self._metrics.client_handled.labels(*labels, code.name).inc()

@@ -120,7 +120,8 @@ class GatewayMetrics:
             "For how long the oldest of them has been due, 0 if there is none: take max",
         )
         self.live_replicas = gauge(
-            "bos_gateway_replicas_live", "Gateways that hold a lease, as PostgreSQL has it: take max"
+            "bos_gateway_replicas_live",
+            "Gateways that hold a lease, as PostgreSQL has it: take max",
         )
         self.database_bytes = gauge(
             "bos_postgres_database_size_bytes", "Size of the database of the run log: take max"

@@ -1,4 +1,4 @@
-"""Prometheus metrics of every service: RPCs, files, disks; bounded labels, exemplars, exposition."""
+"""Prometheus metrics of every service: RPCs, files, disks, labels, exemplars, exposition."""
 
 from bos_chassis.metrics.disk import DiskMetrics
 from bos_chassis.metrics.exemplars import current_exemplar, exemplar_of

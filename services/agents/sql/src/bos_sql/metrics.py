@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class SqlMetrics:
-    """Queries of the model as the guard judged them. Rules are the guard's own, which bounds them."""
+    """Queries of the model as the guard judged them; rules are the guard's own, so bounded."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.checks = Counter(

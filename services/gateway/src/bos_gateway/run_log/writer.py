@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from bos_chassis.metrics import current_exemplar
 from bos_gateway.run_log.lanes import Item, Lane, Pending
 from bos_gateway.run_log.session import SCHEMA, session_name
 from bos_gateway.run_log.statements import are_stored, insert_events, insert_runs
