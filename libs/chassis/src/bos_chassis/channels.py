@@ -26,6 +26,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token
 from bos_chassis.credentials.tls import certificate_files, channel_credentials
 from bos_chassis.deadlines import timeout_for
+from bos_chassis.tracing import attributes as names
+from bos_chassis.tracing.spans import DeferredSpan
 from bos_errors import from_rpc_error
 
 if TYPE_CHECKING:
@@ -182,10 +184,20 @@ class _CallContext:
         return timeout if timeout > 0 else _PAST_S
 
     def span(self, service: str, method: str) -> trace.Span:
+        current = trace.get_current_span()
+        if isinstance(current, DeferredSpan):
+            return current
+        if not current.get_span_context().is_valid:
+            # Background work: a trace for each of its calls would hold nothing else.
+            return trace.INVALID_SPAN
         return self._tracer.start_span(
             f"{service}/{method}",
             kind=trace.SpanKind.CLIENT,
-            attributes={"rpc.system": "grpc", "rpc.service": service, "rpc.method": method},
+            attributes={
+                names.RPC_SYSTEM: "grpc",
+                names.RPC_SERVICE: service,
+                names.RPC_METHOD: method,
+            },
         )
 
     def metadata(self, given: Any, span: trace.Span) -> tuple[tuple[str, str | bytes], ...]:
@@ -200,7 +212,7 @@ class _CallContext:
     def done(self, service: str, method: str, span: trace.Span, call: Any) -> None:
         code = _code_of(call)
         self._handled.labels(self._service, service, method, code.name).inc()
-        span.set_attribute("rpc.grpc.status_code", code.value[0])
+        span.set_attribute(names.RPC_GRPC_STATUS_CODE, code.value[0])
         if code is not grpc.StatusCode.OK:
             span.set_status(trace.Status(trace.StatusCode.ERROR))
         span.end()

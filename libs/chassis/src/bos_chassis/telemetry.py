@@ -11,6 +11,7 @@ import logging
 import sys
 import threading
 import time
+import uuid
 from collections import Counter as Counts
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -38,13 +39,14 @@ from prometheus_client import (
 from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
     from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
     from opentelemetry.sdk.trace.sampling import Sampler
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
     from bos_chassis.settings import TelemetrySettings
+    from bos_chassis.tracing.spans import FinishedSpan
 
 # Calls range from a sub-millisecond lookup to minutes of model time.
 _DURATION_BUCKETS = (
@@ -53,6 +55,8 @@ _DURATION_BUCKETS = (
 )
 
 _EXPORT_TIMEOUT_S = 3
+# What has ended and was not exported is lost when the process is killed.
+_EXPORT_INTERVAL_MS = 1_000
 _LIBRARY_LINES = 20
 _LIBRARY_INTERVAL_S = 10.0
 
@@ -118,6 +122,7 @@ class _Shared:
     log_level: int
     memory: InMemorySpanExporter | None = None
     log_capture: structlog.testing.LogCapture | None = None
+    trace_content: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,7 @@ class Telemetry:
         object.__setattr__(self, "tracer", self.provider.get_tracer("bos"))
 
     @classmethod
-    def for_tests(cls, service: str = "test") -> Telemetry:
+    def for_tests(cls, service: str = "test", *, trace_content: bool = False) -> Telemetry:
         """Telemetry that keeps spans and log events in memory (:attr:`spans`, :attr:`logs`)."""
         memory, capture = InMemorySpanExporter(), structlog.testing.LogCapture()
         registry = CollectorRegistry()
@@ -152,6 +157,7 @@ class Telemetry:
             log_level=logging.DEBUG,
             memory=memory,
             log_capture=capture,
+            trace_content=trace_content,
         )
         return cls(service, _provider(service, shared), shared)
 
@@ -173,6 +179,18 @@ class Telemetry:
     def file_metrics(self) -> FileMetrics:
         """Metrics of files that may be replaced."""
         return self._shared.file_metrics
+
+    @property
+    def traces_content(self) -> bool:
+        """Whether spans of model calls hold what was sent and answered."""
+        return self._shared.trace_content
+
+    def export(self, spans: Iterable[FinishedSpan]) -> None:
+        """Export spans that another record than a running span was kept of, if they are sampled."""
+        if (processor := self._shared.span_processor) is not None:
+            for span in spans:
+                if span.context.trace_flags.sampled:
+                    processor.on_end(span.readable(self.provider.resource))
 
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
@@ -221,6 +239,7 @@ def setup_telemetry(name: str, settings: TelemetrySettings) -> Iterator[Telemetr
         log_sink=structlog.PrintLogger(sys.stderr),
         log_processors=(*_common_processors(), *renderer),
         log_level=level,
+        trace_content=settings.trace_content,
     )
     with _library_logs(name, max(level, logging.WARNING), renderer):
         try:
@@ -258,13 +277,16 @@ def _otlp(endpoint: str) -> SpanProcessor:
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
     # The timeout covers all attempts of an export, and so bounds the flush at the end of a process.
-    return BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_TIMEOUT_S))
+    return BatchSpanProcessor(
+        OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_TIMEOUT_S),
+        schedule_delay_millis=_EXPORT_INTERVAL_MS,
+    )
 
 
 @cache
 def _process_resource() -> Resource:
     """What all services of a process share; looking for it takes a pool of threads each time."""
-    return Resource.create({"service.namespace": "bos"})
+    return Resource.create({"service.namespace": "bos", "service.instance.id": str(uuid.uuid4())})
 
 
 def _provider(service: str, shared: _Shared) -> TracerProvider:

@@ -17,6 +17,7 @@ from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis.backoff import Backoff
 from bos_chassis.credentials.credential_forms import TooManyParts
+from bos_chassis.tracing.spans import under
 from bos_errors import AgentErrorType
 from bos_gateway.core import failures, proposals, result_limits, taint, unknown_outcomes
 from bos_gateway.core.agent_input import agent_input, missing_secrets, upstream_files
@@ -110,7 +111,9 @@ class _StepRun:
             tokens = None
             if state.request.settings.max_tokens > 0:
                 tokens = for_attempt(command.reserved_tokens - counted(spent), attempts_left)
-            result, ended = await self._attempt(attempt, tokens)
+            trace = self._run.trace
+            with under(trace and trace.attempt(command.revision, command.step_id, attempt)):
+                result, ended = await self._attempt(attempt, tokens)
             if not result.HasField("usage"):
                 # A call that broke off, or an agent that does not count: usage stays unknown.
                 result.usage.unreported_tokens = tokens or 0
