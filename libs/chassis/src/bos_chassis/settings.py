@@ -293,11 +293,6 @@ class TelemetrySettings(Settings):
     trace_sample_ratio: float = Field(
         default=1.0, ge=0, le=1, description="Share of new traces that is recorded"
     )
-    trace_content: bool = Field(
-        default=False,
-        description="Spans of model calls hold prompts and replies, shortened and without known "
-        "forms of credentials: users' content, for a collector that may have it",
-    )
 
 
 class AuthSettings(Settings):

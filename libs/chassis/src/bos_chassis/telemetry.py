@@ -122,7 +122,6 @@ class _Shared:
     log_level: int
     memory: InMemorySpanExporter | None = None
     log_capture: structlog.testing.LogCapture | None = None
-    trace_content: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ class Telemetry:
         object.__setattr__(self, "tracer", self.provider.get_tracer("bos"))
 
     @classmethod
-    def for_tests(cls, service: str = "test", *, trace_content: bool = False) -> Telemetry:
+    def for_tests(cls, service: str = "test") -> Telemetry:
         """Telemetry that keeps spans and log events in memory (:attr:`spans`, :attr:`logs`)."""
         memory, capture = InMemorySpanExporter(), structlog.testing.LogCapture()
         registry = CollectorRegistry()
@@ -157,7 +156,6 @@ class Telemetry:
             log_level=logging.DEBUG,
             memory=memory,
             log_capture=capture,
-            trace_content=trace_content,
         )
         return cls(service, _provider(service, shared), shared)
 
@@ -179,11 +177,6 @@ class Telemetry:
     def file_metrics(self) -> FileMetrics:
         """Metrics of files that may be replaced."""
         return self._shared.file_metrics
-
-    @property
-    def traces_content(self) -> bool:
-        """Whether spans of model calls hold what was sent and answered."""
-        return self._shared.trace_content
 
     def export(self, spans: Iterable[FinishedSpan]) -> None:
         """Export spans that another record than a running span was kept of, if they are sampled."""
@@ -239,7 +232,6 @@ def setup_telemetry(name: str, settings: TelemetrySettings) -> Iterator[Telemetr
         log_sink=structlog.PrintLogger(sys.stderr),
         log_processors=(*_common_processors(), *renderer),
         log_level=level,
-        trace_content=settings.trace_content,
     )
     with _library_logs(name, max(level, logging.WARNING), renderer):
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
@@ -14,7 +14,7 @@ from bos_errors import ConfigurationError, DeadlineExceeded, Unavailable
 from bos_postgres.dsn import check_identifier, describe, driver_dsn, password_source
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
     from asyncpg.pool import PoolConnectionProxy
 
@@ -120,13 +120,13 @@ async def open_database(
             pool.terminate()
 
 
-def _traced(telemetry: Telemetry) -> Callable[[Session], Awaitable[None]]:
+def _traced(telemetry: Telemetry) -> Callable[[Any], Coroutine[Any, Any, None]]:
     """What gives the statements of a new connection their spans."""
 
-    def ended(query: asyncpg.LoggedQuery) -> None:
+    def ended(query: Any) -> None:
         record_query(telemetry, "postgresql", query.query, query.elapsed, query.exception)
 
-    async def prepared(connection: Session) -> None:
+    async def prepared(connection: Any) -> None:
         # Called in the context of the statement, once it has ended.
         connection.add_query_logger(ended)
 

@@ -118,7 +118,7 @@ class Admission:
         run, secrets = await self._normalised(asked, keys, reply)
         trace = RunTrace.of(str(run.run_id), run.event.run_accepted)
         try:
-            with under(trace and trace.root):
+            with under(None if trace is None else trace.root):
                 found = await self._begun(run, secrets, digest, require_room, begin)
         except BosError as error:
             self._not_stored(run, trace, error.reason)
@@ -135,7 +135,7 @@ class Admission:
         require_room: Callable[[], None],
         begin: Callable[[NewRun, Mapping[str, str]], Awaitable[bool]],
     ) -> UUID:
-        """Have the run stored and driven, or find the one that the same request started meanwhile."""
+        """Have the run stored and driven, or find the one that its request started meanwhile."""
         if self._memory is not None:
             run = await self._memory.opened(run)
         require_room()  # others may have taken it meanwhile; from here on it is taken

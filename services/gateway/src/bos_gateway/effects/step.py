@@ -44,6 +44,8 @@ from bos_gateway.permits.connections import granted_kinds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from opentelemetry.trace import SpanContext
+
     from bos.identity.v1 import ConnectionSecret
     from bos_gateway.core.decide import RunStep
     from bos_gateway.effects.context import EffectContext
@@ -111,8 +113,7 @@ class _StepRun:
             tokens = None
             if state.request.settings.max_tokens > 0:
                 tokens = for_attempt(command.reserved_tokens - counted(spent), attempts_left)
-            trace = self._run.trace
-            with under(trace and trace.attempt(command.revision, command.step_id, attempt)):
+            with under(self._span_of(attempt)):
                 result, ended = await self._attempt(attempt, tokens)
             if not result.HasField("usage"):
                 # A call that broke off, or an agent that does not count: usage stays unknown.
@@ -160,6 +161,12 @@ class _StepRun:
             )
             event = LogEvent(step_finished=finished)
         await self._run.emit(self._run.stamped(event))
+
+    def _span_of(self, attempt: int) -> SpanContext | None:
+        trace, command = self._run.trace, self._command
+        if trace is None:
+            return None
+        return trace.attempt(command.revision, command.step_id, attempt)
 
     def _backoff(self) -> Backoff:
         first_s = self._run.deps.settings.backoff_s

@@ -120,7 +120,7 @@ class Orchestrator:
             BosError: its log cannot be written.
         """
         trace = self._effects.trace
-        with under(trace and trace.root):
+        with under(None if trace is None else trace.root):
             try:
                 if self.state.last_sequence == 1 and self.state.cancel_reason is None:
                     # A run that is just beginning: agents read ahead, beside everything else.
