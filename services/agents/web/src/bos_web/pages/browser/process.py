@@ -13,19 +13,21 @@ import tempfile
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bos_chassis.concurrency.tasks import running_task
 from bos_web.pages.browser.devtools import MAX_MESSAGE_BYTES, DevTools
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Coroutine
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _UID = 64_230
 """Of browsers of a service that runs as root; no account has it."""
 _NO_BUS = {"DBUS_SESSION_BUS_ADDRESS": "disabled:", "DBUS_SYSTEM_BUS_ADDRESS": "disabled:"}
 _STOP_S = 10.0
+_REMOVALS = 200
+_PAUSE_S = 0.05
 _HEAP_MIB = 256
 _SWITCHES = (
     "--headless",
@@ -134,7 +136,7 @@ async def running_browser(launch: Launch) -> AsyncIterator[Running]:
                 writer.transport.abort()
     finally:
         # The supervisor has removed it, unless it could not be started or was killed.
-        shutil.rmtree(folder, ignore_errors=True)
+        await _to_the_end(_remove(folder))
 
 
 @asynccontextmanager
@@ -175,17 +177,30 @@ async def _supervised(
             ours.setblocking(False)
             yield supervisor, ours
         finally:
-            await _stopped(supervisor)
+            await _to_the_end(_stop(supervisor))
 
 
-async def _stopped(supervisor: asyncio.subprocess.Process) -> None:
-    """End the browser and wait for that, also while the caller is being cancelled."""
-    stopping = asyncio.ensure_future(_stop(supervisor))
+async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
+    """Wait for what leaves nothing behind, also while the caller is being cancelled."""
+    task = asyncio.ensure_future(ending)
     try:
-        await asyncio.shield(stopping)
+        await asyncio.shield(task)
     except asyncio.CancelledError:
-        await stopping
+        await task
         raise
+
+
+async def _remove(folder: str) -> None:
+    # Processes of a supervisor that was killed write into it until they are dead too.
+    for _ in range(_REMOVALS):
+        if _is_removed(folder):
+            return
+        await asyncio.sleep(_PAUSE_S)
+
+
+def _is_removed(folder: str) -> bool:
+    shutil.rmtree(folder, ignore_errors=True)
+    return not os.path.lexists(folder)
 
 
 async def _stop(supervisor: asyncio.subprocess.Process) -> None:
