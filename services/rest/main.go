@@ -1,4 +1,5 @@
 // Command bos-rest offers the services of Bos over HTTP: JSON, server-sent events, OpenAPI.
+// `bos-rest probe` asks the one that runs with the same settings whether it is ready.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"bos/rest/internal/probe"
 	"bos/rest/internal/server"
 	"bos/rest/internal/settings"
 	"bos/rest/internal/telemetry"
@@ -26,6 +28,9 @@ func run() int {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bos-rest:", err)
 		return exitConfiguration
+	}
+	if len(os.Args) > 1 {
+		return command(os.Args[1], read)
 	}
 	log := telemetry.Logger(os.Stderr, read.LogLevel)
 	signals := make(chan os.Signal, 2)
@@ -55,6 +60,18 @@ func run() int {
 		os.Exit(1)
 	}()
 	running.Stop()
+	return 0
+}
+
+func command(name string, read settings.Settings) int {
+	if name != "probe" {
+		fmt.Fprintf(os.Stderr, "bos-rest: %q is no command; the only one is probe\n", name)
+		return exitConfiguration
+	}
+	if err := probe.Ready(context.Background(), read); err != nil {
+		fmt.Fprintln(os.Stderr, "bos-rest: not ready:", err)
+		return 1
+	}
 	return 0
 }
 

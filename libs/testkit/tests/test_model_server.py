@@ -144,6 +144,19 @@ async def test_models_are_listed(client: AsyncOpenAI) -> None:
     assert [model.id async for model in client.models.list()] == ["scripted"]
 
 
+async def test_a_key_is_demanded_of_every_request() -> None:
+    async with ScriptedModel([GREETING], key="the-key") as model:
+        for given, status in (("the-key", 200), ("another", 401), ("", 401)):
+            headers = {"Authorization": f"Bearer {given}"} if given else {}
+            async with aiohttp.ClientSession(headers=headers) as session:
+                body = {"model": "any", "messages": messages("hello")}
+                async with session.post(f"{model.base_url}/chat/completions", json=body) as reply:
+                    assert reply.status == status
+                async with session.get(f"{model.base_url}/models") as reply:
+                    assert reply.status == status
+        assert model.calls == 1
+
+
 async def test_azure_paths_are_served(server: ScriptedModel) -> None:
     async with AsyncAzureOpenAI(
         azure_endpoint=server.azure_endpoint,

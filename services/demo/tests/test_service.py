@@ -3,13 +3,14 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
 
 from bos_chassis.telemetry import Telemetry
 from bos_demo.company import DEFAULT_TODAY, table_names
-from bos_demo.service import serve
+from bos_demo.service import require_key, serve
 from bos_demo.settings import DemoSettings
 from bos_errors import ConfigurationError
 
@@ -75,6 +76,33 @@ async def test_model_does_not_listen_on_the_network(postgres_dsn: str) -> None:
     with pytest.raises(ConfigurationError):
         async with serve(settings, Telemetry.for_tests()):
             pass
+
+
+def test_model_may_listen_on_the_network_with_a_key() -> None:
+    require_key("0.0.0.0", known=True)
+    require_key("127.0.0.1", known=False)
+    with pytest.raises(ConfigurationError, match="BOS_DEMO_MODEL_KEY"):
+        require_key("0.0.0.0", known=False)
+
+
+async def test_model_demands_its_key(postgres_dsn: str) -> None:
+    key = "of-the-demo-alone"
+    settings = DemoSettings.load(database_url=postgres_dsn, model_key=key)
+    async with serve(settings, Telemetry.for_tests()) as demo:
+
+        def status(given: str) -> int:
+            request = Request(
+                f"{demo.model_base_url}/models", headers={"Authorization": f"Bearer {given}"}
+            )
+            try:
+                with urlopen(request, timeout=10) as response:
+                    return int(response.status)
+            except HTTPError as error:
+                with error:
+                    return error.code
+
+        assert await asyncio.to_thread(status, key) == 200
+        assert await asyncio.to_thread(status, key + "x") == 401
 
 
 def test_database_url_is_required(monkeypatch: pytest.MonkeyPatch) -> None:

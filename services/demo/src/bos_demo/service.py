@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bos_chassis.settings import require_loopback
+from bos_chassis.settings import is_loopback
 from bos_chassis.telemetry import setup_telemetry
 from bos_demo.company import load_postgres, table_names, write_sqlite
 from bos_demo.company_api import CompanyApi, serve_company_api
@@ -21,6 +21,7 @@ from bos_demo.scripted.dialogue import dialogue_fixtures
 from bos_demo.scripted.nearest import NearestQuestions
 from bos_demo.scripted.replies import demo_fixtures
 from bos_demo.website.service import Website, serve_website
+from bos_errors import ConfigurationError
 from bos_testkit.scripted_model.server import ScriptedModel
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ async def serve(settings: DemoSettings, telemetry: Telemetry | None = None) -> A
         FailedPrecondition: schema or file exist with other content.
         Unavailable: the database cannot be reached.
     """
-    require_loopback(settings.model_host, configured=False)
+    key = settings.model_key
+    require_key(settings.model_host, known=key is not None)
     async with AsyncExitStack() as stack:
         if telemetry is None:
             telemetry = stack.enter_context(setup_telemetry("demo", settings.telemetry))
@@ -138,6 +140,7 @@ async def serve(settings: DemoSettings, telemetry: Telemetry | None = None) -> A
                 [*demo_fixtures(settings.today), *dialogue_fixtures(settings.today)],
                 host=settings.model_host,
                 port=settings.model_port,
+                key=None if key is None else key.get_secret_value(),
                 fallback=NearestQuestions([each.question for each in known]).reply,
             )
         )
@@ -155,6 +158,19 @@ async def serve(settings: DemoSettings, telemetry: Telemetry | None = None) -> A
             api=api,
             website=website,
             mailbox=mailbox,
+        )
+
+
+def require_key(host: str, *, known: bool) -> None:
+    """Refuse to offer the scripted model to the network without a key.
+
+    Raises:
+        ConfigurationError: ``host`` is not a loopback address, and there is no key.
+    """
+    if not known and not is_loopback(host):
+        raise ConfigurationError(
+            f"BOS_DEMO_MODEL_HOST={host} would offer the scripted model to the network. Set "
+            "BOS_DEMO_MODEL_KEY, which callers then present, or stay on 127.0.0.1."
         )
 
 

@@ -39,6 +39,12 @@ class DemoSettings(Settings):
     model_port: int = Field(
         default=0, ge=0, le=65535, description="Port of the scripted model; 0 takes a free one"
     )
+    model_key: SecretStr | None = Field(
+        default=None,
+        min_length=16,
+        description="Key that callers of the scripted model present, which it demands beyond "
+        "loopback; unset: none",
+    )
     api_port: int = Field(
         default=0, ge=0, le=65535, description="Port of the company's REST API; 0 takes a free one"
     )

@@ -12,6 +12,7 @@ demo use it alike, at the HTTP boundary, so that everything above it is the real
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 from collections import deque
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from bos_testkit.scripted_model.faults import Fault
 
@@ -101,6 +102,7 @@ class ScriptedModel:
         port: Port to bind; 0 takes a free one.
         models: What ``/v1/models`` lists. Any other model name is answered just the same.
         keep: How many requests are kept, the last ones.
+        key: Demanded of every request, as a bearer token or as Azure's ``api-key``; None: of none.
         improvise: Asked before the fixtures, for replies that depend on the prompt; None: none.
         fallback: Asked where no fixture fits; where it has no reply either, the model refuses.
 
@@ -116,6 +118,7 @@ class ScriptedModel:
         port: int = 0,
         models: Sequence[str] = ("scripted",),
         keep: int = _KEPT_REQUESTS,
+        key: str | None = None,
         improvise: Improvise | None = None,
         fallback: Improvise | None = None,
     ) -> None:
@@ -132,6 +135,7 @@ class ScriptedModel:
         self.abandoned = 0
         """Chat requests whose client went away before the end."""
         self._book = load_fixtures(fixtures)
+        self._key = key
         self._improvise = improvise
         self._fallback = fallback
         self._bind = (host, port)
@@ -155,7 +159,10 @@ class ScriptedModel:
         listener = listen(self._bind)
         host, port = listener.getsockname()[:2]
         self._address = f"{host}:{port}"
-        self._server = EmbeddedServer(self._application())
+        application = self._application()
+        self._server = EmbeddedServer(
+            application if self._key is None else _for_holders(self._key, application)
+        )
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
         try:
             await self._server.wait_until_ready(self._serving)
@@ -390,6 +397,20 @@ def _key_of(request: Request) -> str:
     """The key of Azure OpenAI, or the bearer token."""
     bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
     return request.headers.get("api-key", bearer)
+
+
+def _for_holders(key: str, application: ASGIApp) -> ASGIApp:
+    """The application for requests with the key; others are refused with 401."""
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            given = _key_of(Request(scope)).encode()
+            if not hmac.compare_digest(given, key.encode()):
+                await _error(401, "The key is missing or wrong.")(scope, receive, send)
+                return
+        await application(scope, receive, send)
+
+    return guarded
 
 
 def _refusal() -> wire.Answer:

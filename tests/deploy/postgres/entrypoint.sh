@@ -1,0 +1,17 @@
+#!/bin/sh
+# Makes the database cluster at the first start, runs the scripts of its folder, then the server.
+set -eu
+if [ ! -s "$PGDATA/PG_VERSION" ]; then
+    PGPASSWORD=$(cat "$POSTGRES_PASSWORD_FILE")
+    export PGPASSWORD
+    printf '%s\n' "$PGPASSWORD" > /tmp/password
+    # shellcheck disable=SC2086  # several arguments
+    initdb --username postgres --pwfile /tmp/password $POSTGRES_INITDB_ARGS > /dev/null
+    rm /tmp/password
+    echo 'host all all all scram-sha-256' >> "$PGDATA/pg_hba.conf"
+    pg_ctl --wait --silent --options "-c listen_addresses='' -k /var/run/postgresql" start
+    for script in /docker-entrypoint-initdb.d/*.sh; do PGHOST=/var/run/postgresql "$script"; done
+    pg_ctl --wait --silent --mode fast stop
+    unset PGPASSWORD
+fi
+exec "$@" -c listen_addresses='*' -k /var/run/postgresql
