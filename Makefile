@@ -25,7 +25,9 @@ CYCLONEDX := 11.12.0
 # Twice as many processes as CI has processors: many tests wait for something.
 PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 PYTEST_ARGS ?=
-CHECKS := check-types check-go check-source check-protos check-pages
+CHART := helm/bos
+CHART_PROFILES := minimal ha airgapped
+CHECKS := check-types check-go check-source check-protos check-pages check-chart
 # All of them, whatever fails; what each says is shown together, once it has ended.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target
 
@@ -61,7 +63,7 @@ run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."`
 .PHONY: test
 test: install rest $(CACHE)/schemathesis/.installed openid-issuer generated-client mcp-servers openai-node front-end compose ## check, then all tests; what CI runs, but for those that need root
 	@$(SIDE_BY_SIDE) $(CHECKS) test-go
-	$(PYTEST) $(PYTEST_ARGS)
+	$(PYTEST) --ignore-glob 'tests/deploy/test_chart*.py' $(PYTEST_ARGS)
 
 .PHONY: test-go
 test-go:
@@ -200,6 +202,19 @@ test-mail-dovecot: install ## The mail agent's tests against a real Dovecot, whi
 	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends dovecot-imapd; }
 	BOS_TEST_DOVECOT=1 $(BIN)/pytest -q services/agents/mail/tests $(PYTEST_ARGS)
 
+# Kubernetes from source takes long to build, once on a machine. Where it cannot be had that is a failure in
+# CI alone, which sets CI.
+.PHONY: test-cluster
+test-cluster: install chart ## The chart on a real API server with simulated nodes: install, upgrade, rollback, uninstall of every profile
+	@begun=$$(date +%s); \
+	if tools=$$(nice -n 15 sh tests/deploy/tools.sh all); then \
+	    echo "Programs of the cluster were there after $$(($$(date +%s) - begun)) s."; \
+	    BOS_TEST_CLUSTER_TOOLS=$$tools $(BIN)/pytest -q -s tests/deploy/cluster_trial.py $(PYTEST_ARGS); \
+	else \
+	    echo 'test-cluster: Kubernetes could not be built (see above); nothing was tested.' >&2; \
+	    test -z "$$CI"; \
+	fi
+
 .PHONY: test-install
 test-install: install ## Services alone, each in an empty environment: size, packages (part of test)
 	$(BIN)/pytest -q -s tests/install $(PYTEST_ARGS)
@@ -228,6 +243,23 @@ check-source:
 check-protos:
 	$(BIN)/buf lint $(IMAGE) --config protos/buf.yaml --path bos
 	$(BIN)/buf breaking $(IMAGE) --against protos/released.binpb --config protos/buf.yaml --path bos
+
+check-chart: chart
+	@tools=$$(sh tests/deploy/tools.sh helm) || exit; \
+	for profile in $(CHART_PROFILES); do \
+	    $$tools/helm lint --strict --quiet $(CHART) --values $(CHART)/ci/$$profile.yaml || exit; \
+	    $$tools/helm template bos $(CHART) --values $(CHART)/ci/$$profile.yaml > /dev/null || exit; \
+	done
+	$(BIN)/pytest -q tests/deploy/test_chart*.py
+
+# A chart can read files within its folder only, so what Grafana and Prometheus are given is copied there.
+.PHONY: chart
+chart: ## Put dashboards and rules of deploy/ into the chart; then `helm install bos helm/bos` has them
+	@rm -rf $(CHART)/files
+	@mkdir -p $(CHART)/files/dashboards $(CHART)/files/rules
+	@find deploy/grafana -name '*.json' -exec cp {} $(CHART)/files/dashboards/ \; 2> /dev/null || true
+	@find deploy/observability/prometheus -path '*rules*' -name '*.yaml' -exec cp {} $(CHART)/files/rules/ \; \
+	    2> /dev/null || true
 
 check-pages:
 	$(BIN)/python tests/supply/licences.py
@@ -334,7 +366,7 @@ lock: $(VENV)/.python ## Resolve requirements.lock anew
 clean: ## Remove everything that was built, cached or stored in this folder; downloads stay in BOS_CACHE
 	@# Where PostgreSQL could not use this folder, its data were put elsewhere.
 	@if [ -L .data/postgres/relocated ]; then rm -rf "$$(readlink .data/postgres/relocated)"; fi
-	rm -rf $(VENV) build .cache .data libs/protos/src libs/protos/build $(REST)/gen .pytest_cache .hypothesis
+	rm -rf $(VENV) build .cache .data $(CHART)/files libs/protos/src libs/protos/build $(REST)/gen .pytest_cache .hypothesis
 
 ##@ Images
 

@@ -33,6 +33,7 @@ import grpc
 from bos_chassis.process import main
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
+from bos_errors import Unavailable
 
 async def echo(request, context):
     return request
@@ -55,8 +56,16 @@ async def serve(settings, telemetry):
         yield server
     print("cleaned up", flush=True)
 
+class Settings(ServerSettings):
+    store_url: str = ""
+
+async def migrate(url):
+    print("migrated", url, flush=True)
+    if url == "away":
+        raise Unavailable("The store cannot be reached.")
+
 if __name__ == "__main__":
-    main("waiter", ServerSettings, serve)
+    main("waiter", Settings, serve, migrate=migrate)
 """
 
 Spawn = Callable[..., Awaitable[asyncio.subprocess.Process]]
@@ -69,10 +78,11 @@ async def spawn(tmp_path: Path) -> AsyncIterator[Spawn]:
     started: list[asyncio.subprocess.Process] = []
     found = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
 
-    async def start(**env: str) -> asyncio.subprocess.Process:
+    async def start(*arguments: str, **env: str) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             str(program),
+            *arguments,
             env={**found, **env},
             cwd=tmp_path,
             stdout=asyncio.subprocess.PIPE,
@@ -114,6 +124,19 @@ async def test_sigterm_lets_the_call_in_flight_finish_and_refuses_new_ones(spawn
         assert await call == b"finished"
     assert await _line(process) == "cleaned up"
     assert await asyncio.wait_for(process.wait(), 60) == 0
+
+
+async def test_argument_migrate_brings_tables_up_to_date_and_serves_nothing(spawn: Spawn) -> None:
+    process = await spawn("migrate", BOS_SERVER_STORE_URL="postgresql://db/bos")
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert (process.returncode, out) == (0, b"migrated postgresql://db/bos\n")
+
+
+async def test_migration_that_fails_fails_the_process_with_its_reason(spawn: Spawn) -> None:
+    process = await spawn("migrate", BOS_SERVER_STORE_URL="away")
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert (process.returncode, out) == (78, b"migrated away\n")
+    assert b"The store cannot be reached." in err
 
 
 async def _until_refused(method: Any) -> None:

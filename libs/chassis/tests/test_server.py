@@ -3,8 +3,9 @@ from __future__ import annotations
 import asyncio
 import time
 import urllib.request
+from contextlib import AsyncExitStack
 from contextvars import copy_context
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -24,6 +25,10 @@ from bos_errors import (
     ResourceExhausted,
     Unavailable,
 )
+from bos_testkit.certificates import Authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SERVICE = "bos.test.v1.EchoService"
 LABELS = {"service": "echo", "grpc_service": SERVICE}
@@ -278,6 +283,56 @@ async def test_health_names_each_service_and_follows_set_serving(start: Any) -> 
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await status("bos.nobody.v1.NobodyService")
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_health_has_a_plain_port_of_its_own_where_the_service_demands_certificates(
+    start: Any, tmp_path: Path
+) -> None:
+    running = await start(tls=Authority(tmp_path / "authority").issue("echo"), health_port=0)
+    address = f"127.0.0.1:{running.server.health_port}"
+    async with grpc.aio.insecure_channel(address) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        assert (await health.Check(health_pb2.HealthCheckRequest())).status == SERVING
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary(f"/{SERVICE}/Get")(b"")
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_health_has_no_port_of_its_own_unless_it_is_set(start: Any) -> None:
+    assert (await start()).server.health_port is None
+
+
+async def test_health_port_reports_not_serving_while_calls_finish(
+    echo: Any, stub_of: Any, servicer_of: Any
+) -> None:
+    entered, finish = asyncio.Event(), asyncio.Event()
+
+    async def get(request: Any, _: Any) -> Any:
+        entered.set()
+        await finish.wait()
+        return request
+
+    telemetry, offered = Telemetry.for_tests("echo"), servicer_of(get=get)
+    settings = ServerSettings(health_port=0, grace_s=30)
+    stack = AsyncExitStack()
+    server = await stack.enter_async_context(grpc_server(settings, [offered], telemetry=telemetry))
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        call = asyncio.ensure_future(stub_of(channel).get(echo(text="hi")))
+        await entered.wait()
+        ending = asyncio.create_task(stack.aclose())
+        await server.draining.wait()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.health_port}") as probes:
+            health = health_pb2_grpc.HealthStub(probes)
+            assert (await health.Check(health_pb2.HealthCheckRequest())).status == NOT_SERVING
+        finish.set()
+        assert (await call).text == "hi"
+        await ending
+
+
+async def test_health_port_that_is_taken_is_named(start: Any) -> None:
+    taken = (await start(health_port=0)).server.health_port
+    with pytest.raises(ConfigurationError, match="BOS_SERVER_HEALTH_PORT"):
+        await start(health_port=taken)
 
 
 async def _reflected(address: str) -> set[str]:

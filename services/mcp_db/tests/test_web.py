@@ -5,8 +5,10 @@ import ssl
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import httpx2
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_db_rig import call, sqlite_database
@@ -20,6 +22,7 @@ from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
 from bos_sql.database.mcp import McpClient
 from bos_testkit.certificates import Authority
+from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -45,6 +48,18 @@ async def service(
     )
     async with serve(settings, telemetry, auth=auth) as running:
         yield running, telemetry
+
+
+async def test_probes_ask_for_health_by_grpc_and_without_certificate(
+    sqlite_file: Path, tmp_path: Path
+) -> None:
+    tls, port = Authority(tmp_path / "authority").issue("mcp_db"), free_port()
+    async with (
+        service(sqlite_file, tls=tls, health_port=port),
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        reply = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+    assert reply.status == health_pb2.HealthCheckResponse.SERVING
 
 
 async def test_health_is_open_and_reports_serving(sqlite_file: Path) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -30,6 +30,7 @@ Need = Callable[[Any, Telemetry], AbstractAsyncContextManager[Any]]
 
 EXIT_FAILED = 1
 EXIT_CONFIGURATION = 78  # EX_CONFIG of sysexits.h: starting again without a change is pointless
+MIGRATE = "migrate"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -39,23 +40,28 @@ def main(
     serve: Callable[..., AbstractAsyncContextManager[Any]],
     *,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_event_loop,
+    migrate: Callable[[str], Awaitable[None]] | None = None,
     **needs: Need,
 ) -> NoReturn:
     """The process of one service: the whole of its ``__main__.py``.
 
     Reads the settings, sets telemetry up, opens the needs in their order and calls
-    ``serve(settings, telemetry, **needs)``; standalone calls the same function.
+    ``serve(settings, telemetry, **needs)``; standalone calls the same function. With the argument
+    ``migrate`` it brings the service's tables up to date and ends, without serving.
 
     Args:
         name: Name of the service in logs, traces and run tokens.
         settings: Class of its settings; its field ``telemetry`` is used if there is one.
         serve: Builds the service and serves it until the context is left.
         loop_factory: Makes the event loop.
+        migrate: Brings the tables at a PostgreSQL URL up to date; None for a service without.
         needs: What else ``serve`` is given, by parameter, such as ``auth=service_auth``.
 
     Raises:
         SystemExit: Always, see :func:`run_service`.
     """
+    if migrate is not None and sys.argv[1:] == [MIGRATE]:
+        _run(lambda loaded: migrate(loaded.store_url), settings, loop_factory)
 
     @asynccontextmanager
     async def process(loaded: S) -> AsyncIterator[Any]:
@@ -109,9 +115,22 @@ def run_service(
     Raises:
         SystemExit: Always: 0 after a drain, 78 for unusable settings, 1 for other failures.
     """
+    _run(lambda loaded: _serve_until_signal(serve, loaded), settings, loop_factory)
+
+
+def _run(
+    work: Callable[[Any], Awaitable[None]],
+    settings: type[Settings],
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> NoReturn:
+    """Do ``work`` with the settings and exit with its code."""
+
+    async def working() -> None:
+        await work(settings.load())
+
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            runner.run(_serve_until_signal(serve, settings.load()))
+            runner.run(working())
     except BosError as error:
         print(f"{settings.__name__}: {error.message}", file=sys.stderr)
         sys.exit(EXIT_CONFIGURATION)

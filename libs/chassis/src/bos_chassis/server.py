@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from bos_chassis.settings import ServerSettings
     from bos_chassis.telemetry import Telemetry
 
-__all__ = ["GrpcServer", "Servicer", "grpc_server"]
+__all__ = ["GrpcServer", "Servicer", "grpc_server", "health_server"]
 
 _SETTLE_S = 2.0  # for the cleanup of handlers that were cancelled at the end of the grace
 _MIN_PING_INTERVAL_MS = 10_000
 # What people and programs of theirs ask is far smaller; what services hand on may be larger.
 _PUBLIC_REQUEST_BYTES = 2 * 1024 * 1024
 _UNSEEN_CALLS = 5000
+_PROBES = 64  # connections of probes at once
 _OVERALL = ""  # the health protocol's name for the server as a whole
 
 
@@ -68,6 +69,8 @@ class GrpcServer:
     _names: tuple[str, ...] = field(repr=False)
     draining: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
     """Set when shutdown begins. Endless streams should watch it and end, or they take all grace."""
+    health_port: int | None = None
+    """Where health alone is offered, without TLS; None if nowhere."""
 
     @property
     def address(self) -> str:
@@ -127,6 +130,8 @@ async def grpc_server(
         )
     log = telemetry.logger("bos.server")
     async with AsyncExitStack() as stack:
+        # Ends last, so that probes see NOT_SERVING for as long as it drains.
+        health_port = await stack.enter_async_context(health_server(settings, health))
         port = _bind(server, settings, certificate_files(settings.tls, telemetry))
         metrics_port = None
         if settings.metrics_port is not None:
@@ -134,7 +139,15 @@ async def grpc_server(
                 metrics_server(telemetry.registry, settings.metrics_host, settings.metrics_port)
             )
         await server.start()
-        running = GrpcServer(telemetry.service, settings.host, port, metrics_port, health, names)
+        running = GrpcServer(
+            telemetry.service,
+            settings.host,
+            port,
+            metrics_port,
+            health,
+            names,
+            health_port=health_port,
+        )
         try:
             await running.set_serving(True)
             log.info("serving", address=running.address, services=list(names))
@@ -149,6 +162,44 @@ async def grpc_server(
                 await server.stop(settings.grace_s)
                 late = await chain.settle(_SETTLE_S)
             log.info("stopped", abandoned_calls=late)
+
+
+@asynccontextmanager
+async def health_server(settings: ServerSettings, health: Health) -> AsyncIterator[int | None]:
+    """Serve gRPC health alone, in plain text, on ``health_port``; yields the bound port.
+
+    Probes of Kubernetes speak no TLS and show no certificate. Yields None where the port is unset.
+
+    Raises:
+        ConfigurationError: The port cannot be bound.
+    """
+    if settings.health_port is None:
+        yield None
+        return
+    options = [
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", _PROBES),
+        ("grpc.max_concurrent_streams", _PROBES),
+        ("grpc.max_receive_message_length", 1024),
+    ]
+    server = grpc.aio.server(options=options)
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    address = _join(settings.host, settings.health_port)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError:
+        port = 0  # as in _bind
+    if port == 0:
+        raise ConfigurationError(
+            f"The health port {address} cannot be bound. Set BOS_SERVER_HEALTH_PORT to a free "
+            "port, or to 0 for any.",
+            reason="BIND_FAILED",
+        )
+    await server.start()
+    try:
+        yield port
+    finally:
+        await server.stop(None)
 
 
 def _bind(

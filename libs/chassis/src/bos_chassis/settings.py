@@ -170,7 +170,6 @@ class TlsSettings(Settings):
         pattern=r"^[a-z0-9._-]{1,255}$",
         description="Whose URIs in certificates name services",
     )
-
     refresh_s: float = Field(
         default=5.0, gt=0, description="Time between two looks at whether the files were replaced"
     )
@@ -266,6 +265,9 @@ class ServerSettings(Settings):
         default="127.0.0.1",
         min_length=1,
         description="Address of the metrics, which ask nobody who they are",
+    )
+    health_port: int | None = Field(
+        default=None, ge=0, le=65535, description="Port of health alone, without TLS; unset: none"
     )
     reflection: bool | None = Field(
         default=None,
@@ -401,13 +403,9 @@ class AuthSettings(Settings):
     @property
     def configured(self) -> bool:
         """Whether any way to authenticate callers is set."""
-        return (
-            self.static_key is not None
-            or self.static_keys_file is not None
-            or self.run_token_public_keys is not None
-            or self.run_token_public_keys_file is not None
-            or self.names_issuer
-        )
+        static = (self.static_key, self.static_keys_file)
+        signed = (self.run_token_public_keys, self.run_token_public_keys_file)
+        return self.names_issuer or any(each is not None for each in (*static, *signed))
 
     @property
     def names_issuer(self) -> bool:

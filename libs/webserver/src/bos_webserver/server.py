@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from bos_chassis.credentials.tls import certificate_files, server_context
+from bos_chassis.interceptors import Health
+from bos_chassis.server import health_server
 from bos_errors import ConfigurationError
 from bos_webserver.connections import protocol_of
 from bos_webserver.handshakes import after_handshake
@@ -91,7 +93,7 @@ class _GuestServer(uvicorn.Server):
 async def http_server(
     app: ASGIApp, settings: ServerSettings, limits: ConnectionLimits, telemetry: Telemetry
 ) -> AsyncIterator[int]:
-    """Serve ``app`` until the context is left; yields the port.
+    """Serve ``app`` until the context is left; yields the port. Health is gRPC's, on its own port.
 
     Args:
         app: The application; its lifespan is run.
@@ -102,8 +104,11 @@ async def http_server(
     Raises:
         ConfigurationError: the address cannot be bound, or a certificate cannot be used.
     """
-    name = telemetry.service
-    with _bind(settings.host, settings.port, name) as listener:
+    name, health = telemetry.service, Health()
+    async with AsyncExitStack() as stack:
+        # Ends last, so that probes see NOT_SERVING for as long as requests are in flight.
+        await stack.enter_async_context(health_server(settings, health))
+        listener = stack.enter_context(_bind(settings.host, settings.port, name))
         server = _GuestServer(app, settings, limits, telemetry)
         serving = asyncio.create_task(server.serve(sockets=[listener]), name=f"{name} http")
         ready = asyncio.create_task(server.ready.wait(), name=f"{name} ready")
@@ -113,12 +118,17 @@ async def http_server(
                 await serving
                 raise RuntimeError("the HTTP server ended while starting")
             listener.listen(_BACKLOG)
+            health.set_serving("", True)
             yield listener.getsockname()[1]
         finally:
+            health.end()
             ready.cancel()
-            server.should_exit = True
-            with suppress(asyncio.CancelledError):
-                await serving
+            try:
+                await asyncio.sleep(settings.drain_delay_s)
+            finally:
+                server.should_exit = True
+                with suppress(asyncio.CancelledError):
+                    await serving
 
 
 def _bind(host: str, port: int, service: str) -> socket.socket:

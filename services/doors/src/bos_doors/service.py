@@ -79,7 +79,13 @@ async def _a2a_over_grpc(
     within_s = gateway.settings.run_timeout_s + _ANSWER_SLACK_S
     server = own.model_copy(
         # Clients of the protocol set no deadlines, and streams last as long as runs.
-        update={"default_deadline_s": within_s, "max_deadline_s": within_s, "metrics_port": None}
+        update={
+            "default_deadline_s": within_s,
+            "max_deadline_s": within_s,
+            # Of the process, and offered with its HTTP server.
+            "metrics_port": None,
+            "health_port": None,
+        }
     )
     servicers = [a2a_servicer(tasks)]
     auth = at_the_gateway(gateway)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bos_chassis.process import main
-from bos_gateway.service import serve
+from bos_gateway.service import migrate_store, serve
 from bos_gateway.settings import GatewaySettings
 
 if __name__ == "__main__":
-    main("gateway", GatewaySettings, serve)
+    main("gateway", GatewaySettings, serve, migrate=migrate_store)

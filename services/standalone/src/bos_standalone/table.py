@@ -423,7 +423,12 @@ class Composition:
 
     def _server(self, host: str = _HOST, port: int = 0) -> ServerSettings:
         return ServerSettings.load(
-            tls=plain(), host=host, port=port, metrics_port=None, grace_s=self._settings.grace_s
+            tls=plain(),
+            host=host,
+            port=port,
+            metrics_port=None,
+            health_port=None,
+            grace_s=self._settings.grace_s,
         )
 
 

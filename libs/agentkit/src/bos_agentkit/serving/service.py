@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self, TypeVar
 
@@ -147,15 +147,22 @@ async def agent_service(
         yield server
 
 
-def serve_agent(name: str, settings: type[S], serve: Serve[S]) -> NoReturn:
+def serve_agent(
+    name: str,
+    settings: type[S],
+    serve: Serve[S],
+    *,
+    migrate: Callable[[str], Awaitable[None]] | None = None,
+) -> NoReturn:
     """Process entry of an agent that needs only a model: all of its ``__main__.py``.
 
     Args:
         name: Name of the service in logs and traces.
         settings: Class of its settings.
         serve: Builds and serves it; the standalone calls the same function.
+        migrate: Brings the tables at a PostgreSQL URL up to date; None for an agent without.
 
     Raises:
         SystemExit: Always, see :func:`bos_chassis.process.main`.
     """
-    main(name, settings, serve, models=open_models)
+    main(name, settings, serve, migrate=migrate, models=open_models)

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import pytest
+from chart_rendering import PROFILES, Chart, Rendered, tools
+
+
+@pytest.fixture(scope="session")
+def chart() -> Chart:
+    """The chart, rendered by the pinned helm."""
+    return Chart(tools("helm") / "helm")
+
+
+@pytest.fixture(scope="session")
+def rendered(chart: Chart) -> dict[str, Rendered]:
+    """Every profile as it is."""
+    return {profile: chart.render(profile) for profile in PROFILES}
+
+
+@pytest.fixture(params=PROFILES)
+def profile(request: pytest.FixtureRequest, rendered: dict[str, Rendered]) -> Rendered:
+    """One profile after another."""
+    return rendered[request.param]
