@@ -25,6 +25,7 @@ LONG_PAGES = {
     "docs/demo.md": "generated",
     "docs/reference/configuration.md": "generated",
     "docs/reference/errors.md": "generated",
+    "docs/reference/metrics.md": "generated",
     "docs/reference/requirements.md": "generated",
     "docs/reference/third-party-licences.md": "a table",
 }

@@ -10,8 +10,9 @@ import pytest
 from opentelemetry import trace
 from prometheus_client import CollectorRegistry
 
+from bos_chassis.metrics import metrics_server
 from bos_chassis.settings import TelemetrySettings
-from bos_chassis.telemetry import Telemetry, metrics_server, setup_telemetry
+from bos_chassis.telemetry import Telemetry, setup_telemetry
 from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:

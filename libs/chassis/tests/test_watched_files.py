@@ -171,7 +171,7 @@ async def test_the_end_of_a_certificate_is_a_metric(tmp_path: Path, telemetry: T
 
     def ends_in_s() -> float:
         assert files.current()
-        name, labels = "bos_certificate_not_after_seconds", {"service": "test"}
+        name, labels = "bos_certificate_not_after_timestamp_seconds", {"service": "test"}
         return (telemetry.registry.get_sample_value(name, labels) or 0.0) - time.time()
 
     assert ends_in_s() < 0

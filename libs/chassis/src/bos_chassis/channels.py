@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
@@ -26,6 +27,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token
 from bos_chassis.credentials.tls import certificate_files, channel_credentials
 from bos_chassis.deadlines import timeout_for
+from bos_chassis.metrics import exemplar_of
 from bos_errors import from_rpc_error
 
 if TYPE_CHECKING:
@@ -173,7 +175,7 @@ class _CallContext:
     def __init__(self, telemetry: Telemetry, default_timeout_s: float) -> None:
         self._service = telemetry.service
         self._tracer = telemetry.tracer
-        self._handled = telemetry.rpc_metrics.client_handled
+        self._metrics = telemetry.rpc_metrics
         self._default_timeout_s = default_timeout_s
         self._propagator = TraceContextTextMapPropagator()
 
@@ -197,9 +199,11 @@ class _CallContext:
             carrier[RUN_TOKEN_KEY] = token
         return (*entries, *carrier.items())
 
-    def done(self, service: str, method: str, span: trace.Span, call: Any) -> None:
-        code = _code_of(call)
-        self._handled.labels(self._service, service, method, code.name).inc()
+    def done(self, service: str, method: str, span: trace.Span, started: float, call: Any) -> None:
+        code, seconds = _code_of(call), time.perf_counter() - started
+        labels = (self._service, service, method)
+        self._metrics.client_handled.labels(*labels, code.name).inc()
+        self._metrics.client_duration.labels(*labels).observe(seconds, exemplar_of(span))
         span.set_attribute("rpc.grpc.status_code", code.value[0])
         if code is not grpc.StatusCode.OK:
             span.set_status(trace.Status(trace.StatusCode.ERROR))
@@ -230,7 +234,7 @@ class _MultiCall:
         if (channel := self._channel()) is not self._made_for:  # whose certificate was replaced
             self._made_for, self._inner = channel, self._make(channel)
         context, service, method = self._context, self._service, self._method
-        span = context.span(service, method)
+        span, started = context.span(service, method), time.perf_counter()
         options["timeout"] = context.timeout(options.get("timeout"))
         options["metadata"] = context.metadata(options.get("metadata"), span)
         try:
@@ -238,7 +242,7 @@ class _MultiCall:
         except BaseException:
             span.end()
             raise
-        call.add_done_callback(lambda call: context.done(service, method, span, call))
+        call.add_done_callback(lambda call: context.done(service, method, span, started, call))
         return call
 
 

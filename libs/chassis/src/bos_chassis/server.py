@@ -17,8 +17,8 @@ from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
 from bos_chassis.credentials.tls import certificate_files, server_credentials
 from bos_chassis.interceptors import Health, server_chain
+from bos_chassis.metrics import metrics_server
 from bos_chassis.settings import is_loopback, require_loopback
-from bos_chassis.telemetry import metrics_server
 from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:

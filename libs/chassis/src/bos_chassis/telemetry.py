@@ -6,13 +6,12 @@ A process makes one :class:`Telemetry` with :func:`setup_telemetry` and derives 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 import threading
 import time
 from collections import Counter as Counts
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -26,19 +25,16 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 from prometheus_client import (
     CollectorRegistry,
-    Counter,
-    Gauge,
     GCCollector,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
-    start_http_server,
 )
 
-from bos_errors import ConfigurationError
+from bos_chassis.log_fields import add_log_fields
+from bos_chassis.metrics.standard import FileMetrics, RpcMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
     from opentelemetry.sdk.trace.sampling import Sampler
@@ -46,62 +42,9 @@ if TYPE_CHECKING:
 
     from bos_chassis.settings import TelemetrySettings
 
-# Calls range from a sub-millisecond lookup to minutes of model time.
-_DURATION_BUCKETS = (
-    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
-    *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
-)
-
 _EXPORT_TIMEOUT_S = 3
 _LIBRARY_LINES = 20
 _LIBRARY_INTERVAL_S = 10.0
-
-
-class RpcMetrics:
-    """Rate, errors and duration of RPCs, labelled by the service that serves or calls."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        method = ("service", "grpc_service", "grpc_method")
-        self.handled = Counter(
-            "bos_rpc_server_handled",
-            "RPCs completed by the server, by status code",
-            (*method, "grpc_code"),
-            registry=registry,
-        )
-        self.duration = Histogram(
-            "bos_rpc_server_duration_seconds",
-            "Time from the arrival of an RPC to its status",
-            method,
-            buckets=_DURATION_BUCKETS,
-            registry=registry,
-        )
-        self.in_flight = Gauge(
-            "bos_rpc_server_in_flight", "RPCs being handled", method, registry=registry
-        )
-        self.client_handled = Counter(
-            "bos_rpc_client_handled",
-            "RPCs completed as seen by the caller, by status code",
-            (*method, "grpc_code"),
-            registry=registry,
-        )
-
-
-class FileMetrics:
-    """Secrets and certificates that come from files."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.unusable = Gauge(
-            "bos_secret_file_unusable",
-            "1 while the file that a variable names is not usable, and what it held before counts",
-            ("service", "variable"),
-            registry=registry,
-        )
-        self.not_after = Gauge(
-            "bos_certificate_not_after_seconds",
-            "When the certificate of a service ends, in seconds since 1970",
-            ("service",),
-            registry=registry,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,29 +173,6 @@ def setup_telemetry(name: str, settings: TelemetrySettings) -> Iterator[Telemetr
                 exporting.shutdown()
 
 
-@asynccontextmanager
-async def metrics_server(registry: CollectorRegistry, host: str, port: int) -> AsyncIterator[int]:
-    """Serve ``registry`` over HTTP for Prometheus; yields the bound port.
-
-    Raises:
-        ConfigurationError: the port cannot be bound.
-    """
-    try:
-        server, thread = start_http_server(port, addr=host, registry=registry)
-    except OSError:
-        raise ConfigurationError(
-            f"The metrics port {host}:{port} cannot be bound. "
-            "Set BOS_SERVER_METRICS_PORT to a free port, or to 0 for any."
-        ) from None
-    try:
-        yield server.server_port
-    finally:
-        # Its loop looks for the request to stop every half second, too long to block ours.
-        await asyncio.to_thread(server.shutdown)
-        server.server_close()
-        thread.join()
-
-
 def _otlp(endpoint: str) -> SpanProcessor:
     # Imported on demand: the exporter costs 0.1 s of start-up that most processes never need.
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
@@ -292,6 +212,7 @@ def _common_processors() -> tuple[Processor, ...]:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _add_trace_ids,
+        add_log_fields,
     )
 
 

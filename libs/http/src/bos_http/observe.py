@@ -14,6 +14,7 @@ from opentelemetry import trace
 from prometheus_client import Counter, Histogram
 from prometheus_client.registry import Collector
 
+from bos_chassis.metrics import exemplar_of
 from bos_http.errors import HttpFailed, HttpRefused, HttpTimedOut
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ class Observer:
             raise
         finally:
             self._metrics.requests.labels(self._service, call.host_class, call.outcome).inc()
-            self._metrics.duration.labels(self._service).observe(call.elapsed_s())
+            duration = self._metrics.duration.labels(self._service)
+            duration.observe(call.elapsed_s(), exemplar_of(call.span))
             call.span.end()
 
     def _failed(self, call: ObservedCall, error: BaseException) -> None:

@@ -6,6 +6,7 @@ from bos_postgres.dsn import check_dsn, describe, with_database
 from bos_postgres.embedded import EmbeddedPostgres
 from bos_postgres.migrations import migrate, migration_files
 from bos_postgres.notices import Notices
+from bos_postgres.pool_metrics import PoolMetrics
 from bos_postgres.row_security import acting_for, for_user
 from bos_postgres.sessions import require_session_features
 from bos_postgres.statements import execute, fetch, fetchrow, fetchval
@@ -13,6 +14,7 @@ from bos_postgres.statements import execute, fetch, fetchrow, fetchval
 __all__ = [
     "EmbeddedPostgres",
     "Notices",
+    "PoolMetrics",
     "acquire",
     "acting_for",
     "check_dsn",

@@ -16,6 +16,7 @@ from bos_chassis.server import health_server
 from bos_errors import ConfigurationError
 from bos_webserver.connections import protocol_of
 from bos_webserver.handshakes import after_handshake
+from bos_webserver.metrics import Measured
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -62,7 +63,7 @@ class _GuestServer(uvicorn.Server):
             context = server_context(certificates, client_certificates=demanded)
             protocol = after_handshake(protocol, context)
         config = uvicorn.Config(
-            app,
+            Measured(app, telemetry.service, telemetry.registry),
             http=protocol,
             timeout_keep_alive=max(1, round(limits.keep_alive_s)),
             h11_max_incomplete_event_size=_MAX_HEADER_BYTES,

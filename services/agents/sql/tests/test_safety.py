@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from bos_sql.database.metadata import Overview, TableSummary
+from bos_sql.metrics import SqlMetrics
 from bos_sql.steps.guard import ApprovedQuery, Guards, QueryGuard
 from bos_sqlguard import GuardPolicy
+from bos_sqlguard.rules import load_rules
 from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import FAILED, MISSING_COLUMN, SUCCEEDED, StartHarness, draft, fixtures
@@ -128,3 +131,16 @@ def test_guards_are_cached_by_policy_and_bounded() -> None:
     for limit in range(2, 12):
         guards.for_overview(overview(limit))
     assert guards.for_overview(overview(1)) is not first
+
+
+def test_verdicts_are_counted_by_outcome_and_broken_rule() -> None:
+    registry = CollectorRegistry()
+    guard = QueryGuard(GuardPolicy("sqlite", frozenset({"orders"})), SqlMetrics(registry))
+    for sql in ("SELECT order_id FROM orders", "DELETE FROM orders", "SELECT FROM WHERE"):
+        guard.check(sql)
+    checks = "bos_sql_guard_checks_total"
+    for outcome in ("approved", "refused", "not_parsed"):
+        assert registry.get_sample_value(checks, {"outcome": outcome}) == 1, outcome
+    (refusals,) = [each for each in registry.collect() if each.name == "bos_sql_guard_refusals"]
+    assert {each.labels["rule"] for each in refusals.samples} <= load_rules().keys()
+    assert refusals.samples

@@ -16,6 +16,7 @@ from bos_chassis.auth.proxy_tokens import from_proxy
 from bos_chassis.auth.run_token_checks import open_run_tokens
 from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.concurrency.tasks import running_task
+from bos_chassis.metrics import DiskMetrics
 from bos_chassis.server import Servicer, grpc_server
 from bos_documents.account_data import AccountDataServicer
 from bos_documents.api import SERVICE_NAME, DocumentsServicer
@@ -32,7 +33,7 @@ from bos_documents.store.jobs import Jobs
 from bos_documents.uploads import Uploads
 from bos_documents.watching import Watches
 from bos_http import issuer_document
-from bos_postgres import Notices, migrate, open_database
+from bos_postgres import Notices, PoolMetrics, migrate, open_database
 from bos_postgres.audit import migrate_audit, record_settings, running_audit
 
 if TYPE_CHECKING:
@@ -102,8 +103,15 @@ async def serve(
                 settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER, stateless=True
             )
         )
+        pools = PoolMetrics.of(telemetry.registry)
+        stack.enter_context(pools.watching(telemetry.service, "main", pool))
+        stack.enter_context(pools.watching(telemetry.service, "readers", readers))
         await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
         await record_settings(pool, SCHEMA, settings)
+        disks = DiskMetrics.of(telemetry.registry)
+        disks.watch(telemetry.service, "files", settings.files_url)
+        if settings.index_folder is not None:
+            disks.watch(telemetry.service, "index", settings.index_folder)
         spool = stack.enter_context(open_spool(settings.spool_folder))
         files = DocumentFiles(
             open_artefacts(settings.files_url, max_blob_bytes=settings.max_document_bytes)

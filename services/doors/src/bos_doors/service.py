@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bos_chassis.channels import Channels
+from bos_chassis.metrics import metrics_server
 from bos_chassis.server import grpc_server
-from bos_chassis.telemetry import metrics_server
 from bos_doors.a2a import BosTasks, a2a_servicer, at_the_gateway, quiet_sdk
 from bos_doors.app import build_app
 from bos_doors.caller import Gateway

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter, Gauge, Histogram
 
 from bos.gateway.v1 import ApprovalStatus
+from bos_chassis.metrics import BoundedLabel
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -18,6 +19,11 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 _APPEND_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 _WAIT_SECONDS = (1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0)
 _EVENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+_RUN_OUTCOMES = ("succeeded", "partially_succeeded", "failed", "cancelled", "clarification_needed")
+_APPROVAL_OUTCOMES = ("approved", "denied", "timed_out", "expired", "cancelled")
+# Names of agents come from settings, those of tools from their cards, some of which other servers
+# write: bounded here, whatever these say.
+_AGENTS, _TOOLS, _TOOLS_CHARS = 200, 500, 160
 
 
 class GatewayMetrics:
@@ -28,6 +34,8 @@ class GatewayMetrics:
         gauge = partial(Gauge, registry=registry)
         histogram = partial(Histogram, registry=registry)
 
+        self._agents = BoundedLabel(_AGENTS)
+        self._tools = BoundedLabel(_TOOLS, max_chars=_TOOLS_CHARS)
         self.runs = counter("bos_runs", "Runs that ended, by outcome", ["outcome"])
         self.run_seconds = histogram(
             "bos_run_duration_seconds",
@@ -96,6 +104,38 @@ class GatewayMetrics:
         self.batch_events = histogram(
             "bos_run_log_batch_events", "Events written by one statement", buckets=_EVENTS
         )
+        self.run_log_failures = counter(
+            "bos_run_log_write_failures",
+            "Writes of the run log that failed: repeated, as PostgreSQL was away, full or slow, or "
+            "refused for good",
+            ["outcome"],
+        )
+        self.unowned_runs = gauge(
+            "bos_runs_unowned",
+            "Runs that are due and that no gateway works on, counted up to 10,000, of all gateways "
+            "together: take max",
+        )
+        self.unowned_oldest_seconds = gauge(
+            "bos_runs_unowned_oldest_seconds",
+            "For how long the oldest of them has been due, 0 if there is none: take max",
+        )
+        self.live_replicas = gauge(
+            "bos_gateway_replicas_live",
+            "Gateways that hold a lease, as PostgreSQL has it: take max",
+        )
+        self.database_bytes = gauge(
+            "bos_postgres_database_size_bytes", "Size of the database of the run log: take max"
+        )
+        self.run_events_bytes = gauge(
+            "bos_run_log_size_bytes", "Size of the events of runs, with their indexes: take max"
+        )
+        self.sessions = gauge(
+            "bos_postgres_connections",
+            "Sessions of the PostgreSQL server of the run log, of all clients: take max",
+        )
+        self.max_sessions = gauge(
+            "bos_postgres_max_connections", "Sessions that this server allows: take max"
+        )
         self.clock_offset_seconds = gauge(
             "bos_clock_offset_seconds",
             "How far the wall clock of this host is ahead of the database's",
@@ -117,6 +157,31 @@ class GatewayMetrics:
             "together: take max",
         )
         self.expired_runs = counter("bos_runs_expired", "Runs deleted because of their age")
+        self._begin_at_zero()
+
+    def _begin_at_zero(self) -> None:
+        """Make the series that rates are taken of: else the first of each would be no increase."""
+        for outcome in _RUN_OUTCOMES:
+            self.runs.labels(outcome)
+            self.run_seconds.labels(outcome)
+        for outcome in _APPROVAL_OUTCOMES:
+            self.approvals.labels(outcome)
+        for reason in ("replica_full", "user_limit", "day_limit", "stream_limit"):
+            self.refused.labels(reason)
+        for reason in ("lease_expired", "released"):
+            self.adopted.labels(reason)
+        for outcome in ("repeated", "refused"):
+            self.run_log_failures.labels(outcome)
+        for outcome in ("accepted", "given_up"):
+            self.webhook_deliveries.labels(outcome)
+
+    def agent(self, name: str) -> str:
+        """Label value for the name of an agent, bounded in number."""
+        return self._agents.value(name)
+
+    def tools(self, names: str) -> str:
+        """Label value for names of tools, separated by commas, bounded in number."""
+        return self._tools.value(names)
 
     def resolved(self, approval: Approval) -> None:
         """A request to a person came to its end."""

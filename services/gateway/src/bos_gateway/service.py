@@ -21,6 +21,7 @@ from bos_chassis.auth.proxy_tokens import from_proxy
 from bos_chassis.auth.session_check import SessionCheck
 from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.channels import Channels
+from bos_chassis.metrics import DiskMetrics
 from bos_chassis.server import Servicer, grpc_server
 from bos_gateway.account_data import AccountDataServicer
 from bos_gateway.admission.accept import Admission
@@ -56,6 +57,7 @@ from bos_gateway.run_log.reader import READER, Runs, StoredCards
 from bos_gateway.run_log.run_files import RunFiles
 from bos_gateway.run_log.secrets import RunSecrets
 from bos_gateway.run_log.session import SCHEMA, session_name
+from bos_gateway.run_log.store_gauges import StoreGauges
 from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.runs.background import running_replica
 from bos_gateway.runs.replica import Replica
@@ -63,7 +65,7 @@ from bos_gateway.webhooks.opening import running_webhooks
 from bos_gateway.webhooks.servicer import SERVICE_NAME as WEBHOOK_SERVICE_NAME
 from bos_gateway.webhooks.servicer import WebhookServicer
 from bos_http import issuer_document
-from bos_postgres import migrate, open_database, require_session_features
+from bos_postgres import PoolMetrics, migrate, open_database, require_session_features
 from bos_postgres.audit import (
     Refusals,
     migrate_audit,
@@ -140,10 +142,15 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                 max_size=_READERS, application_name=session_name("readers", replica_id), role=READER
             )
         )
+        pools = PoolMetrics.of(telemetry.registry)
+        stack.enter_context(pools.watching(telemetry.service, "main", pool))
+        stack.enter_context(pools.watching(telemetry.service, "readers", readers))
         refusals = Refusals(pool, telemetry)
         await enter(running_audit(pool, settings.audit, telemetry))
         await enter(refusals.running())
         await record_settings(pool, SCHEMA, settings)
+        if url:
+            DiskMetrics.of(telemetry.registry).watch(telemetry.service, "artefacts", url)
         files = RunFiles(artefacts, pool, telemetry)
         channels = await enter(Channels(telemetry, tls=settings.server.tls))
         agents = Registry(settings.agent_targets, channels, tokens, telemetry)
@@ -193,7 +200,8 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             writer, runs, ownership, lease, notifications, deps, admission, memory_client
         )
         approvals = Approvals(pool, readers, refusals)
-        await enter(running_replica(replica, approvals, ApprovalGauges(pool, metrics), telemetry))
+        gauges = ApprovalGauges(pool, metrics), StoreGauges(pool, metrics)
+        await enter(running_replica(replica, approvals, *gauges, telemetry))
         maintenance = Maintenance(
             pool,
             settings.retention_days,

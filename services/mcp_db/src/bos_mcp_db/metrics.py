@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from bos_chassis.metrics import current_exemplar
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
@@ -39,7 +41,7 @@ class QueryMetrics:
     def observe(self, outcome: str, seconds: float) -> None:
         """Count one query that ended as ``outcome``."""
         self._queries.labels(outcome).inc()
-        self._duration.labels(outcome).observe(seconds)
+        self._duration.labels(outcome).observe(seconds, current_exemplar())
 
     def refused(self, rule: str) -> None:
         """Count one broken rule."""

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bos_chassis.metrics import metrics_server
 from bos_chassis.settings import require_loopback
-from bos_chassis.telemetry import metrics_server
 from bos_errors import ConfigurationError
 from bos_mcp_db.api import Tools, build_server
 from bos_mcp_db.databases import open_databases

@@ -47,7 +47,7 @@ func observed(log *slog.Logger, metrics *telemetry.Metrics) guard.Middleware {
 				method = "other" // labels are bounded, what clients send is not
 			}
 			seen := &answer{ResponseWriter: w}
-			ended := metrics.Begun(guard.RouteOf(r), method, guard.IsStream(r))
+			ended := metrics.Begun(r.Context(), guard.RouteOf(r), method, guard.IsStream(r))
 			defer func() {
 				if defect := recover(); defect != nil {
 					if defect == http.ErrAbortHandler {

@@ -145,7 +145,7 @@ func (s *Server) start(ctx context.Context) error {
 func (s *Server) dial(target string) (*grpc.ClientConn, error) {
 	return upstream.Dial(target, upstream.Timeouts{
 		Call: s.settings.CallTimeout.Duration(), Run: s.settings.RunTimeout.Duration(),
-	}, s.credentials, s.signer, otelgrpc.WithTracerProvider(s.tracing), otelgrpc.WithPropagators(telemetry.Propagator))
+	}, s.credentials, s.signer, s.metrics.Calls(), otelgrpc.WithTracerProvider(s.tracing), otelgrpc.WithPropagators(telemetry.Propagator))
 }
 
 // newHTTP sets no timeout for whole requests or responses: guards and streams set their own.

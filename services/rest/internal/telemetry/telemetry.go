@@ -32,7 +32,7 @@ func Logger(out io.Writer, level string) *slog.Logger {
 		"debug": slog.LevelDebug, "info": slog.LevelInfo,
 		"warning": slog.LevelWarn, "error": slog.LevelError,
 	}
-	return slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{
+	return slog.New(traceIDs{slog.NewJSONHandler(out, &slog.HandlerOptions{
 		Level: levels[level],
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) > 0 {
@@ -53,8 +53,25 @@ func Logger(out io.Writer, level string) *slog.Logger {
 			}
 			return a
 		},
-	})).With("service", "rest")
+	})}).With("service", "rest")
 }
+
+// traceIDs adds the trace of a line's context to it.
+type traceIDs struct{ slog.Handler }
+
+func (h traceIDs) Handle(ctx context.Context, record slog.Record) error {
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		record.AddAttrs(slog.String("trace_id", span.TraceID().String()),
+			slog.String("span_id", span.SpanID().String()))
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+func (h traceIDs) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return traceIDs{h.Handler.WithAttrs(attrs)}
+}
+
+func (h traceIDs) WithGroup(name string) slog.Handler { return traceIDs{h.Handler.WithGroup(name)} }
 
 // Tracing returns the tracer provider and its shutdown function. Without an endpoint nothing is
 // recorded, but an incoming trace context is propagated.
@@ -80,11 +97,17 @@ func Tracing(
 	return provider, provider.Shutdown, nil
 }
 
+var buckets = []float64{
+	.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
+}
+
 // Metrics of the process.
 type Metrics struct {
 	registry *prometheus.Registry
 	handled  *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	calls    *prometheus.CounterVec
+	callTime *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 	streams  prometheus.Gauge
 	events   prometheus.Counter
@@ -100,11 +123,19 @@ func NewMetrics() *Metrics {
 			Help: "Requests answered, by HTTP status",
 		}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "bos_rest_request_duration_seconds",
-			Help: "Time from the arrival of a request to the end of its answer, streams left out",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30,
-				60, 300},
+			Name:    "bos_rest_request_duration_seconds",
+			Help:    "Time from the arrival of a request to the end of its answer, streams left out",
+			Buckets: buckets,
 		}, []string{"route", "method"}),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "bos_rpc_client_handled_total",
+			Help: "RPCs completed as seen by the caller, by status code",
+		}, []string{"service", "grpc_service", "grpc_method", "grpc_code"}),
+		callTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "bos_rpc_client_duration_seconds",
+			Help:    "Time of an RPC as seen by the caller, transport retries included",
+			Buckets: buckets,
+		}, []string{"service", "grpc_service", "grpc_method"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "bos_rest_in_flight", Help: "Requests being handled, streams included",
 		}),
@@ -119,7 +150,7 @@ func NewMetrics() *Metrics {
 			Help: "Streams that went on over another connection to the gateway",
 		}),
 	}
-	m.registry.MustRegister(m.handled, m.duration, m.inFlight, m.streams, m.events, m.retries,
+	m.registry.MustRegister(m.handled, m.duration, m.calls, m.callTime, m.inFlight, m.streams, m.events, m.retries,
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
@@ -127,18 +158,19 @@ func NewMetrics() *Metrics {
 
 // Handler serves the metrics to Prometheus.
 func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
-// Begun counts the start of a request; call the result at its end.
-func (m *Metrics) Begun(route, method string, stream bool) func(status int) {
+// Begun counts the start of a request; call the result at its end. The context says by which trace
+// the duration is explained.
+func (m *Metrics) Begun(ctx context.Context, route, method string, stream bool) func(status int) {
 	begun := time.Now()
 	m.inFlight.Inc()
 	return func(status int) {
 		m.inFlight.Dec()
 		m.handled.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
 		if !stream {
-			m.duration.WithLabelValues(route, method).Observe(time.Since(begun).Seconds())
+			observe(ctx, m.duration.WithLabelValues(route, method), time.Since(begun))
 		}
 	}
 }

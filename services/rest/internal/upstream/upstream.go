@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	"bos/rest/internal/places"
@@ -60,13 +61,15 @@ type Timeouts struct {
 // there is one.
 func Dial(
 	target string, timeouts Timeouts, creds credentials.TransportCredentials,
-	signer *proxytoken.Signer, options ...otelgrpc.Option,
+	signer *proxytoken.Signer, calls stats.Handler, options ...otelgrpc.Option,
 ) (*grpc.ClientConn, error) {
 	return grpc.NewClient(target,
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultServiceConfig(serviceConfig),
 		grpc.WithNoProxy(),
 		grpc.WithStatsHandler(otelgrpc.NewClientHandler(options...)),
+		// Behind it: the trace of a call is in its context then.
+		grpc.WithStatsHandler(calls),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageBytes)),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// Reconnects to a restarted gateway within two seconds.

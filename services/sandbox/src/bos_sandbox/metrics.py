@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from bos.sandbox.v1 import ProgramStatus, RunProgramResponse, Tier
+from bos_chassis.metrics import current_exemplar
 
 if TYPE_CHECKING:
-    from bos_chassis.telemetry import Telemetry
+    from prometheus_client import CollectorRegistry
 
 # From a warm run of a few lines (about 2 ms) to the default time limit (10 s).
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -16,8 +17,7 @@ _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 class SandboxMetrics:
     """Programs by how they ended, and how long they took."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
-        registry: CollectorRegistry = telemetry.registry
+    def __init__(self, registry: CollectorRegistry) -> None:
         self._programs = Counter(
             "bos_sandbox_programs",
             "Programs by tier, how they ended, and the broken rule or exceeded limit.",
@@ -79,7 +79,7 @@ class SandboxMetrics:
         failed = response.status == ProgramStatus.PROGRAM_STATUS_FAILED
         reason = "" if failed else response.error_type
         self._programs.labels(tier, status, reason).inc()
-        self._seconds.labels(tier, status).observe(seconds)
+        self._seconds.labels(tier, status).observe(seconds, current_exemplar())
 
 
 def _word(name: str, prefix: str) -> str:

@@ -31,7 +31,7 @@ async def serve(
     Raises:
         ConfigurationError: The address cannot be bound, or the workers do not start.
     """
-    metrics = SandboxMetrics(telemetry)
+    metrics = SandboxMetrics(telemetry.registry)
     async with (
         open_interpreter(settings) as interpreter,
         open_process_tier(settings, telemetry, metrics) as process_tier,

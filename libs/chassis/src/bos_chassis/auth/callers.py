@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from bos_chassis.auth.ed25519 import public_pem
 from bos_chassis.auth.run_token_keys import MergedKeys, fixed_source, key_sources, signing_keys
 from bos_chassis.credentials.static_keys import StaticKeys
+from bos_chassis.log_fields import set_log_fields
 from bos_chassis.names import MAX_NAME_CHARS, MAX_NAMES, USER, Role, required_names
 from bos_errors import Unauthenticated
 
@@ -127,6 +128,10 @@ def set_caller(principal: Principal | None, run_token: str | None) -> None:
     """Set caller and run token for the current task; for the server interceptor."""
     _principal.set(principal)
     _run_token.set(run_token)
+    if principal is None:
+        set_log_fields()
+    else:
+        set_log_fields(principal.user_id, principal.run_id)
 
 
 @contextmanager

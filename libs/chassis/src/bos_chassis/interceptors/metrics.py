@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from bos_chassis.interceptors.concern import Concern
+from bos_chassis.metrics import exemplar_of
 
 if TYPE_CHECKING:
     from prometheus_client import Gauge, Histogram
@@ -34,7 +35,7 @@ class Metrics(Concern):
         """Record outcome and duration."""
         children = self._of(call)
         children.in_flight.dec()
-        children.duration.observe(call.duration_s)
+        children.duration.observe(call.duration_s, exemplar_of(call.span))
         self._metrics.handled.labels(self._service, call.service, call.method, call.code.name).inc()
 
     def _of(self, call: ServerCall) -> _Children:

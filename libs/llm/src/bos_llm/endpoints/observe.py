@@ -14,6 +14,7 @@ from opentelemetry import trace
 from prometheus_client import Counter, Histogram
 from prometheus_client.registry import Collector
 
+from bos_chassis.metrics import exemplar_of
 from bos_errors import BosError
 
 if TYPE_CHECKING:
@@ -162,7 +163,8 @@ class Observer:
             raise
         finally:
             labels = (self._agent, self._config.model)
-            self._metrics.duration.labels(*labels).observe(time.monotonic() - started)
+            seconds = time.monotonic() - started
+            self._metrics.duration.labels(*labels).observe(seconds, exemplar_of(observed.span))
             self._metrics.calls.labels(*labels, observed.outcome).inc()
             observed.span.end()
 

@@ -19,6 +19,7 @@ from bos_chassis.auth.proxy_tokens import from_proxy
 from bos_chassis.auth.run_token_checks import open_run_tokens
 from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.concurrency.tasks import running_task
+from bos_chassis.metrics import DiskMetrics
 from bos_chassis.server import Servicer, grpc_server
 from bos_files.account_data import AccountDataServicer
 from bos_files.agent import FilesAgent
@@ -31,7 +32,7 @@ from bos_files.workspaces.store import Quota, Store
 from bos_files.workspaces.uploads import Uploads
 from bos_files.workspaces.workspace import Workspaces
 from bos_http import HttpClient, issuer_document
-from bos_postgres import migrate, open_database
+from bos_postgres import PoolMetrics, migrate, open_database
 from bos_postgres.audit import migrate_audit, record_settings, running_audit
 
 if TYPE_CHECKING:
@@ -99,6 +100,9 @@ async def serve(
                 settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER, stateless=True
             )
         )
+        pools = PoolMetrics.of(telemetry.registry)
+        stack.enter_context(pools.watching(telemetry.service, "main", pool))
+        stack.enter_context(pools.watching(telemetry.service, "readers", readers))
         await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
         await record_settings(pool, SCHEMA, settings)
         if http is None:
@@ -108,6 +112,8 @@ async def serve(
             size_bytes=settings.max_bytes_per_user,
             versions=settings.max_versions,
         )
+        disks = DiskMetrics.of(telemetry.registry)
+        disks.watch(telemetry.service, "workspaces", settings.workspace_url)
         blobs = open_artefacts(settings.workspace_url, max_blob_bytes=settings.max_file_bytes)
         workspaces = Workspaces(
             Store(pool, readers, quota), blobs, settings.max_file_bytes, telemetry

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bos_sql.database.mcp import McpClient
     from bos_sql.database.metadata import Overview, ReadSchema
     from bos_sql.grounding.cache import MetadataIndexes
+    from bos_sql.metrics import SqlMetrics
     from bos_sql.settings import SqlSettings
     from bos_sql.steps.execute import QueryResult
     from bos_sql.steps.interpret import Interpretation
@@ -59,6 +60,7 @@ class SqlAgent(Agent):
         model: The agent's model; None: answers from metadata only.
         telemetry: For the log of unexpected failures.
         indexes: Cache of metadata indexes, shared by steps.
+        metrics: Where the guard's verdicts are counted; None: nowhere.
     """
 
     def __init__(
@@ -68,11 +70,12 @@ class SqlAgent(Agent):
         model: Model | None,
         telemetry: Telemetry,
         indexes: MetadataIndexes,
+        metrics: SqlMetrics | None = None,
     ) -> None:
         self._settings = settings
         self._database = database
         self._model = model
-        self._guards = Guards()
+        self._guards = Guards(metrics)
         self._indexes = indexes
         self._prefetched = PrefetchedOverviews()
         self._log = telemetry.logger("bos.sql")

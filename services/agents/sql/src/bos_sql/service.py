@@ -12,6 +12,7 @@ from bos_sql.agent import SqlAgent
 from bos_sql.database.mcp import McpClient
 from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.grounding.curated import read_curated
+from bos_sql.metrics import SqlMetrics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -46,6 +47,7 @@ async def serve(
     async with McpClient(
         settings.mcp_url, max_reply_bytes=settings.max_reply_bytes, certificates=certificates
     ) as database:
-        agent = SqlAgent(settings, database, model, telemetry, indexes)
+        metrics = SqlMetrics(telemetry.registry)
+        agent = SqlAgent(settings, database, model, telemetry, indexes, metrics)
         async with agent_service(settings, telemetry, agent) as server:
             yield server

@@ -282,4 +282,5 @@ async def _prepare(run: EffectContext, card: agent.AgentCard) -> None:
         outcome = from_rpc_error(error).code.name.lower()
     finally:
         call.cancel()
-        run.deps.metrics.preparations.labels(card.name, outcome).inc()
+        name = run.deps.metrics.agent(card.name)
+        run.deps.metrics.preparations.labels(name, outcome).inc()

@@ -129,7 +129,9 @@ class _StepRun:
             wait_s = absence.pause_s(backoff.delay(failed)) if away else backoff.delay(failed)
             if not again or self._left_s() <= wait_s:
                 break
-            self._run.deps.metrics.step_retries.labels(self._agent).inc()
+            self._run.deps.metrics.step_retries.labels(
+                self._run.deps.metrics.agent(self._agent)
+            ).inc()
             await self._tell(f"Attempt {attempt} failed and is repeated: {result.error.message}")
             await asyncio.sleep(min(wait_s, backoff.delay(failed, random.random())))  # noqa: S311
             attempts_left = max(0, attempts_left - 1)

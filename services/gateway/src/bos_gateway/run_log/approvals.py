@@ -323,10 +323,11 @@ class ApprovalGauges:
         Raises:
             BosError: the database is away; the gauges stay as they were.
         """
-        found: dict[tuple[str, str], tuple[int, float]] = {
-            (agent, tools): (waiting, oldest_s)
-            for agent, tools, waiting, oldest_s in await fetch(self._pool, _WAITING)
-        }
+        found: dict[tuple[str, str], tuple[int, float]] = {}
+        for agent, tools, waiting, oldest_s in await fetch(self._pool, _WAITING):
+            labels = self._metrics.agent(agent), self._metrics.tools(tools)
+            before, older_s = found.get(labels, (0, 0.0))
+            found[labels] = before + waiting, max(older_s, oldest_s)
         self._shown |= found.keys()
         for labels in self._shown:
             waiting, oldest_s = found.get(labels, (0, 0.0))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from uuid import UUID
 
+    from prometheus_client import Counter
     from structlog.typing import FilteringBoundLogger
 
     from bos_gateway.run_log.statements import Session
@@ -133,6 +134,8 @@ class Lane(Generic[Item]):
     """Where runs are written whose statements are slow; else they stay, each by itself."""
     _apart: bool = False
     """Whether each run is by itself, over a session that is only there while it is needed."""
+    _failed_writes: Counter | None = None
+    """Counts writes that failed, by outcome."""
     _queues: dict[UUID, _Queue[Item]] = field(init=False, factory=dict)
     _slow: dict[UUID, asyncio.TimerHandle] = field(init=False, factory=dict)
     """Runs that are written here for a while yet, also if nothing of them is pending."""
@@ -183,6 +186,7 @@ class Lane(Generic[Item]):
             except Exception as error:
                 # Every reason for having no session passes, also a password that is being changed.
                 self._log.warning("log write failed", error=type(error).__name__)
+                self._count("repeated")
                 if isinstance(error, asyncpg.DiskFullError):
                     self._refuse_new()
                 self._failures += 1
@@ -239,6 +243,7 @@ class Lane(Generic[Item]):
         slow = isinstance(error, _SLOW)
         if not slow:
             self._log.error("log write refused", error=type(error).__name__, exc_info=error)
+            self._count("refused")
         if slow and self._aside is not None:
             for run_id in runs:
                 queue = self._aside._queues[run_id] = self._queues.pop(run_id)
@@ -265,6 +270,10 @@ class Lane(Generic[Item]):
         if queue.time_outs >= _TIME_OUTS:
             for each in queue.pending:  # nothing behind it can be written either
                 each.settle(LogRefused("The run could not be stored."))
+
+    def _count(self, outcome: str) -> None:
+        if self._failed_writes is not None:
+            self._failed_writes.labels(outcome).inc()
 
     def _put_off(self, run_id: UUID) -> None:
         """Try the run again a little later."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from bos_chassis.metrics import current_exemplar
 from bos_gateway.run_log.lanes import Item, Lane, Pending
 from bos_gateway.run_log.session import SCHEMA, session_name
 from bos_gateway.run_log.statements import are_stored, insert_events, insert_runs
@@ -63,9 +64,12 @@ class LogWriter:
 
     async def __aenter__(self) -> Self:
         log = self._telemetry.logger("bos.gateway.run_log")
-        apart = Lane(self._open, self._write_appends, log, apart=True)
-        self._appends = Lane(self._open, self._write_appends, log, aside=apart)
-        self._accepts = Lane(self._open, self._write_accepts, log)
+        failed = self._metrics.run_log_failures
+        apart = Lane(self._open, self._write_appends, log, apart=True, failed_writes=failed)
+        self._appends = Lane(
+            self._open, self._write_appends, log, aside=apart, failed_writes=failed
+        )
+        self._accepts = Lane(self._open, self._write_accepts, log, failed_writes=failed)
         for lane in (apart, self._appends, self._accepts):
             await self._lanes.enter_async_context(lane.running())
         return self
@@ -107,7 +111,10 @@ class LogWriter:
         pending = Pending(item)
         started = time.perf_counter()
         seconds = self._metrics.append_seconds
-        pending.done.add_done_callback(lambda _: seconds.observe(time.perf_counter() - started))
+        exemplar = current_exemplar()
+        pending.done.add_done_callback(
+            lambda _: seconds.observe(time.perf_counter() - started, exemplar)
+        )
         lane.put(pending)
         return pending.done
 

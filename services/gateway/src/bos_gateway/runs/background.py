@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.rounds import Round
     from bos_gateway.run_log.approvals import ApprovalGauges, Approvals
+    from bos_gateway.run_log.store_gauges import StoreGauges
     from bos_gateway.runs.replica import Replica
 
 _RETRY_S = 0.2
@@ -26,7 +27,11 @@ _JUST_AFTER_S = 0.02
 
 @asynccontextmanager
 async def running_replica(
-    replica: Replica, approvals: Approvals, waiting: ApprovalGauges, telemetry: Telemetry
+    replica: Replica,
+    approvals: Approvals,
+    waiting: ApprovalGauges,
+    store: StoreGauges,
+    telemetry: Telemetry,
 ) -> AsyncIterator[None]:
     """Hold the lease and adopt runs while the block runs; release everything afterwards.
 
@@ -74,6 +79,9 @@ async def running_replica(
     async def count_waiting() -> None:
         await asyncio.sleep(await waiting.refresh())
 
+    async def measure_store() -> None:
+        await asyncio.sleep(await store.refresh())
+
     await replica.take_lease()
     rounds: Mapping[str, Round] = {
         "lease": keep_lease,
@@ -81,6 +89,7 @@ async def running_replica(
         "inputs": take_inputs,
         "approvals": time_out_approvals,
         "waiting": count_waiting,
+        "store": measure_store,
         "telling": notifications.tell_for_ever,
         "listening": lambda: notifications.listen_for_ever(replica.drives),
         "answers": lambda: notifications.answers.write_for_ever(replica.answer),

@@ -22,6 +22,8 @@ from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import AgentError
 from bos.gateway.v1 import RUN_STATUS_FAILED, RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
+from bos_chassis.log_fields import log_fields
+from bos_chassis.metrics import current_exemplar
 from bos_gateway.core import decide
 from bos_gateway.core.failures import NEUTRAL, failed_result, may_repeat
 from bos_gateway.core.fold import admissible, apply, status_after, waits
@@ -121,8 +123,11 @@ class Orchestrator:
         """
         propagator = TraceContextTextMapPropagator()
         parent = propagator.extract({"traceparent": self.state.request.traceparent})
-        with self._deps.telemetry.tracer.start_as_current_span(
-            "run", context=parent, attributes={"bos.run_id": self.state.run_id}
+        with (
+            log_fields(self.state.request.user_id, self.state.run_id),
+            self._deps.telemetry.tracer.start_as_current_span(
+                "run", context=parent, attributes={"bos.run_id": self.state.run_id}
+            ),
         ):
             try:
                 if self.state.last_sequence == 1 and self.state.cancel_reason is None:
@@ -336,8 +341,10 @@ class Orchestrator:
             case "step_finished":
                 result = event.step_finished.result
                 status = AgentExecutionStatus.Name(result.status)
-                labels = result.agent_name, status.removeprefix("AGENT_EXECUTION_STATUS_").lower()
-                metrics.step_seconds.labels(*labels).observe(result.latency.ToNanoseconds() / 1e9)
+                agent = metrics.agent(result.agent_name)
+                labels = agent, status.removeprefix("AGENT_EXECUTION_STATUS_").lower()
+                seconds = result.latency.ToNanoseconds() / 1e9
+                metrics.step_seconds.labels(*labels).observe(seconds, current_exemplar())
             case "planned" if event.planned.revision:
                 metrics.revisions.labels("planned").inc()
             case "plan_failed" if event.plan_failed.revision:
@@ -351,4 +358,5 @@ class Orchestrator:
                 metrics.runs.labels(outcome).inc()
                 metrics.run_tokens.labels("reported").inc(usage.input_tokens + usage.output_tokens)
                 metrics.run_tokens.labels("unreported").inc(usage.unreported_tokens)
-                metrics.run_seconds.labels(outcome).observe(latency.ToNanoseconds() / 1e9)
+                seconds = latency.ToNanoseconds() / 1e9
+                metrics.run_seconds.labels(outcome).observe(seconds, current_exemplar())

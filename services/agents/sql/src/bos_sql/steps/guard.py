@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bos_sql.database.metadata import Overview
+    from bos_sql.metrics import SqlMetrics
     from bos_sqlguard import Verdict, Violation
 
 # A query that violates only this rule is a mistake and no attack: it does not run, and is
@@ -46,13 +47,15 @@ class SafetyDecision:
 class QueryGuard:
     """Guard of one database, shared by concurrent steps."""
 
-    def __init__(self, policy: GuardPolicy) -> None:
+    def __init__(self, policy: GuardPolicy, metrics: SqlMetrics | None = None) -> None:
         self.dialect = policy.dialect
+        self._metrics = metrics
         self._guards = {dialect: Guard(policy.for_dialect(dialect)) for dialect in DIALECTS}
 
     def check(self, sql: str) -> SafetyDecision:
         """Check a query in the dialect of the database; never raises."""
         verdict = self._guards[self.dialect].check(sql)
+        self._count(verdict)
         if verdict.is_safe:
             return SafetyDecision(ApprovedQuery(verdict.safe_sql, verdict.used_tables))
         rules = {violation.rule for violation in verdict.violations}
@@ -62,6 +65,17 @@ class QueryGuard:
             user_message=verdict.user_message,
             is_syntax_error=rules <= _SYNTAX_RULES,
         )
+
+    def _count(self, verdict: Verdict) -> None:
+        if self._metrics is None:
+            return
+        rules = {violation.rule for violation in verdict.violations}
+        outcome = "approved" if verdict.is_safe else "refused"
+        if rules and rules <= _SYNTAX_RULES:
+            outcome = "not_parsed"
+        self._metrics.checks.labels(outcome).inc()
+        for rule in rules:
+            self._metrics.refusals.labels(rule).inc()
 
     def verdict(self, dialect: Dialect, sql: str) -> Verdict:
         """Verdict of the guard of another dialect on a variant, which never runs."""
@@ -76,8 +90,9 @@ class QueryGuard:
 class Guards:
     """Cache of the latest eight guards by policy: building one takes longer than a check."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: SqlMetrics | None = None) -> None:
         self._guards: dict[GuardPolicy, QueryGuard] = {}
+        self._metrics = metrics
 
     def for_overview(self, overview: Overview) -> QueryGuard:
         """Guard with the tables of ``overview`` as allow-list.
@@ -95,7 +110,7 @@ class Guards:
             )
         except ValueError as error:
             raise ConfigurationError(f"The database {overview.database!r}: {error}.") from None
-        guard = self._guards.pop(policy, None) or QueryGuard(policy)
+        guard = self._guards.pop(policy, None) or QueryGuard(policy, self._metrics)
         self._guards[policy] = guard
         while len(self._guards) > _MAX_GUARDS:
             del self._guards[next(iter(self._guards))]

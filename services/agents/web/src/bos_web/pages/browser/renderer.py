@@ -7,10 +7,10 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter, Histogram
-
 from bos_agentkit import AgentFailure
+from bos_chassis.metrics import current_exemplar
 from bos_errors import AgentErrorType, ConfigurationError
+from bos_web.metrics import BrowserMetrics
 from bos_web.pages.browser.devtools import BrowserGone, CallFailed
 from bos_web.pages.browser.process import Launch, running_browser
 from bos_web.pages.browser.supervisor import NO_NAMESPACES
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 _START_S = 30.0
 _FOR_READING = 0.25
 """Share of the time that is kept for reading what the page holds."""
-_BUCKETS_S = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 60.0)
 
 
 class Renderer:
@@ -47,18 +46,7 @@ class Renderer:
             user_agent=settings.user_agent,
         )
         self._places = asyncio.Semaphore(settings.browser_pages)
-        self._pages = Counter(
-            "bos_web_browser_pages",
-            "Pages shown in a browser, by outcome: rendered, or the error type",
-            ("outcome",),
-            registry=telemetry.registry,
-        )
-        self._seconds = Histogram(
-            "bos_web_browser_seconds",
-            "Time of a page in a browser, its start included",
-            buckets=_BUCKETS_S,
-            registry=telemetry.registry,
-        )
+        self._metrics = BrowserMetrics(telemetry.registry)
 
     async def check(self) -> None:
         """Start a browser once and log its version.
@@ -102,8 +90,8 @@ class Renderer:
             raise
         finally:
             seconds = time.monotonic() - started
-            self._pages.labels(outcome).inc()
-            self._seconds.observe(seconds)
+            self._metrics.pages.labels(outcome).inc()
+            self._metrics.seconds.observe(seconds, current_exemplar())
             self._log.info(
                 "page shown in a browser",
                 outcome=outcome,

@@ -1,0 +1,236 @@
+"""A real standalone under demo load, and a real Prometheus that reads it and runs the rules."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+import yaml
+
+from bos_chassis.settings import TelemetrySettings
+from bos_chassis.telemetry import setup_telemetry
+from bos_client import BosClient
+from bos_demo.dialogues import load_approved
+from bos_demo.questions import load_every_question
+from bos_standalone.service import serve_all
+from bos_standalone.settings import StandaloneSettings
+from bos_testkit.processes import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    from bos_standalone.service import Standalone
+
+ROOT = Path(__file__).parents[2]
+PROMETHEUS = ROOT / "deploy/observability/prometheus"
+_SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
+_EACH_KIND = 2
+"""Questions of each set of agents."""
+_ROUNDS = 2
+"""Rates want series that grow while they are read."""
+_AT_ONCE = 3
+_PAUSE_S = 0.2
+
+
+@dataclass(frozen=True)
+class MeasuredHouse:
+    """Where the parts are."""
+
+    standalone: Standalone
+    metrics: str
+    """URL of the metrics of all Python services."""
+    rest_metrics: str
+    prometheus: str
+    """Base URL of Prometheus."""
+
+    async def query(self, expr: str) -> list[dict[str, Any]]:
+        """Result of an instant query.
+
+        Raises:
+            AssertionError: Prometheus refused it.
+        """
+        reply = await asyncio.to_thread(self._get, "query", {"query": expr})
+        return list(reply["data"]["result"])
+
+    async def api(self, path: str, **arguments: str) -> Any:
+        """Data of any other endpoint of Prometheus' API."""
+        return (await asyncio.to_thread(self._get, path, arguments))["data"]
+
+    async def until(self, expr: str, *, within_s: float = 120.0) -> None:
+        """Return once a query has a result."""
+        async with asyncio.timeout(within_s):
+            while True:
+                if await self.query(expr):
+                    return
+                await asyncio.sleep(_PAUSE_S)
+
+    def _get(self, path: str, arguments: dict[str, str]) -> dict[str, Any]:
+        url = f"{self.prometheus}/api/v1/{path}?{urllib.parse.urlencode(arguments)}"
+        try:
+            with urllib.request.urlopen(url, timeout=30) as reply:
+                return dict(json.load(reply))
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{arguments}: {error.read().decode()}") from None
+
+
+def read(url: str, accept: str = "text/plain") -> str:
+    """What a metrics endpoint says in the format asked for."""
+    request = urllib.request.Request(url, headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=30) as reply:
+        return str(reply.read().decode())
+
+
+@asynccontextmanager
+async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
+    """Start both, and ask demo questions until Prometheus has seen them; stopped with the block."""
+    ports = free_port(), free_port(), free_port()
+    with pytest.MonkeyPatch.context() as patch, _trace_sink() as traces:
+        for name in [name for name in os.environ if _SETTINGS.match(name)]:
+            patch.delenv(name)
+        patch.setenv("BOS_SERVER_METRICS_PORT", str(ports[0]))
+        patch.setenv("BOS_REST_METRICS_ADDRESS", f"127.0.0.1:{ports[1]}")
+        patch.setenv("BOS_OTLP_ENDPOINT", traces)
+        patch.chdir(folder)
+        settings = StandaloneSettings.load(data_dir=folder / "data")
+        with setup_telemetry("standalone", TelemetrySettings.load(log_level="error")) as telemetry:
+            async with (
+                serve_all(settings, telemetry) as standalone,
+                _prometheus(folder, ports[2], ports[:2]) as prometheus,
+            ):
+                house = MeasuredHouse(
+                    standalone,
+                    f"http://127.0.0.1:{ports[0]}/metrics",
+                    f"http://127.0.0.1:{ports[1]}/metrics",
+                    prometheus,
+                )
+                await _load(house)
+                yield house
+
+
+@contextmanager
+def _trace_sink() -> Iterator[str]:
+    """A collector that takes spans and keeps none: with one, traces are recorded."""
+    handler = grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+    service = "opentelemetry.proto.collector.trace.v1.TraceService"
+    server = grpc.server(ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(service, {"Export": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+@asynccontextmanager
+async def _prometheus(folder: Path, port: int, targets: Sequence[int]) -> AsyncIterator[str]:
+    """The configuration that is shipped, with a shorter interval and these targets."""
+    config = yaml.safe_load((PROMETHEUS / "prometheus.yaml").read_text("utf-8"))
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["rule_files"] = [str(PROMETHEUS / "rules/*.yaml")]
+    del config["alerting"]
+    (job,) = config["scrape_configs"]
+    job["file_sd_configs"] = [{"files": [str(folder / "targets.json")]}]
+    addresses = [f"127.0.0.1:{each}" for each in targets]
+    (folder / "targets.json").write_text(json.dumps([{"targets": addresses}]))
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
+    log = (folder / "prometheus.log").open("wb")
+    process = await asyncio.create_subprocess_exec(
+        "prometheus",
+        f"--config.file={folder / 'prometheus.yaml'}",
+        f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        "--enable-feature=exemplar-storage",
+        stdout=log,
+        stderr=log,
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        async with asyncio.timeout(60):
+            while not await asyncio.to_thread(_answers, f"{url}/-/ready"):
+                assert process.returncode is None, (folder / "prometheus.log").read_text()
+                await asyncio.sleep(_PAUSE_S)
+        yield url
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+        log.close()
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+async def _load(house: MeasuredHouse) -> None:
+    standalone = house.standalone
+    assert standalone.documents is not None
+    assert await standalone.documents.ready(400)
+    asked = 0
+    async with BosClient(standalone.target, api_key=standalone.api_key) as bos:
+        for _ in range(_ROUNDS):
+            questions = _questions(standalone)
+            places = asyncio.Semaphore(_AT_ONCE)
+            async with asyncio.TaskGroup() as tasks:
+                for question in questions:
+                    tasks.create_task(_ask(bos, standalone, question, places))
+            await asyncio.to_thread(_over_http, standalone)
+            asked += len(questions)
+            await house.until(f"sum(bos_runs_total) >= {asked}")
+    await house.until("bos:questions:error_ratio_rate5m + on () bos:rest:error_ratio_rate5m")
+
+
+def _questions(standalone: Standalone) -> list[str]:
+    """Some questions of each set of agents, and one whose program has to be approved."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for each in load_every_question():
+        if each.question in standalone.questions:
+            found.setdefault(tuple(each.agents), []).append(each.question)
+    approved = [each.question for each in load_approved()][:1]
+    return [one for several in found.values() for one in several[:_EACH_KIND]] + approved
+
+
+async def _ask(
+    bos: BosClient, standalone: Standalone, question: str, places: asyncio.Semaphore
+) -> None:
+    async with places, asyncio.timeout(240):
+        stream = bos.ask_stream(question, context=standalone.context, trace=True)
+        async for event in stream:
+            if event.HasField("approval_requested"):
+                await bos.approve(event.approval_requested.approval.approval_id)
+
+
+def _over_http(standalone: Standalone) -> None:
+    """Requests to REST and the doors, good ones and bad ones."""
+    key = {"Authorization": f"Bearer {standalone.api_key}"}
+    body = json.dumps({"email": "nobody@example.org", "password": "not the password"}).encode()
+    requests: list[tuple[str, bytes | None, dict[str, str]]] = [
+        ("/v1/runs", None, key),
+        ("/v1/models", None, key),
+        ("/v1/else", None, key),
+        ("/v1/sessions", body, {"Content-Type": "application/json"}),
+    ]
+    for path, data, headers in requests:
+        request = urllib.request.Request(standalone.rest_url + path, data, headers)
+        try:
+            urllib.request.urlopen(request, timeout=30).close()
+        except urllib.error.HTTPError as error:
+            error.close()
