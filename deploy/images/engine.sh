@@ -5,10 +5,11 @@
 #   deploy/images/engine.sh base          # a base image of Debian's packages, for where no registry is
 #   deploy/images/engine.sh down          # ends the one that `up` started, and it alone
 #
-# Starting one needs root and Debian; what it needs is installed. Its state is .cache/docker.
+# Starting one needs root and Debian; what it needs is installed. Its state, with all layers that were built,
+# is in BOS_CACHE, which all clones share.
 set -eu
 cd "$(dirname "$0")/../.."
-STATE=$PWD/.cache/docker
+STATE=${BOS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/bos}/docker
 OWN=unix://$STATE/docker.sock
 # Debian's release of the base image, whose Python is 3.13.
 SUITE=trixie

@@ -21,7 +21,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "deploy/images"))
-from compose_files import Project, compose_file
+from compose_files import Project, agents_on_request, compose_file
 
 import build
 from bos_standalone.cli import DEMO_QUESTION
@@ -43,7 +43,7 @@ PROFILES = ("--profile", "core", "--profile", "demo")
 OURS = sorted(
     name
     for name, each in compose_file()["services"].items()
-    if each["image"].startswith("${BOS_IMAGES") and each["profiles"] != ["mcp"]
+    if each["image"].startswith("${BOS_IMAGES") and name not in agents_on_request()
 )
 
 
