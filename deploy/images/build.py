@@ -13,8 +13,13 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
 IMAGES = Path(__file__).parent
@@ -23,6 +28,8 @@ GATEWAY_MOST_MB = 150.0
 _NOT_IMAGES = {"standalone"}
 _REST = "rest"
 _TIMEOUT_S = 3600.0
+_SHOWN = 8_000
+"""How much of what a build said is shown if it fails, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +71,31 @@ class Engine:
         self._client = "/usr/bin/docker" if Path("/usr/bin/docker").exists() else "docker"
         self._environment = {**os.environ, "DOCKER_HOST": host, "DOCKER_BUILDKIT": "1"}
 
-    def run(self, *arguments: str, check: bool = True) -> str:
-        """Standard output of a command of the client; what it says goes to standard error."""
+    def run(self, *arguments: str, check: bool = True, log: Path | None = None) -> str:
+        """Standard output of a command of the client; its standard error goes to ``log``, if given.
+
+        Raises:
+            SystemExit: It failed and ``check`` is set; holds the end of ``log``.
+        """
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") if log else nullcontext() as said:
+            return self._run(arguments, check, said)
+
+    def _run(self, arguments: Sequence[str], check: bool, said: IO[bytes] | None) -> str:
         ended = subprocess.run(
             (self._client, *arguments),
             cwd=ROOT,
             env=self._environment,
             stdout=subprocess.PIPE,
+            stderr=said,
             text=True,
             timeout=_TIMEOUT_S,
             check=False,
         )
         if check and ended.returncode:
-            raise SystemExit(f"docker {arguments[0]} failed with {ended.returncode}")
+            last = Path(said.name).read_text("utf-8", "replace")[-_SHOWN:] if said else ""
+            raise SystemExit(f"{last}\ndocker {arguments[0]} failed with {ended.returncode}")
         return ended.stdout
 
     def size_mb(self, image: str) -> float:
@@ -96,6 +115,7 @@ class Engine:
             *(("--network", os.environ["BUILD_NETWORK"]) if "BUILD_NETWORK" in os.environ else ()),
             *(more or ("--tag", image.tag(version))),
             ".",
+            log=ROOT / f"build/images/{image.name}.log",
         )
 
 
