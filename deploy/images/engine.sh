@@ -19,6 +19,8 @@ BASE=bos-base/python:$SUITE
 client() { if [ -x /usr/bin/docker ]; then /usr/bin/docker "$@"; else docker "$@"; fi; }
 answers() { DOCKER_HOST=$1 client version > /dev/null 2>&1; }
 say() { echo "$*" >&2; }
+# Whether the engine of `up` runs; its file may have outlived it.
+running() { grep -qs dockerd "/proc/$(cat "$STATE/dockerd.pid" 2> /dev/null)/cmdline"; }
 
 found() {
     if [ -n "${DOCKER_HOST:-}" ] && answers "$DOCKER_HOST"; then
@@ -41,6 +43,7 @@ start() {
         apt-get -qq update > /dev/null && apt-get -qq install --yes --no-install-recommends \
             docker.io debootstrap iptables > "$STATE/apt.log" 2>&1
     fi
+    running || rm -f "$STATE/dockerd.pid"
     setsid /usr/sbin/dockerd --host "$OWN" --data-root "$STATE/data" --exec-root "$STATE/exec" \
         --pidfile "$STATE/dockerd.pid" > "$STATE/dockerd.log" 2>&1 < /dev/null &
     tries=0
@@ -74,7 +77,7 @@ base)
     echo "PYTHON_IMAGE=$BASE"
     ;;
 down)
-    [ ! -e "$STATE/dockerd.pid" ] || kill "$(cat "$STATE/dockerd.pid")"
+    ! running || kill "$(cat "$STATE/dockerd.pid")"
     ;;
 *)
     say 'usage: engine.sh up|base|down'
