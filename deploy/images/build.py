@@ -99,6 +99,10 @@ class Engine:
             raise SystemExit(f"{last}\ndocker {arguments[0]} failed with {ended.returncode}")
         return ended.stdout
 
+    def holds(self, image: str) -> bool:
+        """Whether it has an image; one by digest that it does not have is no error."""
+        return bool(self.run("images", "--quiet", "--no-trunc", image, check=False).strip())
+
     def size_mb(self, image: str) -> float:
         """Size of all layers of an image, in MB."""
         return int(self.run("image", "inspect", "--format", "{{.Size}}", image)) / 1e6
@@ -189,10 +193,10 @@ def _bills(engine: Engine, wanted: list[Image], base: str, version: str, folder:
 def base(engine: Engine, host: str) -> str:
     """Base of Python images: the pinned one, or, if there is none, one of Debian's packages."""
     pinned = pins()["PYTHON_IMAGE"]
-    if engine.run("image", "inspect", "--format", "{{.Id}}", pinned, check=False):
+    if engine.holds(pinned):
         return pinned
     engine.run("pull", "--quiet", pinned, check=False)
-    if engine.run("image", "inspect", "--format", "{{.Id}}", pinned, check=False):
+    if engine.holds(pinned):
         return pinned
     print(f"{pinned} cannot be had here; the base is made of Debian's packages.", file=sys.stderr)
     return script("base", "PYTHON_IMAGE", DOCKER_HOST=host) or pinned
