@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
-from compose_files import ROOT, Project, compose_file
+from compose_files import ROOT, Project, agents_on_request, compose_file
 
 from bos_standalone.agents import SERVICES, installed_agents
 
@@ -31,11 +31,9 @@ VARIABLE = re.compile(r"\b(?:BOS_[A-Z0-9_]*[A-Z0-9]|(?:AZURE_)?OPENAI_[A-Z_]+)\b
 OWN_VARIABLES = {"BOS_IMAGES", "BOS_VERSION", "BOS_REST_PORT", "BOS_GATEWAY_PORT"}
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project(tmp_path_factory.mktemp("compose"))
-    made.make_secrets()
-    return made
+@pytest.fixture
+def project(made_project: Project) -> Project:
+    return made_project
 
 
 def known_settings() -> set[str]:
@@ -179,7 +177,7 @@ def test_gateway_is_told_of_every_agent(project: Project) -> None:
     text = (project.env / "gateway.env").read_text("utf-8")
     (targets,) = re.findall(r"^BOS_GATEWAY_AGENT_TARGETS=(.*)$", text, re.MULTILINE)
     named = dict(each.split("=", 1) for each in targets.split(","))
-    assert named.keys() == installed_agents().keys() - {"mcp"}
+    assert named.keys() == installed_agents().keys() - agents_on_request()
     assert all(named[name] == f"dns:///{name.replace('_', '-')}:8080" for name in named)
 
 
@@ -196,12 +194,13 @@ def test_prometheus_collects_from_every_service() -> None:
     jobs = {
         job["job_name"]: job["static_configs"][0]["targets"] for job in config["scrape_configs"]
     }
-    assert set(jobs["bos"]) == {f"{name}:9464" for name in OURS if name not in ("demo", "mcp")}
+    collected = {*OURS} - {"demo", *agents_on_request()}
+    assert set(jobs["bos"]) == {f"{name}:9464" for name in collected}
 
 
 @pytest.mark.process
 def test_compose_accepts_the_file_with_every_profile(project: Project) -> None:
-    profiles = ("core", "demo", "observability", "mcp")
+    profiles = sorted({profile for each in CONTAINERS.values() for profile in each["profiles"]})
     given = [word for profile in profiles for word in ("--profile", profile)]
     read = json.loads(project.compose(*given, "config", "--format", "json"))
     assert set(read["services"]) == set(CONTAINERS)
