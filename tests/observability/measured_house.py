@@ -22,9 +22,9 @@ import yaml
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
 from bos_client import BosClient
+from bos_demo.company import DEFAULT_TODAY
 from bos_demo.dialogues import load_approved
 from bos_demo.questions import load_every_question
-from bos_demo.settings import DemoSettings
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.processes import free_port
@@ -115,7 +115,7 @@ async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
         patch.setenv("OPENAI_API_KEY_FILE", str(folder / "model-key"))
         (folder / "model-key").write_text("key-of-the-scripted-model\n")
         patch.chdir(folder)
-        model = troubled_model(DemoSettings.load().today)
+        model = troubled_model(DEFAULT_TODAY)
         settings = StandaloneSettings.load(data_dir=folder / "data")
         with setup_telemetry("standalone", TelemetrySettings.load(log_level="error")) as telemetry:
             async with (

@@ -72,3 +72,13 @@ async def test_rules_are_evaluated_without_errors(house: MeasuredHouse) -> None:
     rules = [rule for group in groups for rule in group["rules"]]
     assert len(rules) > 50
     assert [rule["name"] for rule in rules if rule["health"] == "err"] == []
+
+
+async def test_every_service_counts_its_calls_by_outcome_and_time(house: MeasuredHouse) -> None:
+    of_grpc, of_http = "bos_rpc_server", "bos_http_server"
+    for ending in ("handled_total", "duration_seconds_count"):
+        other = "requests_total" if ending == "handled_total" else ending
+        series = f"{of_grpc}_{ending} or {of_http}_{other}"
+        counted = await house.query(f"count by (service) ({series})")
+        names = {each["metric"]["service"] for each in counted}
+        assert names >= house.standalone.addresses.keys() - {"demo"}
