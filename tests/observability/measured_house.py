@@ -29,7 +29,7 @@ from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.processes import free_port
 
-from .troubled_model import REFUSED, STOPPED, be_away, troubled_model
+from .troubled_model import TROUBLE, troubled_model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -103,6 +103,9 @@ def read(url: str, accept: str = "text/plain") -> str:
 async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
     """Start both, and ask demo questions until Prometheus has seen them; stopped with the block."""
     ports = free_port(), free_port(), free_port()
+    nobody_there = f"http://127.0.0.1:{free_port()}"
+    loopback = ["127.0.0.0/8"]
+    remote = {"away": {"url": nobody_there, "networks": loopback, "reads": True}}
     with pytest.MonkeyPatch.context() as patch, _trace_sink() as traces:
         for name in [name for name in os.environ if _SETTINGS.match(name)]:
             patch.delenv(name)
@@ -111,11 +114,12 @@ async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
         patch.setenv("BOS_OTLP_ENDPOINT", traces)
         patch.setenv("BOS_MODEL", "scripted")
         patch.setenv("BOS_MODEL_PRICES", json.dumps(_PRICES))
-        patch.setenv("BOS_MODEL_BREAKER_S", "0.1")
+        patch.setenv("BOS_A2A_SERVERS", json.dumps(remote))
+        patch.setenv("BOS_FILES_HTTP_INTERNAL_ORIGINS", json.dumps({nobody_there: loopback}))
         patch.setenv("OPENAI_API_KEY_FILE", str(folder / "model-key"))
         (folder / "model-key").write_text("key-of-the-scripted-model\n")
         patch.chdir(folder)
-        model = troubled_model(DEFAULT_TODAY)
+        model = troubled_model(DEFAULT_TODAY, nobody_there)
         settings = StandaloneSettings.load(data_dir=folder / "data")
         with setup_telemetry("standalone", TelemetrySettings.load(log_level="error")) as telemetry:
             async with (
@@ -217,8 +221,8 @@ async def _load(house: MeasuredHouse, model: ScriptedModel) -> None:
             await asyncio.to_thread(_over_http, standalone)
             asked += len(questions)
             await house.until(f"sum(bos_runs_total) >= {asked}")
-        be_away(model)
-        for question in (REFUSED, STOPPED, *_TALK):
+        model.knobs.fail_next(status=429, retry_after=0, schema="PlannerReply")
+        for question in (TROUBLE, *_TALK):
             conversation = "talk" if question in _TALK else ""
             await _ask(bos, standalone, question, places, conversation)
         run = await bos.submit(load_approved()[0].question, context=standalone.context)

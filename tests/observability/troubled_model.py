@@ -11,55 +11,59 @@ from bos_testkit.scripted_model.server import ScriptedModel
 if TYPE_CHECKING:
     from datetime import date
 
-REFUSED = "Tell me what our guards think of the blue whale"
-"""A question whose query and download are refused, and whose plan is therefore made anew."""
-STOPPED = "Tell me what our sandbox thinks of the blue whale"
-"""A question whose program is refused, after the model was away during the first attempt."""
-_PLANS = {
-    REFUSED: (
-        {"step_id": "query", "agent": "sql", "task": REFUSED},
-        {
-            "step_id": "fetch",
-            "agent": "files",
-            "task": REFUSED,
-            "tool_name": "download_file",
-            "sub_task_input": [{"name": "url", "value": "https://not-allowed.example/whale.csv"}],
-        },
-    ),
-    STOPPED: ({"step_id": "program", "agent": "computation", "task": STOPPED},),
+TROUBLE = "Tell me what goes wrong with the blue whale"
+"""A question whose query, program and download are refused, one step of which is attempted again,
+and whose plan is made anew."""
+_COUNT = "Count the customers for the blue whale"
+_PROGRAM = "import os\nresult = os.environ"
+# In this order, as the question stands in both prompts.
+_QUERIES = {
+    _COUNT: "SELECT count(*) AS customers FROM customers",
+    TROUBLE: "SELECT pg_sleep(60) FROM customers",
 }
-_QUERY = "SELECT pg_sleep(60) FROM customers"
-_SAID = {
-    "QueryDraft": {"is_clear": True, "sql": _QUERY, "used_tables": ["customers"]},
-    "GeneratedSql": {"sql": _QUERY},
-    "ComputationPlan": {"explanation": "Reads a file.", "code": "import os\nresult = os.environ"},
-}
-"""What it says to a step of these plans, by schema."""
-_AWAY = 2
-"""Attempts at one model call that an endpoint gets which does not say when to come back."""
+_NOT_ALLOWED = "https://not-allowed.example/whale.csv"
 
 
-def troubled_model(today: date) -> ScriptedModel:
-    """The scripted model of the sample company at that date, not started."""
+def troubled_model(today: date, nobody_there: str) -> ScriptedModel:
+    """The scripted model of the sample company, not started.
+
+    Args:
+        today: The company's today.
+        nobody_there: Origin that the files agent may call, and where nothing listens.
+    """
+
+    def mistake(schema: str | None, prompt: str) -> dict[str, Any] | None:
+        if schema == "QueryDraft":
+            return next((_draft(sql) for task, sql in _QUERIES.items() if task in prompt), None)
+        if schema != "PlannerReply" or TROUBLE not in prompt:
+            return None
+        if "### Plan that failed" in prompt:
+            return _plan(_step("words", "text", "Say that the whale was not found."))
+        return _plan(
+            _step("query", "sql", TROUBLE),
+            _step("program", "computation", TROUBLE, "run_program", code=_PROGRAM),
+            _step("refused", "files", TROUBLE, "download_file", url=_NOT_ALLOWED),
+            _step("away", "files", TROUBLE, "download_file", url=f"{nobody_there}/whale.csv"),
+            _step("count", "sql", _COUNT),
+            # A column that the query does not have: another plan could mend that.
+            _step("lost", "text", TROUBLE, text="@{outputs.count.whales}"),
+        )
+
     fixtures = [*demo_fixtures(today), *dialogue_fixtures(today)]
-    return ScriptedModel(fixtures, improvise=_mistake)
+    return ScriptedModel(fixtures, improvise=mistake)
 
 
-def be_away(model: ScriptedModel) -> None:
-    """Have the next plan wait for a busy endpoint, and the next program for one that is down."""
-    model.knobs.fail_next(1, status=429, retry_after=0, schema="PlannerReply")
-    model.knobs.fail_next(_AWAY, status=503, schema="ComputationPlan")
+def _draft(sql: str) -> dict[str, Any]:
+    return {"is_clear": True, "sql": sql, "used_tables": ["customers"]}
 
 
-def _mistake(schema: str | None, prompt: str) -> dict[str, Any] | None:
-    asked = next((each for each in _PLANS if each in prompt), None)
-    if asked is None or schema is None:
-        return None
-    if schema == "PlannerReply":
-        again = "### Plan that failed" in prompt
-        plan = {"rationale": "As asked.", "intent": "DATA_QA", "confidence": 0.9}
-        if again:
-            text = {"step_id": "words", "agent": "text", "task": "Say that nothing was found."}
-            return {**plan, "steps": [text]}
-        return {**plan, "steps": list(_PLANS[asked])}
-    return _SAID.get(schema)
+def _plan(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"rationale": "As asked.", "intent": "DATA_QA", "confidence": 0.9, "steps": list(steps)}
+
+
+def _step(
+    step_id: str, agent: str, task: str, tool: str | None = None, **inputs: str
+) -> dict[str, Any]:
+    given = [{"name": name, "value": value} for name, value in inputs.items()]
+    named = {"step_id": step_id, "agent": agent, "task": task}
+    return {**named, "tool_name": tool, "sub_task_input": given}
