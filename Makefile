@@ -266,9 +266,8 @@ check-chart: chart
 chart: ## Put dashboards and rules of deploy/ into the chart; then `helm install bos helm/bos` has them
 	@rm -rf $(CHART)/files
 	@mkdir -p $(CHART)/files/dashboards $(CHART)/files/rules
-	@find deploy/grafana -name '*.json' -exec cp {} $(CHART)/files/dashboards/ \; 2> /dev/null || true
-	@find deploy/observability/prometheus -path '*rules*' -name '*.yaml' -exec cp {} $(CHART)/files/rules/ \; \
-	    2> /dev/null || true
+	@cp deploy/grafana/dashboards/*.json $(CHART)/files/dashboards/
+	@cp deploy/observability/prometheus/rules/*.yaml $(CHART)/files/rules/
 
 check-pages:
 	$(BIN)/python tests/supply/licences.py

@@ -190,12 +190,33 @@ def test_sample_database_is_all_its_tables(project: Project) -> None:
 
 
 def test_prometheus_collects_from_every_service() -> None:
-    config = yaml.safe_load((ROOT / "deploy/compose/prometheus.yml").read_text("utf-8"))
-    jobs = {
-        job["job_name"]: job["static_configs"][0]["targets"] for job in config["scrape_configs"]
-    }
-    collected = {*OURS} - {"demo", *agents_on_request()}
-    assert set(jobs["bos"]) == {f"{name}:9464" for name in collected}
+    groups = yaml.safe_load((ROOT / "deploy/compose/targets/bos.yaml").read_text("utf-8"))
+    read = [each for group in groups if "job" not in group["labels"] for each in group["targets"]]
+    core = [name for name in OURS if "core" in CONTAINERS[name]["profiles"]]
+    assert sorted(read) == sorted(f"{name}:9464" for name in core)
+
+
+def test_prometheus_and_grafana_are_given_the_files_that_are_checked() -> None:
+    mounts: dict[str, str] = {}
+    for name in ("prometheus", "grafana"):
+        for each in CONTAINERS[name]["volumes"]:
+            source, target, *_ = each.split(":")
+            if source.startswith("./") and "/secrets/" not in source:
+                mounts[target] = source
+                assert (ROOT / source).exists(), source
+    config = yaml.safe_load((ROOT / mounts["/etc/prometheus/prometheus.yaml"]).read_text("utf-8"))
+    folders = {each.rpartition("/")[0] for each in config["rule_files"]}
+    (job,) = config["scrape_configs"]
+    folders |= {each.rpartition("/")[0] for sd in job["file_sd_configs"] for each in sd["files"]}
+    for folder in folders:
+        assert list((ROOT / mounts[f"/etc/prometheus/{folder}"]).glob("*.yaml"))
+    provisioning = ROOT / mounts["/etc/grafana/provisioning"]
+    boards = yaml.safe_load((provisioning / "dashboards/bos.yaml").read_text("utf-8"))
+    dashboards = ROOT / mounts[boards["providers"][0]["options"]["path"]]
+    assert len(list(dashboards.glob("*.json"))) == 10
+    sources = (provisioning / "datasources/bos.yaml").read_text("utf-8")
+    wanted = set(re.findall(r"\$\{(\w+)\}", sources))
+    assert wanted <= CONTAINERS["grafana"]["environment"].keys()
 
 
 @pytest.mark.process
