@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from bos_chassis.channels import Channels
 from bos_chassis.metrics import metrics_server
 from bos_chassis.server import grpc_server
+from bos_chassis.tracing.http import TracedApp
 from bos_doors.a2a import BosTasks, a2a_servicer, at_the_gateway, quiet_sdk
-from bos_doors.app import build_app
+from bos_doors.app import HEALTH_PATH, build_app
 from bos_doors.caller import Gateway
 from bos_webserver import WebServer, http_server
 
@@ -60,7 +61,7 @@ async def serve(settings: DoorsSettings, telemetry: Telemetry) -> AsyncIterator[
             tasks.grpc_address = await stack.enter_async_context(
                 _a2a_over_grpc(settings.a2a_server, tasks, gateway, telemetry)
             )
-        app = build_app(gateway, telemetry, tasks)
+        app = TracedApp(build_app(gateway, telemetry, tasks), telemetry, untraced=(HEALTH_PATH,))
         metrics_port = None
         if server.metrics_port is not None:
             metrics_port = await stack.enter_async_context(

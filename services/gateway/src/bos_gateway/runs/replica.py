@@ -90,6 +90,7 @@ class Replica:
         *,
         interactive: bool,
         traceparent: str,
+        own_trace: bool = False,
         by: By | None = None,
     ) -> UUID:
         """Store a run and start it, or find the one that this request already started.
@@ -97,7 +98,8 @@ class Replica:
         Raises:
             BosError: as :meth:`Admission.admit`.
         """
-        asked = Asked(request, user_id, groups, interactive, traceparent, by or By(user_id))
+        started_by = by or By(user_id)
+        asked = Asked(request, user_id, groups, interactive, traceparent, own_trace, started_by)
         return await self._admission.admit(asked, self._require_room, self._begin)
 
     async def _begin(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
