@@ -31,7 +31,7 @@ from bos_gateway.core.clarification import continued, freeze, with_inherited
 from bos_gateway.core.shown.masking import Masker
 from bos_gateway.core.taint import begins_tainted
 from bos_gateway.core.tracing.ids import RunTrace
-from bos_gateway.core.tracing.timeline import refused_span
+from bos_gateway.core.tracing.timeline import bare_run_span
 from bos_gateway.permits.agents import allowed_names, offered_cards
 from bos_gateway.run_log.reader import not_found
 from bos_gateway.run_log.records import NewRun
@@ -160,7 +160,7 @@ class Admission:
         if trace is not None:
             ended_ns = int(self._deps.clock.now().timestamp() * 1e9)
             start_ns = run.event.create_time.ToNanoseconds()
-            self._deps.telemetry.export([refused_span(trace, start_ns, ended_ns, reason)])
+            self._deps.telemetry.export([bare_run_span(trace, start_ns, ended_ns, reason)])
 
     async def store(self, run: NewRun) -> NewRun | None:
         """Store the first event of a run; returns the run as its day admits it.

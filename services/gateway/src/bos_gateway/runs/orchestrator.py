@@ -28,7 +28,6 @@ from bos_gateway.core.failures import NEUTRAL, failed_result, may_repeat
 from bos_gateway.core.fold import admissible, apply, status_after, waits
 from bos_gateway.core.response import broken_response
 from bos_gateway.core.taint import is_tainted
-from bos_gateway.core.tracing.timeline import run_spans
 from bos_gateway.effects.classify import classify, taken_to_add
 from bos_gateway.effects.compose import compose
 from bos_gateway.effects.context import Deps, EffectContext
@@ -37,6 +36,7 @@ from bos_gateway.effects.step import run_step
 from bos_gateway.run_log.audit import entries_of
 from bos_gateway.run_log.lanes import LogRefused
 from bos_gateway.run_log.records import Append
+from bos_gateway.runs.trace_exports import export_run
 from bos_gateway.runs.unflushed import UnflushedEvents
 
 if TYPE_CHECKING:
@@ -332,11 +332,7 @@ class Orchestrator:
             except Exception:
                 self._log.exception("event not counted", run=self.state.run_id)
         if events[-1].HasField("run_finished"):
-            try:
-                spans = run_spans(self.state.run_id, self.feed.events)
-                self._deps.telemetry.export(spans)
-            except Exception:
-                self._log.exception("trace not exported", run=self.state.run_id)
+            export_run(self._deps.telemetry, self.state.run_id, self.feed.events)
 
     async def _committed(self, event: LogEvent) -> None:
         """Store an event of an effect, and return once it is on disk.

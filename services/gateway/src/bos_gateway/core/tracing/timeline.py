@@ -51,17 +51,29 @@ def run_spans(run_id: str, events: Sequence[runlog.LogEvent]) -> list[FinishedSp
     return timeline.spans()
 
 
-def refused_span(trace: RunTrace, start_ns: int, end_ns: int, reason: str) -> FinishedSpan:
-    """The span of a run that was not stored after all, which calls were made for."""
+def bare_run_span(trace: RunTrace, start_ns: int, end_ns: int, error: str) -> FinishedSpan:
+    """The span of a run without what its log says: it is not stored after all, or cannot be read.
+
+    Calls were made below it all the same.
+    """
     return FinishedSpan(
         f"{names.INVOKE_WORKFLOW} {WORKFLOW}",
         trace.root,
         trace.parent,
         start_ns,
         end_ns,
-        {names.RUN_ID: trace.run_id},
-        error=reason,
+        {
+            names.GEN_AI_OPERATION_NAME: names.INVOKE_WORKFLOW,
+            names.GEN_AI_WORKFLOW_NAME: WORKFLOW,
+            names.RUN_ID: trace.run_id,
+        },
+        _to_request(trace),
+        error=error,
     )
+
+
+def _to_request(trace: RunTrace) -> tuple[tuple[SpanContext, str], ...]:
+    return () if trace.request is None else ((trace.request, "request"),)
 
 
 @define(eq=False)
@@ -178,8 +190,7 @@ class _Timeline:
         )
         if conversation := accepted.request.conversation_id:
             self._root.attributes[names.GEN_AI_CONVERSATION_ID] = conversation
-        if self._trace.request is not None:
-            self._root.links.append((self._trace.request, "request"))
+        self._root.links.extend(_to_request(self._trace))
         self._own(at)
         self._plan(0, at)
 
