@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,13 +13,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
     from opentelemetry.sdk.trace import ReadableSpan
 
 _SERVICE = "opentelemetry.proto.collector.trace.v1.TraceService"
-_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class SeenSpan:
 
 
 def read_spans(request: bytes) -> list[SeenSpan]:
-    """The spans of an ExportTraceServiceRequest, or of TracesData, which is the same on the wire."""
+    """The spans of an ExportTraceServiceRequest, or of TracesData: the same on the wire."""
     found = []
     for resource in ExportTraceServiceRequest.FromString(request).resource_spans:
         service = _values(resource.resource.attributes).get("service.name", "")
@@ -164,16 +162,6 @@ class SpanReceiver:
     endpoint: str = ""
     """As ``BOS_OTLP_ENDPOINT`` takes it."""
     spans: list[SeenSpan] = field(default_factory=list)
-
-    async def until(self, seen: Callable[[list[SeenSpan]], bool], *, within_s: float = 60) -> None:
-        """Return once that holds of the spans so far.
-
-        Raises:
-            TimeoutError: it does not.
-        """
-        async with asyncio.timeout(within_s):
-            while not seen(list(self.spans)):
-                await asyncio.sleep(_PAUSE_S)
 
 
 @contextmanager

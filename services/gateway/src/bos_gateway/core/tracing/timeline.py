@@ -78,6 +78,7 @@ def _to_request(trace: RunTrace) -> tuple[tuple[SpanContext, str], ...]:
 
 @define(eq=False)
 class _Span:
+    context: SpanContext
     name: str
     start_ns: int
     attributes: dict[str, AttributeValue] = Factory(dict)
@@ -89,11 +90,11 @@ class _Span:
 
 @define(eq=False)
 class _Timeline:
-    """Spans by context, as the events so far have them."""
+    """Spans by id, as the events so far have them."""
 
     _trace: RunTrace
-    _spans: dict[SpanContext, _Span] = field(init=False, factory=dict)
-    _root: _Span = field(init=False, factory=lambda: _Span("", 0))
+    _spans: dict[int, _Span] = field(init=False, factory=dict)
+    _root: _Span = field(init=False)
     _owners: int = field(init=False, default=0)
     _attempts: dict[str, SpanContext] = field(init=False, factory=dict)
     """The latest attempt at each step."""
@@ -112,8 +113,8 @@ class _Timeline:
                 self._own(at, replica=adopted.replica_id, reason=adopted.reason)
             case "run_released":
                 released, owner = event.run_released, self._trace.owner(self._owners)
-                if released.replica_id and owner in self._spans:
-                    self._spans[owner].attributes[names.REPLICA_ID] = released.replica_id
+                if released.replica_id and (span := self._spans.get(owner.span_id)):
+                    span.attributes[names.REPLICA_ID] = released.replica_id
                 self._end(owner, at, end=released.reason)
             case "planned":
                 self._end(self._trace.plan(event.planned.revision), at)
@@ -140,15 +141,13 @@ class _Timeline:
 
     def spans(self) -> list[FinishedSpan]:
         """All of them, those that did not end before with the end of the run."""
-        found = [
-            self._made(context, self._trace.root, span) for context, span in self._spans.items()
-        ]
-        return [*found, self._made(self._trace.root, self._trace.parent, self._root)]
+        found = [self._made(span, self._trace.root) for span in self._spans.values()]
+        return [*found, self._made(self._root, self._trace.parent)]
 
-    def _made(self, context: SpanContext, parent: SpanContext | None, span: _Span) -> FinishedSpan:
+    def _made(self, span: _Span, parent: SpanContext | None) -> FinishedSpan:
         return FinishedSpan(
             span.name,
-            context,
+            span.context,
             parent,
             span.start_ns,
             span.end_ns,
@@ -168,10 +167,11 @@ class _Timeline:
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> _Span:
         """Begin a span, or go on with it: another owner continues what the one before began."""
-        return self._spans.setdefault(context, _Span(name, at, attributes or {}, kind=kind))
+        given = attributes or {}
+        return self._spans.setdefault(context.span_id, _Span(context, name, at, given, kind=kind))
 
     def _end(self, context: SpanContext, at: int, *, error: str = "", end: str = "") -> None:
-        span = self._spans.get(context)
+        span = self._spans.get(context.span_id)
         if span is None or span.end_ns:
             return
         span.end_ns, span.error = at, error
@@ -180,6 +180,7 @@ class _Timeline:
 
     def _accepted(self, accepted: runlog.RunAccepted, at: int) -> None:
         self._root = _Span(
+            self._trace.root,
             f"{names.INVOKE_WORKFLOW} {WORKFLOW}",
             at,
             {
@@ -212,7 +213,8 @@ class _Timeline:
     def _dispatched(self, dispatched: runlog.StepDispatched, at: int) -> None:
         step_id, revision = dispatched.step_id, dispatched.revision
         context = self._trace.attempt(revision, step_id, dispatched.attempt)
-        if (former := self._attempts.get(step_id)) is not None and former != context:
+        former = self._attempts.get(step_id)
+        if former is not None and former.span_id != context.span_id:
             self._end(former, at, error=REPEATED)
         agent = dispatched.sub_task.assigned_agent_role
         span = self._begin(
@@ -238,7 +240,7 @@ class _Timeline:
         if context is None:
             return
         status = AgentExecutionStatus.Name(result.status)
-        span = self._spans[context]
+        span = self._spans[context.span_id]
         span.attributes[names.STEP_STATUS] = _word(status, "AGENT_EXECUTION_STATUS_")
         self._end(context, at, error=result.error.type)
 
@@ -252,14 +254,14 @@ class _Timeline:
         }
         span = self._begin(self._trace.approval(approval.approval_id), "approval", at, given)
         if proposed is not None:
-            self._spans[proposed].attributes[names.STEP_STATUS] = "awaiting_approval"
+            self._spans[proposed.span_id].attributes[names.STEP_STATUS] = "awaiting_approval"
             self._end(proposed, at)
             span.links.append((proposed, "proposed by"))
 
     def _resolved(self, resolved: runlog.ApprovalResolved, at: int) -> None:
         approval = resolved.approval
         context = self._trace.approval(approval.approval_id)
-        if (span := self._spans.get(context)) is None:
+        if (span := self._spans.get(context.span_id)) is None:
             return
         status = ApprovalStatus.Name(approval.status)
         span.attributes[names.APPROVAL_STATUS] = _word(status, "APPROVAL_STATUS_")
@@ -280,8 +282,8 @@ class _Timeline:
         response = finished.response
         self._end(self._trace.owner(self._owners), at, end="finished")
         self._end(self._trace.answer(), at)
-        for context in self._spans:
-            self._end(context, at, error=UNFINISHED)
+        for span in self._spans.values():
+            self._end(span.context, at, error=UNFINISHED)
         self._root.end_ns = at
         self._root.attributes[names.RUN_STATUS] = _word(
             RunStatus.Name(response.status), "RUN_STATUS_"
