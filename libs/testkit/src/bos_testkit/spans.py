@@ -174,7 +174,7 @@ def span_receiver() -> Iterator[SpanReceiver]:
         return b""
 
     server = grpc.server(ThreadPoolExecutor(1))
-    handlers = {"Export": grpc.unary_unary_rpc_method_handler(export)}
+    handlers: dict[str, Any] = {"Export": grpc.unary_unary_rpc_method_handler(export)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
     receiver.endpoint = f"http://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()

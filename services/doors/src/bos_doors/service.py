@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from bos_chassis.channels import Channels
 from bos_chassis.metrics import metrics_server
 from bos_chassis.server import grpc_server
-from bos_chassis.tracing.http import TracedApp
 from bos_doors.a2a import BosTasks, a2a_servicer, at_the_gateway, quiet_sdk
 from bos_doors.app import HEALTH_PATH, build_app
 from bos_doors.caller import Gateway
@@ -61,14 +60,16 @@ async def serve(settings: DoorsSettings, telemetry: Telemetry) -> AsyncIterator[
             tasks.grpc_address = await stack.enter_async_context(
                 _a2a_over_grpc(settings.a2a_server, tasks, gateway, telemetry)
             )
-        app = TracedApp(build_app(gateway, telemetry, tasks), telemetry, untraced=(HEALTH_PATH,))
+        app = build_app(gateway, telemetry, tasks)
         metrics_port = None
         if server.metrics_port is not None:
             metrics_port = await stack.enter_async_context(
                 metrics_server(telemetry.registry, server.metrics_host, server.metrics_port)
             )
         limits = settings.connection_limits(settings.run_timeout_s + _ANSWER_SLACK_S)
-        port = await stack.enter_async_context(http_server(app, server, limits, telemetry))
+        port = await stack.enter_async_context(
+            http_server(app, server, limits, telemetry, untraced=(HEALTH_PATH,))
+        )
         yield DoorsServer(SERVICE_NAME, server.host, port, metrics_port, tasks.grpc_address)
 
 
