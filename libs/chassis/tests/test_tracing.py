@@ -276,8 +276,11 @@ def test_a_statement_that_failed_says_with_what() -> None:
     assert "Ada" not in span.to_json()
 
 
-@pytest.mark.parametrize(("text", "name"), [("", "QUERY"), ("  \n", "QUERY"), ("x" * 99, "X" * 20)])
-def test_hostile_statements_have_short_names(text: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("", "QUERY"), (" \n", "QUERY"), (";", "QUERY"), ("begin;", "BEGIN"), ("x" * 99, "X" * 20)],
+)
+def test_statements_have_short_names_whatever_they_are(text: str, name: str) -> None:
     telemetry = Telemetry.for_tests()
     with telemetry.tracer.start_as_current_span("work"):
         record_query(telemetry, "postgresql", text, 0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 from gateway_harness.crash.harness import replica_process
 from gateway_harness.disconnects import seen_until
 from gateway_harness.harness import Harness, gateway_process, kinds
+from gateway_harness.traced import EXECUTE, OWN, RUN, Traced, attempts
 
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
@@ -16,74 +16,17 @@ from bos.gateway.v1 import (
     ApprovalServiceStub,
     RespondApprovalRequest,
 )
-from bos_chassis.telemetry import Telemetry
-from bos_testkit.agents import EchoAgent, SlowAgent, agent_server
+from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
-from bos_testkit.spans import SeenSpan, SpanReceiver, Trace, span_receiver
+from bos_testkit.spans import SeenSpan, span_receiver
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
-    from bos_agentkit import Agent
 
 pytestmark = pytest.mark.crash
-
-RUN, OWN, STEP = "invoke_workflow bos", "own run", "invoke_agent {}"
-EXECUTE = "bos.agent.v1.AgentService/Execute"
-
-
-@dataclass
-class Traced:
-    """Spans of gateway processes, by OTLP, beside those of everything in this one."""
-
-    harness: Harness
-    receiver: SpanReceiver
-    agents: list[Telemetry] = field(default_factory=list)
-
-    async def add_agent(self, agent: Agent) -> None:
-        """Serve an agent whose spans count."""
-        telemetry = Telemetry.for_tests(agent.card.name)
-        serving = agent_server(agent, telemetry=telemetry)
-        address = await self.harness.stack.enter_async_context(serving)
-        self.harness.agent_targets[agent.card.name] = address
-        self.agents.append(telemetry)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Of a gateway process that exports."""
-        return {"telemetry__otlp_endpoint": self.receiver.endpoint}
-
-    async def trace_of(self, run_id: str) -> Trace:
-        """The whole trace of a run, checked, once it has arrived."""
-
-        await eventually(lambda: bool(self.runs(run_id)))
-        root = self.runs(run_id)[0]
-
-        def whole() -> Trace:
-            own = [self.harness.telemetry, *self.agents]
-            here = [SeenSpan.of(span) for telemetry in own for span in telemetry.spans]
-            return Trace.all_of([*self.receiver.spans, *here])[root.trace_id]
-
-        # What an agent was asked for ends there, beside the run.
-        await eventually(lambda: len(whole().named(EXECUTE)) == len(self._attempts(whole())))
-        trace = whole()
-        trace.check()
-        return trace
-
-    def runs(self, run_id: str) -> list[SeenSpan]:
-        """What was exported as the span of a run."""
-        found = [span for span in self.receiver.spans if span.name == RUN]
-        return [span for span in found if span.attributes["bos.run.id"] == run_id]
-
-    def _attempts(self, trace: Trace) -> list[SeenSpan]:
-        return [
-            span
-            for span in trace.spans.values()
-            if span.service == "gateway" and span.name.startswith("invoke_agent")
-        ]
 
 
 @pytest.fixture
@@ -110,11 +53,11 @@ async def test_the_trace_of_a_run_whose_owner_was_killed_is_whole(traced: Traced
     first, second = trace.named(OWN)
     assert second.links == ((first.span_id, "former owner"),)
     assert (first.attributes["bos.ownership.end"], first.failed) == ("owner_lost", True)
-    attempts = [a for a in trace.named(STEP.format("slow")) if a.service == "gateway"]
-    assert [each.failed for each in attempts] == [True, False]
+    tried = attempts(trace, "slow")
+    assert [each.failed for each in tried] == [True, False]
     # Each call of the agent is below the attempt that it was made for, also the one that broke off.
     called = [span for span in trace.named(EXECUTE) if span.service == "slow"]
-    assert [span.parent_id for span in called] == [each.span_id for each in attempts]
+    assert [span.parent_id for span in called] == [each.span_id for each in tried]
     run = f"gateway: {RUN}"
     assert {
         (run, "gateway: plan"),
@@ -169,9 +112,7 @@ async def test_a_trace_is_whole_across_an_approval_and_says_who_decided_where(
         trace = await traced.trace_of(seen[0].run_id)
         await eventually(lambda: bool(answering(traced, "RespondApproval")))
     assert len(agent.effects) == 1
-    proposing, performing = (
-        a for a in trace.named(STEP.format("deploy")) if a.service == "gateway"
-    )
+    proposing, performing = attempts(trace, "deploy")
     waited = trace.one("approval")
     (decided,) = answering(traced, "RespondApproval")
     assert waited.links == (

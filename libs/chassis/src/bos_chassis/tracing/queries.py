@@ -30,7 +30,8 @@ def record_query(
     if not trace.get_current_span().is_recording():
         return
     first = statement.split(None, 1)
-    operation = first[0][:_MAX_OPERATION_CHARS].upper() if first else "QUERY"
+    word = first[0].rstrip(";")[:_MAX_OPERATION_CHARS].upper() if first else ""
+    operation = word or "QUERY"
     ended_ns = time.time_ns()
     span = telemetry.tracer.start_span(
         operation,
