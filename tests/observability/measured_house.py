@@ -1,4 +1,4 @@
-"""A real standalone under demo load, a real collector of its traces, a real Prometheus."""
+"""A real standalone under demo load, and a real Prometheus that reads it and runs the rules."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import re
 import urllib.error
 import urllib.parse
 import urllib.request
-from contextlib import AsyncExitStack, asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 import yaml
 
@@ -26,16 +28,14 @@ from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.processes import free_port
 
-from .real_collector import Collector, real_collector
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from bos_standalone.service import Standalone
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy/observability/prometheus"
-_SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
+SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
 _EACH_KIND = 2
 """Questions of each set of agents."""
 _ROUNDS = 2
@@ -54,8 +54,6 @@ class MeasuredHouse:
     rest_metrics: str
     prometheus: str
     """Base URL of Prometheus."""
-    traces: Collector
-    """Where all spans go."""
 
     async def query(self, expr: str) -> list[dict[str, Any]]:
         """Result of an instant query.
@@ -98,14 +96,12 @@ def read(url: str, accept: str = "text/plain") -> str:
 async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
     """Start both, and ask demo questions until Prometheus has seen them; stopped with the block."""
     ports = free_port(), free_port(), free_port()
-    async with AsyncExitStack() as stack:
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        traces = await stack.enter_async_context(real_collector(folder))
-        for name in [name for name in os.environ if _SETTINGS.match(name)]:
+    with pytest.MonkeyPatch.context() as patch, _trace_sink() as traces:
+        for name in [name for name in os.environ if SETTINGS.match(name)]:
             patch.delenv(name)
         patch.setenv("BOS_SERVER_METRICS_PORT", str(ports[0]))
         patch.setenv("BOS_REST_METRICS_ADDRESS", f"127.0.0.1:{ports[1]}")
-        patch.setenv("BOS_OTLP_ENDPOINT", traces.endpoint)
+        patch.setenv("BOS_OTLP_ENDPOINT", traces)
         patch.chdir(folder)
         settings = StandaloneSettings.load(data_dir=folder / "data")
         with setup_telemetry("standalone", TelemetrySettings.load(log_level="error")) as telemetry:
@@ -118,10 +114,26 @@ async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
                     f"http://127.0.0.1:{ports[0]}/metrics",
                     f"http://127.0.0.1:{ports[1]}/metrics",
                     prometheus,
-                    traces,
                 )
                 await _load(house)
                 yield house
+
+
+@contextmanager
+def _trace_sink() -> Iterator[str]:
+    """A collector that takes spans and keeps none: with one, traces are recorded."""
+    handler = grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+    service = "opentelemetry.proto.collector.trace.v1.TraceService"
+    server = grpc.server(ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(service, {"Export": handler}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
 
 
 @asynccontextmanager

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from bos_testkit.otlp.spans import SeenSpan, read_spans
 from bos_testkit.processes import free_port
-from bos_testkit.spans import SeenSpan, read_spans
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

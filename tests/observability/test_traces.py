@@ -16,8 +16,8 @@ from bos_demo.questions import load_every_question
 from bos_gateway.service import migrate_store
 from bos_postgres import create_database
 from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.otlp.spans import Trace
 from bos_testkit.plans import step
-from bos_testkit.spans import Trace
 from bos_testkit.waiting import eventually
 
 from .real_collector import real_collector
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bos_testkit.postgres import PostgresServer
 
-    from .measured_house import MeasuredHouse
+    from .traced_house import TracedHouse
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -83,11 +83,13 @@ def agents_of(trace: Trace) -> frozenset[str]:
     return frozenset(each.name.rpartition(" ")[2] for each in attempts(trace))
 
 
-async def whole(house: MeasuredHouse) -> list[Trace]:
+async def whole(traced_house: TracedHouse) -> list[Trace]:
     """Traces of all runs so far, once they have arrived whole."""
 
     def runs() -> list[Trace]:
-        return [each for each in Trace.all_of(house.traces.spans).values() if each.named(RUN)]
+        return [
+            each for each in Trace.all_of(traced_house.traces.spans).values() if each.named(RUN)
+        ]
 
     def complete() -> bool:
         return all(
@@ -102,9 +104,9 @@ async def whole(house: MeasuredHouse) -> list[Trace]:
 
 
 async def test_every_trace_of_the_demo_has_one_root_and_no_span_without_parent_or_end(
-    house: MeasuredHouse,
+    traced_house: TracedHouse,
 ) -> None:
-    found = await whole(house)
+    found = await whole(traced_house)
     assert len(found) > 20
     for trace in found:
         trace.check()
@@ -114,15 +116,15 @@ async def test_every_trace_of_the_demo_has_one_root_and_no_span_without_parent_o
 
 
 @pytest.mark.parametrize("agent", BELOW)
-async def test_each_agent_has_below_it_what_it_calls(house: MeasuredHouse, agent: str) -> None:
-    found = [trace for trace in await whole(house) if agent in agents_of(trace)]
+async def test_each_agent_has_below_it_what_it_calls(traced_house: TracedHouse, agent: str) -> None:
+    found = [trace for trace in await whole(traced_house) if agent in agents_of(trace)]
     assert found
     edges = set().union(*(trace.edges() for trace in found))
     assert BELOW[agent] <= edges
 
 
-async def test_shapes_of_the_demo_are_all_there(house: MeasuredHouse) -> None:
-    shapes = {agents_of(trace) for trace in await whole(house)}
+async def test_shapes_of_the_demo_are_all_there(traced_house: TracedHouse) -> None:
+    shapes = {agents_of(trace) for trace in await whole(traced_house)}
     asked = {frozenset(each.agents) for each in load_every_question()}
     available = {shape for shape in asked if shape <= frozenset().union(*shapes)}
     assert frozenset() in shapes
@@ -131,29 +133,29 @@ async def test_shapes_of_the_demo_are_all_there(house: MeasuredHouse) -> None:
     assert len(shapes & available) > 10
 
 
-async def test_an_approval_links_what_proposed_and_who_decided(house: MeasuredHouse) -> None:
-    (trace, *_) = [each for each in await whole(house) if each.named("approval")]
+async def test_an_approval_links_what_proposed_and_who_decided(traced_house: TracedHouse) -> None:
+    (trace, *_) = [each for each in await whole(traced_house) if each.named("approval")]
     waited = trace.one("approval")
     assert [what for _, what in waited.links] == ["proposed by", "decided by"]
     proposing, performing = attempts(trace, "code")
     assert waited.links[0][0] == proposing.span_id
     assert performing.links == ((waited.span_id, "approval"),)
-    (decided,) = [s for s in house.traces.spans if s.span_id == waited.links[1][0]]
+    (decided,) = [s for s in traced_house.traces.spans if s.span_id == waited.links[1][0]]
     assert decided.name == "bos.gateway.v1.ApprovalService/RespondApproval"
 
 
 async def test_a_question_over_http_is_one_trace_from_its_request_to_the_database(
-    house: MeasuredHouse,
+    traced_house: TracedHouse,
 ) -> None:
     question = next(each for each in load_every_question() if each.agents == ("sql",))
 
     def ask() -> Any:
-        body = {"question": question.question, "context": dict(house.standalone.context)}
+        body = {"question": question.question, "context": dict(traced_house.standalone.context)}
         request = urllib.request.Request(
-            house.standalone.rest_url + "/v1/runs:ask",
+            traced_house.standalone.rest_url + "/v1/runs:ask",
             json.dumps(body).encode(),
             {
-                "Authorization": f"Bearer {house.standalone.api_key}",
+                "Authorization": f"Bearer {traced_house.standalone.api_key}",
                 "Content-Type": "application/json",
             },
         )
@@ -163,12 +165,12 @@ async def test_a_question_over_http_is_one_trace_from_its_request_to_the_databas
     run_id = (await asyncio.to_thread(ask))["run_id"]
 
     def arrived() -> bool:
-        named = [s for s in house.traces.spans if s.attributes.get("bos.run.id") == run_id]
+        named = [s for s in traced_house.traces.spans if s.attributes.get("bos.run.id") == run_id]
         return any(s.name == RUN for s in named)
 
     await eventually(arrived, within_s=120)
-    await eventually(lambda: any(s.name == "POST /v1/runs:ask" for s in house.traces.spans))
-    (trace,) = [each for each in await whole(house) if each.named("POST /v1/runs:ask")]
+    await eventually(lambda: any(s.name == "POST /v1/runs:ask" for s in traced_house.traces.spans))
+    (trace,) = [each for each in await whole(traced_house) if each.named("POST /v1/runs:ask")]
     trace.check()
     call = "bos.gateway.v1.OrchestratorService/Ask"
     assert {
@@ -178,9 +180,9 @@ async def test_a_question_over_http_is_one_trace_from_its_request_to_the_databas
     } | EVERY | of_step("sql") | BELOW["sql"] <= trace.edges()
 
 
-async def test_no_question_answer_or_credential_is_in_any_span(house: MeasuredHouse) -> None:
-    told = repr(house.traces.spans)
-    assert house.standalone.api_key not in told
+async def test_no_question_answer_or_credential_is_in_any_span(traced_house: TracedHouse) -> None:
+    told = repr(traced_house.traces.spans)
+    assert traced_house.standalone.api_key not in told
     for each in load_every_question():
         assert each.question not in told
 

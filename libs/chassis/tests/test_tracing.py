@@ -23,7 +23,7 @@ from bos_chassis.tracing.spans import (
     traceparent_of,
     under,
 )
-from bos_testkit.spans import span_receiver
+from bos_testkit.otlp.spans import span_receiver
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

@@ -41,7 +41,7 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.tracing.spans import traceparent_of
 from bos_gateway.core.tracing.ids import RunTrace
 from bos_gateway.core.tracing.timeline import bare_run_span, run_spans
-from bos_testkit.spans import SeenSpan, Trace
+from bos_testkit.otlp.spans import SeenSpan, Trace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,8 @@ from bos.gateway.v1 import (
 )
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.deploy import DeployAgent
+from bos_testkit.otlp.spans import SeenSpan, span_receiver
 from bos_testkit.plans import step
-from bos_testkit.spans import SeenSpan, span_receiver
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:

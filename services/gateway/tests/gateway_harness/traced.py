@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bos_chassis.telemetry import Telemetry
 from bos_testkit.agents import agent_server
-from bos_testkit.spans import SeenSpan, Trace
+from bos_testkit.otlp.spans import SeenSpan, Trace
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
