@@ -117,8 +117,9 @@ def rows_of(metrics: Any) -> Iterator[Row]:
     """The metrics that an object holds as attributes, or describes as a collector."""
     held = [each for each in vars(metrics).values() if isinstance(each, MetricWrapperBase)]
     for each in held:
-        name = each._name + ("_total" if each._type == "counter" else "")
-        yield Row(name, each._type, tuple(each._labelnames), _cell(each._documentation))
+        kind = each._type or "unknown"
+        name = each._name + ("_total" if kind == "counter" else "")
+        yield Row(name, kind, tuple(each._labelnames), _cell(each._documentation))
     if not held:
         for family in metrics.describe():
             labels = tuple(getattr(family, "_labelnames", ()))

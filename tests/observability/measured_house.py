@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy/observability/prometheus"
-SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
+_SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
 _EACH_KIND = 2
 """Questions of each set of agents."""
 _ROUNDS = 2
@@ -97,7 +97,7 @@ async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
     """Start both, and ask demo questions until Prometheus has seen them; stopped with the block."""
     ports = free_port(), free_port(), free_port()
     with pytest.MonkeyPatch.context() as patch, _trace_sink() as traces:
-        for name in [name for name in os.environ if SETTINGS.match(name)]:
+        for name in [name for name in os.environ if _SETTINGS.match(name)]:
             patch.delenv(name)
         patch.setenv("BOS_SERVER_METRICS_PORT", str(ports[0]))
         patch.setenv("BOS_REST_METRICS_ADDRESS", f"127.0.0.1:{ports[1]}")
