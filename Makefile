@@ -220,13 +220,14 @@ test-cluster: install chart ## The chart on a real API server with simulated nod
 test-install: install ## Services alone, each in an empty environment: size, packages (part of test)
 	$(BIN)/pytest -q -s tests/install $(PYTEST_ARGS)
 
-# Prometheus is Debian's, unpacked into BOS_CACHE. CI fails where it cannot be had, other machines say so.
+# Prometheus is Debian's, unpacked into BOS_CACHE; the collector is built by Go. CI fails where they cannot be
+# had, other machines say so.
 .PHONY: test-observability
-test-observability: install rest ## Metrics, rules and all panels before a real Prometheus, which it fetches on Debian
-	@if programs=$$(sh deploy/observability/prometheus.sh); then \
-	    PATH="$$programs:$$PATH" $(BIN)/pytest -q tests/observability $(PYTEST_ARGS); \
+test-observability: install rest ## Traces before a real collector; metrics, rules and all panels before a real Prometheus, which it fetches on Debian
+	@if programs=$$(sh deploy/observability/prometheus.sh) && collector=$$(sh deploy/observability/collector.sh); then \
+	    PATH="$$programs:$$collector:$$PATH" $(BIN)/pytest -q tests/observability $(PYTEST_ARGS); \
 	elif [ -n "$$CI" ]; then exit 1; \
-	else echo 'test-observability is left out: there is no Prometheus here (see above).' >&2; fi
+	else echo 'test-observability is left out: there is no Prometheus or collector here (see above).' >&2; fi
 
 .PHONY: check
 check: install rest ## Lint, format, types, import floors and circles, sizes, contracts, licences, requirements

@@ -1,4 +1,4 @@
-"""Fixtures of these tests: one start of the product for all that look at its metrics."""
+"""Fixtures: one start of the product for all metrics, another one for all traces."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest_asyncio
 
 from .measured_house import MeasuredHouse, measured_house
+from .traced_house import TracedHouse, open_traced_house
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -18,4 +19,11 @@ if TYPE_CHECKING:
 async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MeasuredHouse]:
     """A standalone under demo load, read by a real Prometheus."""
     async with measured_house(tmp_path_factory.mktemp("house")) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def traced_house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TracedHouse]:
+    """A standalone that was asked the demo questions, and a real collector."""
+    async with open_traced_house(tmp_path_factory.mktemp("traced")) as running:
         yield running

@@ -20,6 +20,7 @@ from bos_agentkit.prompts import format_conversation
 from bos_agentkit.tools import REPEATABLE, InjectedParameter, plain
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
+from bos_chassis.tracing import attributes as names
 from bos_chassis.values import MAX_DEPTH, from_value, from_value_map, to_value, to_value_map
 from bos_errors import (
     BosError,
@@ -359,8 +360,11 @@ class Toolbox:
         started = time.perf_counter()
         failure = ""
         with self._tracer.start_as_current_span(
-            f"execute_tool {tool.name}",
-            attributes={"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool.name},
+            f"{names.EXECUTE_TOOL} {tool.name}",
+            attributes={
+                names.GEN_AI_OPERATION_NAME: names.EXECUTE_TOOL,
+                names.GEN_AI_TOOL_NAME: tool.name,
+            },
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
@@ -368,7 +372,7 @@ class Toolbox:
                 return await tool.invoke(checked, context)
             except BaseException as error:
                 failure = type(error).__name__
-                span.set_attribute("error.type", failure)
+                span.set_attribute(names.ERROR_TYPE, failure)
                 span.set_status(otel.StatusCode.ERROR)
                 raise
             finally:

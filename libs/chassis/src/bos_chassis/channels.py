@@ -28,6 +28,8 @@ from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token
 from bos_chassis.credentials.tls import certificate_files, channel_credentials
 from bos_chassis.deadlines import timeout_for
 from bos_chassis.metrics import exemplar_of
+from bos_chassis.tracing import attributes as names
+from bos_chassis.tracing.spans import DeferredSpan
 from bos_errors import from_rpc_error
 
 if TYPE_CHECKING:
@@ -184,10 +186,20 @@ class _CallContext:
         return timeout if timeout > 0 else _PAST_S
 
     def span(self, service: str, method: str) -> trace.Span:
+        current = trace.get_current_span()
+        if isinstance(current, DeferredSpan):
+            return current
+        if not current.get_span_context().is_valid:
+            # Background work: a trace for each of its calls would hold nothing else.
+            return trace.INVALID_SPAN
         return self._tracer.start_span(
             f"{service}/{method}",
             kind=trace.SpanKind.CLIENT,
-            attributes={"rpc.system": "grpc", "rpc.service": service, "rpc.method": method},
+            attributes={
+                names.RPC_SYSTEM: "grpc",
+                names.RPC_SERVICE: service,
+                names.RPC_METHOD: method,
+            },
         )
 
     def metadata(self, given: Any, span: trace.Span) -> tuple[tuple[str, str | bytes], ...]:
@@ -204,7 +216,7 @@ class _CallContext:
         labels = (self._service, service, method)
         self._metrics.client_handled.labels(*labels, code.name).inc()
         self._metrics.client_duration.labels(*labels).observe(seconds, exemplar_of(span))
-        span.set_attribute("rpc.grpc.status_code", code.value[0])
+        span.set_attribute(names.RPC_GRPC_STATUS_CODE, code.value[0])
         if code is not grpc.StatusCode.OK:
             span.set_status(trace.Status(trace.StatusCode.ERROR))
         span.end()

@@ -10,6 +10,7 @@ import logging
 import sys
 import threading
 import time
+import uuid
 from collections import Counter as Counts
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,15 +35,18 @@ from bos_chassis.log_fields import add_log_fields
 from bos_chassis.metrics.standard import FileMetrics, RpcMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
     from opentelemetry.sdk.trace.sampling import Sampler
     from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
     from bos_chassis.settings import TelemetrySettings
+    from bos_chassis.tracing.spans import FinishedSpan
 
 _EXPORT_TIMEOUT_S = 3
+# What has ended and was not exported is lost when the process is killed.
+_EXPORT_INTERVAL_MS = 1_000
 _LIBRARY_LINES = 20
 _LIBRARY_INTERVAL_S = 10.0
 
@@ -117,6 +121,13 @@ class Telemetry:
         """Metrics of files that may be replaced."""
         return self._shared.file_metrics
 
+    def export(self, spans: Iterable[FinishedSpan]) -> None:
+        """Export spans that another record than a running span was kept of, if they are sampled."""
+        if (processor := self._shared.span_processor) is not None:
+            for span in spans:
+                if span.context.trace_flags.sampled:
+                    processor.on_end(span.readable(self.provider.resource))
+
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
         """Ended spans, oldest first; only with :meth:`for_tests`, empty otherwise."""
@@ -178,13 +189,16 @@ def _otlp(endpoint: str) -> SpanProcessor:
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
     # The timeout covers all attempts of an export, and so bounds the flush at the end of a process.
-    return BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_TIMEOUT_S))
+    return BatchSpanProcessor(
+        OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_TIMEOUT_S),
+        schedule_delay_millis=_EXPORT_INTERVAL_MS,
+    )
 
 
 @cache
 def _process_resource() -> Resource:
     """What all services of a process share; looking for it takes a pool of threads each time."""
-    return Resource.create({"service.namespace": "bos"})
+    return Resource.create({"service.namespace": "bos", "service.instance.id": str(uuid.uuid4())})
 
 
 def _provider(service: str, shared: _Shared) -> TracerProvider:

@@ -15,6 +15,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.registry import Collector
 
 from bos_chassis.metrics import exemplar_of
+from bos_chassis.tracing import attributes as names
 from bos_http.errors import HttpFailed, HttpRefused, HttpTimedOut
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Observer:
         # Not made current: only hosts that may learn trace ids get them, each by its own header.
         call = ObservedCall(
             self._tracer.start_span(
-                name, kind=trace.SpanKind.CLIENT, attributes={"http.request.method": name}
+                name, kind=trace.SpanKind.CLIENT, attributes={names.HTTP_REQUEST_METHOD: name}
             )
         )
         try:
@@ -109,10 +110,10 @@ class Observer:
     def _failed(self, call: ObservedCall, error: BaseException) -> None:
         call.outcome = _outcome(error)
         call.span.set_status(trace.Status(trace.StatusCode.ERROR))
-        call.span.set_attribute("error.type", type(error).__qualname__)
+        call.span.set_attribute(names.ERROR_TYPE, type(error).__qualname__)
         if isinstance(error, HttpRefused):
             rule = error.rule.value
-            call.span.set_attribute("bos.http.rule", rule)
+            call.span.set_attribute(names.HTTP_RULE, rule)
             self._metrics.refusals.labels(self._service, rule).inc()
             self._log.warning("outgoing call refused", rule=rule, host=call.host, hop=call.hops)
 
@@ -139,19 +140,19 @@ class ObservedCall:
         if self.hops == 1:
             self.host_class = hop.host_class.value
         else:
-            self.span.set_attribute("http.request.resend_count", self.hops - 1)
+            self.span.set_attribute(names.HTTP_RESEND_COUNT, self.hops - 1)
         self.span.set_attributes(
             {
-                "server.address": hop.target.host,
-                "server.port": hop.target.port,
-                "url.full": hop.target.url_without_query,
+                names.SERVER_ADDRESS: hop.target.host,
+                names.SERVER_PORT: hop.target.port,
+                names.URL_FULL: hop.target.url_without_query,
             }
         )
 
     def answered(self, status: int) -> None:
         """The call has its response."""
         self.outcome = f"{status // 100}xx"
-        self.span.set_attribute("http.response.status_code", status)
+        self.span.set_attribute(names.HTTP_RESPONSE_STATUS_CODE, status)
         if status >= 400:
             self.span.set_status(trace.Status(trace.StatusCode.ERROR))
 

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
+from bos_chassis.tracing.queries import record_query
 from bos_errors import ConfigurationError, DeadlineExceeded, Unavailable
 from bos_postgres.dsn import check_identifier, describe, driver_dsn, password_source
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
     from asyncpg.pool import PoolConnectionProxy
+
+    from bos_chassis.telemetry import Telemetry
 
     Session = asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
 
@@ -66,6 +69,7 @@ async def open_database(
     idle_transaction_s: float = IDLE_TRANSACTION_S,
     role: str | None = None,
     stateless: bool = False,
+    telemetry: Telemetry | None = None,
 ) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
     """A pool whose connections see ``schema`` only; closed, with its connections, at the end.
 
@@ -84,6 +88,8 @@ async def open_database(
         stateless: No user of the pool leaves anything behind in a session: no setting but with SET
             LOCAL, no session lock, no LISTEN. It is not reset then, which is a round trip and a
             transaction for every use; open transactions are rolled back all the same.
+        telemetry: Of the service, for a span of each statement that is part of a trace; None for
+            none.
 
     Raises:
         Unavailable: The server cannot be reached; the message names host and database.
@@ -102,6 +108,7 @@ async def open_database(
             command_timeout=_command_timeout(statement_timeout_s),
             server_settings=settings,
             reset=_nothing_to_reset if stateless else None,
+            init=None if telemetry is None else _traced(telemetry),
         )
     try:
         yield pool
@@ -111,6 +118,19 @@ async def open_database(
                 await pool.close()
         except TimeoutError:
             pool.terminate()
+
+
+def _traced(telemetry: Telemetry) -> Callable[[Any], Coroutine[Any, Any, None]]:
+    """What gives the statements of a new connection their spans."""
+
+    def ended(query: Any) -> None:
+        record_query(telemetry, "postgresql", query.query, query.elapsed, query.exception)
+
+    async def prepared(connection: Any) -> None:
+        # Called in the context of the statement, once it has ended.
+        connection.add_query_logger(ended)
+
+    return prepared
 
 
 @asynccontextmanager

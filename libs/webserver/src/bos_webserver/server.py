@@ -13,13 +13,14 @@ import uvicorn
 from bos_chassis.credentials.tls import certificate_files, server_context
 from bos_chassis.interceptors import Health
 from bos_chassis.server import health_server
+from bos_chassis.tracing.http import TracedApp
 from bos_errors import ConfigurationError
 from bos_webserver.connections import protocol_of
 from bos_webserver.handshakes import after_handshake
 from bos_webserver.metrics import Measured
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Collection, Iterator
 
     from starlette.types import ASGIApp
 
@@ -54,8 +55,17 @@ class _GuestServer(uvicorn.Server):
     """uvicorn inside another process: no signal handlers, stopped by its owner."""
 
     def __init__(
-        self, app: ASGIApp, server: ServerSettings, limits: ConnectionLimits, telemetry: Telemetry
+        self,
+        app: ASGIApp,
+        server: ServerSettings,
+        limits: ConnectionLimits,
+        telemetry: Telemetry,
+        untraced: Collection[str] | None,
     ) -> None:
+        measured: ASGIApp = Measured(app, telemetry.service, telemetry.registry)
+        if untraced is not None:
+            # Around what is measured, whose exemplars name the trace.
+            measured = TracedApp(measured, telemetry, untraced=untraced)
         protocol: Any = protocol_of(limits, server.tls.trust_domain)
         certificates = certificate_files(server.tls, telemetry)
         if certificates is not None:
@@ -63,7 +73,7 @@ class _GuestServer(uvicorn.Server):
             context = server_context(certificates, client_certificates=demanded)
             protocol = after_handshake(protocol, context)
         config = uvicorn.Config(
-            Measured(app, telemetry.service, telemetry.registry),
+            measured,
             http=protocol,
             timeout_keep_alive=max(1, round(limits.keep_alive_s)),
             h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
@@ -92,7 +102,12 @@ class _GuestServer(uvicorn.Server):
 
 @asynccontextmanager
 async def http_server(
-    app: ASGIApp, settings: ServerSettings, limits: ConnectionLimits, telemetry: Telemetry
+    app: ASGIApp,
+    settings: ServerSettings,
+    limits: ConnectionLimits,
+    telemetry: Telemetry,
+    *,
+    untraced: Collection[str] | None = None,
 ) -> AsyncIterator[int]:
     """Serve ``app`` until the context is left; yields the port. Health is gRPC's, on its own port.
 
@@ -101,6 +116,8 @@ async def http_server(
         settings: Address, certificates, time for requests in flight at the end.
         limits: Of connections.
         telemetry: Of the service.
+        untraced: Paths whose requests have no spans, such as health checks; None: no request has
+            one. Callers are trusted to name the trace.
 
     Raises:
         ConfigurationError: the address cannot be bound, or a certificate cannot be used.
@@ -110,7 +127,7 @@ async def http_server(
         # Ends last, so that probes see NOT_SERVING for as long as requests are in flight.
         await stack.enter_async_context(health_server(settings, health))
         listener = stack.enter_context(_bind(settings.host, settings.port, name))
-        server = _GuestServer(app, settings, limits, telemetry)
+        server = _GuestServer(app, settings, limits, telemetry, untraced)
         serving = asyncio.create_task(server.serve(sockets=[listener]), name=f"{name} http")
         ready = asyncio.create_task(server.ready.wait(), name=f"{name} ready")
         try:

@@ -96,11 +96,18 @@ async def serve(
             engines = await stack.enter_async_context(opening)
         auth = await stack.enter_async_context(_callers(settings, telemetry, check_target))
         pool = await stack.enter_async_context(
-            open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
+            open_database(
+                settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE, telemetry=telemetry
+            )
         )
         readers = await stack.enter_async_context(
             open_database(
-                settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER, stateless=True
+                settings.store_url,
+                schema=SCHEMA,
+                max_size=_READERS,
+                role=READER,
+                stateless=True,
+                telemetry=telemetry,
             )
         )
         pools = PoolMetrics.of(telemetry.registry)

@@ -10,7 +10,7 @@ from bos_chassis.channels import Channels
 from bos_chassis.metrics import metrics_server
 from bos_chassis.server import grpc_server
 from bos_doors.a2a import BosTasks, a2a_servicer, at_the_gateway, quiet_sdk
-from bos_doors.app import build_app
+from bos_doors.app import HEALTH_PATH, build_app
 from bos_doors.caller import Gateway
 from bos_webserver import WebServer, http_server
 
@@ -67,7 +67,9 @@ async def serve(settings: DoorsSettings, telemetry: Telemetry) -> AsyncIterator[
                 metrics_server(telemetry.registry, server.metrics_host, server.metrics_port)
             )
         limits = settings.connection_limits(settings.run_timeout_s + _ANSWER_SLACK_S)
-        port = await stack.enter_async_context(http_server(app, server, limits, telemetry))
+        port = await stack.enter_async_context(
+            http_server(app, server, limits, telemetry, untraced=(HEALTH_PATH,))
+        )
         yield DoorsServer(SERVICE_NAME, server.host, port, metrics_port, tasks.grpc_address)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attrs import define
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry import trace
 
 from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
@@ -15,6 +15,8 @@ from bos_chassis.auth.callers import AUTHORIZATION_KEY, LOCAL_USER, current_prin
 from bos_chassis.auth.roles import require_role
 from bos_chassis.concurrency.user_places import Full, UserPlaces
 from bos_chassis.names import USER
+from bos_chassis.tracing.attributes import RUN_ID
+from bos_chassis.tracing.spans import caller_span, traceparent_of
 from bos_errors import PermissionDenied, ResourceExhausted, Unavailable
 from bos_gateway.core.public_events import Cursor, Piece, project, project_text, visible_response
 from bos_gateway.permits.approvers import Answerer
@@ -212,16 +214,19 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
 
     async def _accept(self, request: gateway.AgentRequest, *, interactive: bool) -> UUID:
         require_role(current_principal(), USER)
-        carrier: dict[str, str] = {}
-        TraceContextTextMapPropagator().inject(carrier)
-        return await self._replica.accept(
+        span, theirs = trace.get_current_span(), caller_span()
+        run_id = await self._replica.accept(
             request,
             caller(),
             groups(),
             interactive=interactive,
-            traceparent=carrier.get("traceparent", ""),
+            # This call's span is lost with this process, which the run may survive.
+            traceparent=traceparent_of(theirs or span.get_span_context()),
+            own_trace=theirs is None,
             by=_by(),
         )
+        span.set_attribute(RUN_ID, str(run_id))
+        return run_id
 
     async def _events(self, run_id: UUID, after: Cursor) -> AsyncIterator[gateway.RunEvent]:
         """The run's events as its client may see them; the log's first event says what that is."""

@@ -7,7 +7,7 @@ import time
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from gateway_harness.ownership_rows import adopt, expire, insert_run, owner_of
@@ -18,7 +18,7 @@ from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership.clock import DatabaseClock, monotonic
 from bos_gateway.ownership.lease import _RENEW as RENEW
 from bos_gateway.ownership.lease import Lease
-from bos_gateway.ownership.owners import Look, Ownership
+from bos_gateway.ownership.owners import Adopted, Look, Ownership
 from bos_gateway.ownership.poison import RESUMED
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
@@ -281,6 +281,35 @@ async def test_row_of_a_dead_replica_stays_until_no_run_names_it(
     await adopter.release_strays([])
     assert (await adopter.look()).dead
     assert orphan in {run.run_id for run in await adopt(adopter)}
+
+
+async def test_what_ended_in_the_last_moments_of_a_dead_replica_is_found_once_by_who_buries_it(
+    pool: asyncpg.Pool[asyncpg.Record],
+) -> None:
+    dead, other, adopter = owner_of(pool), owner_of(pool), owner_of(pool)
+    for replica in (dead, other):
+        await replica.take()
+    ended = {}
+    for name, replica, ago_s in (
+        ("last", dead, 90),
+        ("long ago", dead, 600),
+        ("of another", other, 90),
+    ):
+        ended[name] = await insert_run(pool, replica.replica_id)
+        await pool.execute(
+            "UPDATE runs SET finished_at = now() - make_interval(secs => $2) WHERE run_id = $1",
+            ended[name],
+            ago_s,
+        )
+    under_way = await insert_run(pool, dead.replica_id)
+    await expire(pool, dead.replica_id)
+    assert await adopter.ended_last() == []
+    found, last = list[Adopted](), list[UUID]()
+    for _ in range(3):
+        found += await adopt(adopter)
+        last += await adopter.ended_last()
+    assert [run.run_id for run in found] == [under_way]
+    assert last == [ended["last"]]
 
 
 async def test_look_returns_when_the_next_lease_of_live_replicas_expires(

@@ -267,7 +267,7 @@ async def test_a_step_that_a_defect_ends_keeps_the_taint_of_what_it_was_handed(
             raise ZeroDivisionError
         await run_step(run, command)
 
-    monkeypatch.setitem(orchestrator._EFFECTS, RunStep, ("invoke_agent", defective))
+    monkeypatch.setitem(orchestrator._EFFECTS, RunStep, defective)
     await add_raw_agent(harness, RawAgent("reader", lambda _: success(tainted=tainted)))
     last = EchoAgent("last")
     await harness.add_agent(last)

@@ -136,10 +136,18 @@ async def serve(
     await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(
-            open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
+            open_database(
+                settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE, telemetry=telemetry
+            )
         )
         readers = await stack.enter_async_context(
-            open_database(settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER)
+            open_database(
+                settings.store_url,
+                schema=SCHEMA,
+                max_size=_READERS,
+                role=READER,
+                telemetry=telemetry,
+            )
         )
         pools = PoolMetrics.of(telemetry.registry)
         stack.enter_context(pools.watching(telemetry.service, "main", pool))

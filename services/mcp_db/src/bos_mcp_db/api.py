@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanKind
 from pydantic import Field
 
 from bos_chassis.auth.callers import current_principal
+from bos_chassis.tracing import attributes as names
 from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_mcp_db.envelope import (
     Envelope,
@@ -77,21 +78,21 @@ class Tools:
             self._metrics.in_flight.track_inprogress(),
             self._tracer.start_as_current_span("mcp_db query", kind=SpanKind.SERVER) as span,
         ):
-            span.set_attribute("db.namespace", database[:64])
+            span.set_attribute(names.DB_NAMESPACE, database[:64])
             try:
                 target = self._databases.get(database, _groups())
                 limits = target.lowered(max_rows, max_cols, timeout_s)
                 result = await target.query(query, limits)
                 envelope = result_envelope(result, _elapsed_ms(started))
                 outcome = "ok"
-                span.set_attribute("db.response.returned_rows", envelope["row_count"])
+                span.set_attribute(names.DB_RETURNED_ROWS, envelope["row_count"])
             except asyncio.CancelledError:
                 raise
             except Exception as error:
                 failure = self._known(error)
                 envelope = failure_envelope(failure, _elapsed_ms(started))
                 outcome = failure.reason.lower()
-                span.set_attribute("error.type", failure.reason)
+                span.set_attribute(names.ERROR_TYPE, failure.reason)
             finally:
                 self._metrics.observe(outcome, time.perf_counter() - started)
                 self._log.info("query", outcome=outcome, database=database[:64], size=len(query))

@@ -23,6 +23,7 @@ from bos_agentkit.failures import (
 from bos_agentkit.results import awaiting_approval
 from bos_agentkit.task import DEFAULT_TIMEOUT_S, AgentTask
 from bos_chassis.deadlines import remaining_s, set_remaining
+from bos_chassis.tracing import attributes as names
 from bos_errors import BosError, DeadlineExceeded, Internal
 from bos_llm import MODEL_TIMEOUT, add_unreported, set_budget, set_key_profile
 from bos_llm.errors import BudgetExhausted, ModelOutputInvalid, ModelRefused
@@ -104,11 +105,15 @@ class AgentRunner:
         """
         started, clock = datetime.now(UTC), time.perf_counter()
         with self._tracer.start_as_current_span(
-            f"invoke_agent {task.agent}",
+            f"{names.INVOKE_AGENT} {task.agent}",
             attributes={
-                "gen_ai.operation.name": "invoke_agent",
-                "gen_ai.agent.name": task.agent,
-                "gen_ai.agent.id": task.input.agent_id,
+                names.GEN_AI_OPERATION_NAME: names.INVOKE_AGENT,
+                names.GEN_AI_AGENT_NAME: task.agent,
+                names.GEN_AI_AGENT_ID: task.input.agent_id,
+                names.RUN_ID: task.input.metadata.run_id,
+                names.STEP_KEY: task.input.metadata.step_key,
+                names.ATTEMPT: task.input.metadata.attempt,
+                names.USER_DIGEST: names.user_digest(task.input.metadata.user_id),
             },
             record_exception=False,
             set_status_on_exception=False,
@@ -262,7 +267,7 @@ class AgentRunner:
         """Record the result's error as an ERROR event."""
         error = result.error
         task.trace.error(error.message, type=error.type, retryable=error.retryable)
-        span.set_attribute("error.type", error.type)
+        span.set_attribute(names.ERROR_TYPE, error.type)
         span.set_status(StatusCode.ERROR)
 
 

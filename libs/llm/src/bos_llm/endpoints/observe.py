@@ -15,6 +15,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.registry import Collector
 
 from bos_chassis.metrics import exemplar_of
+from bos_chassis.tracing import attributes as names
 from bos_errors import BosError
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from bos_llm.replies.wire import Reply
     from bos_llm.usage import Usage
 
-# https://opentelemetry.io/docs/specs/semconv/gen-ai/
 _PROVIDERS = {"openai": "openai", "azure": "azure.ai.openai"}
 # No text has more characters per token, so fewer tokens were not all of it.
 _MOST_CHARS_PER_TOKEN = 8
@@ -152,7 +152,7 @@ class Observer:
         self._config = config
 
     @contextmanager
-    def call(self, output_type: str, operation: str = "chat") -> Iterator[ObservedCall]:
+    def call(self, output_type: str, operation: str = names.CHAT) -> Iterator[ObservedCall]:
         """A span and the metrics of one call; an exception becomes its outcome."""
         observed = ObservedCall(self, self._start(output_type, operation))
         started = time.monotonic()
@@ -170,14 +170,16 @@ class Observer:
 
     def _start(self, output_type: str, operation: str) -> trace.Span:
         attributes: dict[str, AttributeValue] = {
-            "gen_ai.operation.name": operation,
-            "gen_ai.provider.name": _PROVIDERS.get(self._config.provider, self._config.provider),
-            "gen_ai.request.model": self._config.model,
-            "gen_ai.output.type": output_type,
-            "gen_ai.agent.name": self._agent,
+            names.GEN_AI_OPERATION_NAME: operation,
+            names.GEN_AI_PROVIDER_NAME: _PROVIDERS.get(
+                self._config.provider, self._config.provider
+            ),
+            names.GEN_AI_REQUEST_MODEL: self._config.model,
+            names.GEN_AI_OUTPUT_TYPE: output_type,
+            names.GEN_AI_AGENT_NAME: self._agent,
         }
         if self._config.temperature is not None:
-            attributes["gen_ai.request.temperature"] = self._config.temperature
+            attributes[names.GEN_AI_REQUEST_TEMPERATURE] = self._config.temperature
         # Not made current: a stream's generator would leave it in the context of its consumer.
         return self._tracer.start_span(
             f"{operation} {self._config.model}", kind=trace.SpanKind.CLIENT, attributes=attributes
@@ -203,7 +205,7 @@ class ObservedCall:
         self._warn_if_cut(request, usage)
         self._consumed(reply.model, usage)
         if reply.finish_reason is not None:
-            self.span.set_attribute("gen_ai.response.finish_reasons", [reply.finish_reason])
+            self.span.set_attribute(names.GEN_AI_RESPONSE_FINISH_REASONS, [reply.finish_reason])
 
     def embedded(self, model: str, usage: Usage) -> None:
         """Record vectors of a model, as the endpoint names it, and what they consumed."""
@@ -225,9 +227,9 @@ class ObservedCall:
                 )
         self.span.set_attributes(
             {
-                "gen_ai.response.model": model,
-                "gen_ai.usage.input_tokens": usage.input_tokens,
-                "gen_ai.usage.output_tokens": usage.output_tokens,
+                names.GEN_AI_RESPONSE_MODEL: model,
+                names.GEN_AI_USAGE_INPUT_TOKENS: usage.input_tokens,
+                names.GEN_AI_USAGE_OUTPUT_TOKENS: usage.output_tokens,
             }
         )
 
@@ -247,7 +249,7 @@ class ObservedCall:
     def unusable(self) -> None:
         """The reply is not what was asked for; the caller may still repair it."""
         self.outcome = "model_output_invalid"
-        self.span.set_attribute("error.type", self.outcome)
+        self.span.set_attribute(names.ERROR_TYPE, self.outcome)
 
     def retrying(self, verdict: Verdict, delay_s: float) -> None:
         """Record that an attempt failed and is repeated after ``delay_s``."""
@@ -265,5 +267,5 @@ class ObservedCall:
             self.outcome = "cancelled"
         else:
             self.outcome = "internal"
-        self.span.set_attribute("error.type", self.outcome)
+        self.span.set_attribute(names.ERROR_TYPE, self.outcome)
         self.span.set_status(trace.StatusCode.ERROR)

@@ -93,11 +93,18 @@ async def serve(
     async with AsyncExitStack() as stack:
         people, steps = await _callers(stack, settings, telemetry)
         pool = await stack.enter_async_context(
-            open_database(settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE)
+            open_database(
+                settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE, telemetry=telemetry
+            )
         )
         readers = await stack.enter_async_context(
             open_database(
-                settings.store_url, schema=SCHEMA, max_size=_READERS, role=READER, stateless=True
+                settings.store_url,
+                schema=SCHEMA,
+                max_size=_READERS,
+                role=READER,
+                stateless=True,
+                telemetry=telemetry,
             )
         )
         pools = PoolMetrics.of(telemetry.registry)

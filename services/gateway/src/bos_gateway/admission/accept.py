@@ -14,6 +14,7 @@ from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.auth.callers import LOCAL_USER
 from bos_chassis.credentials.credential_forms import MAX_PARTS, TooManyParts
+from bos_chassis.tracing.spans import under
 from bos_errors import (
     AlreadyExists,
     BosError,
@@ -29,6 +30,8 @@ from bos_gateway.core.budget import MAX_RUN_TOKENS
 from bos_gateway.core.clarification import continued, freeze, with_inherited
 from bos_gateway.core.shown.masking import Masker
 from bos_gateway.core.taint import begins_tainted
+from bos_gateway.core.tracing.ids import RunTrace
+from bos_gateway.core.tracing.timeline import bare_run_span
 from bos_gateway.permits.agents import allowed_names, offered_cards
 from bos_gateway.run_log.reader import not_found
 from bos_gateway.run_log.records import NewRun
@@ -65,7 +68,9 @@ class Asked(NamedTuple):
     interactive: bool
     """Whether a client follows the run, so that its user can be asked."""
     traceparent: str
-    """W3C trace context of the request."""
+    """W3C trace context that the run goes on with, or that its own trace links to."""
+    own_trace: bool
+    """Whether the run has a trace of its own."""
     by: By
     """Who asks, for the audit trail."""
 
@@ -111,6 +116,26 @@ class Admission:
         require_room()
         reply = await continued_by(request, user_id, self._runs)
         run, secrets = await self._normalised(asked, keys, reply)
+        trace = RunTrace.of(str(run.run_id), run.event.run_accepted)
+        try:
+            with under(None if trace is None else trace.root):
+                found = await self._begun(run, secrets, digest, require_room, begin)
+        except BosError as error:
+            self._not_stored(run, trace, error.reason)
+            raise
+        if found != run.run_id:
+            self._not_stored(run, trace, "REPEATED")
+        return found
+
+    async def _begun(
+        self,
+        run: NewRun,
+        secrets: Mapping[str, str],
+        digest: bytes,
+        require_room: Callable[[], None],
+        begin: Callable[[NewRun, Mapping[str, str]], Awaitable[bool]],
+    ) -> UUID:
+        """Have the run stored and driven, or find the one that its request started meanwhile."""
         if self._memory is not None:
             run = await self._memory.opened(run)
         require_room()  # others may have taken it meanwhile; from here on it is taken
@@ -123,12 +148,19 @@ class Admission:
         except UserLimit:
             refused = user_limit()
         # Another call may have stored the same request in between.
-        if known := await self._repeated(run.request_id, user_id, digest):
+        if known := await self._repeated(run.request_id, run.user_id, digest):
             return known
         if isinstance(refused, ResourceExhausted):
             bound = "day_limit" if isinstance(refused, DayLimit) else "user_limit"
             self._deps.metrics.refused.labels(bound).inc()
         raise refused
+
+    def _not_stored(self, run: NewRun, trace: RunTrace | None, reason: str) -> None:
+        """Export the span of a run that is in no log: calls were made below it."""
+        if trace is not None:
+            ended_ns = int(self._deps.clock.now().timestamp() * 1e9)
+            start_ns = run.event.create_time.ToNanoseconds()
+            self._deps.telemetry.export([bare_run_span(trace, start_ns, ended_ns, reason)])
 
     async def store(self, run: NewRun) -> NewRun | None:
         """Store the first event of a run; returns the run as its day admits it.
@@ -173,6 +205,7 @@ class Admission:
             self._deps,
             interactive=asked.interactive,
             traceparent=asked.traceparent,
+            own_trace=asked.own_trace,
             goes_on_from=reply,
             groups=asked.groups,
             in_files=in_files,
@@ -188,6 +221,7 @@ def new_run(
     *,
     interactive: bool,
     traceparent: str,
+    own_trace: bool = False,
     goes_on_from: ClarificationReply | None = None,
     groups: Iterable[str] = (),
     in_files: Mapping[str, str] = MappingProxyType({}),
@@ -201,7 +235,8 @@ def new_run(
         deps: Limits and agents that are frozen into it, the time, and who encrypts what is kept
             of the credentials.
         interactive: Whether a client follows it, so that its user can be asked.
-        traceparent: W3C trace context of the request.
+        traceparent: W3C trace context that it goes on with, or that its own trace links to.
+        own_trace: Whether it has a trace of its own.
         goes_on_from: What it takes over, if it is a reply to clarifying questions.
         groups: Of the user; what they may use is all that the run has.
         in_files: Credentials in files that the request names, by the path in its context.
@@ -233,6 +268,7 @@ def new_run(
         settings=settings.run_settings(),
         interactive=interactive,
         traceparent=traceparent,
+        own_trace=own_trace,
         unavailable_agents={
             name: why for name, why in registry.unavailable.items() if access.may_use_agent(name)
         },

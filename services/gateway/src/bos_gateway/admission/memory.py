@@ -19,9 +19,11 @@ from attrs import define, field
 from bos.memory.v1 import ExtractFactsRequest, OpenTurnRequest, RecordTurnRequest
 from bos.runlog.v1 import LogEvent
 from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.tracing.spans import under
 from bos_errors import BosError, DeadlineExceeded, Unavailable
 from bos_gateway.core.clarification import beside_exchanges
 from bos_gateway.core.taint import begins_tainted
+from bos_gateway.core.tracing.ids import RunTrace
 from bos_gateway.rounds import for_ever
 from bos_postgres import execute, fetch
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     import asyncpg
+    from opentelemetry.trace import SpanContext
     from structlog.typing import FilteringBoundLogger
 
     from bos.memory.v1 import MemoryTurnServiceAsyncStub, OpenTurnResponse
@@ -150,7 +153,8 @@ class MemoryClient:
         request = facts_request(run)
         timeout_s = self._settings.memory_extraction_timeout_s
         try:
-            await self._call("ExtractFacts", request, run.run_id, timeout_s)
+            with under(_root(run.run_id, run.event)):
+                await self._call("ExtractFacts", request, run.run_id, timeout_s)
         except BosError as error:
             self._missed("ExtractFacts", run.run_id, error)
 
@@ -174,7 +178,8 @@ class MemoryClient:
             if not last.HasField("run_finished"):
                 return  # not over after all
             request = turn_request(str(run_id), first, last)
-            await self._call("RecordTurn", request, run_id, _RECORD_TIMEOUT_S)
+            with under(_root(run_id, first)):
+                await self._call("RecordTurn", request, run_id, _RECORD_TIMEOUT_S)
         except BosError as error:
             self._missed("RecordTurn", run_id, error)
             if isinstance(error, Unavailable | DeadlineExceeded):
@@ -204,6 +209,11 @@ class MemoryClient:
         self._log.info(
             "memory did not answer", method=method, run=str(run_id), error=type(error).__name__
         )
+
+
+def _root(run_id: UUID, first: LogEvent) -> SpanContext | None:
+    trace = RunTrace.of(str(run_id), first.run_accepted)
+    return None if trace is None else trace.root
 
 
 def take_in(accepted: RunAccepted, known: OpenTurnResponse) -> None:

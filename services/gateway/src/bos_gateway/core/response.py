@@ -17,6 +17,7 @@ from bos_gateway.core.result_limits import MAX_RESULTS_BYTES, fit, fit_response
 from bos_gateway.core.revision_context import definitive_failure
 from bos_gateway.core.run_state import AWAITING_APPROVAL, NEEDS_CLARIFICATION, PENDING, SKIPPED
 from bos_gateway.core.taint import is_tainted, mark, outcome_is_tainted
+from bos_gateway.core.tracing.ids import RunTrace
 from bos_gateway.core.unknown_outcomes import left_unknown, uncertain_actions
 from bos_plans import stages
 
@@ -179,7 +180,7 @@ def _response(state: RunState, now: datetime, status: gateway.RunStatus) -> Orch
     steps, decision = state.result_steps, state.decision
     # The steps' own events stay with their results; clients that ask for the trace get them merged.
     replaced = [step for attempt in state.past for step in attempt.replaced]
-    trace_parent = state.request.traceparent.split("-")
+    trace = RunTrace.of(state.run_id, state.request)
     response = OrchestratorResponse(
         run_id=state.run_id,
         status=status,
@@ -197,8 +198,7 @@ def _response(state: RunState, now: datetime, status: gateway.RunStatus) -> Orch
             max_tokens=state.request.settings.max_tokens,
             conversation_id=state.request.request.conversation_id,
             latency=now - state.accept_time,
-            # Of a W3C traceparent: version-trace-span-flags.
-            trace_id=trace_parent[1] if len(trace_parent) == 4 else "",
+            trace_id=f"{trace.trace_id:032x}" if trace is not None else "",
         ),
     )
     add_usage(response.metadata.usage, state.usage)

@@ -14,6 +14,7 @@ from attrs import evolve, field, frozen
 from bos_chassis.auth.access import AccessRules
 from bos_chassis.auth.callers import Attempt
 from bos_gateway.core.shown.masking import Masker
+from bos_gateway.core.tracing.ids import RunTrace
 from bos_gateway.permits.audiences import granted
 
 if TYPE_CHECKING:
@@ -87,6 +88,13 @@ class EffectContext:
     """Of the run, as this replica owns it."""
     masker: Masker = field(init=False, repr=False)
     """Takes these credentials out of what services say, before any of it is kept."""
+
+    trace: RunTrace | None = field(init=False, repr=False)
+    """Where the run's spans belong; None if it is in no trace."""
+
+    @trace.default
+    def _by_its_request(self) -> RunTrace | None:
+        return RunTrace.of(self.state.run_id, self.state.request)
 
     @masker.default
     def _of_secrets(self) -> Masker:

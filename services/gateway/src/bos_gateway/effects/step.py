@@ -17,6 +17,7 @@ from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis.backoff import Backoff
 from bos_chassis.credentials.credential_forms import TooManyParts
+from bos_chassis.tracing.spans import under
 from bos_errors import AgentErrorType
 from bos_gateway.core import failures, proposals, result_limits, taint, unknown_outcomes
 from bos_gateway.core.agent_input import agent_input, missing_secrets, upstream_files
@@ -42,6 +43,8 @@ from bos_gateway.permits.connections import granted_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from opentelemetry.trace import SpanContext
 
     from bos.identity.v1 import ConnectionSecret
     from bos_gateway.core.decide import RunStep
@@ -110,7 +113,8 @@ class _StepRun:
             tokens = None
             if state.request.settings.max_tokens > 0:
                 tokens = for_attempt(command.reserved_tokens - counted(spent), attempts_left)
-            result, ended = await self._attempt(attempt, tokens)
+            with under(self._span_of(attempt)):
+                result, ended = await self._attempt(attempt, tokens)
             if not result.HasField("usage"):
                 # A call that broke off, or an agent that does not count: usage stays unknown.
                 result.usage.unreported_tokens = tokens or 0
@@ -159,6 +163,12 @@ class _StepRun:
             )
             event = LogEvent(step_finished=finished)
         await self._run.emit(self._run.stamped(event))
+
+    def _span_of(self, attempt: int) -> SpanContext | None:
+        trace, command = self._run.trace, self._command
+        if trace is None:
+            return None
+        return trace.attempt(command.revision, command.step_id, attempt)
 
     def _backoff(self) -> Backoff:
         first_s = self._run.deps.settings.backoff_s

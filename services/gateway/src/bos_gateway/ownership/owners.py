@@ -110,9 +110,20 @@ WITH dead AS (
     WHERE p.replica_id = d.replica_id AND NOT EXISTS (
         SELECT FROM runs AS r WHERE r.replica_id = d.replica_id AND r.finished_at IS NULL
     )
+    RETURNING p.replica_id, p.lease_until
 ), {_TOLD}
-SELECT d.replica_id FROM dead AS d LEFT JOIN told ON true
+SELECT d.replica_id, g.lease_until AS gone FROM dead AS d LEFT JOIN gone AS g USING (replica_id)
+       LEFT JOIN told ON true
 """  # noqa: S608  our own text
+# By the index on the end of runs: only of the last moments of each.
+_ENDED_LAST = """
+SELECT r.run_id
+FROM unnest($1::uuid[], $2::timestamptz[]) AS d (replica_id, lease_until)
+     JOIN runs AS r ON r.replica_id = d.replica_id
+                       AND r.finished_at > d.lease_until - make_interval(secs => $3)
+ORDER BY r.finished_at DESC
+LIMIT $4
+"""
 # By the names that `session.py` gives.
 _END_SESSIONS = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
@@ -234,6 +245,9 @@ _GRACE_S = 5.0
 # looks of theirs. Else an older version could win every time against a newer one that can.
 _OTHERS_FIRST_S = 3.0
 _MOST_LEFT = 1_000
+# What is exported of a run lies in a queue for this long at most, once its end is in the log.
+_EXPORTED_AFTER_S = 5.0
+_MOST_ENDED = 1_000
 # Seldom: what an index still holds of runs that ended here is read as well, until it is vacuumed.
 _STRAYS_S = 10.0
 
@@ -282,6 +296,8 @@ class Ownership:
     _look_for_strays_at: float = field(init=False, default=0.0)
     _left: dict[UUID, float] = field(init=False, factory=dict)
     """Runs that could not be read here, and until when they are left to other replicas."""
+    _gone: dict[UUID, datetime] = field(init=False, factory=dict)
+    """Replicas that were buried here and have no runs any more, and when their leases ran out."""
 
     async def take(self) -> tuple[datetime, list[Adopted]]:
         """Take a lease, and those runs again that are still this replica's.
@@ -315,9 +331,27 @@ class Ownership:
         """
         rows = await fetch(self._pool, _BURY, self.replica_id, judge_until)
         dead = [str(row["replica_id"]) for row in rows]
+        self._gone |= {row["replica_id"]: row["gone"] for row in rows if row["gone"] is not None}
         if dead:
             await execute(self._pool, _END_SESSIONS, dead)
         return len(dead)
+
+    async def ended_last(self) -> list[UUID]:
+        """Runs that ended in the last moments of replicas that were buried here: each once.
+
+        What a process is about to do when the end of a run is in the log dies with it.
+
+        Raises:
+            BosError: the database is away; the next call finds them.
+        """
+        if not self._gone:
+            return []
+        gone = dict(self._gone)
+        before_s = self._lease_s + _EXPORTED_AFTER_S
+        given = (list(gone), list(gone.values()), before_s, _MOST_ENDED)
+        rows = await fetch(self._pool, _ENDED_LAST, *given)
+        self._gone = {each: at for each, at in self._gone.items() if each not in gone}
+        return [row["run_id"] for row in rows]
 
     async def adopt(self, room: int, suspects: Collection[UUID] = ()) -> list[Adopted]:
         """Take over runs without an owner that are due: this replica's share of them.

@@ -13,10 +13,12 @@ from uuid import UUID
 
 from attrs import define, field
 from google.protobuf.message import DecodeError
+from opentelemetry import trace
 
 from bos.gateway import v1 as gateway
 from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_chassis.paging import after_time, time_token
+from bos_chassis.tracing.spans import traceparent_of
 from bos_errors import AlreadyExists, InvalidArgument, NotFound, PermissionDenied
 from bos_gateway.core.proposals import resolved
 from bos_gateway.core.shown.display import approval_display, with_display
@@ -232,7 +234,10 @@ class Approvals:
             resolved(_approval(row), status, row["read_at"], instructions, decided_by)
             for row in rows
         ]
-        inputs, ids = [_input(approval) for approval in final], [row["approval_id"] for row in rows]
+        # Of the call that decides; what is timed out belongs to none.
+        decided_in = traceparent_of(trace.get_current_span().get_span_context())
+        inputs = [_input(approval, decided_in) for approval in final]
+        ids = [row["approval_id"] for row in rows]
         arguments = (ids, inputs, status, instructions, CHANNEL, decided_by)
         audit = (ids, *columns_of(entries))
         return len(await fetch(self._pool, _DECIDE, *arguments, *audit))
@@ -296,8 +301,9 @@ def _approval(row: asyncpg.Record) -> gateway.Approval:
     return approval
 
 
-def _input(approval: gateway.Approval) -> bytes:
-    event = LogEvent(approval_resolved=ApprovalResolved(approval=approval))
+def _input(approval: gateway.Approval, traceparent: str) -> bytes:
+    resolved = ApprovalResolved(approval=approval, traceparent=traceparent)
+    event = LogEvent(approval_resolved=resolved)
     event.create_time.CopyFrom(approval.respond_time)
     return event.SerializeToString()
 

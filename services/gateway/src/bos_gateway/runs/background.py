@@ -94,6 +94,7 @@ async def running_replica(
         "listening": lambda: notifications.listen_for_ever(replica.drives),
         "answers": lambda: notifications.answers.write_for_ever(replica.answer),
         "following": follow,
+        "traces": replica.traces.export_next,
     }
     async with lease:
         try:

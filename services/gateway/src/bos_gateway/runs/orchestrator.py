@@ -15,8 +15,6 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
-from opentelemetry import trace
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import AgentError
@@ -24,6 +22,7 @@ from bos.gateway.v1 import RUN_STATUS_FAILED, RunStatus
 from bos.runlog.v1 import LogEvent, PlanFailed, RunFinished, StepFinished
 from bos_chassis.log_fields import log_fields
 from bos_chassis.metrics import current_exemplar
+from bos_chassis.tracing.spans import under
 from bos_gateway.core import decide
 from bos_gateway.core.failures import NEUTRAL, failed_result, may_repeat
 from bos_gateway.core.fold import admissible, apply, status_after, waits
@@ -37,12 +36,14 @@ from bos_gateway.effects.step import run_step
 from bos_gateway.run_log.audit import entries_of
 from bos_gateway.run_log.lanes import LogRefused
 from bos_gateway.run_log.records import Append
+from bos_gateway.runs.trace_exports import export_run
 from bos_gateway.runs.unflushed import UnflushedEvents
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
+    from opentelemetry.trace import SpanContext
     from structlog.typing import FilteringBoundLogger
 
     from bos_gateway.core.run_state import RunState
@@ -54,12 +55,11 @@ if TYPE_CHECKING:
 
 _INBOX = 256
 _LOOK_AGAIN_S = 0.05
-# How what a command asks for is called, and what does it.
-_EFFECTS: Final[Mapping[type[decide.Command], tuple[str, Effect]]] = {
-    decide.MakePlan: ("plan", make_plan),
-    decide.RunStep: ("invoke_agent", run_step),
-    decide.Classify: ("classify", classify),
-    decide.Compose: ("compose", compose),
+_EFFECTS: Final[Mapping[type[decide.Command], Effect]] = {
+    decide.MakePlan: make_plan,
+    decide.RunStep: run_step,
+    decide.Classify: classify,
+    decide.Compose: compose,
 }
 # What distinguishes it from other work of its kind; budgets may change while it is under way.
 _TOLD_BY: Final = ("revision", "step_id", "approval_id")
@@ -121,13 +121,10 @@ class Orchestrator:
             UnknownEvent: an input is of a kind that this version does not know.
             BosError: its log cannot be written.
         """
-        propagator = TraceContextTextMapPropagator()
-        parent = propagator.extract({"traceparent": self.state.request.traceparent})
+        trace = self._effects.trace
         with (
             log_fields(self.state.request.user_id, self.state.run_id),
-            self._deps.telemetry.tracer.start_as_current_span(
-                "run", context=parent, attributes={"bos.run_id": self.state.run_id}
-            ),
+            under(None if trace is None else trace.root),
         ):
             try:
                 if self.state.last_sequence == 1 and self.state.cancel_reason is None:
@@ -221,14 +218,13 @@ class Orchestrator:
 
     async def _guarded(self, command: decide.Command) -> None:
         """The boundary of defects: an effect that breaks ends its part of the run, no more."""
-        (name, effect), acts = _EFFECTS[type(command)], False
+        effect, acts = _EFFECTS[type(command)], False
         if isinstance(command, decide.RunStep):
             step = self.state.steps[command.step_id].step
-            name = f"{name} {step.agent}"
             # It must be on disk that this was begun if it may not begin again.
             performing = command.approval.approved_actions if command.approval else ()
             acts = not may_repeat(self.state.card(step.agent), step, performing)
-        with self._deps.telemetry.tracer.start_as_current_span(name) as span:
+        with under(self._span_of(command)):
             if acts:
                 try:
                     await self._unflushed.committed()
@@ -239,9 +235,24 @@ class Orchestrator:
                 await effect(self._effects, command)
             except Exception as error:
                 self._log.exception("effect broke", run=self.state.run_id, command=str(command))
-                span.set_status(trace.StatusCode.ERROR)
                 broken = self._broken(command, type(error).__name__)
                 await self._inbox.put(self._deps.clock.stamped(broken))
+
+    def _span_of(self, command: decide.Command) -> SpanContext | None:
+        """The span that an effect belongs to, which is exported when the run has ended."""
+        if (trace := self._effects.trace) is None:
+            return None
+        match command:
+            case decide.RunStep(revision=revision, step_id=step_id, attempt=attempt):
+                return trace.attempt(revision, step_id, attempt)
+            case decide.MakePlan(revision=revision):
+                return trace.plan(revision)
+            case decide.Classify(approval_id=approval_id):
+                return trace.instructions(approval_id)
+            case decide.Compose():
+                return trace.answer()
+            case _:
+                return trace.root
 
     def _broken(self, command: decide.Command, error_type: str) -> LogEvent:
         """What a command comes to whose effect broke."""
@@ -320,6 +331,8 @@ class Orchestrator:
                 self._observe(event)
             except Exception:
                 self._log.exception("event not counted", run=self.state.run_id)
+        if events[-1].HasField("run_finished"):
+            export_run(self._deps.telemetry, self.state.run_id, self.feed.events)
 
     async def _committed(self, event: LogEvent) -> None:
         """Store an event of an effect, and return once it is on disk.

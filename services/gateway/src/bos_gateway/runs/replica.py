@@ -24,6 +24,7 @@ from bos_gateway.run_log.writer import LogWriter, LostRun
 from bos_gateway.runs.feed import RunFeed
 from bos_gateway.runs.follow import RunReader, unavailable
 from bos_gateway.runs.orchestrator import Orchestrator
+from bos_gateway.runs.trace_exports import TraceExports, export_run
 from bos_postgres.audit import By
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Replica:
     """Records turns and recalls facts about users; None for nothing."""
     reader: RunReader = field(init=False)
     """What runs look like, also those that others drive."""
+    traces: TraceExports = field(init=False)
+    """Of runs that ended on replicas that died."""
     stopping: bool = field(init=False, default=False)
     """Whether this process is on its way out: nothing new begins."""
     _suspended: bool = field(init=False, default=False)
@@ -79,6 +82,7 @@ class Replica:
 
     def __attrs_post_init__(self) -> None:
         self.reader = RunReader(self._runs, self.notifications, self._feed_of)
+        self.traces = TraceExports(self._runs, self._deps.telemetry)
         self._turns = asyncio.Semaphore(_RESUMED_AT_ONCE)
         self._log = self._deps.telemetry.logger("bos.gateway.replica")
 
@@ -90,6 +94,7 @@ class Replica:
         *,
         interactive: bool,
         traceparent: str,
+        own_trace: bool = False,
         by: By | None = None,
     ) -> UUID:
         """Store a run and start it, or find the one that this request already started.
@@ -97,7 +102,8 @@ class Replica:
         Raises:
             BosError: as :meth:`Admission.admit`.
         """
-        asked = Asked(request, user_id, groups, interactive, traceparent, by or By(user_id))
+        started_by = by or By(user_id)
+        asked = Asked(request, user_id, groups, interactive, traceparent, own_trace, started_by)
         return await self._admission.admit(asked, self._require_room, self._begin)
 
     async def _begin(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
@@ -174,6 +180,7 @@ class Replica:
             }
             adopted = await self.ownership.adopt(room, suspects)
             self._resume_all(adopted)
+        self.traces.left_behind(await self.ownership.ended_last())
         if strays := await self.ownership.release_strays([each.run_id for each in self._here()]):
             self._log.warning("runs let go that nobody drove here", runs=strays)
         return bool(adopted)
@@ -288,7 +295,9 @@ class Replica:
             events = await self._runs.log(run_id)
             state = fold(str(run_id), events)
         if state.finished:
-            return  # its end was sent before the lease was lost, and came to be written since
+            # Its end was sent before the lease was lost, and came to be written since.
+            export_run(self._deps.telemetry, str(run_id), events)
+            return
         # A drain may have had no time for a word in the log; it counts no failure either.
         released = not adopted.failures or events[-1].HasField("run_released")
         reason = adopted.reason or (poison.RELEASED if released else poison.LEASE_EXPIRED)
@@ -325,6 +334,7 @@ class Replica:
         )
         self._deps.metrics.runs.labels("failed").inc()
         self.notifications.adopted(run_id)
+        await self.traces.ended_unread(run_id, event)
 
     def _drive(
         self, adopted: Adopted, state: RunState, events: list[LogEvent], secrets: Mapping[str, str]

@@ -1,0 +1,1 @@
+"""Traces as who receives OTLP has them."""

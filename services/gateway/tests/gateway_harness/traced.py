@@ -1,0 +1,86 @@
+"""Traces of runs that gateway processes drive, as who receives OTLP has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bos_chassis.telemetry import Telemetry
+from bos_testkit.agents import agent_server
+from bos_testkit.otlp.spans import SeenSpan, Trace
+from bos_testkit.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos_agentkit import Agent
+    from gateway_harness.harness import Harness
+
+RUN, OWN = "invoke_workflow bos", "own run"
+EXECUTE = "bos.agent.v1.AgentService/Execute"
+
+
+class Receiver(Protocol):
+    """Who receives OTLP."""
+
+    @property
+    def endpoint(self) -> str:
+        """As ``BOS_OTLP_ENDPOINT`` takes it."""
+
+    @property
+    def spans(self) -> Sequence[SeenSpan]:
+        """What has arrived so far."""
+
+
+@dataclass
+class Traced:
+    """Spans of gateway processes, by OTLP, beside those of everything in this one."""
+
+    harness: Harness
+    receiver: Receiver
+    agents: list[Telemetry] = field(default_factory=list)
+
+    async def add_agent(self, agent: Agent) -> None:
+        """Serve an agent whose spans count."""
+        telemetry = Telemetry.for_tests(agent.card.name)
+        serving = agent_server(agent, telemetry=telemetry)
+        address = await self.harness.stack.enter_async_context(serving)
+        self.harness.agent_targets[agent.card.name] = address
+        self.agents.append(telemetry)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of a gateway process that exports."""
+        return {"telemetry__otlp_endpoint": self.receiver.endpoint}
+
+    async def trace_of(self, run_id: str) -> Trace:
+        """The whole trace of a run, checked, once it has arrived."""
+
+        await eventually(lambda: bool(self.runs(run_id)))
+        root = self.runs(run_id)[0]
+
+        def whole() -> Trace:
+            own = [self.harness.telemetry, *self.agents]
+            here = [SeenSpan.of(span) for telemetry in own for span in telemetry.spans]
+            return Trace.all_of([*self.receiver.spans, *here])[root.trace_id]
+
+        # What an agent was asked for ends there, beside the run.
+        await eventually(lambda: len(whole().named(EXECUTE)) == len(attempts(whole())))
+        trace = whole()
+        trace.check()
+        return trace
+
+    def runs(self, run_id: str) -> list[SeenSpan]:
+        """What was exported as the span of a run."""
+        found = [span for span in self.receiver.spans if span.name == RUN]
+        return [span for span in found if span.attributes["bos.run.id"] == run_id]
+
+
+def attempts(trace: Trace, agent: str = "") -> list[SeenSpan]:
+    """The gateway's attempts at steps of an agent, or of all, in order of time."""
+    found = [
+        span
+        for span in trace.spans.values()
+        if span.service == "gateway" and span.name.startswith(f"invoke_agent {agent}")
+    ]
+    return sorted(found, key=lambda span: span.start_ns)

@@ -1,0 +1,82 @@
+"""A real standalone that was asked the demo questions, and a real collector of its traces."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_chassis.settings import TelemetrySettings
+from bos_chassis.telemetry import setup_telemetry
+from bos_client import BosClient
+from bos_demo.dialogues import load_approved
+from bos_demo.questions import load_every_question
+from bos_standalone.service import serve_all
+from bos_standalone.settings import StandaloneSettings
+
+from .real_collector import Collector, real_collector
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bos_standalone.service import Standalone
+
+SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
+_AT_ONCE = 2
+_LONGEST_RUN_S = 240.0
+
+
+@dataclass(frozen=True)
+class TracedHouse:
+    """Where the parts are."""
+
+    standalone: Standalone
+    traces: Collector
+
+
+@asynccontextmanager
+async def open_traced_house(folder: Path) -> AsyncIterator[TracedHouse]:
+    """Start both, and ask one question of each set of agents; stopped with the block."""
+    async with real_collector(folder) as collector:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in [name for name in os.environ if SETTINGS.match(name)]:
+                patch.delenv(name)
+            patch.setenv("BOS_OTLP_ENDPOINT", collector.endpoint)
+            patch.chdir(folder)
+            settings = StandaloneSettings.load(data_dir=folder / "data")
+            given = TelemetrySettings.load(log_level="error")
+            with setup_telemetry("standalone", given) as telemetry:
+                async with serve_all(settings, telemetry) as standalone:
+                    await _ask_everything(standalone)
+                    yield TracedHouse(standalone, collector)
+
+
+async def _ask_everything(standalone: Standalone) -> None:
+    """One question of each set of agents, and one whose program has to be approved."""
+    assert standalone.documents is not None
+    assert await standalone.documents.ready(400)
+    questions = {
+        tuple(each.agents): each.question
+        for each in load_every_question()
+        if each.question in standalone.questions
+    }
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(question: str) -> None:
+        async with places, asyncio.timeout(_LONGEST_RUN_S):
+            async for event in bos.ask_stream(question, context=standalone.context):
+                if event.HasField("approval_requested"):
+                    await bos.approve(event.approval_requested.approval.approval_id)
+
+    async with (
+        BosClient(standalone.target, api_key=standalone.api_key) as bos,
+        asyncio.TaskGroup() as tasks,
+    ):
+        for question in [*questions.values(), load_approved()[0].question]:
+            tasks.create_task(ask(question))
