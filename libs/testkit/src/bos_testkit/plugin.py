@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from bos_testkit.first_start import started_before
+from bos_testkit.fixtures.first_start import started_before
 from bos_testkit.postgres import (
     empty_postgres_dsn,
     postgres_dsn,
