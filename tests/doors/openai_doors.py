@@ -13,7 +13,16 @@ from .door import Door, Refused, Seen, State
 if TYPE_CHECKING:
     from openai.types.responses import Response
 
+    from .house import House
+
 _LOOK_S = 0.05
+
+
+def client_of(house: House, user: str) -> AsyncOpenAI:
+    """A user's client that tries once, so that the first answer is seen."""
+    return AsyncOpenAI(
+        base_url=f"{house.rest_url}/v1", api_key=house.token(user), max_retries=0, timeout=60
+    )
 
 
 class _OpenAIDoor(Door):

@@ -13,6 +13,7 @@ from bos.gateway.v1 import ApprovalStatus
 from bos_client import BosClient
 
 from .house import ANSWER, DEPLOYMENT, QUESTION_BACK
+from .openai_doors import client_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -29,12 +30,6 @@ _YES = {"role": "user", "content": "yes"}
 async def ada(house: House) -> AsyncIterator[AsyncOpenAI]:
     async with client_of(house, "ada") as client:
         yield client
-
-
-def client_of(house: House, user: str) -> AsyncOpenAI:
-    return AsyncOpenAI(
-        base_url=f"{house.rest_url}/v1", api_key=house.token(user), max_retries=0, timeout=60
-    )
 
 
 async def said(client: AsyncOpenAI, *messages: Any) -> Any:

@@ -6,17 +6,19 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from openai import AsyncOpenAI
 
 from bos.common.v1 import Source, SourceType
 from bos.composer.v1 import ComposerOutput
 from bos_postgres import connect
 
 from .house import ANSWER, open_house
+from .openai_doors import client_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from openai import AsyncOpenAI
 
     from .house import House
 
@@ -42,12 +44,6 @@ async def house(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[House]:
 async def ada(house: House) -> AsyncIterator[AsyncOpenAI]:
     async with client_of(house, "ada") as client:
         yield client
-
-
-def client_of(house: House, user: str) -> AsyncOpenAI:
-    return AsyncOpenAI(
-        base_url=f"{house.rest_url}/v1", api_key=house.token(user), max_retries=0, timeout=60
-    )
 
 
 async def remembered(house: House) -> None:

@@ -13,12 +13,20 @@ import pytest
 
 from bos_client import BosClient, Reconnect
 from bos_client.connection import CONNECTION_FILE, find_connection
+from bos_standalone.agents import installed_agents
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
     from collections.abc import AsyncIterator, Iterator
 
+_ON_REQUEST = frozenset({"a2a", "mcp"})
+"""Agents that start once a server is configured for them."""
 BOS = Path(sys.executable).with_name("bos")
+
+
+def agents_without_settings() -> set[str]:
+    """Agents of this repository that run where nothing is configured."""
+    return {*installed_agents()} - _ON_REQUEST
 
 
 @dataclass

@@ -13,9 +13,10 @@ import pytest
 from bos.gateway.v1 import RunStatus
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.scripted.replies import demo_fixtures
-from bos_standalone.agents import installed_agents
 from bos_standalone.cli import DEMO_QUESTION
 from bos_testkit.scripted_model.server import ScriptedModel
+
+from .conftest import agents_without_settings
 
 if TYPE_CHECKING:
     from .conftest import Folder
@@ -57,8 +58,7 @@ async def test_command_line_finds_the_standalone_and_sends_its_current_date(
     assert response["status"] == "RUN_STATUS_SUCCEEDED"
     assert response["metadata"]["agents"] == ["sql", "computation"]
     assert "22.84 percent" in response["answer"]
-    # No remote agent is configured.
-    assert agents.out.splitlines()[0] == min({*installed_agents()} - {"a2a"})
+    assert agents.out.splitlines()[0] == min(agents_without_settings())
     assert DEMO_QUESTION[:40] in runs.out
     assert refused.code == 2
     assert second.code != 0

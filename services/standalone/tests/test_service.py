@@ -23,9 +23,11 @@ from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_demo.questions import load_questions
 from bos_errors import ConfigurationError
-from bos_standalone.agents import SERVICES, installed_agents
+from bos_standalone.agents import SERVICES
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
+
+from .conftest import agents_without_settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +45,7 @@ def one_of_each_kind() -> list[Question]:
 async def test_every_service_answers_its_callers_and_refuses_all_others(tmp_path: Path) -> None:
     settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
     telemetry = Telemetry.for_tests("standalone")
-    started = {*installed_agents()} - {"a2a", "mcp"}  # no server is configured for these
+    started = agents_without_settings()
     async with serve_all(settings, telemetry) as harness:
         with pytest.raises(ConfigurationError, match="is running on"):
             async with serve_all(settings, Telemetry.for_tests()):

@@ -18,7 +18,6 @@ from bos.common.v1 import ClarifyingQuestion
 from bos_a2a import prompts
 from bos_a2a.card import a2a_card
 from bos_a2a.remote.connection import Connection
-from bos_a2a.remote.failures import CallFailed
 from bos_a2a.remote.tasks import Outgoing, RemoteTask
 from bos_a2a.replies import AgentMessage
 from bos_a2a.results import AgentAnswer, answer_of, question_of, shown_answer, sources_of
@@ -31,7 +30,7 @@ from bos_agentkit import (
     needs_clarification,
     succeeded,
 )
-from bos_agentkit.foreign import plain_text
+from bos_agentkit.foreign import CallFailed, plain_text
 from bos_errors import AgentErrorType, InvalidArgument
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from bos_agentkit import (
     optional_reply,
     succeeded,
 )
+from bos_agentkit.foreign import CallFailed
 from bos_agentkit.programs.number_check import ungrounded_numbers
 from bos_agentkit.tools import REPEATABLE
 from bos_chassis.values import render_value
@@ -30,7 +31,7 @@ from bos_mcp.card import mcp_card
 from bos_mcp.replies import NextCall, ResultSummary
 from bos_mcp.results import ToolResult, error_text, result_of
 from bos_mcp.server.catalogue import DEFINITION
-from bos_mcp.server.connection import CallFailed, Connection
+from bos_mcp.server.connection import Connection
 from bos_mcp.tools import ServerTool, changed
 
 if TYPE_CHECKING:

@@ -19,9 +19,10 @@ from a2a.client import A2ACardResolver, Client, ClientConfig, ClientFactory
 from a2a.utils.constants import TransportProtocol
 
 from bos_a2a.remote.definition import Definition, definition_of
-from bos_a2a.remote.failures import CallFailed, late, why_away
+from bos_a2a.remote.failures import late, why_away
 from bos_a2a.remote.following import Following, waiting_task
 from bos_a2a.remote.http import EXCHANGE, OpenExchange, http_client
+from bos_agentkit.foreign import CallFailed
 from bos_chassis.backoff import Backoff
 from bos_errors import Unavailable
 

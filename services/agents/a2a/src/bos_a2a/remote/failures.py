@@ -19,6 +19,7 @@ from a2a.utils.errors import (
 )
 
 from bos_a2a.remote.definition import UnusableCard
+from bos_agentkit.foreign import CallFailed
 from bos_errors import BosError
 from bos_http import HttpRefused
 
@@ -33,22 +34,6 @@ _REFUSALS = (
 )
 _NO_CREDENTIALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
-
-
-class CallFailed(Exception):
-    """A message without an outcome.
-
-    Args:
-        message: Why, for users.
-        reached: Whether the agent may have acted on it.
-        retryable: Whether another attempt may succeed.
-    """
-
-    def __init__(self, message: str, *, reached: bool, retryable: bool) -> None:
-        super().__init__(message)
-        self.message = message
-        self.reached = reached
-        self.retryable = retryable
 
 
 def refused(error: Exception) -> bool:

@@ -33,6 +33,7 @@ from mcp.types import (
 )
 from pydantic import TypeAdapter, ValidationError
 
+from bos_agentkit.foreign import CallFailed
 from bos_errors import BosError, Unavailable
 from bos_http import HttpRefused
 from bos_http.endpoints import Exchange
@@ -66,22 +67,6 @@ _AWAY = "MCP_UNAVAILABLE"
 _REFUSALS = frozenset({METHOD_NOT_FOUND, INVALID_PARAMS})
 _CLOSED = (anyio.ClosedResourceError, anyio.BrokenResourceError)
 _NO_CREDENTIALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
-
-
-class CallFailed(Exception):
-    """A call without a result.
-
-    Args:
-        message: Why, for users.
-        reached: Whether the server may have acted on it.
-        retryable: Whether another attempt may succeed.
-    """
-
-    def __init__(self, message: str, *, reached: bool, retryable: bool) -> None:
-        super().__init__(message)
-        self.message = message
-        self.reached = reached
-        self.retryable = retryable
 
 
 class Connection:
