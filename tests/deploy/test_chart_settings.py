@@ -90,7 +90,8 @@ def test_secrets_are_never_written_out(profile: Rendered, reference: dict[str, s
 def test_no_config_map_holds_a_secret_and_the_chart_makes_no_secret(profile: Rendered) -> None:
     assert not profile.of("Secret")
     for name, each in profile.of("ConfigMap").items():
-        assert set(each["data"]) == {"ask.py"}, name
+        dashboard = name.removeprefix("dashboard-")
+        assert set(each["data"]) == {"ask.py" if dashboard == name else f"{dashboard}.json"}, name
         for text in each["data"].values():
             assert not re.search(r"PRIVATE KEY|password\s*=|BOS_\w+_KEYS?=", text), name
 

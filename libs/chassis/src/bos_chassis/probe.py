@@ -67,7 +67,8 @@ def _ask_grpc(url: str, certificates: Path | None, timeout_s: float) -> str:
         else:
             channel = grpc.insecure_channel(parts.netloc)
         with channel:
-            status = channel.unary_unary(_CHECK)(b"", timeout=timeout_s)
+            check: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(_CHECK)
+            status = check(b"", timeout=timeout_s)
     except grpc.RpcError as error:
         return f"{url}: {error.code().name}"
     except OSError as error:
