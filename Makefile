@@ -205,11 +205,12 @@ test-mail-dovecot: install ## The mail agent's tests against a real Dovecot, whi
 # Kubernetes from source takes long to build, once on a machine. Where it cannot be had that is a failure in
 # CI alone, which sets CI.
 .PHONY: test-cluster
-test-cluster: install chart ## The chart on a real API server with simulated nodes: install, upgrade, rollback, uninstall of every profile
+test-cluster: install chart ## The chart on a real API server with simulated nodes: install, upgrade, rollback, uninstall of every profile (PROFILES="minimal ha")
 	@begun=$$(date +%s); \
 	if tools=$$(nice -n 15 sh tests/deploy/tools.sh all); then \
 	    echo "Programs of the cluster were there after $$(($$(date +%s) - begun)) s."; \
-	    BOS_TEST_CLUSTER_TOOLS=$$tools $(BIN)/pytest -q -s tests/deploy/cluster_trial.py $(PYTEST_ARGS); \
+	    BOS_TEST_CLUSTER_TOOLS=$$tools BOS_TEST_CLUSTER_PROFILES='$(or $(PROFILES),$(CHART_PROFILES))' \
+	        $(BIN)/pytest -q -s tests/deploy/cluster_trial.py $(PYTEST_ARGS); \
 	else \
 	    echo 'test-cluster: Kubernetes could not be built (see above); nothing was tested.' >&2; \
 	    test -z "$$CI"; \
@@ -266,9 +267,8 @@ check-chart: chart
 chart: ## Put dashboards and rules of deploy/ into the chart; then `helm install bos helm/bos` has them
 	@rm -rf $(CHART)/files
 	@mkdir -p $(CHART)/files/dashboards $(CHART)/files/rules
-	@find deploy/grafana -name '*.json' -exec cp {} $(CHART)/files/dashboards/ \; 2> /dev/null || true
-	@find deploy/observability/prometheus -path '*rules*' -name '*.yaml' -exec cp {} $(CHART)/files/rules/ \; \
-	    2> /dev/null || true
+	@cp deploy/grafana/dashboards/*.json $(CHART)/files/dashboards/
+	@cp deploy/observability/prometheus/rules/*.yaml $(CHART)/files/rules/
 
 check-pages:
 	$(BIN)/python tests/supply/licences.py

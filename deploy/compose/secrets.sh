@@ -11,7 +11,7 @@ set -eu
 umask 077
 cd "$(dirname "$0")"
 
-SERVICES="gateway identity memory documents planner composer api-docs charts code computation files mail mcp \
+SERVICES="gateway identity memory documents planner composer api-docs charts code computation files mail mcp a2a \
 rag sql text web sandbox mcp-db doors rest"
 OTHERS="demo postgres qdrant grafana"
 STORES="gateway identity memory documents files"
@@ -134,7 +134,7 @@ certificates missing
 once secrets/gateway/run-tokens.key ed25519
 once secrets/own/run-tokens.pub public secrets/gateway/run-tokens.key
 give secrets/own/run-tokens.pub identity memory documents planner composer api-docs charts code computation \
-    files mail mcp rag sql text web sandbox mcp-db
+    files mail mcp a2a rag sql text web sandbox mcp-db
 once secrets/rest/signing.key ed25519
 once secrets/own/proxy.pub public secrets/rest/signing.key
 give secrets/own/proxy.pub $STORES

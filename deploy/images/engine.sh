@@ -5,10 +5,11 @@
 #   deploy/images/engine.sh base          # a base image of Debian's packages, for where no registry is
 #   deploy/images/engine.sh down          # ends the one that `up` started, and it alone
 #
-# Starting one needs root and Debian; what it needs is installed. Its state is .cache/docker.
+# Starting one needs root and Debian; what it needs is installed. Its state, with all layers that were built,
+# is in BOS_CACHE, which all clones share.
 set -eu
 cd "$(dirname "$0")/../.."
-STATE=$PWD/.cache/docker
+STATE=${BOS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/bos}/docker
 OWN=unix://$STATE/docker.sock
 # Debian's release of the base image, whose Python is 3.13.
 SUITE=trixie
@@ -18,6 +19,8 @@ BASE=bos-base/python:$SUITE
 client() { if [ -x /usr/bin/docker ]; then /usr/bin/docker "$@"; else docker "$@"; fi; }
 answers() { DOCKER_HOST=$1 client version > /dev/null 2>&1; }
 say() { echo "$*" >&2; }
+# Whether the engine of `up` runs; its file may have outlived it.
+running() { grep -qs dockerd "/proc/$(cat "$STATE/dockerd.pid" 2> /dev/null)/cmdline"; }
 
 found() {
     if [ -n "${DOCKER_HOST:-}" ] && answers "$DOCKER_HOST"; then
@@ -40,6 +43,7 @@ start() {
         apt-get -qq update > /dev/null && apt-get -qq install --yes --no-install-recommends \
             docker.io debootstrap iptables > "$STATE/apt.log" 2>&1
     fi
+    running || rm -f "$STATE/dockerd.pid"
     setsid /usr/sbin/dockerd --host "$OWN" --data-root "$STATE/data" --exec-root "$STATE/exec" \
         --pidfile "$STATE/dockerd.pid" > "$STATE/dockerd.log" 2>&1 < /dev/null &
     tries=0
@@ -73,7 +77,7 @@ base)
     echo "PYTHON_IMAGE=$BASE"
     ;;
 down)
-    [ ! -e "$STATE/dockerd.pid" ] || kill "$(cat "$STATE/dockerd.pid")"
+    ! running || kill "$(cat "$STATE/dockerd.pid")"
     ;;
 *)
     say 'usage: engine.sh up|base|down'

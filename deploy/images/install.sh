@@ -1,29 +1,34 @@
 #!/bin/sh
-# Inside python.Dockerfile: installs one member of the workspace, and what it depends on, into /opt/bos.
+# Inside python.Dockerfile: installs what one member of the workspace needs into /opt/bos.
 #
-#   sh install.sh services/gateway
+#   sh install.sh others services/gateway      # packages of others
+#   sh install.sh ours services/gateway        # the member, and our libraries that it depends on
 #
 # Packages of others are the locked ones, held against their hashes; ours are the wheels in /src/wheels.
 # Tests of packages are left out, and everything is compiled, since the image cannot be written to.
 set -eu
-member=$1
+whose=$1
+member=$2
 if [ -s /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi
 export UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
-uv=/src/.venv/bin/uv
+uv=/tools/src/.venv/bin/uv
 touch /tmp/start
 [ -d /opt/bos ] || "$uv" venv --quiet --python "$(command -v python3)" /opt/bos
 
 cd /src
-python3 closure.py --lock requirements.lock --ours "$member" > /tmp/ours.txt
-python3 closure.py --lock requirements.lock --others "$member" > /tmp/others.txt
-if [ -s /tmp/others.txt ]; then
-    "$uv" pip install --quiet --python /opt/bos/bin/python \
-        --constraint requirements.lock --verify-hashes -r /tmp/others.txt
-fi
-# shellcheck disable=SC2046  # one wheel a line
-"$uv" pip install --quiet --python /opt/bos/bin/python --no-deps --no-index \
-    $(sed 's/-/_/g; s|.*|/src/wheels/&-*.whl|' /tmp/ours.txt)
-"$uv" pip check --quiet --python /opt/bos/bin/python
+python3 closure.py --lock requirements.lock "--$whose" "$member" > /tmp/wanted.txt
+case $whose in
+others)
+    [ ! -s /tmp/wanted.txt ] || "$uv" pip install --quiet --python /opt/bos/bin/python \
+        --constraint requirements.lock --verify-hashes -r /tmp/wanted.txt
+    ;;
+ours)
+    # shellcheck disable=SC2046  # one wheel a line
+    "$uv" pip install --quiet --python /opt/bos/bin/python --no-deps --no-index \
+        $(sed 's/-/_/g; s|.*|/src/wheels/&-*.whl|' /tmp/wanted.txt)
+    "$uv" pip check --quiet --python /opt/bos/bin/python
+    ;;
+esac
 
 site=$(/opt/bos/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 # numpy.testing imports a module of numpy's own tests.
@@ -49,11 +54,8 @@ for source in sorted(Path(sys.argv[1]).rglob("*.py")):
 END
 /opt/bos/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash -i /tmp/uncompiled.txt
 
-case $member in
-services/*)
-    name=${member##*/}
+if [ "$whose" = ours ]; then
     printf '#!/opt/bos/bin/python\nimport runpy\n\nrunpy.run_module("bos_%s", run_name="__main__", alter_sys=True)\n' \
-        "$name" > /opt/bos/bin/serve
+        "${member##*/}" > /opt/bos/bin/serve
     chmod 0755 /opt/bos/bin/serve
-    ;;
-esac
+fi

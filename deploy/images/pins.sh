@@ -15,7 +15,7 @@ while IFS= read -r line; do
         docker pull --quiet "$tag" > /dev/null
         digest=$(docker image inspect --format '{{index .RepoDigests 0}}' "$tag")
         echo "$name=$tag@${digest#*@}"
-        sed -i "s|$tag@sha256:[0-9a-f]*|$tag@${digest#*@}|" docker-compose.yml
+        sed -i "s|$tag@sha256:[0-9a-f]*|$tag@${digest#*@}|" docker-compose.yml helm/bos/values.yaml
         ;;
     esac
 done < $pins > $pins.new

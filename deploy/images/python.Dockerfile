@@ -3,9 +3,10 @@
 #   docker build -f deploy/images/python.Dockerfile --build-arg SERVICE=gateway .
 #   docker build -f deploy/images/python.Dockerfile --build-arg SERVICE=agents/sql .
 #
-# SERVICE is a folder below services/. BuildKit only. Two layers on the base: what every service
-# stands on, which all images share, and what the service adds. `--target sbom -o FOLDER` writes the
-# image's bill of materials instead. Secret `ca`: the certificate authorities of a company network.
+# SERVICE is a folder below services/. BuildKit only. Three layers on the base: packages of others that
+# every service stands on, which all images share; those that the service adds; our own, which alone are
+# made anew when only our code changes. `--target sbom -o FOLDER` writes the image's bill of materials
+# instead. Secret `ca`: the certificate authorities of a company network.
 ARG PYTHON_IMAGE
 
 # --- strip, and uv from the lock by hash -------------------------------------------------------------
@@ -18,6 +19,13 @@ RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
     && python3 -m venv .venv \
     && python3 closure.py --lock requirements.lock --pin uv > uv.txt \
     && .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r uv.txt
+
+# --- what our packages require, apart from their code -------------------------------------------------
+FROM tools AS manifests
+COPY libs /all/libs
+COPY services /all/services
+RUN mkdir /manifests && cp requirements.lock closure.py /manifests/ \
+    && cd /all && find . -name pyproject.toml -exec cp --parents {} /manifests/ \;
 
 # --- our libraries as wheels ---------------------------------------------------------------------
 FROM tools AS libraries
@@ -49,24 +57,34 @@ RUN rm -rf "$(python3 -c 'import sysconfig; print(sysconfig.get_path("stdlib"))'
     && mkdir -p /var/lib/bos /run/secrets/bos \
     && chown 65532:65532 /var/lib/bos && chmod 0770 /var/lib/bos
 
-# --- what every service stands on ----------------------------------------------------------------
+# --- packages of others that every service stands on ---------------------------------------------
 FROM runtime AS common
-RUN --mount=type=bind,from=libraries,source=/src,target=/src \
+RUN --mount=type=bind,from=manifests,source=/manifests,target=/src \
     --mount=type=bind,from=tools,source=/,target=/tools \
     --mount=type=bind,source=deploy/images/install.sh,target=/install.sh \
     --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
     --mount=type=tmpfs,target=/tmp \
-    sh /install.sh libs/chassis
+    sh /install.sh others libs/chassis
 
-# --- what the service adds -----------------------------------------------------------------------
-FROM common AS installed
+# --- packages of others that the service adds ----------------------------------------------------
+FROM common AS required
+ARG SERVICE
+RUN --mount=type=bind,from=manifests,source=/manifests,target=/src \
+    --mount=type=bind,from=tools,source=/,target=/tools \
+    --mount=type=bind,source=deploy/images/install.sh,target=/install.sh \
+    --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
+    --mount=type=tmpfs,target=/tmp \
+    sh /install.sh others "services/${SERVICE}"
+
+# --- our own -------------------------------------------------------------------------------------
+FROM required AS installed
 ARG SERVICE
 RUN --mount=type=bind,from=wheels,source=/src,target=/src \
     --mount=type=bind,from=tools,source=/,target=/tools \
     --mount=type=bind,source=deploy/images/install.sh,target=/install.sh \
     --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
     --mount=type=tmpfs,target=/tmp \
-    sh /install.sh "services/${SERVICE}"
+    sh /install.sh ours "services/${SERVICE}"
 
 # --- target sbom: what is in the image, in CycloneDX ---------------------------------------------
 FROM tools AS cyclonedx

@@ -45,6 +45,7 @@ class Objective:
     summary: str
 
 
+_REST = "sum(rate(bos_rest_requests_total[WINDOW]))"
 _WELL = 'outcome=~"succeeded|partially_succeeded"'
 _FULL = 'sum(rate(bos_runs_refused_total{reason="replica_full"}[WINDOW]))'
 OBJECTIVES = (
@@ -77,8 +78,9 @@ OBJECTIVES = (
         "rest",
         "Rest",
         0.999,
-        'sum(rate(bos_rest_requests_total{code=~"5.."}[WINDOW]))',
-        "sum(rate(bos_rest_requests_total[WINDOW]))",
+        # A status has no series before its first answer; until then the share of bad ones is 0.
+        f'(sum(rate(bos_rest_requests_total{{code=~"5.."}}[WINDOW])) or 0 * {_REST})',
+        _REST,
         "REST answers with 5xx.",
     ),
 )

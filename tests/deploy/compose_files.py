@@ -57,6 +57,13 @@ class Project:
         """Run secrets.sh; returns what it prints."""
         return self.run(str(self.folder / "deploy/compose/secrets.sh"), *arguments)
 
+    def copied(self, folder: Path) -> Project:
+        """The same in another folder, with copies of the secrets and settings that were made."""
+        other = Project(folder)
+        for made in (self.secrets, self.env):
+            shutil.copytree(made, folder / made.relative_to(self.folder))
+        return other
+
     def compose(self, *arguments: str) -> str:
         """Run Docker Compose; returns its standard output."""
         return self.run(str(COMPOSE), *arguments)
@@ -80,6 +87,15 @@ class Project:
         except subprocess.CalledProcessError as error:
             error.add_note(error.stderr)
             raise
+
+
+def agents_on_request() -> set[str]:
+    """Agents that are for something of the user's own, each in a profile of its name."""
+    return {
+        name
+        for name, each in compose_file()["services"].items()
+        if each["profiles"] == [name] and "agents/" in str(each.get("build"))
+    }
 
 
 def compose_file() -> Mapping[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -21,10 +20,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "deploy/images"))
-from compose_files import Project, compose_file
+from compose_files import Project, agents_on_request, compose_file
 
 import build
 from bos_standalone.cli import DEMO_QUESTION
+from bos_testkit.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ PROFILES = ("--profile", "core", "--profile", "demo")
 OURS = sorted(
     name
     for name, each in compose_file()["services"].items()
-    if each["image"].startswith("${BOS_IMAGES") and each["profiles"] != ["mcp"]
+    if each["image"].startswith("${BOS_IMAGES") and name not in agents_on_request()
 )
 
 
@@ -54,13 +54,6 @@ def engine() -> tuple[build.Engine, str]:
         pytest.exit("compose-test: not run, as there is no Docker engine.", returncode=0)
     assert address, "no Docker engine answers, and none can be started"
     return build.Engine(address), address
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 class Bos:
@@ -89,12 +82,15 @@ class Bos:
             check=False,
         )
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        """The JSON that REST answers."""
+    def post(self, path: str, body: dict[str, Any], key: str | None = None) -> Any:
+        """The JSON that REST answers to who presents ``key``, by default the right one."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self._port}{path}",
             data=json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"},
+            headers={
+                "Content-Type": "application/json",
+                "Authorization": f"Bearer {key or self.key}",
+            },
         )
         with urllib.request.urlopen(request, timeout=120) as response:
             return json.load(response)
@@ -140,9 +136,8 @@ def test_question_of_the_readme_is_answered_through_rest(
     bos: Bos, capsys: pytest.CaptureFixture[str]
 ) -> None:
     started = time.monotonic()
-    asked = bos.post("/v1/runs:ask", {"question": DEMO_QUESTION, "context": CONTEXT})
+    response = bos.post("/v1/runs:ask", {"question": DEMO_QUESTION, "context": CONTEXT})
     took = time.monotonic() - started
-    response = asked
     with capsys.disabled():
         print(f"\nall healthy after {bos.up_s:.0f} s; answered in {took:.1f} s:")
         print(response["answer"])
@@ -154,9 +149,8 @@ def test_question_of_the_readme_is_answered_through_rest(
 
 
 def test_question_is_refused_without_the_key(bos: Bos) -> None:
-    bos.key = "not-the-key-of-anybody"
     with pytest.raises(urllib.error.HTTPError) as refused:
-        bos.post("/v1/runs:ask", {"question": DEMO_QUESTION})
+        bos.post("/v1/runs:ask", {"question": DEMO_QUESTION}, key="not-the-key-of-anybody")
     with refused.value:
         assert refused.value.code == 401
 

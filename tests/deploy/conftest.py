@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from chart_rendering import PROFILES, Chart, Rendered, tools
+from compose_files import Project
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +21,11 @@ def rendered(chart: Chart) -> dict[str, Rendered]:
 def profile(request: pytest.FixtureRequest, rendered: dict[str, Rendered]) -> Rendered:
     """One profile after another."""
     return rendered[request.param]
+
+
+@pytest.fixture(scope="session")
+def made_project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """docker-compose.yml with secrets and settings; not to be changed."""
+    made = Project(tmp_path_factory.mktemp("compose"))
+    made.make_secrets()
+    return made

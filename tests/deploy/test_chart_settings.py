@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from chart_rendering import CHART, ROOT, environment, from_secrets, mounted_keys
+from compose_files import compose_file
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
@@ -218,4 +220,26 @@ def test_every_service_of_the_repository_has_a_row() -> None:
     rows = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))["services"]
     assert {"rest", *SERVICES, *installed_agents()} <= rows.keys()
     folders = {path.parent.name for path in (ROOT / "services").glob("**/pyproject.toml")}
-    assert rows.keys() - {"rest", "a2a"} <= folders
+    assert rows.keys() - {"rest"} <= folders
+
+
+def test_docker_compose_and_the_chart_tell_services_the_same(rendered: dict[str, Rendered]) -> None:
+    """Who may call what for a step, who is given which connections, who holds data of accounts."""
+    containers, pods = compose_file()["services"], rendered["ha"].services()
+    for service, variable in (
+        ("gateway", "BOS_GATEWAY_AGENT_AUDIENCES"),
+        ("gateway", "BOS_GATEWAY_AGENT_CONNECTIONS"),
+        ("identity", "BOS_IDENTITY_ACCOUNT_DATA_TARGETS"),
+    ):
+        given = containers[service]["environment"][variable]
+        by_chart = environment(pods[service])[variable].replace("//bos-", "//")
+        assert json.loads(given) == json.loads(by_chart), variable
+
+
+def test_images_of_others_in_the_chart_are_the_pinned_ones() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))
+    pins = (ROOT / "deploy/images/pins.env").read_text("utf-8")
+    for part, registry in (("postgresql", "docker.io/library/"), ("qdrant", "docker.io/")):
+        image = values[part]["bundled"]["image"]
+        assert image.startswith(registry)
+        assert f"_IMAGE={image.removeprefix(registry)}\n" in pins

@@ -232,6 +232,7 @@ def test_monitor_reads_the_metrics_of_every_service(rendered: dict[str, Rendered
     for name in rendered["ha"].services():
         assert selector.items() <= services[name]["metadata"]["labels"].items()
         assert endpoint["port"] in {port["name"] for port in services[name]["spec"]["ports"]}
+    assert endpoint["honorLabels"] is True
     assert {"targetLabel": "job", "replacement": "bos", "action": "replace"} in endpoint[
         "relabelings"
     ]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
-from compose_files import ROOT, Project, compose_file
+from compose_files import ROOT, Project, agents_on_request, compose_file
 
 from bos_standalone.agents import SERVICES, installed_agents
 
@@ -31,11 +31,9 @@ VARIABLE = re.compile(r"\b(?:BOS_[A-Z0-9_]*[A-Z0-9]|(?:AZURE_)?OPENAI_[A-Z_]+)\b
 OWN_VARIABLES = {"BOS_IMAGES", "BOS_VERSION", "BOS_REST_PORT", "BOS_GATEWAY_PORT"}
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    made = Project(tmp_path_factory.mktemp("compose"))
-    made.make_secrets()
-    return made
+@pytest.fixture
+def project(made_project: Project) -> Project:
+    return made_project
 
 
 def known_settings() -> set[str]:
@@ -179,7 +177,7 @@ def test_gateway_is_told_of_every_agent(project: Project) -> None:
     text = (project.env / "gateway.env").read_text("utf-8")
     (targets,) = re.findall(r"^BOS_GATEWAY_AGENT_TARGETS=(.*)$", text, re.MULTILINE)
     named = dict(each.split("=", 1) for each in targets.split(","))
-    assert named.keys() == installed_agents().keys() - {"mcp"}
+    assert named.keys() == installed_agents().keys() - agents_on_request()
     assert all(named[name] == f"dns:///{name.replace('_', '-')}:8080" for name in named)
 
 
@@ -192,16 +190,38 @@ def test_sample_database_is_all_its_tables(project: Project) -> None:
 
 
 def test_prometheus_collects_from_every_service() -> None:
-    config = yaml.safe_load((ROOT / "deploy/compose/prometheus.yml").read_text("utf-8"))
-    jobs = {
-        job["job_name"]: job["static_configs"][0]["targets"] for job in config["scrape_configs"]
-    }
-    assert set(jobs["bos"]) == {f"{name}:9464" for name in OURS if name not in ("demo", "mcp")}
+    groups = yaml.safe_load((ROOT / "deploy/compose/targets/bos.yaml").read_text("utf-8"))
+    read = [each for group in groups if "job" not in group["labels"] for each in group["targets"]]
+    core = [name for name in OURS if "core" in CONTAINERS[name]["profiles"]]
+    assert sorted(read) == sorted(f"{name}:9464" for name in core)
+
+
+def test_prometheus_and_grafana_are_given_the_files_that_are_checked() -> None:
+    mounts: dict[str, str] = {}
+    for name in ("prometheus", "grafana"):
+        for each in CONTAINERS[name]["volumes"]:
+            source, target, *_ = each.split(":")
+            if source.startswith("./") and "/secrets/" not in source:
+                mounts[target] = source
+                assert (ROOT / source).exists(), source
+    config = yaml.safe_load((ROOT / mounts["/etc/prometheus/prometheus.yaml"]).read_text("utf-8"))
+    folders = {each.rpartition("/")[0] for each in config["rule_files"]}
+    (job,) = config["scrape_configs"]
+    folders |= {each.rpartition("/")[0] for sd in job["file_sd_configs"] for each in sd["files"]}
+    for folder in folders:
+        assert list((ROOT / mounts[f"/etc/prometheus/{folder}"]).glob("*.yaml"))
+    provisioning = ROOT / mounts["/etc/grafana/provisioning"]
+    boards = yaml.safe_load((provisioning / "dashboards/bos.yaml").read_text("utf-8"))
+    dashboards = ROOT / mounts[boards["providers"][0]["options"]["path"]]
+    assert len(list(dashboards.glob("*.json"))) == 10
+    sources = (provisioning / "datasources/bos.yaml").read_text("utf-8")
+    wanted = set(re.findall(r"\$\{(\w+)\}", sources))
+    assert wanted <= CONTAINERS["grafana"]["environment"].keys()
 
 
 @pytest.mark.process
 def test_compose_accepts_the_file_with_every_profile(project: Project) -> None:
-    profiles = ("core", "demo", "observability", "mcp")
+    profiles = sorted({profile for each in CONTAINERS.values() for profile in each["profiles"]})
     given = [word for profile in profiles for word in ("--profile", profile)]
     read = json.loads(project.compose(*given, "config", "--format", "json"))
     assert set(read["services"]) == set(CONTAINERS)

@@ -25,10 +25,9 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
-    made.make_secrets()
-    return made
+def project(made_project: Project, tmp_path: Path) -> Project:
+    """With secrets and settings that a test may change."""
+    return made_project.copied(tmp_path)
 
 
 def contents(project: Project) -> Mapping[str, bytes]:

@@ -27,7 +27,8 @@ from bos_testkit.runs import SeenRun
 from .demo_checks import assert_answered, assert_states
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     from bos.common.v1 import Value
     from bos_demo.questions import Question
@@ -43,11 +44,12 @@ QUESTIONS = load_api_questions()
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def product(
-    tmp_path_factory: pytest.TempPathFactory, clean_environment: None
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_environment: None,
+    started_before: Callable[[Path], Path],
 ) -> AsyncIterator[Standalone]:
-    settings = StandaloneSettings.load(
-        data_dir=tmp_path_factory.mktemp("data"), rest=False, demo_documents=False
-    )
+    data = started_before(tmp_path_factory.mktemp("data"))
+    settings = StandaloneSettings.load(data_dir=data, rest=False, demo_documents=False)
     async with serve_all(settings, Telemetry.for_tests("standalone")) as standalone:
         yield standalone
 

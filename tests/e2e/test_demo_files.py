@@ -25,7 +25,7 @@ from bos_standalone.settings import StandaloneSettings
 from .demo_checks import assert_answered
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from bos_demo.questions import Question
@@ -39,9 +39,12 @@ AGENTS = {name: f"bos_{name}.service:serve" for name in ("sql", "computation", "
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def product(
-    tmp_path_factory: pytest.TempPathFactory, clean_environment: None
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_environment: None,
+    started_before: Callable[[Path], Path],
 ) -> AsyncIterator[Standalone]:
-    settings = StandaloneSettings.load(data_dir=tmp_path_factory.mktemp("data"))
+    data = started_before(tmp_path_factory.mktemp("data"))
+    settings = StandaloneSettings.load(data_dir=data)
     telemetry = Telemetry.for_tests("standalone")
     async with serve_all(settings, telemetry, agents=AGENTS) as standalone:
         assert {question.question for question in QUESTIONS} <= set(standalone.questions)

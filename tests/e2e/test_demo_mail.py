@@ -25,7 +25,7 @@ from bos_testkit.runs import SeenRun
 from .demo_checks import assert_answered, assert_states
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from bos_demo.questions import Question
@@ -43,9 +43,12 @@ AGENTS = {name: f"bos_{name}.service:serve" for name in ("sql", "mail")}
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def product(
-    tmp_path_factory: pytest.TempPathFactory, clean_environment: None
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_environment: None,
+    started_before: Callable[[Path], Path],
 ) -> AsyncIterator[Standalone]:
-    settings = StandaloneSettings.load(data_dir=tmp_path_factory.mktemp("data"), rest=False)
+    data = started_before(tmp_path_factory.mktemp("data"))
+    settings = StandaloneSettings.load(data_dir=data, rest=False)
     telemetry = Telemetry.for_tests("standalone")
     async with serve_all(settings, telemetry, agents=AGENTS) as standalone:
         assert {question.question for question in QUESTIONS} <= set(standalone.questions)

@@ -32,7 +32,8 @@ from bos_testkit.runs import SeenRun
 from .demo_checks import assert_answered
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     from bos.common.v1 import Table
     from bos_demo.questions import Question
@@ -69,10 +70,13 @@ class Conversation:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def conversation(
-    tmp_path_factory: pytest.TempPathFactory, clean_environment: None
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_environment: None,
+    started_before: Callable[[Path], Path],
 ) -> AsyncIterator[Conversation]:
     """A client of the running product."""
-    settings = StandaloneSettings.load(data_dir=tmp_path_factory.mktemp("data"))
+    data = started_before(tmp_path_factory.mktemp("data"))
+    settings = StandaloneSettings.load(data_dir=data)
     async with (
         serve_all(settings, Telemetry.for_tests("standalone")) as product,
         BosClient(product.target, api_key=product.api_key) as client,

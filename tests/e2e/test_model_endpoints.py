@@ -35,7 +35,7 @@ from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from bos_demo.questions import Question
@@ -123,13 +123,23 @@ async def started(folder: Path, model: ScriptedModel, env: str) -> AsyncIterator
             yield Product(client, product.context, model, product.model)
 
 
+@pytest.fixture
+def folder(tmp_path: Path, started_before: Callable[[Path], Path]) -> Path:
+    started_before(tmp_path / "data")
+    return tmp_path
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def of_an_address(
-    tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel
+    tmp_path_factory: pytest.TempPathFactory,
+    model: ScriptedModel,
+    started_before: Callable[[Path], Path],
 ) -> AsyncIterator[Product]:
     """The product that knows of its model an address and a name."""
     env = f"OPENAI_BASE_URL={model.base_url}\nBOS_MODEL=harness-model\n"
-    async with started(tmp_path_factory.mktemp("address"), model, env) as product:
+    folder = tmp_path_factory.mktemp("address")
+    started_before(folder / "data")
+    async with started(folder, model, env) as product:
         yield product
 
 
@@ -152,14 +162,14 @@ async def assert_planned_and_answered(
 
 
 async def test_a_key_of_openai_is_enough(
-    tmp_path: Path, model: ScriptedModel, company: Company
+    folder: Path, model: ScriptedModel, company: Company
 ) -> None:
     """Only where OpenAI is differs: here."""
     env = (
         "OPENAI_API_KEY=sk-of-today-0123456789\n"
         f"BOS_MODEL_PROVIDER=openai\nOPENAI_BASE_URL={model.base_url}\n"
     )
-    async with started(tmp_path, model, env) as product:
+    async with started(folder, model, env) as product:
         # As its models of today do.
         model.quirks.refuses = {THINKING_TEMPERATURE: "openai", "max_tokens": "openai"}
         run = await product.ask(QUESTION)
@@ -184,13 +194,13 @@ async def test_an_address_and_a_name_are_enough(of_an_address: Product, company:
 
 
 async def test_the_v1_endpoint_of_azure_is_enough(
-    tmp_path: Path, model: ScriptedModel, company: Company
+    folder: Path, model: ScriptedModel, company: Company
 ) -> None:
     env = (
         f"AZURE_OPENAI_ENDPOINT={model.azure_endpoint}/openai/v1/\n"
         "AZURE_OPENAI_API_KEY=azure-0123456789\nBOS_MODEL=our-deployment\n"
     )
-    async with started(tmp_path, model, env) as product:
+    async with started(folder, model, env) as product:
         run = await product.ask(QUESTION)
         await assert_planned_and_answered(product, QUESTION, company, run)
         assert {request.path for request in model.requests} == {"/openai/v1/chat/completions"}
@@ -223,10 +233,10 @@ async def test_an_odd_endpoint_answers_all_the_same(
 
 
 async def test_an_endpoint_that_always_fails_is_asked_eight_times_at_most(
-    tmp_path: Path, model: ScriptedModel
+    folder: Path, model: ScriptedModel
 ) -> None:
     env = f"OPENAI_BASE_URL={model.base_url}\nBOS_MODEL=harness-model\n"
-    async with started(tmp_path, model, env) as product:
+    async with started(folder, model, env) as product:
         model.quirks.always = 500
         run = await product.ask(QUESTION)
         assert run.kinds[-1] == "run_finished"
@@ -236,14 +246,14 @@ async def test_an_endpoint_that_always_fails_is_asked_eight_times_at_most(
 
 
 async def test_an_endpoint_that_never_answers_is_asked_once_per_stage(
-    tmp_path: Path, model: ScriptedModel
+    folder: Path, model: ScriptedModel
 ) -> None:
     """A call that took too long is given up, also at the endpoint, and not made again."""
     env = (
         f"OPENAI_BASE_URL={model.base_url}\nBOS_MODEL=harness-model\nBOS_MODEL_TIMEOUT_S=1\n"
         "BOS_MODEL_STREAM_IDLE_TIMEOUT_S=1\n"
     )
-    async with started(tmp_path, model, env) as product:
+    async with started(folder, model, env) as product:
         model.quirks.hangs = True
         given_up = model.abandoned
         run = await product.ask(QUESTION)

@@ -29,7 +29,7 @@ from .harness import TODAY, plan_reply, planned, rows
 from .rest_harness import rest_harness
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from bos_testkit.postgres import PostgresServer
@@ -229,10 +229,13 @@ async def test_without_a_model_the_planner_chooses_agents_by_the_question_not_by
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def product(
-    tmp_path_factory: pytest.TempPathFactory, clean_environment: None
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_environment: None,
+    started_before: Callable[[Path], Path],
 ) -> AsyncIterator[BosClient]:
     """What ``bos serve all`` starts, with memory."""
-    settings = StandaloneSettings.load(data_dir=tmp_path_factory.mktemp("data"), rest=False)
+    data = started_before(tmp_path_factory.mktemp("data"))
+    settings = StandaloneSettings.load(data_dir=data, rest=False)
     async with (
         serve_all(settings, Telemetry.for_tests("standalone")) as running,
         BosClient(running.target, api_key=running.api_key) as client,
@@ -269,7 +272,8 @@ async def test_a_reply_belongs_to_the_conversation_which_goes_on_after_it(
 
 @pytest.mark.e2e
 @pytest.mark.requirement("D-05")
-async def test_over_rest(tmp_path: Path) -> None:
+async def test_over_rest(tmp_path: Path, started_before: Callable[[Path], Path]) -> None:
+    started_before(tmp_path / ".data")
     async with rest_harness(tmp_path) as harness, aiohttp.ClientSession() as http:
 
         async def ask(**request: Any) -> dict[str, Any]:

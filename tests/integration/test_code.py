@@ -28,7 +28,7 @@ from bos_demo.periods import named_periods
 from .rest_harness import BOS, RestHarness, rest_harness
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from bos.common.v1 import Artefact
@@ -45,8 +45,12 @@ SKIPPED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SKIPPED
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RestHarness]:
-    async with rest_harness(tmp_path_factory.mktemp("harness")) as harness:
+async def harness(
+    tmp_path_factory: pytest.TempPathFactory, started_before: Callable[[Path], Path]
+) -> AsyncIterator[RestHarness]:
+    folder = tmp_path_factory.mktemp("harness")
+    started_before(folder / ".data")
+    async with rest_harness(folder) as harness:
         yield harness
 
 

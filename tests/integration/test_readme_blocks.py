@@ -15,7 +15,7 @@ import pytest_asyncio
 from .rest_harness import BOS, ROOT, rest_harness
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
@@ -24,9 +24,13 @@ PASSWORD = "correct horse battery"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def folder(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Path]:
+async def folder(
+    tmp_path_factory: pytest.TempPathFactory, started_before: Callable[[Path], Path]
+) -> AsyncIterator[Path]:
     """Where `bos` finds the product running."""
-    async with rest_harness(tmp_path_factory.mktemp("readme")) as harness:
+    folder = tmp_path_factory.mktemp("readme")
+    started_before(folder / ".data")
+    async with rest_harness(folder) as harness:
         yield harness.folder
 
 

@@ -13,6 +13,7 @@ import pytest
 from .rest_harness import ROOT, rest_harness
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = [pytest.mark.e2e, pytest.mark.rest]
@@ -83,7 +84,10 @@ REVENUE = {
 
 
 @pytest.mark.requirement("A-12")
-async def test_a_table_has_the_form_that_is_asked_for(tmp_path: Path) -> None:
+async def test_a_table_has_the_form_that_is_asked_for(
+    tmp_path: Path, started_before: Callable[[Path], Path]
+) -> None:
+    started_before(tmp_path / ".data")
     async with (
         rest_harness(tmp_path) as harness,
         aiohttp.ClientSession(
@@ -121,7 +125,10 @@ async def test_a_table_has_the_form_that_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("A-24")
-async def test_bounds_of_tables_are_numbers_that_are_possible(tmp_path: Path) -> None:
+async def test_bounds_of_tables_are_numbers_that_are_possible(
+    tmp_path: Path, started_before: Callable[[Path], Path]
+) -> None:
+    started_before(tmp_path / ".data")
     async with (
         rest_harness(tmp_path) as harness,
         aiohttp.ClientSession(

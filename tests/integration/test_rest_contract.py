@@ -16,6 +16,7 @@ from bos.identity.v1 import CreateApiKeyRequest, RegisterUserRequest
 from .rest_harness import ROOT, rest_harness
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = [pytest.mark.e2e, pytest.mark.rest]
@@ -32,9 +33,10 @@ CHECKS = (
 
 @pytest.mark.timeout(600)
 async def test_no_call_has_a_server_error_or_an_answer_that_is_not_documented(
-    tmp_path: Path,
+    tmp_path: Path, started_before: Callable[[Path], Path]
 ) -> None:
     assert SCHEMATHESIS.exists(), "make test-rest installs it"
+    started_before(tmp_path / ".data")
     async with rest_harness(tmp_path) as harness:
         process = await asyncio.create_subprocess_exec(
             *(SCHEMATHESIS, "run", f"{harness.url}/openapi.json"),

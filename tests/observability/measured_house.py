@@ -22,16 +22,20 @@ import yaml
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
 from bos_client import BosClient
+from bos_demo.company import DEFAULT_TODAY
 from bos_demo.dialogues import load_approved
 from bos_demo.questions import load_every_question
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.processes import free_port
 
+from .troubled_model import TROUBLE, troubled_model
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     from bos_standalone.service import Standalone
+    from bos_testkit.scripted_model.server import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "deploy/observability/prometheus"
@@ -41,6 +45,9 @@ _EACH_KIND = 2
 _ROUNDS = 2
 """Rates want series that grow while they are read."""
 _AT_ONCE = 3
+_PRICES = {"scripted": {"input": 1, "output": 2}}
+_TALK = ("What can you help me with?", "Write me a poem about the sea") * 2
+"""Turns of one conversation, which is summarised meanwhile."""
 _PAUSE_S = 0.2
 
 
@@ -96,16 +103,27 @@ def read(url: str, accept: str = "text/plain") -> str:
 async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
     """Start both, and ask demo questions until Prometheus has seen them; stopped with the block."""
     ports = free_port(), free_port(), free_port()
+    nobody_there = f"http://127.0.0.1:{free_port()}"
+    loopback = ["127.0.0.0/8"]
+    remote = {"away": {"url": nobody_there, "networks": loopback, "reads": True}}
     with pytest.MonkeyPatch.context() as patch, _trace_sink() as traces:
         for name in [name for name in os.environ if _SETTINGS.match(name)]:
             patch.delenv(name)
         patch.setenv("BOS_SERVER_METRICS_PORT", str(ports[0]))
         patch.setenv("BOS_REST_METRICS_ADDRESS", f"127.0.0.1:{ports[1]}")
         patch.setenv("BOS_OTLP_ENDPOINT", traces)
+        patch.setenv("BOS_MODEL", "scripted")
+        patch.setenv("BOS_MODEL_PRICES", json.dumps(_PRICES))
+        patch.setenv("BOS_A2A_SERVERS", json.dumps(remote))
+        patch.setenv("BOS_FILES_HTTP_INTERNAL_ORIGINS", json.dumps({nobody_there: loopback}))
+        patch.setenv("OPENAI_API_KEY_FILE", str(folder / "model-key"))
+        (folder / "model-key").write_text("key-of-the-scripted-model\n")
         patch.chdir(folder)
+        model = troubled_model(DEFAULT_TODAY, nobody_there)
         settings = StandaloneSettings.load(data_dir=folder / "data")
         with setup_telemetry("standalone", TelemetrySettings.load(log_level="error")) as telemetry:
             async with (
+                _named(model, patch),
                 serve_all(settings, telemetry) as standalone,
                 _prometheus(folder, ports[2], ports[:2]) as prometheus,
             ):
@@ -115,8 +133,16 @@ async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
                     f"http://127.0.0.1:{ports[1]}/metrics",
                     prometheus,
                 )
-                await _load(house)
+                await _load(house, model)
                 yield house
+
+
+@asynccontextmanager
+async def _named(model: ScriptedModel, patch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """The model of all services, as one that somebody configured."""
+    async with model:
+        patch.setenv("OPENAI_BASE_URL", model.base_url)
+        yield
 
 
 @contextmanager
@@ -180,7 +206,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-async def _load(house: MeasuredHouse) -> None:
+async def _load(house: MeasuredHouse, model: ScriptedModel) -> None:
     standalone = house.standalone
     assert standalone.documents is not None
     assert await standalone.documents.ready(400)
@@ -195,24 +221,45 @@ async def _load(house: MeasuredHouse) -> None:
             await asyncio.to_thread(_over_http, standalone)
             asked += len(questions)
             await house.until(f"sum(bos_runs_total) >= {asked}")
-    await house.until("bos:questions:error_ratio_rate5m + on () bos:rest:error_ratio_rate5m")
+        model.knobs.fail_next(status=429, retry_after=0, schema="PlannerReply")
+        for question in (TROUBLE, *_TALK):
+            conversation = "talk" if question in _TALK else ""
+            await _ask(bos, standalone, question, places, conversation)
+        run = await bos.submit(load_approved()[0].question, context=standalone.context)
+        assert run.run_id
+        for expr in _SHOWN:
+            await house.until(expr)
+
+
+_SHOWN = (
+    "bos:questions:error_ratio_rate5m + on () bos:rest:error_ratio_rate5m",
+    "sum(bos_gateway_approvals_waiting) > 0",
+    "sum(bos_memory_summaries_total) > 0",
+)
+"""What comes a while after its cause."""
 
 
 def _questions(standalone: Standalone) -> list[str]:
     """Some questions of each set of agents, and one whose program has to be approved."""
     found: dict[tuple[str, ...], list[str]] = {}
     for each in load_every_question():
-        if each.question in standalone.questions:
+        if standalone.addresses.keys() >= {*each.agents}:
             found.setdefault(tuple(each.agents), []).append(each.question)
     approved = [each.question for each in load_approved()][:1]
     return [one for several in found.values() for one in several[:_EACH_KIND]] + approved
 
 
 async def _ask(
-    bos: BosClient, standalone: Standalone, question: str, places: asyncio.Semaphore
+    bos: BosClient,
+    standalone: Standalone,
+    question: str,
+    places: asyncio.Semaphore,
+    conversation: str = "",
 ) -> None:
     async with places, asyncio.timeout(240):
-        stream = bos.ask_stream(question, context=standalone.context, trace=True)
+        stream = bos.ask_stream(
+            question, context=standalone.context, trace=True, conversation_id=conversation
+        )
         async for event in stream:
             if event.HasField("approval_requested"):
                 await bos.approve(event.approval_requested.approval.approval_id)
@@ -221,12 +268,15 @@ async def _ask(
 def _over_http(standalone: Standalone) -> None:
     """Requests to REST and the doors, good ones and bad ones."""
     key = {"Authorization": f"Bearer {standalone.api_key}"}
-    body = json.dumps({"email": "nobody@example.org", "password": "not the password"}).encode()
+    plain = {"Content-Type": "application/json"}
+    nobody = json.dumps({"username": "nobody", "password": "not the password"}).encode()
+    unknown = json.dumps({"refresh_token": "not a token"}).encode()
     requests: list[tuple[str, bytes | None, dict[str, str]]] = [
         ("/v1/runs", None, key),
         ("/v1/models", None, key),
         ("/v1/else", None, key),
-        ("/v1/sessions", body, {"Content-Type": "application/json"}),
+        ("/v1/sessions:logIn", nobody, plain),
+        ("/v1/sessions:refresh", unknown, plain),
     ]
     for path, data, headers in requests:
         request = urllib.request.Request(standalone.rest_url + path, data, headers)

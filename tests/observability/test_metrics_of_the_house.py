@@ -72,3 +72,16 @@ async def test_rules_are_evaluated_without_errors(house: MeasuredHouse) -> None:
     rules = [rule for group in groups for rule in group["rules"]]
     assert len(rules) > 50
     assert [rule["name"] for rule in rules if rule["health"] == "err"] == []
+
+
+async def test_every_service_counts_its_calls_by_outcome_and_time(house: MeasuredHouse) -> None:
+    of_grpc, of_http = "bos_rpc_server", "bos_http_server"
+    for series in (
+        f"{of_grpc}_handled_total or {of_http}_requests_total",
+        f"{of_grpc}_duration_seconds_count or {of_http}_duration_seconds_count",
+    ):
+        counted = await house.query(f"count by (service) ({series})")
+        names = {each["metric"]["service"] for each in counted}
+        assert names >= house.standalone.addresses.keys() - {"rest"}
+    for series in ("bos_rest_requests_total", "bos_rest_request_duration_seconds_count"):
+        assert await house.query(f"sum({series}) > 0")

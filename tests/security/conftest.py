@@ -10,7 +10,8 @@ from bos_postgres import create_database
 from bos_testkit.certificates import Authority
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     import pytest
 
@@ -23,10 +24,12 @@ async def deployment(
     clean_environment: None,
     postgres_server: PostgresServer,
     tmp_path_factory: pytest.TempPathFactory,
+    started_before: Callable[[Path], Path],
 ) -> AsyncIterator[Deployment]:
     """Bos in both forms in which people run it: one program, and processes that speak TLS."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "standalone":
+        started_before(folder / ".data")
         async with standalone(folder) as started:
             yield started
         return

@@ -21,7 +21,7 @@ from bos_standalone.rest import find_binary
 from bos_testkit.processes import peak_memory_mb, running_process, service_process
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from bos_testkit.postgres import PostgresServer
@@ -179,9 +179,13 @@ async def _separate(dsn: str, folder: Path, **rest: str) -> AsyncIterator[Door]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def harness(
-    clean_environment: None, tmp_path_factory: pytest.TempPathFactory
+    clean_environment: None,
+    tmp_path_factory: pytest.TempPathFactory,
+    started_before: Callable[[Path], Path],
 ) -> AsyncIterator[Door]:
-    async with _standalone(tmp_path_factory.mktemp("standalone")) as started:
+    folder = tmp_path_factory.mktemp("standalone")
+    started_before(folder / ".data")
+    async with _standalone(folder) as started:
         yield started
 
 
@@ -191,10 +195,12 @@ async def door(
     clean_environment: None,
     postgres_server: PostgresServer,
     tmp_path_factory: pytest.TempPathFactory,
+    started_before: Callable[[Path], Path],
 ) -> AsyncIterator[Door]:
     """REST before identity, in both forms in which people run them."""
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "standalone":
+        started_before(folder / ".data")
         async with _standalone(folder) as started:
             yield started
         return

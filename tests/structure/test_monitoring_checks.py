@@ -40,13 +40,14 @@ def alert(**changes: Any) -> dict[str, Any]:
     return {**whole, **changes}
 
 
-def case(*samples: object) -> dict[str, Any]:
-    test = {"expr": 'ALERTS{alertname="BosDown"}', "exp_samples": list(samples)}
+def case(*samples: object, expr: str = 'ALERTS{alertname="BosDown"}') -> dict[str, Any]:
+    test = {"expr": expr, "exp_samples": list(samples)}
     return {"promql_expr_test": [test]}
 
 
 def test_alert_with_heading_and_both_cases_is_in_order(alerts: Any) -> None:
-    assert list(alerts.faults([alert()], "### BosDown\n", [case("one"), case()])) == []
+    cases = [case("one"), case(), case(1, expr="bos:down:ratio")]
+    assert list(alerts.faults([alert()], "### BosDown\n", cases)) == []
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,7 @@ def test_alert_with_heading_and_both_cases_is_in_order(alerts: Any) -> None:
         ({}, "## Bos down", [case(1), case()], "no heading"),
         ({}, "### BosDown", [case(1)], "quiet case"),
         ({}, "### BosDown", [case()], "firing"),
+        ({}, "### BosDown", [case(1, expr="bos:down:ratio"), case()], "firing"),
         ({}, "### BosDown\n### BosUp", [case(1), case()], "no alert BosUp"),
     ],
 )

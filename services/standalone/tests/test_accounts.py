@@ -22,6 +22,8 @@ from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bos_standalone.service import Standalone
 
 BOS = Path(sys.executable).with_name("bos")
@@ -74,9 +76,9 @@ class Person:
 
 
 async def test_administrator_invites_users_assigns_roles_and_closes_accounts(
-    tmp_path: Path,
+    tmp_path: Path, started_before: Callable[[Path], Path]
 ) -> None:
-    settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
+    settings = StandaloneSettings.load(data_dir=started_before(tmp_path / "data"), grace_s=0.1)
     async with serve_all(settings, Telemetry.for_tests("standalone")) as harness:
         ada, eve = _people(harness, tmp_path)
         await ada.sign_up("ada")
@@ -116,8 +118,10 @@ async def test_administrator_invites_users_assigns_roles_and_closes_accounts(
         assert "There is no user carl" in await ada.bos("users", "reactivate", "carl", code=2)
 
 
-async def test_api_keys_are_limited_to_their_scopes_and_can_be_revoked(tmp_path: Path) -> None:
-    settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
+async def test_api_keys_are_limited_to_their_scopes_and_can_be_revoked(
+    tmp_path: Path, started_before: Callable[[Path], Path]
+) -> None:
+    settings = StandaloneSettings.load(data_dir=started_before(tmp_path / "data"), grace_s=0.1)
     async with serve_all(settings, Telemetry.for_tests("standalone")) as harness:
         ada, program = _people(harness, tmp_path)
         await ada.sign_up("ada")

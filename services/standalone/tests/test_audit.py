@@ -17,16 +17,21 @@ from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("nothing_configured")
 
 
 async def test_bos_audit_exports_and_verifies_all_trails_of_the_local_standalone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    started_before: Callable[[Path], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = StandaloneSettings.load(data_dir=tmp_path / ".data", grace_s=0.1, rest=False)
+    settings = StandaloneSettings.load(
+        data_dir=started_before(tmp_path / ".data"), grace_s=0.1, rest=False
+    )
     async with serve_all(settings, Telemetry.for_tests("standalone")) as harness:
         question = load_questions()[0].question
         async with BosClient(harness.target, api_key=harness.api_key) as bos:

@@ -16,6 +16,7 @@ from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("nothing_configured")
@@ -37,10 +38,14 @@ async def ask_for_a_figure(bos: BosClient, context: dict[str, str]) -> str:
 
 
 async def test_erasing_a_run_of_the_standalone_deletes_its_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    started_before: Callable[[Path], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = StandaloneSettings.load(data_dir=tmp_path / ".data", grace_s=0.1, rest=False)
+    settings = StandaloneSettings.load(
+        data_dir=started_before(tmp_path / ".data"), grace_s=0.1, rest=False
+    )
     async with serve_all(settings, Telemetry.for_tests("standalone")) as standalone:
         async with BosClient(standalone.target, api_key=standalone.api_key) as bos:
             run_id = await ask_for_a_figure(bos, dict(standalone.context))

@@ -24,6 +24,7 @@ from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 PASSWORD = "correct horse battery"
@@ -37,9 +38,10 @@ def quick(nothing_configured: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_api_key_is_the_local_users_and_other_users_sign_in(
-    tmp_path: Path,
+    tmp_path: Path, started_before: Callable[[Path], Path]
 ) -> None:
-    settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
+    data = started_before(tmp_path / "data")
+    settings = StandaloneSettings.load(data_dir=data, grace_s=0.1)
     async with (
         serve_all(settings, Telemetry.for_tests("standalone")) as harness,
         grpc.aio.insecure_channel(harness.addresses["identity"]) as channel,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from bos_testkit.fixtures.first_start import started_before
 from bos_testkit.postgres import (
     empty_postgres_dsn,
     postgres_dsn,
@@ -29,6 +30,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_configure",
     "scripted_model",
+    "started_before",
 ]
 
 
