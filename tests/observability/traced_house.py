@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
 from bos_client import BosClient
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from bos.gateway.v1 import OrchestratorResponse
     from bos_standalone.service import Standalone
 
 SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
 _AT_ONCE = 2
 _LONGEST_RUN_S = 240.0
+_PAUSE_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -68,15 +71,21 @@ async def _ask_everything(standalone: Standalone) -> None:
     }
     places = asyncio.Semaphore(_AT_ONCE)
 
-    async def ask(question: str) -> None:
+    async def ask(question: str) -> OrchestratorResponse:
         async with places, asyncio.timeout(_LONGEST_RUN_S):
             async for event in bos.ask_stream(question, context=standalone.context):
                 if event.HasField("approval_requested"):
                     await bos.approve(event.approval_requested.approval.approval_id)
+                if event.HasField("run_finished"):
+                    return event.run_finished.response
+        raise AssertionError(f"{question}: no end")
 
-    async with (
-        BosClient(standalone.target, api_key=standalone.api_key) as bos,
-        asyncio.TaskGroup() as tasks,
-    ):
-        for question in [*questions.values(), load_approved()[0].question]:
-            tasks.create_task(ask(question))
+    async with BosClient(standalone.target, api_key=standalone.api_key) as bos:
+        async with asyncio.timeout(_LONGEST_RUN_S):
+            while not all(agent.available for agent in await bos.agents()):
+                await asyncio.sleep(_PAUSE_S)
+        approved = await ask(load_approved()[0].question)
+        assert approved.status == RUN_STATUS_SUCCEEDED, approved
+        async with asyncio.TaskGroup() as tasks:
+            for question in questions.values():
+                tasks.create_task(ask(question))
