@@ -82,7 +82,9 @@ async def _ask_everything(standalone: Standalone) -> None:
 
     async with BosClient(standalone.target, api_key=standalone.api_key) as bos:
         async with asyncio.timeout(_LONGEST_RUN_S):
-            while not all(agent.available for agent in await bos.agents()):
+            while True:
+                if all(agent.available for agent in await bos.agents()):
+                    break
                 await asyncio.sleep(_PAUSE_S)
         approved = await ask(load_approved()[0].question)
         assert approved.status == RUN_STATUS_SUCCEEDED, approved
