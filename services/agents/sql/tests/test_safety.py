@@ -135,7 +135,7 @@ def test_guards_are_cached_by_policy_and_bounded() -> None:
 
 def test_verdicts_are_counted_by_outcome_and_broken_rule() -> None:
     registry = CollectorRegistry()
-    guard = QueryGuard(GuardPolicy("sqlite", frozenset({"orders"})), SqlMetrics(registry))
+    guard = QueryGuard(GuardPolicy("sqlite", frozenset({"orders"})), SqlMetrics.of(registry))
     for sql in ("SELECT order_id FROM orders", "DELETE FROM orders", "SELECT FROM WHERE"):
         guard.check(sql)
     checks = "bos_sql_guard_checks_total"

@@ -47,7 +47,7 @@ async def serve(
     async with McpClient(
         settings.mcp_url, max_reply_bytes=settings.max_reply_bytes, certificates=certificates
     ) as database:
-        metrics = SqlMetrics(telemetry.registry)
+        metrics = SqlMetrics.of(telemetry.registry)
         agent = SqlAgent(settings, database, model, telemetry, indexes, metrics)
         async with agent_service(settings, telemetry, agent) as server:
             yield server
