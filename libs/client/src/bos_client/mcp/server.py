@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from anyio.lowlevel import checkpoint_if_cancelled
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import (
     ResourceError,
@@ -21,7 +23,7 @@ from bos_client.mcp.documents import Documents
 from bos_client.mcp.resources import Resources
 from bos_client.mcp.results import failed
 from bos_client.mcp.runs import Runs
-from bos_errors import BosError, NotFound
+from bos_errors import BosError, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -106,6 +108,9 @@ class _Server(MCPServer[Any]):
             if isinstance(error.__cause__, BosError):
                 return failed(error.__cause__)
             raise
+        except asyncio.CancelledError:
+            await _whose_cancellation()
+            return failed(_broken_off())
 
     async def read_resource(
         self, uri: Any, context: Context[Any, Any] | None = None
@@ -113,6 +118,9 @@ class _Server(MCPServer[Any]):
         """Read a resource; a failure that Bos knows is said."""
         try:
             return await super().read_resource(uri, context)
+        except asyncio.CancelledError as error:
+            await _whose_cancellation()
+            raise ResourceError(_broken_off().message) from error
         except UnexpectedResourceError as error:
             known = _known(error)
             if known is None:
@@ -120,6 +128,22 @@ class _Server(MCPServer[Any]):
             if isinstance(known, NotFound):
                 raise ResourceNotFoundError(known.message) from error
             raise ResourceError(known.message) from error
+
+
+async def _whose_cancellation() -> None:
+    """Raise the cancellation of whoever cancelled this call, or return if nobody did.
+
+    gRPC ends a call that is cancelled by an error of its own. MCP's library does not take that for
+    the cancellation that it asked for, but for the end of the server.
+    """
+    await checkpoint_if_cancelled()
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+def _broken_off() -> Unavailable:
+    return Unavailable("The connection to Bos broke off. Try again.")
 
 
 def _known(error: BaseException | None) -> BosError | None:
