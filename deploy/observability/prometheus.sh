@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints the folder that holds prometheus and promtool: the machine's own if they are new enough, else
 # those of Debian's package prometheus, unpacked into BOS_CACHE by its version. Nothing is installed or
-# started; apt verifies what it downloads. Lists of packages are fetched where there are none, as root.
+# started; apt verifies what it downloads. Root fetches the lists of packages anew before.
 set -eu
 
 least=2.42
@@ -28,11 +28,9 @@ command -v apt-get > /dev/null && command -v dpkg-deb > /dev/null || {
     exit 1
 }
 candidate() { apt-cache policy prometheus | sed -n 's/^ *Candidate: *//p' | grep -v none || true; }
+# Old lists name versions that are there no more.
+[ "$(id -u)" != 0 ] || apt-get -qq update >&2 || true
 version=$(candidate)
-if [ -z "$version" ] && [ "$(id -u)" = 0 ]; then
-    apt-get -qq update >&2
-    version=$(candidate)
-fi
 [ -n "$version" ] || { echo "No package prometheus; apt-get update as root finds it." >&2; exit 1; }
 mkdir -p "$cache"
 fetched=$(mktemp -d "$cache/.fetched.XXXXXX")
