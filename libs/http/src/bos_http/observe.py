@@ -12,17 +12,15 @@ from typing import TYPE_CHECKING
 
 from opentelemetry import trace
 from prometheus_client import Counter, Histogram
-from prometheus_client.registry import Collector
 
-from bos_chassis.metrics import exemplar_of
+from bos_chassis.metrics import SharedMetrics, exemplar_of
 from bos_chassis.tracing import attributes as names
 from bos_http.errors import HttpFailed, HttpRefused, HttpTimedOut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.metrics_core import Metric
+    from prometheus_client.metrics import MetricWrapperBase
 
     from bos_chassis.telemetry import Telemetry
     from bos_http.redirects import Hop
@@ -31,7 +29,7 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.
 _KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-class HttpMetrics(Collector):
+class HttpMetrics(SharedMetrics):
     """Outgoing calls by service. Get it from :meth:`of`."""
 
     def __init__(self) -> None:
@@ -55,26 +53,9 @@ class HttpMetrics(Collector):
             registry=None,
         )
 
-    @classmethod
-    def of(cls, registry: CollectorRegistry) -> HttpMetrics:
-        """The metrics on ``registry``, which all services of a process share."""
-        # There is no public way to ask a registry what it holds.
-        existing = registry._names_to_collectors.get("bos_http_client_requests")
-        if isinstance(existing, HttpMetrics):
-            return existing
-        metrics = cls()
-        registry.register(metrics)
-        return metrics
-
-    def collect(self) -> Iterator[Metric]:
-        """All samples."""
-        for metric in (self.requests, self.refusals, self.duration):
-            yield from metric.collect()
-
-    def describe(self) -> Iterator[Metric]:
-        """All names."""
-        for metric in (self.requests, self.refusals, self.duration):
-            yield from metric.describe()
+    def parts(self) -> Iterable[MetricWrapperBase]:
+        """All of them."""
+        return (self.requests, self.refusals, self.duration)
 
 
 class Observer:

@@ -6,34 +6,23 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
+
+from bos_chassis.metrics import SharedMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import asyncpg
-    from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
     Pool = asyncpg.Pool[asyncpg.Record]
 
 
-class PoolMetrics(Collector):
+class PoolMetrics(SharedMetrics):
     """Connections of pools by state. Get it from :meth:`of`, and name pools by :meth:`watching`."""
 
     def __init__(self) -> None:
         self._pools: dict[tuple[str, str], Pool] = {}
-
-    @classmethod
-    def of(cls, registry: CollectorRegistry) -> PoolMetrics:
-        """The metrics on ``registry``, which all services of a process share."""
-        # There is no public way to ask a registry what it holds.
-        existing = registry._names_to_collectors.get("bos_postgres_pool_connections")
-        if isinstance(existing, PoolMetrics):
-            return existing
-        metrics = cls()
-        registry.register(metrics)
-        return metrics
 
     @contextmanager
     def watching(self, service: str, name: str, pool: Pool) -> Iterator[None]:

@@ -6,15 +6,14 @@ import time
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Histogram
-from prometheus_client.registry import Collector
 
-from bos_chassis.metrics import OTHER, current_exemplar
+from bos_chassis.metrics import OTHER, SharedMetrics, current_exemplar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from prometheus_client import CollectorRegistry
-    from prometheus_client.metrics_core import Metric
+    from prometheus_client.metrics import MetricWrapperBase
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -23,7 +22,7 @@ _ABORTED = "499"
 """Code of a request whose client left, or whose handler failed, before there was a status."""
 
 
-class HttpServerMetrics(Collector):
+class HttpServerMetrics(SharedMetrics):
     """Requests that HTTP servers answered, without paths. Get it from :meth:`of`."""
 
     def __init__(self) -> None:
@@ -41,26 +40,9 @@ class HttpServerMetrics(Collector):
             registry=None,
         )
 
-    @classmethod
-    def of(cls, registry: CollectorRegistry) -> HttpServerMetrics:
-        """The metrics on ``registry``, which all services of a process share."""
-        # There is no public way to ask a registry what it holds.
-        existing = registry._names_to_collectors.get("bos_http_server_requests")
-        if isinstance(existing, HttpServerMetrics):
-            return existing
-        metrics = cls()
-        registry.register(metrics)
-        return metrics
-
-    def collect(self) -> Iterator[Metric]:
-        """All samples."""
-        for metric in (self.requests, self.duration):
-            yield from metric.collect()
-
-    def describe(self) -> Iterator[Metric]:
-        """All names."""
-        for metric in (self.requests, self.duration):
-            yield from metric.describe()
+    def parts(self) -> Iterable[MetricWrapperBase]:
+        """All of them."""
+        return (self.requests, self.duration)
 
 
 class Measured:

@@ -7,34 +7,23 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
+
+from bos_chassis.metrics.shared import SharedMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
 _LABELS = ("service", "store")
 
 
-class DiskMetrics(Collector):
+class DiskMetrics(SharedMetrics):
     """Disk space of data folders. Get it from :meth:`of`, and register folders by :meth:`watch`."""
 
     def __init__(self) -> None:
         self._folders: dict[tuple[str, str], str] = {}
-
-    @classmethod
-    def of(cls, registry: CollectorRegistry) -> DiskMetrics:
-        """The metrics on ``registry``, which all services of a process share."""
-        # There is no public way to ask a registry what it holds.
-        existing = registry._names_to_collectors.get("bos_disk_free_bytes")
-        if isinstance(existing, DiskMetrics):
-            return existing
-        metrics = cls()
-        registry.register(metrics)
-        return metrics
 
     def watch(self, service: str, store: str, folder: Path | str) -> None:
         """Report the disk that holds ``folder``; a URL is watched if its scheme is ``file``.

@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING
 
 from opentelemetry import trace
 from prometheus_client import Counter, Histogram
-from prometheus_client.registry import Collector
 
-from bos_chassis.metrics import exemplar_of
+from bos_chassis.metrics import SharedMetrics, exemplar_of
 from bos_chassis.tracing import attributes as names
 from bos_errors import BosError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from opentelemetry.util.types import AttributeValue
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.metrics_core import Metric
+    from prometheus_client.metrics import MetricWrapperBase
 
     from bos_chassis.telemetry import Telemetry
     from bos_llm.agent_config import Access, AgentModelConfig
@@ -41,7 +39,7 @@ _SMALL_PROMPT_TOKENS = 200
 _BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 
 
-class ModelMetrics(Collector):
+class ModelMetrics(SharedMetrics):
     """Tokens, calls, durations and cost by agent and model. Get it from :meth:`of`."""
 
     def __init__(self) -> None:
@@ -89,28 +87,8 @@ class ModelMetrics(Collector):
         self.told_cut: set[str] = set()
         """Models of which it was logged that they do not read whole prompts."""
 
-    @classmethod
-    def of(cls, registry: CollectorRegistry) -> ModelMetrics:
-        """The metrics on ``registry``, which all services of a process share."""
-        # There is no public way to ask a registry what it holds.
-        existing = registry._names_to_collectors.get("bos_model_calls")
-        if isinstance(existing, ModelMetrics):
-            return existing
-        metrics = cls()
-        registry.register(metrics)
-        return metrics
-
-    def collect(self) -> Iterator[Metric]:
-        """All samples."""
-        for metric in self._all():
-            yield from metric.collect()
-
-    def describe(self) -> Iterator[Metric]:
-        """All names."""
-        for metric in self._all():
-            yield from metric.describe()
-
-    def _all(self) -> tuple[Counter | Histogram, ...]:
+    def parts(self) -> Iterable[MetricWrapperBase]:
+        """All of them."""
         return (
             self.tokens,
             self.calls,

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter
-from prometheus_client.registry import Collector
+
+from bos_chassis.metrics import SharedMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
-    from prometheus_client import CollectorRegistry, Metric
+    from prometheus_client.metrics import MetricWrapperBase
 
 
-class SqlMetrics(Collector):
+class SqlMetrics(SharedMetrics):
     """Queries of the model as the guard judged them; rules are the guard's own, so bounded."""
 
     def __init__(self) -> None:
@@ -30,23 +31,6 @@ class SqlMetrics(Collector):
             registry=None,
         )
 
-    @classmethod
-    def of(cls, registry: CollectorRegistry) -> SqlMetrics:
-        """The metrics on ``registry``, which agents served in turn share."""
-        # There is no public way to ask a registry what it holds.
-        existing = registry._names_to_collectors.get("bos_sql_guard_checks")
-        if isinstance(existing, SqlMetrics):
-            return existing
-        metrics = cls()
-        registry.register(metrics)
-        return metrics
-
-    def collect(self) -> Iterator[Metric]:
-        """All samples."""
-        for metric in (self.checks, self.refusals):
-            yield from metric.collect()
-
-    def describe(self) -> Iterator[Metric]:
-        """All names."""
-        for metric in (self.checks, self.refusals):
-            yield from metric.describe()
+    def parts(self) -> Iterable[MetricWrapperBase]:
+        """All of them."""
+        return (self.checks, self.refusals)
