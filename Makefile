@@ -100,8 +100,12 @@ test-restore: install ## The page on backups, followed: everything backed up, de
 	$(BIN)/pytest -q tests/restore/restore_trial.py $(PYTEST_ARGS)
 
 .PHONY: test-faults
-test-faults: install ## Each service down, PostgreSQL restarted, models limited, disks full, and more, as docs/operations/faults.md says (part of test)
+test-faults: install ## Each service down, PostgreSQL restarted, models limited, disks full, and more, as docs/operations/faults.md says, and the alert of each (all but the alerts are part of test)
 	$(PYTEST) $$($(BIN)/python tests/docs/fault_tests.py) $(PYTEST_ARGS)
+	@if programs=$$(sh deploy/observability/prometheus.sh); then \
+	    PATH="$$programs:$$PATH" $(BIN)/pytest -q tests/integration/alerts_trial.py $(PYTEST_ARGS); \
+	elif [ -n "$$CI" ]; then exit 1; \
+	else echo 'test-faults: alerts are left out, as there is no Prometheus here (see above).' >&2; fi
 
 .PHONY: test-isolation
 test-isolation: install rest ## Every public RPC as somebody else, with forged tokens (part of test)
@@ -225,7 +229,7 @@ test-install: install ## Services alone, each in an empty environment: size, pac
 .PHONY: test-observability
 test-observability: install rest ## Traces before a real collector; metrics, rules and all panels before a real Prometheus, which it fetches on Debian
 	@if programs=$$(sh deploy/observability/prometheus.sh) && collector=$$(sh deploy/observability/collector.sh); then \
-	    PATH="$$programs:$$collector:$$PATH" $(BIN)/pytest -q tests/observability $(PYTEST_ARGS); \
+	    PATH="$$programs:$$collector:$$PATH" $(BIN)/pytest -q tests/observability tests/integration/alerts_trial.py $(PYTEST_ARGS); \
 	elif [ -n "$$CI" ]; then exit 1; \
 	else echo 'test-observability is left out: there is no Prometheus or collector here (see above).' >&2; fi
 

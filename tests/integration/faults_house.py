@@ -1,13 +1,18 @@
-"""Real services at addresses that outlive them, so that each can go away and come back."""
+"""Real services over TLS at addresses that outlive them, so that each can go away and come back."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from bos_chassis.settings import ServerSettings
+import grpc
+from gateway_harness.postgres_proxy import postgres_proxy
+
+from bos.documents.v1 import DocumentsServiceStub, WatchDocumentRequest
+from bos_chassis.metrics.exposition import metrics_server
+from bos_chassis.settings import ServerSettings, TlsSettings
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_composer.service import serve as serve_composer
@@ -15,14 +20,24 @@ from bos_composer.settings import ComposerSettings
 from bos_computation.service import serve as serve_computation
 from bos_computation.settings import ComputationSettings
 from bos_demo.company import DEFAULT_TODAY
+from bos_demo.documents.rendering import render
+from bos_demo.documents.sources import load_sources
 from bos_demo.scripted.replies import demo_fixtures
+from bos_documents.service import serve as serve_documents
+from bos_documents.settings import DocumentsSettings
+from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_llm import Models
 from bos_mcp_db.service import serve as serve_mcp_db
 from bos_mcp_db.settings import McpDbSettings
+from bos_memory.service import serve as serve_memory
+from bos_memory.settings import MemorySettings
 from bos_planner.service import serve as serve_planner
 from bos_planner.settings import PlannerSettings
+from bos_postgres import connect
+from bos_rag.service import serve as serve_rag
+from bos_rag.settings import RagSettings
 from bos_sandbox.service import serve as serve_sandbox
 from bos_sandbox.settings import SandboxSettings
 from bos_sql.service import serve as serve_sql
@@ -31,97 +46,27 @@ from bos_testkit.processes import free_port
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
 
+from .chain_replies import DOCUMENT
+from .faults_parts import Part
 from .harness import TODAY, Outcome
+from .library import upload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator, Sequence
+    from datetime import timedelta
+    from pathlib import Path
+
+    from gateway_harness.postgres_proxy import Proxy
 
     from bos_mcp_db.settings import DatabaseSettings
+    from bos_testkit.certificates import Authority
     from bos_testkit.scripted_model.replies import Fixture
 
-    Make = Callable[[ServerSettings], AbstractAsyncContextManager[Any]]
+    from .faults_parts import Make
 
+AGENTS: Final = ("sql", "computation", "rag")
 _LONGEST_RUN_S = 120.0
 _SLOW_LINK_S = 0.02
-
-
-@dataclass
-class Part:
-    """A service behind a link that can be slow; both keep their ports."""
-
-    make: Make
-    behind: int = field(default_factory=free_port)
-    port: int = field(default_factory=free_port)
-    delay_s: float = 0.0
-    """Added to each piece that crosses the link, either way."""
-    _running: AsyncExitStack | None = None
-
-    @property
-    def address(self) -> str:
-        """What others call."""
-        return f"127.0.0.1:{self.port}"
-
-    async def start(self) -> None:
-        """Start it, and the link to it."""
-        self._running = AsyncExitStack()
-        await self._running.enter_async_context(
-            self.make(ServerSettings(port=self.behind, grace_s=0.2))
-        )
-        await self._running.enter_async_context(self._link())
-
-    async def stop(self) -> None:
-        """Stop it, if it runs: connections are refused from then on."""
-        if self._running is not None:
-            running, self._running = self._running, None
-            await running.aclose()
-
-    @asynccontextmanager
-    async def _link(self) -> AsyncIterator[None]:
-        tasks: set[asyncio.Task[None]] = set()
-
-        def opened(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.create_task(self._carry(reader, writer))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-        server = await asyncio.start_server(opened, "127.0.0.1", self.port)
-        try:
-            yield
-        finally:
-            server.close()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await server.wait_closed()
-
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection; the end of either side is the end of both."""
-        ways: list[asyncio.Task[None]] = []
-        ends = [writer]
-        try:
-            there, back = await asyncio.open_connection("127.0.0.1", self.behind)
-            ends.append(back)
-            ways = [
-                asyncio.create_task(self._copy(reader, back)),
-                asyncio.create_task(self._copy(there, writer)),
-            ]
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        except OSError:
-            return
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
-            for end in ends:
-                end.close()
-
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(65536):
-            if self.delay_s:
-                await asyncio.sleep(self.delay_s)
-            writer.write(data)
-            await writer.drain()
 
 
 @dataclass
@@ -131,13 +76,26 @@ class FaultsHouse:
     client: BosClient
     model: ScriptedModel
     parts: dict[str, Part]
+    certificates: Certificates
+    postgres: Proxy
+    """Between the gateway and its run log."""
+    store_url: str
+    metrics_port: int
+    """Of the gateway, and of all calls of models."""
     asked: int = 0
 
-    async def ask(self, question: str) -> Outcome:
+    @property
+    def metrics_ports(self) -> list[int]:
+        """Where Prometheus reads all services."""
+        return [self.metrics_port, *(part.metrics_port for part in self.parts.values())]
+
+    async def ask(self, question: str, conversation: str = "") -> Outcome:
         """Ask, and follow the run to its end."""
         self.asked += 1
         async with asyncio.timeout(_LONGEST_RUN_S):
-            stream = self.client.ask_stream(question, context=TODAY, trace=True)
+            stream = self.client.ask_stream(
+                question, context=TODAY, trace=True, conversation_id=conversation
+            )
             return Outcome([event async for event in stream])
 
     async def ask_at_once(self, question: str, times: int) -> list[Outcome]:
@@ -149,72 +107,87 @@ class FaultsHouse:
         for part in self.parts.values():
             part.delay_s = _SLOW_LINK_S if slow else 0.0
 
+    async def count(self, what: str) -> int:
+        """A number that the run log knows, as a SQL expression over its tables."""
+        async with connect(self.store_url, schema=SCHEMA) as session:
+            return int(await session.fetchval(f"SELECT {what}"))
+
+
+class Certificates:
+    """What services show one another, good for as long as no alert asks for.
+
+    Args:
+        authority: Whose certificates they are.
+        left: How long they are good.
+    """
+
+    def __init__(self, authority: Authority, left: timedelta) -> None:
+        self._authority = authority
+        self._left = left
+
+    def issue(self, service: str, *, expired: bool = False) -> TlsSettings:
+        """A new certificate of a service, in the place of the one before."""
+        issued = self._authority.issue(service, expired=expired, left=self._left)
+        return issued.model_copy(update={"refresh_s": 0.1})
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Of somebody who calls from outside."""
+        tls = self.issue("outside")
+        assert tls.ca_file is not None
+        assert tls.key_file is not None
+        assert tls.cert_file is not None
+        files = (tls.ca_file, tls.key_file, tls.cert_file)
+        return grpc.ssl_channel_credentials(*(file.read_bytes() for file in files))
+
 
 @asynccontextmanager
 async def open_faults_house(
-    company: DatabaseSettings, store_url: str, replies: Sequence[Fixture]
+    company: DatabaseSettings,
+    store_url: str,
+    more_url: str,
+    folder: Path,
+    certificates: Certificates,
+    replies: Sequence[Fixture],
 ) -> AsyncIterator[FaultsHouse]:
-    """Planner, composer, two agents with what they call, and a gateway that retries at once."""
+    """Planner, composer, memory, three agents with what they call, and a gateway that retries soon.
+
+    Args:
+        company: The sample company, as mcp_db sees it.
+        store_url: Migrated database of the run log.
+        more_url: Empty database, of memory and documents.
+        folder: Where files go.
+        certificates: Of all services.
+        replies: Replies of the model beside those to the demo questions.
+    """
     telemetry = Telemetry.for_tests("faults")
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         model = await enter(ScriptedModel([*demo_fixtures(DEFAULT_TODAY), *replies]))
         short = {"retry_base_s": 0.001, "retry_cap_s": 0.002, "breaker_s": 0.001}
         models = await enter(Models(model_settings(model, **short), telemetry))
-        databases = {"company": company}
-        parts = {
-            "mcp_db": Part(
-                lambda server: serve_mcp_db(
-                    McpDbSettings.load(server=server, databases=databases),
-                    Telemetry.for_tests("mcp_db"),
-                )
-            ),
-            "sandbox": Part(
-                lambda server: serve_sandbox(
-                    SandboxSettings.load(server=server, warm_workers=1),
-                    Telemetry.for_tests("sandbox"),
-                )
-            ),
-            "planner": Part(
-                lambda server: serve_planner(
-                    PlannerSettings.load(server=server),
-                    Telemetry.for_tests("planner"),
-                    models=models,
-                )
-            ),
-            "composer": Part(
-                lambda server: serve_composer(
-                    ComposerSettings.load(server=server),
-                    Telemetry.for_tests("composer"),
-                    models=models,
-                )
-            ),
-        }
-        parts["sql"] = Part(
-            lambda server: serve_sql(
-                SqlSettings.load(server=server, mcp_url=f"http://{parts['mcp_db'].address}/mcp"),
-                Telemetry.for_tests("sql"),
-                models=models,
-            )
-        )
-        parts["computation"] = Part(
-            lambda server: serve_computation(
-                ComputationSettings.load(server=server, sandbox_target=parts["sandbox"].address),
-                Telemetry.for_tests("computation"),
-                models=models,
-            )
-        )
+        parts: dict[str, Part] = {}
+        for name, make in _services(company, more_url, folder, models, parts).items():
+            parts[name] = Part(name, make, certificates.issue(name))
+            stack.push_async_callback(parts[name].stop)
         for part in parts.values():
-            stack.push_async_callback(part.stop)
             await part.start()
+        credentials = certificates.credentials()
+        await _upload(parts["documents"].address, credentials)
+        postgres = await enter(postgres_proxy(store_url))
+        outside = {"client_certificates": False}
         gateway = await enter(
             serve_gateway(
                 GatewaySettings.load(
-                    server=ServerSettings(port=0, grace_s=0.2),
-                    store_url=store_url,
+                    server=ServerSettings(
+                        port=0,
+                        grace_s=0.2,
+                        tls=certificates.issue("gateway").model_copy(update=outside),
+                    ),
+                    store_url=postgres.dsn,
                     planner_target=parts["planner"].address,
                     composer_target=parts["composer"].address,
-                    agent_targets={name: parts[name].address for name in ("sql", "computation")},
+                    memory_target=parts["memory"].address,
+                    agent_targets={name: parts[name].address for name in AGENTS},
                     backoff_s=0.01,
                     restart_wait_s=0,
                     lease_s=15,
@@ -222,4 +195,64 @@ async def open_faults_house(
                 telemetry.named("gateway"),
             )
         )
-        yield FaultsHouse(await enter(BosClient(gateway.address)), model, parts)
+        port = await enter(metrics_server(telemetry.registry, "127.0.0.1", free_port()))
+        client = await enter(BosClient(gateway.address, credentials=credentials))
+        yield FaultsHouse(client, model, parts, certificates, postgres, store_url, port)
+
+
+def _services(
+    company: DatabaseSettings, dsn: str, folder: Path, models: Models, parts: dict[str, Part]
+) -> dict[str, Make]:
+    """How each service is started, those that others need first; ``parts`` knows addresses."""
+
+    def of(serve: Any, settings: Any, /, targets: Any = dict, **options: Any) -> Make:
+        given = {name: options.pop(name) for name in ("models",) if name in options}
+        return lambda server, telemetry: serve(
+            settings.load(server=server, **options, **targets()), telemetry, **given
+        )
+
+    return {
+        "mcp_db": of(serve_mcp_db, McpDbSettings, databases={"company": company}),
+        "sandbox": of(serve_sandbox, SandboxSettings, warm_workers=1),
+        "planner": of(serve_planner, PlannerSettings, models=models),
+        "composer": of(serve_composer, ComposerSettings, models=models),
+        "memory": of(serve_memory, MemorySettings, store_url=dsn, models=None),
+        "documents": of(
+            serve_documents,
+            DocumentsSettings,
+            store_url=dsn,
+            files_url=(folder / "files").as_uri(),
+            index_folder=folder / "index",
+            spool_folder=folder / "spool",
+            models=None,
+        ),
+        "sql": of(
+            serve_sql,
+            SqlSettings,
+            lambda: {"mcp_url": f"https://{parts['mcp_db'].address}/mcp"},
+            models=models,
+        ),
+        "computation": of(
+            serve_computation,
+            ComputationSettings,
+            lambda: {"sandbox_target": parts["sandbox"].address},
+            models=models,
+        ),
+        "rag": of(
+            serve_rag,
+            RagSettings,
+            lambda: {"documents_target": parts["documents"].address},
+            models=models,
+        ),
+    }
+
+
+async def _upload(address: str, credentials: grpc.ChannelCredentials) -> None:
+    """Upload a document of the company, and wait until it is read."""
+    (source,) = [each for each in load_sources() if each.name == DOCUMENT]
+    async with grpc.aio.secure_channel(address, credentials) as channel:
+        stub = DocumentsServiceStub(channel)
+        answer = await stub.UploadDocument(upload(source.name, render(source)), timeout=60)
+        request = WatchDocumentRequest(document_id=answer.document.document_id)
+        async for _ in stub.WatchDocument(request, timeout=240):
+            pass

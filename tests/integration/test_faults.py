@@ -7,6 +7,8 @@ them all.
 from __future__ import annotations
 
 import asyncio
+import secrets
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,51 +16,54 @@ import pytest_asyncio
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.gateway.v1 import RunStatus
-from bos_gateway.run_log.session import SCHEMA
-from bos_postgres import connect
+from bos_postgres import create_database
+from bos_testkit.certificates import Authority
 from bos_testkit.scripted_model.server import TEXT_CALLS
 
-from .faults_house import open_faults_house
-from .harness import plan_reply, planned, program_reply, query_replies, rows
+from .faults_house import Certificates, open_faults_house
+from .faults_replies import BOTH, LIST_TABLES, REPLIES, SEARCHED
+from .harness import rows
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from bos_mcp_db.settings import DatabaseSettings
+    from bos_testkit.postgres import PostgresServer
 
     from .faults_house import FaultsHouse
     from .harness import Outcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-LIST_TABLES = "List all tables in the database"
-BOTH = "Name the regions and add the numbers up"
-REPLIES = [
-    plan_reply(
-        BOTH,
-        planned("regions", "sql", "name the regions"),
-        planned("sum", "computation", "add the numbers up"),
-    ),
-    *query_replies("name the regions", "SELECT region_name FROM regions", "regions"),
-    program_reply("add the numbers up", "result = {'total': 4000 + 321}"),
-]
 AT_ONCE = 3
 _RECOVERS_S = 60.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def house(
-    company: DatabaseSettings, store_url: str, clean_environment: None
+    company: DatabaseSettings,
+    store_url: str,
+    postgres_server: PostgresServer,
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_environment: None,
 ) -> AsyncIterator[FaultsHouse]:
-    async with open_faults_house(company, store_url, REPLIES) as opened:
+    folder = tmp_path_factory.mktemp("faults")
+    more_url = await create_database(postgres_server.dsn(), f"faults_{secrets.token_hex(6)}")
+    certificates = Certificates(Authority(folder / "authority"), timedelta(days=1))
+    async with open_faults_house(
+        company, store_url, more_url, folder, certificates, REPLIES
+    ) as opened:
         yield opened
         # After all faults together: whatever was accepted has ended, once.
-        async with connect(store_url, schema=SCHEMA) as session:
-            row = await session.fetchrow(
-                "SELECT count(*) AS runs, count(finished_at) AS ended, (SELECT count(*) "
-                "FROM run_events WHERE kind = 'run_finished') AS ends FROM runs"
+        counts = [
+            await opened.count(what)
+            for what in (
+                "count(*) FROM runs",
+                "count(finished_at) FROM runs",
+                "count(*) FROM run_events WHERE kind = 'run_finished'",
             )
-        assert (row["runs"], row["ended"], row["ends"]) == (opened.asked,) * 3
+        ]
+        assert counts == [opened.asked] * 3
 
 
 @pytest.fixture(autouse=True)
@@ -91,23 +96,59 @@ def is_told(outcome: Outcome, failed: str, kept: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "failed", "kept"),
+    ("part", "question", "failed", "kept"),
     [
-        ("sql", "regions", "sum"),
-        ("mcp_db", "regions", "sum"),
-        ("computation", "sum", "regions"),
-        ("sandbox", "sum", "regions"),
+        ("sql", BOTH, "regions", "sum"),
+        ("mcp_db", BOTH, "regions", "sum"),
+        ("computation", BOTH, "sum", "regions"),
+        ("sandbox", BOTH, "sum", "regions"),
+        ("rag", SEARCHED, "passages", "sum"),
+        ("documents", SEARCHED, "passages", "sum"),
     ],
 )
 async def test_agent_or_what_it_calls_is_down_and_costs_its_own_part_until_it_is_back(
-    house: FaultsHouse, part: str, failed: str, kept: str
+    house: FaultsHouse, part: str, question: str, failed: str, kept: str
 ) -> None:
-    await recovers(house, BOTH)
+    await recovers(house, question)
     await house.parts[part].stop()
-    for outcome in await house.ask_at_once(BOTH, AT_ONCE):
+    for outcome in await house.ask_at_once(question, AT_ONCE):
         is_told(outcome, failed, kept)
     await house.parts[part].start()
+    await recovers(house, question)
+
+
+async def test_certificate_has_expired_and_costs_its_own_part_until_it_is_replaced(
+    house: FaultsHouse,
+) -> None:
     await recovers(house, BOTH)
+    house.certificates.issue("sql", expired=True)
+    async with asyncio.timeout(_RECOVERS_S):
+        # Connections that were made before stay good; new ones show the new certificate.
+        status = RunStatus.RUN_STATUS_SUCCEEDED
+        while status == RunStatus.RUN_STATUS_SUCCEEDED:
+            house.parts["sql"].drop_connections()
+            status = (await house.ask(BOTH)).response.status
+    for outcome in await house.ask_at_once(BOTH, AT_ONCE):
+        is_told(outcome, "regions", "sum")
+    house.certificates.issue("sql")
+    await recovers(house, BOTH)
+
+
+async def test_memory_is_down_and_what_was_said_meanwhile_is_recorded_once_it_is_back(
+    house: FaultsHouse,
+) -> None:
+    await house.parts["memory"].stop()
+    talks = []
+    for outcome in await house.ask_at_once(BOTH, AT_ONCE):
+        assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+        outcome.shows_no_internals()
+        talks.append(outcome.response.metadata.conversation_id)
+    untold = f"count(*) FROM runs WHERE remembered_at IS NULL AND conversation_id = '{talks[0]}'"
+    assert await house.count(untold) == 1
+    await house.parts["memory"].start()
+    async with asyncio.timeout(_RECOVERS_S):
+        while await house.count(untold):
+            await house.ask(LIST_TABLES, conversation=talks[0])
 
 
 async def test_planner_is_down_and_plans_are_made_by_keywords_until_it_is_back(
@@ -145,6 +186,12 @@ async def test_model_refuses_every_call_by_its_limit_and_what_needs_none_goes_on
         assert outcome.plan.origin == "heuristic"
         assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
         assert rows(outcome.response.data)
+        outcome.shows_no_internals()
+    # What needs a model is told so at once: nobody waits for the minute that was asked for.
+    for outcome in await house.ask_at_once(BOTH, AT_ONCE):
+        assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
+        assert outcome.response.error.type == "ModelRateLimited"
+        assert outcome.response.error.message
         outcome.shows_no_internals()
     house.model.knobs.clear()
     house.model.knobs.fail_next(100_000, status=422, schema=TEXT_CALLS)

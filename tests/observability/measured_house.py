@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-import yaml
+from prometheus_server import running_prometheus
 
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
@@ -32,13 +32,14 @@ from bos_testkit.processes import free_port
 from .troubled_model import TROUBLE, troubled_model
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator
+
+    from prometheus_server import Prometheus
 
     from bos_standalone.service import Standalone
     from bos_testkit.scripted_model.server import ScriptedModel
 
 ROOT = Path(__file__).parents[2]
-PROMETHEUS = ROOT / "deploy/observability/prometheus"
 _SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
 _EACH_KIND = 2
 """Questions of each set of agents."""
@@ -48,7 +49,6 @@ _AT_ONCE = 3
 _PRICES = {"scripted": {"input": 1, "output": 2}}
 _TALK = ("What can you help me with?", "Write me a poem about the sea") * 2
 """Turns of one conversation, which is summarised meanwhile."""
-_PAUSE_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -59,37 +59,7 @@ class MeasuredHouse:
     metrics: str
     """URL of the metrics of all Python services."""
     rest_metrics: str
-    prometheus: str
-    """Base URL of Prometheus."""
-
-    async def query(self, expr: str) -> list[dict[str, Any]]:
-        """Result of an instant query.
-
-        Raises:
-            AssertionError: Prometheus refused it.
-        """
-        reply = await asyncio.to_thread(self._get, "query", {"query": expr})
-        return list(reply["data"]["result"])
-
-    async def api(self, path: str, **arguments: str) -> Any:
-        """Data of any other endpoint of Prometheus' API."""
-        return (await asyncio.to_thread(self._get, path, arguments))["data"]
-
-    async def until(self, expr: str, *, within_s: float = 120.0) -> None:
-        """Return once a query has a result."""
-        async with asyncio.timeout(within_s):
-            while True:
-                if await self.query(expr):
-                    return
-                await asyncio.sleep(_PAUSE_S)
-
-    def _get(self, path: str, arguments: dict[str, str]) -> dict[str, Any]:
-        url = f"{self.prometheus}/api/v1/{path}?{urllib.parse.urlencode(arguments)}"
-        try:
-            with urllib.request.urlopen(url, timeout=30) as reply:
-                return dict(json.load(reply))
-        except urllib.error.HTTPError as error:
-            raise AssertionError(f"{arguments}: {error.read().decode()}") from None
+    prometheus: Prometheus
 
 
 def read(url: str, accept: str = "text/plain") -> str:
@@ -102,7 +72,7 @@ def read(url: str, accept: str = "text/plain") -> str:
 @asynccontextmanager
 async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
     """Start both, and ask demo questions until Prometheus has seen them; stopped with the block."""
-    ports = free_port(), free_port(), free_port()
+    ports = free_port(), free_port()
     nobody_there = f"http://127.0.0.1:{free_port()}"
     loopback = ["127.0.0.0/8"]
     remote = {"away": {"url": nobody_there, "networks": loopback, "reads": True}}
@@ -125,7 +95,7 @@ async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
             async with (
                 _named(model, patch),
                 serve_all(settings, telemetry) as standalone,
-                _prometheus(folder, ports[2], ports[:2]) as prometheus,
+                running_prometheus(folder, ports[:2]) as prometheus,
             ):
                 house = MeasuredHouse(
                     standalone,
@@ -162,50 +132,6 @@ def _trace_sink() -> Iterator[str]:
         server.stop(None).wait()
 
 
-@asynccontextmanager
-async def _prometheus(folder: Path, port: int, targets: Sequence[int]) -> AsyncIterator[str]:
-    """The configuration that is shipped, with a shorter interval and these targets."""
-    config = yaml.safe_load((PROMETHEUS / "prometheus.yaml").read_text("utf-8"))
-    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    config["rule_files"] = [str(PROMETHEUS / "rules/*.yaml")]
-    del config["alerting"]
-    (job,) = config["scrape_configs"]
-    job["file_sd_configs"] = [{"files": [str(folder / "targets.json")]}]
-    addresses = [f"127.0.0.1:{each}" for each in targets]
-    (folder / "targets.json").write_text(json.dumps([{"targets": addresses}]))
-    (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-    log = (folder / "prometheus.log").open("wb")
-    process = await asyncio.create_subprocess_exec(
-        "prometheus",
-        f"--config.file={folder / 'prometheus.yaml'}",
-        f"--storage.tsdb.path={folder / 'tsdb'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        "--enable-feature=exemplar-storage",
-        stdout=log,
-        stderr=log,
-    )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        async with asyncio.timeout(60):
-            while not await asyncio.to_thread(_answers, f"{url}/-/ready"):
-                assert process.returncode is None, (folder / "prometheus.log").read_text()
-                await asyncio.sleep(_PAUSE_S)
-        yield url
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-        log.close()
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as reply:
-            return bool(reply.status == 200)
-    except OSError:
-        return False
-
-
 async def _load(house: MeasuredHouse, model: ScriptedModel) -> None:
     standalone = house.standalone
     assert standalone.documents is not None
@@ -220,7 +146,7 @@ async def _load(house: MeasuredHouse, model: ScriptedModel) -> None:
                     tasks.create_task(_ask(bos, standalone, question, places))
             await asyncio.to_thread(_over_http, standalone)
             asked += len(questions)
-            await house.until(f"sum(bos_runs_total) >= {asked}")
+            await house.prometheus.until(f"sum(bos_runs_total) >= {asked}")
         model.knobs.fail_next(status=429, retry_after=0, schema="PlannerReply")
         for question in (TROUBLE, *_TALK):
             conversation = "talk" if question in _TALK else ""
@@ -228,7 +154,7 @@ async def _load(house: MeasuredHouse, model: ScriptedModel) -> None:
         run = await bos.submit(load_approved()[0].question, context=standalone.context)
         assert run.run_id
         for expr in _SHOWN:
-            await house.until(expr)
+            await house.prometheus.until(expr)
 
 
 _SHOWN = (

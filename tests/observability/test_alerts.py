@@ -6,8 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-
-from .measured_house import PROMETHEUS
+from prometheus_server import PROMETHEUS
 
 if TYPE_CHECKING:
     from pathlib import Path

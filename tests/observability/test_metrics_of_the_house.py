@@ -61,14 +61,14 @@ async def test_latencies_carry_trace_ids(house: MeasuredHouse) -> None:
         assert re.search(pattern, text, re.MULTILINE), metric
     now = time.time()
     for metric in ("bos_step_duration_seconds_bucket", "bos_rest_request_duration_seconds_bucket"):
-        found = await house.api(
+        found = await house.prometheus.api(
             "query_exemplars", query=metric, start=str(now - 3600), end=str(now + 60)
         )
         assert any(each["exemplars"] for each in found), metric
 
 
 async def test_rules_are_evaluated_without_errors(house: MeasuredHouse) -> None:
-    groups = (await house.api("rules"))["groups"]
+    groups = (await house.prometheus.api("rules"))["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
     assert len(rules) > 50
     assert [rule["name"] for rule in rules if rule["health"] == "err"] == []
@@ -80,8 +80,8 @@ async def test_every_service_counts_its_calls_by_outcome_and_time(house: Measure
         f"{of_grpc}_handled_total or {of_http}_requests_total",
         f"{of_grpc}_duration_seconds_count or {of_http}_duration_seconds_count",
     ):
-        counted = await house.query(f"count by (service) ({series})")
+        counted = await house.prometheus.query(f"count by (service) ({series})")
         names = {each["metric"]["service"] for each in counted}
         assert names >= house.standalone.addresses.keys() - {"rest"}
     for series in ("bos_rest_requests_total", "bos_rest_request_duration_seconds_count"):
-        assert await house.query(f"sum({series}) > 0")
+        assert await house.prometheus.query(f"sum({series}) > 0")

@@ -53,7 +53,7 @@ async def test_query_returns_data_or_is_conditional(asked: Asked, house: Measure
     expr = asked.expr
     for variable, interval in INTERVALS.items():
         expr = expr.replace(variable, interval)
-    found = await house.query(expr)  # also of conditional ones: Prometheus takes them
+    found = await house.prometheus.query(expr)  # also of conditional ones: Prometheus takes them
     numbers = [each for each in found if not math.isnan(float(each["value"][1]))]
     assert numbers or asked.name in CONDITIONAL, f"no data: {expr}"
 

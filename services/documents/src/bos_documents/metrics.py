@@ -57,6 +57,6 @@ class DocumentsMetrics:
         )
         self.oldest = Gauge(
             "bos_documents_oldest_job_seconds",
-            "How long the oldest of them has been waiting",
+            "How long the oldest of them, or of those that services put off, has been waiting",
             registry=registry,
         )

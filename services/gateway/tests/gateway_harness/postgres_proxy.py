@@ -32,6 +32,8 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self.dsn = ""
         """The URL of the same database by way of the proxy."""
+        self.delay_s = 0.0
+        """Added to each piece that goes either way."""
 
     def cut(self) -> None:
         """Drop all later traffic, without closing connections."""
@@ -75,6 +77,7 @@ class Proxy:
         with suppress(OSError):
             while data := await reader.read(65536):
                 await self._open.wait()
+                await asyncio.sleep(self.delay_s)
                 writer.write(data)
                 await writer.drain()
 

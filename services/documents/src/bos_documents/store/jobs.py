@@ -112,10 +112,16 @@ WHERE document_id = $1 AND fence = $2
 """
 _FINISH = "DELETE FROM jobs WHERE document_id = $1"
 _SOON = f"SELECT pg_notify('{CHANNEL}', 'work')"
+# A job that services failed is due again and again: it counts from its beginning, tried now or not.
 _WAITING = """
-SELECT count(*) AS waiting,
-       coalesce(extract(epoch FROM now() - min(not_before)), 0)::float8 AS oldest_s
-FROM jobs WHERE not_before <= now() AND (lease_until IS NULL OR lease_until < now())
+SELECT count(*) FILTER (WHERE due) AS waiting,
+       coalesce(extract(epoch FROM now() - min(since) FILTER (WHERE due OR put_off)), 0)::float8
+           AS oldest_s
+FROM (
+    SELECT not_before <= now() AND (lease_until IS NULL OR lease_until < now()) AS due,
+           waits > 0 AS put_off,
+           CASE WHEN waits > 0 THEN created_at ELSE not_before END AS since
+    FROM jobs) AS j
 """
 
 
@@ -179,7 +185,10 @@ class Jobs:
         )
 
     async def waiting(self) -> tuple[int, float]:
-        """Jobs that are due and have no owner, and for how many seconds the oldest one is."""
+        """Jobs that are due and have no owner, and for how many seconds the oldest one waits.
+
+        One that services that are away put off waits as well.
+        """
         row = await fetchrow(self._pool, _WAITING)
         assert row is not None
         return row["waiting"], row["oldest_s"]

@@ -1,0 +1,236 @@
+"""Each fault raises its alert: the rules that are shipped, over what a real Prometheus scraped.
+
+Raised means that the rule holds; for how long it has to, before somebody is told, is tried by
+promtool. `make test-faults` and `make test-observability` bring the program and run this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+import pytest_asyncio
+from prometheus_server import running_prometheus
+
+from bos.documents.v1 import DocumentsServiceStub
+from bos_chassis.metrics import disk
+from bos_documents.service import serve as serve_documents
+from bos_documents.settings import DocumentsSettings
+from bos_postgres import connect, create_database
+from bos_testkit.certificates import Authority
+from bos_testkit.processes import free_port
+
+from .faults_house import Certificates, open_faults_house
+from .faults_parts import Part
+from .faults_replies import BOTH, LIST_TABLES, REPLIES, SEARCHED
+from .library import upload
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from prometheus_server import Prometheus
+
+    from bos_mcp_db.settings import DatabaseSettings
+    from bos_testkit.postgres import PostgresServer
+
+    from .faults_house import FaultsHouse
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+
+_LOADED = 3
+_SLOW_S = 0.4
+_PAUSE_S = 0.2
+
+
+@dataclass
+class Watched:
+    """Running services, and the Prometheus that reads them."""
+
+    house: FaultsHouse
+    prometheus: Prometheus
+    indexless: Part
+    """A documents service whose Qdrant is not there."""
+    more_url: str
+
+    async def raised(self, alert: str, **labels: str) -> bool:
+        """Whether an alert's rule holds now."""
+        matching = ",".join(f'{name}="{value}"' for name, value in labels.items())
+        return bool(await self.prometheus.query(f'ALERTS{{alertname="{alert}",{matching}}}'))
+
+    async def until(self, alert: str, *, raised: bool = True, **labels: str) -> None:
+        """Return once the alert's rule holds, or does no more."""
+        async with asyncio.timeout(120):
+            while await self.raised(alert, **labels) != raised:  # noqa: ASYNC110  Prometheus is asked
+                await asyncio.sleep(_PAUSE_S)
+
+    @asynccontextmanager
+    async def asking(self, question: str) -> AsyncIterator[None]:
+        """Questions are asked, one after the other, for the block."""
+
+        async def ask() -> None:
+            while True:
+                await self.house.ask(question)
+
+        tasks = [asyncio.create_task(ask()) for _ in range(_LOADED)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def watched(
+    company: DatabaseSettings,
+    store_url: str,
+    postgres_server: PostgresServer,
+    tmp_path_factory: pytest.TempPathFactory,
+    clean_environment: None,
+) -> AsyncIterator[Watched]:
+    folder = tmp_path_factory.mktemp("alerts")
+    made = [
+        await create_database(postgres_server.dsn(), f"alerts_{secrets.token_hex(6)}")
+        for _ in range(2)
+    ]
+    certificates = Certificates(Authority(folder / "authority"), timedelta(days=30))
+    async with open_faults_house(
+        company, store_url, made[0], folder, certificates, REPLIES
+    ) as house:
+        indexless = Part("documents", _without_index(made[1], folder), certificates.issue("more"))
+        ports = [*house.metrics_ports, indexless.metrics_port]
+        async with running_prometheus(folder, ports) as prometheus:
+            await indexless.start()
+            try:
+                found = Watched(house, prometheus, indexless, made[1])
+                await prometheus.until(f'count(up{{job="bos"}} == 1) == {len(ports)}')
+                async with found.asking(BOTH):
+                    await prometheus.until("sum(rate(bos_runs_total[10m])) > 0")
+                yield found
+            finally:
+                await indexless.stop()
+
+
+def _without_index(dsn: str, folder: Path) -> Any:
+    def serve(server: Any, telemetry: Any) -> Any:
+        settings = DocumentsSettings.load(
+            server=server,
+            store_url=dsn,
+            files_url=(folder / "more-files").as_uri(),
+            spool_folder=folder / "more-spool",
+            qdrant_url=f"http://127.0.0.1:{free_port()}",
+            poll_s=0.5,
+        )
+        return serve_documents(settings, telemetry, models=None)
+
+    return serve
+
+
+async def test_nothing_is_raised_while_all_is_well(watched: Watched) -> None:
+    """Comes first: what rules see of a fault stays in their windows for a while."""
+    async with watched.asking(SEARCHED):
+        await watched.prometheus.until("sum(rate(bos_step_duration_seconds_count[10m])) > 0")
+    # What depends on the machine is left out: how fast it is, and what its kernel allows.
+    raised = await watched.prometheus.query(
+        'ALERTS{alertname!~"BosSandboxDown|BosRunLogSlow|BosPar.*"}'
+    )
+    assert [each["metric"]["alertname"] for each in raised] == []
+
+
+async def test_model_that_is_limited_is_told(watched: Watched) -> None:
+    assert not await watched.raised("BosModelErrors")
+    watched.house.model.knobs.fail_next(100_000, status=429, retry_after=60)
+    async with watched.asking(BOTH):
+        await watched.until("BosModelErrors")
+    watched.house.model.knobs.clear()
+
+
+@pytest.mark.parametrize(
+    ("part", "agent", "question"),
+    [
+        ("sql", "sql", BOTH),
+        ("mcp_db", "sql", BOTH),
+        ("computation", "computation", BOTH),
+        ("sandbox", "computation", BOTH),
+        ("rag", "rag", SEARCHED),
+        ("documents", "rag", SEARCHED),
+        ("planner", "", LIST_TABLES),
+        ("composer", "", LIST_TABLES),
+        ("memory", "", LIST_TABLES),
+    ],
+)
+async def test_service_that_is_down_is_told_until_it_is_back(
+    watched: Watched, part: str, agent: str, question: str
+) -> None:
+    down = watched.house.parts[part]
+    instance = f"127.0.0.1:{down.metrics_port}"
+    assert not await watched.raised("BosTargetDown", instance=instance)
+    await down.stop()
+    async with watched.asking(question):
+        await watched.until("BosTargetDown", instance=instance)
+        if agent:
+            await watched.until("BosStepsFail", agent=agent)
+    await down.start()
+    await watched.until("BosTargetDown", raised=False, instance=instance)
+
+
+async def test_certificate_that_has_expired_is_told_until_it_is_replaced(watched: Watched) -> None:
+    certificates, served = watched.house.certificates, watched.house.parts["planner"]
+    async with watched.asking(LIST_TABLES):
+        for expired in (False, True, False):
+            certificates.issue("planner", expired=expired)
+            async with asyncio.timeout(120):
+                # Files are looked at with every new connection.
+                while await watched.raised("BosCertificateExpires", service="planner") != expired:
+                    served.drop_connections()
+                    await asyncio.sleep(_PAUSE_S)
+
+
+async def test_qdrant_that_is_away_is_told_once_documents_have_waited(watched: Watched) -> None:
+    assert not await watched.raised("BosDocumentsBacklog")
+    credentials = watched.house.certificates.credentials()
+    async with grpc.aio.secure_channel(watched.indexless.address, credentials) as channel:
+        stub = DocumentsServiceStub(channel)
+        await stub.UploadDocument(upload("a.txt", b"A line about pumps."), timeout=60)
+    async with connect(watched.more_url, schema="documents") as session:
+        await session.execute("UPDATE jobs SET created_at = created_at - interval '1 hour'")
+    await watched.until("BosDocumentsBacklog")
+
+
+async def test_disk_that_is_nearly_full_is_told_until_there_is_room(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not await watched.raised("BosDiskFull")
+    usage = disk.shutil.disk_usage("/")
+    with monkeypatch.context() as patch:
+        nearly = usage._replace(free=usage.total // 20)
+        patch.setattr(disk.shutil, "disk_usage", lambda _: nearly)
+        await watched.until("BosDiskFull", service="documents")
+    await watched.until("BosDiskFull", raised=False)
+
+
+async def test_way_to_postgresql_that_is_slow_is_told(watched: Watched) -> None:
+    watched.house.postgres.delay_s = _SLOW_S
+    async with watched.asking(BOTH):
+        await watched.until("BosRunLogSlow")
+    watched.house.postgres.delay_s = 0.0
+
+
+async def test_postgresql_that_is_away_is_told_and_nothing_is_lost(watched: Watched) -> None:
+    assert not await watched.raised("BosRunLogWritesFail")
+    async with watched.asking(BOTH):
+        await watched.prometheus.until("sum(bos_runs_active) > 0")
+        watched.house.postgres.cut()
+        watched.house.postgres.drop()
+        await watched.until("BosRunLogWritesFail")
+        watched.house.postgres.mend()
+    async with asyncio.timeout(120):
+        while await watched.house.count("count(*) FROM runs WHERE finished_at IS NULL"):  # noqa: ASYNC110
+            await asyncio.sleep(_PAUSE_S)
