@@ -185,14 +185,9 @@ class Metric:
     def text(self) -> str:
         """Text of the metric, one line."""
         parts = [f"{self.name} = {self.formula}" + _about(self.description, self.synonyms)]
-        parts += [f"only rows where {' AND '.join(self.filters)}"] if self.filters else []
+        parts += [f"where {' AND '.join(self.filters)}"] if self.filters else []
         parts += [f"period by {self.time}"] if self.time else []
-        parts += (
-            [f"split or restricted only by {', '.join(self.dimensions)}"]
-            if (self.dimensions)
-            else []
-        )
-        parts += [f"or use {', '.join(self.alternatives)}"] if self.alternatives else []
+        parts += [f"split only by {', '.join(self.dimensions)}"] if self.dimensions else []
         return "; ".join(parts)
 
 
