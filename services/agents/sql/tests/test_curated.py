@@ -109,6 +109,73 @@ def test_unknown_names_are_refused_with_their_line(
     assert expected in failure.value.message
 
 
+METRIC = """metrics:
+  turnover:
+    formula: SUM(orders.netAmount)
+    filters: ["orders.netAmount > 0"]
+    time: orders.placed_on
+    dimensions: [weather, orders.order_id]
+    synonyms: [sold]
+    alternatives: [count]
+  count: {formula: COUNT(orders.order_id)}
+"""
+
+
+def test_a_metric_has_filters_time_dimensions_and_alternatives(catalog: Catalog) -> None:
+    first, second = parse_curated(METRIC).applied_to(catalog).metrics
+
+    assert first.enforced
+    assert first.tables == ("orders",)
+    assert first.text == (
+        "turnover = SUM(orders.netAmount) (also: sold); where orders.netAmount > 0;"
+        " period by orders.placed_on; split only by weather, orders.order_id"
+    )
+    assert second.text == "count = COUNT(orders.order_id)"
+
+
+@pytest.mark.parametrize(
+    ("instead", "line", "expected"),
+    [
+        (("SUM(orders.netAmount)", "orders.netAmount"), 2, "aggregates nothing"),
+        (("SUM(orders.netAmount)", "SUM(orders.netAmount) by day"), 2, "no SQL expression"),
+        (("SUM(orders.netAmount)", "(SELECT SUM(orders.netAmount))"), 2, "fields alone"),
+        (("netAmount > 0", "netAmont > 0"), 4, "no field of orders 'netAmont'"),
+        (("netAmount > 0", "netAmount >"), 2, "no SQL expression"),
+        (("orders.placed_on", "orders.placed"), 5, "no field of orders 'placed'"),
+        (("weather,", "wether,"), 6, "no table ''"),
+        (("orders.order_id]", "orders.id]"), 6, "no field of orders 'id'"),
+        (("[count]", "[counts]"), 8, "no metric 'counts'; did you mean count?"),
+        (("[sold]", "[Counts]"), 9, "another metric is called 'count', too"),
+    ],
+)
+def test_a_metric_that_no_query_could_be_compared_with_is_refused(
+    catalog: Catalog, instead: tuple[str, str], line: int, expected: str
+) -> None:
+    with pytest.raises(ConfigurationError) as failure:
+        parse_curated(METRIC.replace(*instead)).applied_to(catalog)
+
+    assert f"line {line}: " in failure.value.message
+    assert expected in failure.value.message
+
+
+def test_a_hint_may_be_any_text_with_fields(catalog: Catalog) -> None:
+    text = "metrics: {m: {formula: orders.netAmount over days, enforced: false}}"
+
+    (metric,) = parse_curated(text).applied_to(catalog).metrics
+
+    assert not metric.enforced
+
+
+def test_a_metric_with_a_field_that_the_user_may_not_read_is_left_out(catalog: Catalog) -> None:
+    weather = tuple(table for table in catalog.tables if table.name == "weather")
+    orders = tuple(table for table in catalog.tables if table.name == "orders")
+    curated = parse_curated(METRIC)
+
+    for tables in (weather, orders):
+        seen = curated.applied_to(replace(catalog, tables=tables, joins=(), narrowed=True))
+        assert "turnover" not in [metric.name for metric in seen.metrics]
+
+
 def test_entries_about_tables_that_the_user_may_not_read_are_skipped(
     catalog: Catalog,
 ) -> None:

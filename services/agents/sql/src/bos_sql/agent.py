@@ -228,6 +228,7 @@ def _data(work: StepState, result: QueryResult, variants: Mapping[Dialect, str])
         "sql_sqlite": variants.get("sqlite", ""),
         "used_tables": list(result.query.used_tables),
         "assumptions": list(work.assumptions),
+        "metrics": [{"name": each.name, "formula": each.formula} for each in work.named_metrics],
         "execution_stats": result.stats,
         "rows": rows,
         "row_count": result.table.row_count,

@@ -39,7 +39,7 @@ class Kinds:
         found: dict[str, set[Kind]] = {}
         for table in tables:
             for field in table.fields:
-                found.setdefault(field.name.casefold(), set()).add(_declared(field.type))
+                found.setdefault(field.name.casefold(), set()).add(declared_kind(field.type))
         self.columns = frozenset(found)
         """Lower-case names of all columns."""
         self._kinds = {name: kinds.pop() for name, kinds in found.items() if len(kinds) == 1}
@@ -52,7 +52,7 @@ class Kinds:
             case exp.Literal():
                 return "text" if node.is_string else "int" if node.is_int else "decimal"
             case exp.Cast():
-                return _declared(node.to.this.value)
+                return declared_kind(node.to.this.value)
             case exp.Count():
                 return "int"
             case exp.Avg():
@@ -83,6 +83,7 @@ class Kinds:
         return kinds.pop() if len(kinds) == 1 else ""
 
 
-def _declared(text: str) -> Kind:
+def declared_kind(text: str) -> Kind:
+    """Kind of values of a column by its declared type; empty: unknown."""
     lower = text.casefold()
     return next((kind for pattern, kind in _DECLARED if re.search(pattern, lower)), "")

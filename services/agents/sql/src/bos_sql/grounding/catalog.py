@@ -170,11 +170,25 @@ class Metric:
     description: str = ""
     synonyms: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+    """Conditions that every query for it has to apply."""
+    time: str = ""
+    """Field that decides the period, as ``table.field``."""
+    dimensions: tuple[str, ...] = ()
+    """Tables, or fields as ``table.field``, that may split or restrict it; empty: any."""
+    alternatives: tuple[str, ...] = ()
+    """Names of metrics that mean the same, split in another way."""
+    enforced: bool = True
+    """Whether queries are checked against it; else it is only a hint."""
 
     @property
     def text(self) -> str:
         """Text of the metric, one line."""
-        return f"{self.name} = {self.formula}" + _about(self.description, self.synonyms)
+        parts = [f"{self.name} = {self.formula}" + _about(self.description, self.synonyms)]
+        parts += [f"where {' AND '.join(self.filters)}"] if self.filters else []
+        parts += [f"period by {self.time}"] if self.time else []
+        parts += [f"split only by {', '.join(self.dimensions)}"] if self.dimensions else []
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

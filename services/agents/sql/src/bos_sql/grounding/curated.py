@@ -10,7 +10,12 @@
         fields:
           net_amount: {description: Without tax, synonyms: [revenue]}
     metrics:
-      revenue: {formula: SUM(invoices.net_amount), description: …, synonyms: [turnover]}
+      revenue:
+        formula: SUM(invoices.net_amount)
+        filters: [invoices.status <> 'void']
+        time: invoices.invoice_date
+        dimensions: [customers, regions.region_name]
+        synonyms: [turnover]
     joins:
       - {on: customers.account_manager_id = employees.employee_id, description: …}
 
@@ -22,16 +27,18 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bos_errors import ConfigurationError
 from bos_sql.grounding.catalog import Join, Metric, one_line
+from bos_sql.semantics.definition import NotDefined, require_defined
+from bos_sql.semantics.naming import contested_name
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from bos_sql.grounding.catalog import Catalog, Table
@@ -54,6 +61,9 @@ class _Entry(BaseModel):
     description: str = Field(default="", max_length=1_000)
 
 
+_Condition = Annotated[str, Field(min_length=1, max_length=1_000)]
+
+
 class _Named(_Entry):
     synonyms: list[str] = Field(default=[], max_length=50)
 
@@ -70,6 +80,11 @@ class CuratedMetric(_Named):
 
     formula: str = Field(min_length=1, max_length=1_000)
     questions: list[str] = Field(default=[], max_length=50)
+    filters: list[_Condition] = Field(default=[], max_length=20)
+    time: str = Field(default="", max_length=200)
+    dimensions: list[str] = Field(default=[], max_length=100)
+    alternatives: list[str] = Field(default=[], max_length=20)
+    enforced: Literal["true", "false"] = "true"
 
 
 class CuratedJoin(_Entry):
@@ -112,7 +127,7 @@ class Curated:
             tables=tuple(self._table(table) for table in catalog.tables),
             # Curated joins come first, because paths take the first join of two tables.
             joins=(*self._joins(known), *catalog.joins),
-            metrics=tuple(self._metrics(known)),
+            metrics=self._metrics(catalog),
         )
 
     def _within(self, known: Mapping[str, Table]) -> Curated:
@@ -124,6 +139,14 @@ class Curated:
         def is_whole(text: str) -> bool:
             named = _REFERENCE.findall(_TEXT_LITERAL.sub("''", text))
             return all(f"{table}.{field}" in fields for table, field in named)
+
+        def is_readable(metric: CuratedMetric) -> bool:
+            """Whether all its fields may be read: a metric in part would be another one."""
+            dimensions = [each for each in metric.dimensions if each not in known]
+            named = [metric.time, *dimensions] if metric.time else dimensions
+            return all(map(is_whole, (metric.formula, *metric.filters))) and fields.issuperset(
+                named
+            )
 
         content, lines = self.content, dict(self.lines)
         joins = [(number, join) for number, join in enumerate(content.joins) if is_whole(join.on)]
@@ -144,7 +167,17 @@ class Curated:
                 if name in known
             },
             "metrics": {
-                name: metric for name, metric in content.metrics.items() if is_whole(metric.formula)
+                name: metric.model_copy(
+                    update={
+                        "alternatives": [
+                            each
+                            for each in metric.alternatives
+                            if each in content.metrics and is_readable(content.metrics[each])
+                        ]
+                    }
+                )
+                for name, metric in content.metrics.items()
+                if is_readable(metric)
             },
             "joins": [join for _, join in joins],
         }
@@ -191,22 +224,66 @@ class Curated:
                 one_line(curated.description),
             )
 
-    def _metrics(self, known: Mapping[str, Table]) -> Iterable[Metric]:
-        for name, curated in self.content.metrics.items():
-            place: Place = ("metrics", name, "formula")
-            named = _REFERENCE.findall(_TEXT_LITERAL.sub("''", curated.formula))
-            if not named:
-                raise self._error(place, "the formula names no field; write fields as table.field")
-            for table, field in named:
-                self._field(known, table, field, place)
-            yield Metric(
-                name=name,
-                formula=one_line(curated.formula),
-                tables=tuple(dict.fromkeys(table for table, _ in named)),
-                description=one_line(curated.description),
-                synonyms=tuple(curated.synonyms),
-                questions=tuple(curated.questions),
+    def _metrics(self, catalog: Catalog) -> tuple[Metric, ...]:
+        known = {table.name: table for table in catalog.tables}
+        found = tuple(
+            self._metric(known, name, curated) for name, curated in self.content.metrics.items()
+        )
+        self._check(found, catalog)
+        return found
+
+    def _metric(self, known: Mapping[str, Table], name: str, curated: CuratedMetric) -> Metric:
+        place: Place = ("metrics", name)
+        tables = list(self._named_tables(known, curated.formula, (*place, "formula")))
+        if not tables:
+            raise self._error(
+                (*place, "formula"), "the formula names no field; write fields as table.field"
             )
+        for number, condition in enumerate(curated.filters):
+            tables += self._named_tables(known, condition, (*place, "filters", number))
+        if curated.time:
+            table, _, column = curated.time.rpartition(".")
+            self._field(known, table, column, (*place, "time"))
+        for number, dimension in enumerate(curated.dimensions):
+            table, _, column = dimension.rpartition(".")
+            if dimension not in known:
+                self._field(known, table, column, (*place, "dimensions", number))
+        return Metric(
+            name=name,
+            formula=one_line(curated.formula),
+            tables=tuple(dict.fromkeys(tables)),
+            description=one_line(curated.description),
+            synonyms=tuple(curated.synonyms),
+            questions=tuple(curated.questions),
+            filters=tuple(map(one_line, curated.filters)),
+            time=curated.time,
+            dimensions=tuple(curated.dimensions),
+            alternatives=tuple(curated.alternatives),
+            enforced=curated.enforced == "true",
+        )
+
+    def _named_tables(self, known: Mapping[str, Table], text: str, place: Place) -> Iterable[str]:
+        for table, field in _REFERENCE.findall(_TEXT_LITERAL.sub("''", text)):
+            self._field(known, table, field, place)
+            yield table
+
+    def _check(self, metrics: Sequence[Metric], catalog: Catalog) -> None:
+        """Check what queries are compared with."""
+        names = {metric.name: metric for metric in metrics}
+        if (contested := contested_name(metrics)) is not None:
+            metric, name = contested
+            raise self._error(("metrics", metric.name), f"another metric is called {name!r}, too")
+        for metric in metrics:
+            for number, other in enumerate(metric.alternatives):
+                place: Place = ("metrics", metric.name, "alternatives", number)
+                self._known(names, other, "metric", place)
+            if not metric.enforced:
+                continue
+            try:
+                require_defined(metric, catalog)
+            except NotDefined as failure:
+                problem = f"{failure}; or set enforced: false, which makes it a mere hint"
+                raise self._error(("metrics", metric.name), problem) from failure
 
     def _field(self, known: Mapping[str, Table], table: str, field: str, place: Place) -> None:
         fields = {each.name: each for each in self._known(known, table, "table", place).fields}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from bos_agentkit.ranking import Ranking, terms, whole, words
 from bos_sql.grounding.joins import JoinGraph
 from bos_sql.grounding.schema_excerpt import Citation, GroundingPack
+from bos_sql.semantics.naming import MetricNames
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -76,6 +77,7 @@ class MetadataIndex:
         self._graph = JoinGraph(catalog.joins)
         self._references = _references(catalog.joins)
         self._names = frozenset(name.casefold() for name in _names(catalog))
+        self.metric_names = MetricNames(catalog)
         documents = list(_documents(catalog))
         self._docs = [doc for doc, _ in documents]
         self._ranking = Ranking([texts for _, texts in documents])
@@ -134,7 +136,12 @@ class MetadataIndex:
         return frozenset(tables) - {hit.doc.tables[0] for hit in hits if hit.score >= least}
 
     def pack(
-        self, tables: Sequence[str], query: str, *, briefly: Collection[str] = ()
+        self,
+        tables: Sequence[str],
+        query: str,
+        *,
+        briefly: Collection[str] = (),
+        named: Sequence[Metric] = (),
     ) -> GroundingPack:
         """Schema excerpt of ``tables``, with citations for ``query``.
 
@@ -142,6 +149,7 @@ class MetadataIndex:
             tables: Names of tables of this database; their order is kept.
             query: The question or task.
             briefly: Tables without comments and values.
+            named: Metrics that the question names; they come first.
         """
         shown = [self._tables[name] for name in tables]
         inside = frozenset(tables)
@@ -151,7 +159,9 @@ class MetadataIndex:
         metrics = [
             each
             for each in self.catalog.metrics
-            if inside.issuperset(each.tables) and in_full.intersection(each.tables)
+            if each not in named
+            and inside.issuperset(each.tables)
+            and in_full.intersection(each.tables)
         ]
         found = self.search_metadata(
             query,
@@ -179,7 +189,7 @@ class MetadataIndex:
                     or (join.note and {join.table, join.other} <= in_full)
                 )
             ),
-            metric_docs=tuple(metric.text for metric in metrics[:_MAX_METRICS]),
+            metric_docs=tuple(metric.text for metric in [*named, *metrics][:_MAX_METRICS]),
             citations=(
                 *(self._citation(table.name, table.headline) for table in shown),
                 *(Citation(hit.doc.doc_id, _snippet(hit.doc.text)) for hit in found),

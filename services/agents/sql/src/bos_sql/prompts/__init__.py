@@ -51,6 +51,8 @@ _REVIEW = prompt_file(__name__, "review")
 _TRIAGE = prompt_file(__name__, "triage")
 _VARIANT = prompt_file(__name__, "variant")
 _FEEDBACK = prompt_file(__name__, "feedback")
+_NAMED = prompt_file(__name__, "named_metrics")
+_DISAGREES = prompt_file(__name__, "metric_disagrees")
 _INTERPRET = prompt_file(__name__, "interpret")
 
 _MAX_INPUT_CHARS = 5_000
@@ -67,6 +69,7 @@ class QueryPrompts:
         pack: Schema excerpt of the described tables.
         max_chars: Longest schema.
         listed: Further tables to list with their meaning; usually none.
+        named_metrics: Names of the metrics that the question names.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class QueryPrompts:
         *,
         max_chars: int,
         listed: Sequence[TableSummary] = (),
+        named_metrics: Sequence[str] = (),
     ) -> None:
         rules = _ROLE.fill(
             dialect=DIALECT_NAMES[overview.dialect],
@@ -85,7 +89,11 @@ class QueryPrompts:
         )
         self._system = system(f"{rules}\n{UNTRUSTED_NOTICE}")
         self._shared = _joined(
-            [*_schema_sections(overview, pack, listed, max_chars), *task_sections(task)]
+            [
+                *_schema_sections(overview, pack, listed, max_chars),
+                *_metric_sections(pack, named_metrics, max_chars),
+                *task_sections(task),
+            ]
         )
 
     def draft(self, assumptions: Sequence[str], *, may_ask: bool) -> list[Message]:
@@ -188,6 +196,11 @@ def feedback(error_text: str, query: str) -> Message:
     return user(_FEEDBACK.fill(error_text=mark_untrusted(error_text), query=mark_untrusted(query)))
 
 
+def metric_feedback(problem: str, query: str) -> Message:
+    """Message about a query that computes a named metric in another way than its definition."""
+    return user(_DISAGREES.fill(problem=mark_untrusted(problem), query=mark_untrusted(query)))
+
+
 def json_text(value: Any) -> str:
     """``value`` as one line of JSON."""
     return json.dumps(value, ensure_ascii=False)
@@ -196,7 +209,7 @@ def json_text(value: Any) -> str:
 def _schema_sections(
     overview: Overview, pack: GroundingPack, listed: Sequence[TableSummary], max_chars: int
 ) -> list[Section]:
-    """Sections of the tables and of the curated metrics, if any."""
+    """Section of the tables."""
     about = " ".join(overview.description.split())[:_MAX_DESCRIPTION_CHARS]
     described = frozenset(pack.suggested_tables)
     meant = [each for each in listed if each.name not in described]
@@ -212,10 +225,17 @@ def _schema_sections(
         "\n".join(_meaning(each) for each in meant)[:max_chars],
         f"Other tables: {', '.join(named)}"[:max_chars] if named else "",
     ]
-    sections = [("### Schema", mark_untrusted("\n".join(part for part in parts if part)))]
-    if pack.metric_docs:
-        sections.append(("### Metrics", "\n".join(pack.metric_docs)[:max_chars]))
-    return sections
+    return [("### Schema", mark_untrusted("\n".join(part for part in parts if part)))]
+
+
+def _metric_sections(pack: GroundingPack, named: Sequence[str], max_chars: int) -> list[Section]:
+    """Section of the curated metrics, if any, and which of them the query has to compute."""
+    if not pack.metric_docs:
+        return []
+    text = "\n".join(pack.metric_docs)[:max_chars]
+    if named:
+        text += f"\n{_NAMED.fill(names=', '.join(named))}"
+    return [("### Metrics", text)]
 
 
 def _meaning(table: TableSummary) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bos_agentkit import AgentFailure
 from bos_errors import AgentErrorType, BosError
 from bos_sql.steps.generate import Draft, generate_query
+from bos_sql.steps.metrics import require_metrics
 from bos_sql.steps.review import run_reviewed, safety_check
 from bos_sql.steps.step_state import AttemptFailed, StepState, StillUnclear
 from bos_sql.steps.triage import recover
@@ -58,6 +59,7 @@ async def _attempt(work: StepState, draft: Draft | None) -> QueryResult:
     work.last_query = draft.sql
     approved = safety_check(work, draft.sql)
     work.last_query = approved.sql
+    require_metrics(work, approved)
     return await run_reviewed(work, approved)
 
 

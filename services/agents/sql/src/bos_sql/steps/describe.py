@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bos_sql.grounding.schema_excerpt import GroundingPack
 from bos_sql.prompts import QueryPrompts
+from bos_sql.steps.metrics import named_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,9 +39,12 @@ def describe(work: StepState) -> None:
         suggested_tables=list(found),
     )
     # A table of the overview may have been dropped before the index was read.
-    work.described = tuple(name for name in found if name in work.index)
-    briefly = () if few else work.index.brief_tables(work.described, query)
-    work.pack = work.index.pack(work.described, query, briefly=briefly)
+    work.named_metrics = named_metrics(work)
+    measured = [table for metric in work.named_metrics for table in metric.tables]
+    wanted = dict.fromkeys([*found, *measured])
+    work.described = tuple(name for name in wanted if name in work.index)
+    briefly = () if few else work.index.brief_tables(work.described, query).difference(measured)
+    work.pack = work.index.pack(work.described, query, briefly=briefly, named=work.named_metrics)
     work.prompts = _prompts(work, () if work.described else _listed(work, query))
     if work.described:
         trace_pack(work)
@@ -91,14 +95,21 @@ def _describe_all(work: StepState, tables: Sequence[str]) -> None:
     known = [name for name in dict.fromkeys(tables) if name in work.index]
     work.described = work.index.with_joining_tables(known[:limit])[:limit]
     query = _query(work)
-    work.pack = work.index.pack(work.described, query) if work.described else GroundingPack()
+    work.pack = (
+        work.index.pack(work.described, query, named=work.named_metrics)
+        if work.described
+        else GroundingPack()
+    )
     work.prompts = _prompts(work)
     trace_pack(work)
 
 
 def _prompts(work: StepState, listed: Sequence[TableSummary] = ()) -> QueryPrompts:
     limit = work.settings.max_schema_chars
-    return QueryPrompts(work.task, work.overview, work.pack, max_chars=limit, listed=listed)
+    named = [metric.name for metric in work.named_metrics]
+    return QueryPrompts(
+        work.task, work.overview, work.pack, max_chars=limit, listed=listed, named_metrics=named
+    )
 
 
 def _query(work: StepState) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from bos_agentkit import AgentFailure
 from bos_errors import BosError
 from bos_sql.steps.execute import QueryResult, execute_query, parse_results
+from bos_sql.steps.metrics import metric_problem
 from bos_sql.steps.replies import QueryReview
 from bos_sql.steps.review_need import review_reasons
 from bos_sql.steps.step_state import AttemptFailed, StepState, refusal
@@ -152,4 +153,6 @@ def _judged(
         return None, "the correction reads no table; the query stands"
     if approved.used_tables and not set(correction.used_tables) & set(approved.used_tables):
         return None, "the correction reads none of the query's tables; the query stands"
+    if problem := metric_problem(work, correction):
+        return None, f"in the correction, {problem}; the query stands"
     return correction, "corrected"

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bos_agentkit import AgentTask
     from bos_llm import Message
     from bos_sql.database.metadata import Overview
+    from bos_sql.grounding.catalog import Metric
     from bos_sql.grounding.index import MetadataIndex
     from bos_sql.model_calls import ModelCalls
     from bos_sql.prompts import QueryPrompts
@@ -43,6 +44,10 @@ class StepState:
     prompts: QueryPrompts = field(init=False)
     """Prompts with the described tables; set by ``describe``."""
     pack: GroundingPack = field(default_factory=GroundingPack)
+    named_metrics: tuple[Metric, ...] = ()
+    """Metrics that the question names, and the query has to compute as they are defined."""
+    metric_corrections: int = 0
+    """How often a query was sent back because it computes a named metric in another way."""
     described: tuple[str, ...] = ()
     """Tables whose columns are in the prompts."""
     assumptions: list[str] = field(default_factory=list)
@@ -85,6 +90,10 @@ class AttemptFailed(Exception):
         self.error = error
         self.query = query
         self.from_database = from_database
+
+
+class MetricDisagreement(AttemptFailed):
+    """The query computes a named metric in another way than its definition."""
 
 
 class ClarificationNeeded(Exception):

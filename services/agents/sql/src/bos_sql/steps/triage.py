@@ -5,11 +5,11 @@ from __future__ import annotations
 from bos_agentkit import AgentFailure
 from bos_errors import AgentErrorType
 from bos_llm import assistant
-from bos_sql.prompts import feedback, json_text
+from bos_sql.prompts import feedback, json_text, metric_feedback
 from bos_sql.steps.clarity import grounded
 from bos_sql.steps.generate import Draft
 from bos_sql.steps.replies import ErrorTriage
-from bos_sql.steps.step_state import AttemptFailed, StepState, ask_user
+from bos_sql.steps.step_state import AttemptFailed, MetricDisagreement, StepState, ask_user
 
 _MAX_MESSAGE_CHARS = 500
 
@@ -24,7 +24,8 @@ async def recover(work: StepState, failure: AttemptFailed) -> Draft | None:
         ClarificationNeeded: the step needs a reply of the user.
         AgentFailure: QueryError: no query can succeed.
     """
-    work.messages.append(feedback(failure.error, failure.query))
+    say = metric_feedback if isinstance(failure, MetricDisagreement) else feedback
+    work.messages.append(say(failure.error, failure.query))
     if not failure.from_database:
         return None
     triage = await work.model.optional(

@@ -1,0 +1,1 @@
+"""Evaluation: a set of questions asked of a running Bos, graded by rules, compared over time."""

@@ -1,0 +1,201 @@
+"""``bos eval``: asks the questions of a set, and compares two evaluations."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.text import Text
+
+from bos_client.cli.overviews import make_grid
+from bos_client.cli.session import ANSWERED, FAILED, client_for, report, run
+from bos_client.evaluation.benchmarks import read_benchmark
+from bos_client.evaluation.comparing import changes, read_report, totals
+from bos_client.evaluation.pages import by_kind, cost_text, page_of
+from bos_client.evaluation.questions import QuestionSet, read_set
+from bos_client.evaluation.running import ask_all, report_of
+from bos_client.render import make_console
+from bos_client.render.text import one_line
+from bos_errors import BosError, InvalidArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bos_client.cli.session import Target
+    from bos_client.evaluation.running import Graded
+
+_SHOWN_CHARS = 100
+
+
+@click.command("eval")
+@click.argument("path", required=False, type=click.Path(path_type=Path), metavar="[SET]")
+@click.option(
+    "--compare",
+    nargs=2,
+    type=click.Path(path_type=Path),
+    metavar="BEFORE AFTER",
+    help="Instead of asking: what changed between two files of --json-file.",
+)
+@click.option("--kind", "kinds", multiple=True, help="Only questions of this kind; repeatable.")
+@click.option("--id", "ids", multiple=True, help="Only the question with this id; repeatable.")
+@click.option("--limit", type=click.IntRange(1), help="Most questions to ask, evenly of the set.")
+@click.option(
+    "--at-once",
+    type=click.IntRange(1, 32),
+    default=2,
+    show_default=True,
+    help="Questions asked at a time.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(1, 3600),
+    default=180.0,
+    show_default=True,
+    help="Time of one question, in seconds.",
+)
+@click.option("--json-file", type=click.Path(path_type=Path), help="Write the results as JSON.")
+@click.option("--html-file", type=click.Path(path_type=Path), help="Write them as a page.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
+@click.pass_obj
+def evaluate(
+    target: Target,
+    path: Path | None,
+    compare: tuple[Path, Path] | None,
+    kinds: Sequence[str],
+    ids: Sequence[str],
+    limit: int | None,
+    at_once: int,
+    timeout_s: float,
+    json_file: Path | None,
+    html_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Ask the questions of SET, and grade the answers by its rules.
+
+    SET is a YAML file, or a .json file of BIRD or Spider beside its databases. Exits with 0 if all
+    passed. Nothing that waits for an approval is approved.
+    """
+    if (path is None) == (compare is None):
+        raise click.UsageError("Name a set, or two evaluations with --compare.")
+    try:
+        if compare is not None:
+            code = _compare(*compare, as_json=as_json)
+            raise SystemExit(code)
+        assert path is not None, "without --compare there is a set"
+        questions = _chosen(_read(path), kinds, ids, limit)
+    except BosError as error:
+        raise SystemExit(report(error, as_json=as_json)) from None
+
+    async def work() -> int:
+        async with client_for(target.connection()) as bos:
+            results = await ask_all(
+                bos,
+                questions,
+                at_once=at_once,
+                timeout_s=timeout_s,
+                done=(lambda _: None) if as_json else _show,
+            )
+        found = report_of(questions, results)
+        if json_file is not None:
+            _write(json_file, json.dumps(found, ensure_ascii=False, indent=2) + "\n")
+        if html_file is not None:
+            _write(html_file, page_of(found))
+        if as_json:
+            click.echo(json.dumps(found, ensure_ascii=False, indent=2))
+        else:
+            _show_totals(found)
+        return ANSWERED if all(each.passed for each in results) else FAILED
+
+    run(work(), as_json=as_json)
+
+
+def _read(path: Path) -> QuestionSet:
+    return read_benchmark(path) if path.suffix == ".json" else read_set(path)
+
+
+def _chosen(
+    questions: QuestionSet, kinds: Sequence[str], ids: Sequence[str], limit: int | None
+) -> QuestionSet:
+    """The questions that the options name; of too many, every n-th."""
+    kept = [
+        each
+        for each in questions.questions
+        if (not kinds or each.kind in kinds) and (not ids or each.id in ids)
+    ]
+    if not kept:
+        raise InvalidArgument("No question of the set has that kind and id.")
+    if limit is not None and len(kept) > limit:
+        kept = [kept[place * len(kept) // limit] for place in range(limit)]
+    return questions.model_copy(update={"questions": kept})
+
+
+def _show(result: Graded) -> None:
+    """One line for a question, and one for each rule that is broken."""
+    outcome = result.outcome
+    mark = "passed" if result.passed else "FAILED"
+    console = make_console()
+    console.print(
+        Text(
+            f"{mark}  {result.question.id}  {', '.join(outcome.agents)}  {outcome.calls} calls, "
+            f"{outcome.tokens} tokens, {outcome.seconds} s",
+            style="" if result.passed else "red",
+        )
+    )
+    for check in result.checks:
+        if not check.passed:
+            found, expected = one_line(check.found, _SHOWN_CHARS), one_line(check.expected)
+            console.print(Text(f"        {check.name}: {found}"))
+            console.print(Text(f"        expected: {one_line(expected, _SHOWN_CHARS)}"))
+
+
+def _show_totals(found: dict[str, Any]) -> None:
+    console = make_console()
+    grid = make_grid("kind", "passed", "asked")
+    for kind, (passed, asked) in by_kind(found).items():
+        grid.add_row(Text(one_line(kind)), str(passed), str(asked))
+    console.print(grid)
+    sums = found["totals"]
+    console.print(
+        Text(
+            f"{sums['passed']} of {sums['questions']} passed; {sums['calls']} model calls, "
+            f"{sums['tokens']} tokens, {cost_text(sums['cost_micros'])}, {sums['seconds']} s"
+        )
+    )
+
+
+def _compare(before: Path, after: Path, *, as_json: bool) -> int:
+    """Print what changed; the exit code says whether a question broke."""
+    first, second = read_report(before), read_report(after)
+    found, sums = changes(first, second), totals(first, second)
+    broken = any(change.verdict == "broken" for change in found)
+    if as_json:
+        content = {
+            "changes": [asdict(change) for change in found],
+            "totals": {name: {"before": old, "after": new} for name, old, new in sums},
+        }
+        click.echo(json.dumps(content, ensure_ascii=False, indent=2))
+        return FAILED if broken else ANSWERED
+    console = make_console()
+    for change in found:
+        verdict = f"{change.verdict.upper()}  " if change.verdict else ""
+        console.print(Text(f"{verdict}{change.question_id}: {change.what}"))
+        console.print(Text(f"  - {one_line(change.before, _SHOWN_CHARS)}"))
+        console.print(Text(f"  + {one_line(change.after, _SHOWN_CHARS)}"))
+    if not found:
+        console.print("nothing changed")
+    grid = make_grid("total", "before", "after")
+    for name, old, new in sums:
+        grid.add_row(Text(name), Text(old), Text(new))
+    console.print(grid)
+    return FAILED if broken else ANSWERED
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be written: {error.strerror}.") from error
