@@ -20,6 +20,7 @@ import (
 	memoryv1 "bos/rest/gen/bos/memory/v1"
 	"bos/rest/internal/apierror"
 	"bos/rest/internal/codec"
+	"bos/rest/internal/console"
 	"bos/rest/internal/doors"
 	"bos/rest/internal/guard"
 	"bos/rest/internal/openapi"
@@ -60,13 +61,16 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	pages, err := console.Open()
+	if err != nil {
+		return nil, err
+	}
 	root := http.NewServeMux()
 	root.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, "alive") })
 	root.HandleFunc("GET /readyz", s.ready)
 	root.Handle("GET /openapi.json", document)
 	root.HandleFunc("GET /docs", openapi.Docs)
 	root.HandleFunc("GET /docs/", openapi.Docs)
-	root.Handle("GET /{$}", http.RedirectHandler("/docs", http.StatusFound))
 	if s.metricsHere() {
 		root.Handle("GET /metrics", s.metrics.Handler())
 	}
@@ -104,7 +108,7 @@ func (s *Server) handler() (http.Handler, error) {
 	return guard.Chain(root,
 		connection(s.settings.ReadTimeout.Duration(), s.settings.WriteTimeout.Duration(),
 			drainLimits{bytes: drainBytes, within: drainWithin, atOnce: mostDrains}),
-		guard.Match(document),
+		guard.Match(document, pages.Route),
 		guard.Client(proxies),
 		s.traced,
 		observed(s.log, s.metrics),
@@ -113,12 +117,26 @@ func (s *Server) handler() (http.Handler, error) {
 		guard.Hosts(s.settings.AllowedHosts, s.settings.Loopback()),
 		guard.Origins(s.settings.AllowedOrigins),
 		guard.Routes,
+		withPages(pages),
 	), nil
+}
+
+// withPages serves the console before the mux, which would redirect some of its paths.
+func withPages(pages http.Handler) guard.Middleware {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if guard.IsPage(r) {
+				pages.ServeHTTP(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
 }
 
 // ownRoutes are the paths that are not in the contracts.
 func (s *Server) ownRoutes() []openapi.OwnRoute {
-	templates := append([]string{"/openapi.json", "/"}, openapi.DocsPaths...)
+	templates := append([]string{"/openapi.json"}, openapi.DocsPaths...)
 	if s.metricsHere() {
 		templates = append(templates, "/metrics")
 	}
