@@ -19,6 +19,7 @@ import (
 	identityv1 "bos/rest/gen/bos/identity/v1"
 	memoryv1 "bos/rest/gen/bos/memory/v1"
 	"bos/rest/internal/apierror"
+	"bos/rest/internal/browser"
 	"bos/rest/internal/codec"
 	"bos/rest/internal/console"
 	"bos/rest/internal/doors"
@@ -57,7 +58,11 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	services, err := s.services()
+	sessions, err := s.sessions()
+	if err != nil {
+		return nil, err
+	}
+	services, err := s.services(sessions)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +92,7 @@ func (s *Server) handler() (http.Handler, error) {
 	}
 	known, asked := places.NewKnown(), s.settings.IdentityTarget != ""
 	root.Handle("/", guard.Chain(services,
+		sessions.Credential,
 		guard.Credential(keys, asked),
 		mayDrain,
 		guard.Body(waiting.New(waiting.Limits{
@@ -189,8 +195,23 @@ func (s *Server) offers(service string) bool {
 	}
 }
 
+// sessions signs browsers in.
+func (s *Server) sessions() (*browser.Browser, error) {
+	var identity identityv1.IdentityServiceClient
+	var openID identityv1.OpenIdServiceClient
+	if s.identity != nil {
+		identity = identityv1.NewIdentityServiceClient(s.identity)
+		openID = identityv1.NewOpenIdServiceClient(s.identity)
+	}
+	return browser.New(browser.Settings{
+		KeysFile: s.settings.SessionKeysFile, Refresh: s.settings.FilesRefresh.Duration(),
+		Loopback: s.settings.Loopback(), Context: s.settings.ConsoleContext,
+		Within: s.settings.CallTimeout.Duration(),
+	}, gatewayv1.NewOrchestratorServiceClient(s.gateway), identity, openID, s.log)
+}
+
 // services is the generated mux with the streams before it.
-func (s *Server) services() (http.Handler, error) {
+func (s *Server) services(sessions *browser.Browser) (http.Handler, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, codec.New(codec.Plain)),
 		// codec.Choose names one of these in each request.
@@ -232,6 +253,9 @@ func (s *Server) services() (http.Handler, error) {
 		return nil, err
 	}
 	if err := gatewayv1.RegisterWebhookServiceHandler(ctx, mux, s.gateway); err != nil {
+		return nil, err
+	}
+	if err := sessions.Register(mux); err != nil {
 		return nil, err
 	}
 	if err := registerDecision(mux, gatewayv1.NewApprovalServiceClient(s.gateway)); err != nil {
