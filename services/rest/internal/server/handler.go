@@ -34,6 +34,7 @@ import (
 const (
 	gatewayService   = "bos.gateway.v1.OrchestratorService"
 	approvalService  = "bos.gateway.v1.ApprovalService"
+	feedbackService  = "bos.gateway.v1.FeedbackService"
 	webhookService   = "bos.gateway.v1.WebhookService"
 	operatorService  = "bos.gateway.v1.OperatorService"
 	identityService  = "bos.identity.v1.IdentityService"
@@ -179,7 +180,7 @@ func (s *Server) metricsHere() bool {
 
 func (s *Server) offers(service string) bool {
 	switch service {
-	case gatewayService, approvalService, operatorService, webhookService:
+	case gatewayService, approvalService, feedbackService, operatorService, webhookService:
 		return true
 	case identityService, adminService, accountService, keyService, connService,
 		openIDService:
@@ -250,6 +251,9 @@ func (s *Server) services(sessions *browser.Browser) (http.Handler, error) {
 		return nil, err
 	}
 	if err := gatewayv1.RegisterApprovalServiceHandler(ctx, mux, s.gateway); err != nil {
+		return nil, err
+	}
+	if err := gatewayv1.RegisterFeedbackServiceHandler(ctx, mux, s.gateway); err != nil {
 		return nil, err
 	}
 	if err := gatewayv1.RegisterWebhookServiceHandler(ctx, mux, s.gateway); err != nil {
