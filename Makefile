@@ -17,6 +17,9 @@ REST := services/rest
 REST_GENERATED := $(REST)/gen/openapi/openapi.json
 REST_SOURCES := $(shell find $(REST) -path $(REST)/gen -prune -o -name '*.go' -print) \
     $(REST)/go.mod $(REST)/go.sum
+# The web console is part of the program if it has been built.
+CONSOLE_BUILD := services/console/dist
+CONSOLE_PAGES := $(wildcard $(CONSOLE_BUILD)/index.html) $(wildcard $(REST)/internal/console/fallback/*)
 GO := sh $(REST)/go.sh
 PIP_AUDIT := 2.10.1
 GOVULNCHECK := v1.9.0
@@ -452,8 +455,9 @@ try-rest: install
 	@$(MAKE) --no-print-directory rest \
 	    || echo 'REST is left out: it could not be built (see above); `make rest` tries again.' >&2
 
-build/bos-rest: $(REST_GENERATED) $(REST_SOURCES)
+build/bos-rest: $(REST_GENERATED) $(REST_SOURCES) $(CONSOLE_PAGES)
 	@mkdir -p build
+	@$(GO) run ./cmd/assets $(CURDIR)/$(CONSOLE_BUILD) internal/console/assets
 	@$(GO) build -ldflags='-s -w' -o $(CURDIR)/build/.bos-rest .
 	@mv build/.bos-rest $@
 

@@ -10,7 +10,7 @@ from isolation_harness import CONVERSATION, FILE, FILE_NAME, PASSWORD, SECRET
 from isolation_webhooks import NEW_WEBHOOK
 from public_rpcs import PublicRpc, public_rpcs
 
-from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
+from bos.gateway.v1 import APPROVAL_DECISION_APPROVE, FEEDBACK_RATING_UP
 
 if TYPE_CHECKING:
     from isolation_answers import Answer
@@ -50,6 +50,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "OrchestratorService.SubmitRun": QUESTION,
     "OrchestratorService.PlanQuestion": QUESTION,
     "OrchestratorService.DownloadFile": {"digest": hashlib.sha256(FILE).hexdigest()},
+    "FeedbackService.SetRunFeedback": {"feedback__rating": FEEDBACK_RATING_UP},
     "ApprovalService.RespondApproval": {"decision": APPROVAL_DECISION_APPROVE},
     "WebhookService.CreateWebhook": {"url": NEW_WEBHOOK},
     "IdentityService.RegisterUser": {

@@ -283,3 +283,41 @@ async def test_summary_is_made_by_rule_without_a_reply_of_a_model(
     ]
     told = [each["error"] for each in memory.telemetry.logs if each["event"] == BY_RULE]
     assert told == (["ModelRefused"] if has_model else [])
+
+
+async def test_search_finds_conversations_by_words_of_titles_and_messages(memory: Caller) -> None:
+    await memory.record("What was revenue in Q2?", "It rose by 5 %.", conversation="figures")
+    await memory.record("Who owns the Pump file_1?", "Asha does.", conversation="pumps")
+
+    async def found(query: str) -> list[str]:
+        request = ListConversationsRequest(query=query)
+        listed = (await memory.call("ListConversations", request)).conversations
+        return [each.conversation_id for each in listed]
+
+    assert await found("REVENUE") == ["figures"]  # the title, in another case
+    assert await found("asha does") == ["pumps"]  # an answer, by both of its words
+    assert await found("revenue asha") == []  # in no one message
+    assert await found("w") == ["pumps", "figures"]  # the one used last first
+    assert await found("5 %") == ["figures"]
+    # Not patterns: each stands for itself.
+    assert await found("file_") == ["pumps"]
+    assert await found("%") == ["figures"]
+    assert await found("pump_file") == await found("\\") == []
+    assert await found(" \t") == await found("") == ["pumps", "figures"]
+    with pytest.raises(InvalidArgument, match="8 words"):
+        await found("a " * 9)
+
+
+async def test_search_goes_on_behind_a_page_and_finds_nothing_of_others(memory: Caller) -> None:
+    for number in range(3):
+        await memory.record(f"What of pump {number}?", conversation=f"pump-{number}")
+    await memory.record("What of a valve?", conversation="valve")
+    await memory.record("What of pump 9?", conversation="secret", user="eve")
+
+    first = ListConversationsRequest(query="pump", page_size=2)
+    page = await memory.call("ListConversations", first)
+    rest = ListConversationsRequest(query="pump", page_size=2, page_token=page.next_page_token)
+    last = await memory.call("ListConversations", rest)
+    ids = [each.conversation_id for each in (*page.conversations, *last.conversations)]
+    assert ids == ["pump-2", "pump-1", "pump-0"]
+    assert not last.next_page_token

@@ -27,9 +27,19 @@ OPEN_AT_REST = (
     "GET /docs/page.css",
     "GET /docs/swagger-ui-bundle.js",
     "GET /docs/swagger-ui.css",
+    "GET /v1/browserSession",
     "GET /metrics",
 )
 """Open to everybody; the last one on loopback only."""
+
+_SESSION = "/v1/browserSession"
+OF_BROWSERS = tuple(
+    f"POST {_SESSION}:{verb}"
+    for verb in ("logIn", "redeem", "beginOpenId", "finishOpenId", "logOut")
+)
+"""By which a page signs in and out; each wants a header that pages of other origins cannot send."""
+LINK_OF_CALLER = f"POST {_SESSION}:createLink"
+"""Makes a link that stands for the key of its caller."""
 
 _UPLOAD = "bos.documents.v1.DocumentsService/UploadDocument"
 _FILE_UPLOAD = "bos.files.v1.FileService/UploadFile"
@@ -71,4 +81,5 @@ def own_paths() -> set[str]:
     )
     (docs,) = re.findall(r"DocsPaths = \[\]string\{(.*?)\}", _DOCS.read_text(), re.S)
     assert text.count("append(templates") == 1, "own paths are named in another way; read them here"
-    return {f"GET {path}" for path in [*named, *re.findall(r'"(/[^"]*)"', docs)]}
+    console = "/"
+    return {f"GET {path}" for path in [console, *named, *re.findall(r'"(/[^"]*)"', docs)]}

@@ -18,7 +18,7 @@ from isolation_harness import FILE, PASSWORD, SECRET
 from isolation_webhooks import NEW_WEBHOOK
 
 from bos.agent.v1 import AgentInput, ExecuteRequest, PrepareRequest, TaskMetadata
-from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
+from bos.gateway.v1 import APPROVAL_DECISION_APPROVE, FEEDBACK_RATING_UP
 from bos.memory.v1 import ExtractFactsRequest, RecordTurnRequest
 from bos_agentkit import agent_card
 
@@ -131,6 +131,7 @@ def _keys_of_ada(estate: Estate) -> Mapping[str, Any]:
 
 
 _GATEWAY = "bos.gateway.v1.OrchestratorService"
+_FEEDBACK = "bos.gateway.v1.FeedbackService"
 _OPERATOR = "bos.gateway.v1.OperatorService"
 _APPROVALS = "bos.gateway.v1.ApprovalService"
 _WEBHOOKS = "bos.gateway.v1.WebhookService"
@@ -172,6 +173,11 @@ ROWS: dict[str, Row] = {
     f"{_GATEWAY}/CancelRun": Row(
         kinds.CHANGES_RUN, things(run_id="run to cancel"), ends="run to cancel"
     ),
+    f"{_FEEDBACK}/SetRunFeedback": Row(
+        kinds.CHANGES_RUN,
+        also(things(run_id="run"), feedback__rating=FEEDBACK_RATING_UP),
+    ),
+    f"{_FEEDBACK}/DeleteRunFeedback": Row(kinds.CHANGES_RUN, things(run_id="run")),
     f"{_OPERATOR}/ListUserRuns": Row(kinds.OPERATES, shows=True),
     f"{_OPERATOR}/GetUserRun": Row(kinds.OPERATES, things(run_id="run"), shows=True),
     f"{_OPERATOR}/CancelUserRun": Row(

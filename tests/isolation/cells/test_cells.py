@@ -27,7 +27,14 @@ from cell_mcp import (
     offered_rows,
 )
 from cell_reads import what_ada_reads
-from cell_routes import OPEN_AT_REST, RPC_OF_PATH, body_of_path, own_paths
+from cell_routes import (
+    LINK_OF_CALLER,
+    OF_BROWSERS,
+    OPEN_AT_REST,
+    RPC_OF_PATH,
+    body_of_path,
+    own_paths,
+)
 from cell_rows import NOT_SERVED, ROWS, Row
 from google.protobuf.message import Message
 from public_rpcs import all_rpcs
@@ -72,7 +79,7 @@ async def test_every_route_of_rest_has_a_row_and_every_row_a_route(estate: Estat
     found = {
         f"{verb.upper()} {path}" for path, operations in paths.items() for verb in operations
     } | own_paths()
-    known = bound | {*OPEN_AT_REST, *RPC_OF_PATH}
+    known = bound | {*OPEN_AT_REST, *RPC_OF_PATH, *OF_BROWSERS, LINK_OF_CALLER}
     assert not found - known, (
         f"{sorted(found - known)}: add what is open to everybody to OPEN_AT_REST, what calls an "
         "RPC to RPC_OF_PATH and body_of_path, in tests/isolation/cells/cell_routes.py."
@@ -263,6 +270,19 @@ async def test_own_paths_of_rest_answer_everybody_and_tell_nothing(
 ) -> None:
     verb, _, path = route.partition(" ")
     await _tells_everybody_the_same(estate, verb, estate.harness.rest_url + path)
+
+
+@pytest.mark.parametrize("route", [*OF_BROWSERS, LINK_OF_CALLER])
+async def test_sessions_of_browsers_are_for_our_pages_and_links_for_callers_with_a_key(
+    route: str, estate: Estate
+) -> None:
+    verb, _, path = route.partition(" ")
+    url = estate.harness.rest_url + path
+    heard = await call_http(estate.harness.http, verb, url, (), {})
+    expected = ("PERMISSION_DENIED", "CSRF_HEADER_MISSING")
+    if route == LINK_OF_CALLER:
+        expected = ("UNAUTHENTICATED", "CREDENTIAL_MISSING")
+    assert heard.outcome == expected
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,9 @@ NOT_AUDITED: Final[Mapping[str, str]] = {
     "deletion of an account, and when all was deleted",
     "bos.agent.v1.AgentService/Execute": "a step of a run; the gateway tells of what it may read",
     "bos.composer.v1.ComposerService/Compose": "words an answer; keeps nothing",
+    "bos.gateway.v1.FeedbackService/DeleteRunFeedback": "takes back an opinion; nothing follows "
+    "from it",
+    "bos.gateway.v1.FeedbackService/SetRunFeedback": "an opinion on an answer; nothing follows from it",
     "bos.gateway.v1.WebhookService/TestWebhook": "posts a test to an address that an entry told of",
     "bos.identity.v1.CredentialService/ExchangeApiKey": "a token of a minute stands for a key; "
     "what it does is told under the key's id",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos.account.v1 import EraseAccountDataRequest, ExportAccountDataRequest
+    from bos_gateway.feedback import Feedback
     from bos_gateway.run_log.run_files import RunFiles
     from bos_gateway.runs.follow import RunReader
     from bos_gateway.webhooks.registered import Webhooks
@@ -45,6 +46,7 @@ class AccountDataServicer(AccountDataServiceServicer):
     _reader: RunReader
     _files: RunFiles
     _webhooks: Webhooks
+    _feedback: Feedback
 
     async def EraseAccountData(
         self, request: EraseAccountDataRequest, context: Any
@@ -74,7 +76,10 @@ class AccountDataServicer(AccountDataServiceServicer):
 
     async def _run(self, run_id: UUID, user_id: str) -> AsyncIterator[ExportAccountDataResponse]:
         state = await self._reader.state(run_id, user_id)
-        for part in _parts(f"runs/{run_id}.json", MessageToJson(run_of(state)).encode()):
+        run = run_of(state)
+        if (feedback := await self._feedback.get(run_id, user_id)) is not None:
+            run.feedback.CopyFrom(feedback)
+        for part in _parts(f"runs/{run_id}.json", MessageToJson(run).encode()):
             yield part
         for step in state.steps.values():
             for file in step.result.files if step.result is not None else ():

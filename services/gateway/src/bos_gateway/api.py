@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bos_chassis.auth.session_check import SessionCheck
     from bos_gateway.admission.dry_run import DryRun
     from bos_gateway.effects.registry import Registry
+    from bos_gateway.feedback import Feedback
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.ownership.attempt_checks import Attempts
     from bos_gateway.ownership.clock import DatabaseClock
@@ -110,6 +111,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     _access: AccessRules
     _audit: Callable[[AuditEntry], Awaitable[None]]
     """Writes an entry that stands by itself."""
+    _feedback: Feedback
 
     async def Ask(self, request: gateway.AskRequest, context: Any) -> gateway.AskResponse:
         """Run a question to its end."""
@@ -147,6 +149,8 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
             with self._streams.slot(caller()):
                 await self._replica.reader.wait(run_id, known, caller(), wait_s)
         run = run_of(await self._replica.reader.state(run_id, caller()))
+        if (feedback := await self._feedback.get(run_id, caller())) is not None:
+            run.feedback.CopyFrom(feedback)
         return gateway.GetRunResponse(run=run)
 
     async def ListRuns(

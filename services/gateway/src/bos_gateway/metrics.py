@@ -64,6 +64,11 @@ class GatewayMetrics:
             "together: take max",
             ["agent", "tools"],
         )
+        self.feedback = counter(
+            "bos_run_feedback",
+            "Feedback of users on answers, by rating: up, down; taken_back counts what was undone",
+            ["rating"],
+        )
         self.revisions = counter(
             "bos_run_revisions",
             "Attempts to make another plan for what failed, by outcome: planned or failed",

@@ -43,6 +43,8 @@ from bos_gateway.effects.context import Deps
 from bos_gateway.effects.memory_budget import MemoryBudget
 from bos_gateway.effects.registry import Registry, watched_registry
 from bos_gateway.effects.run_tokens import Tokens
+from bos_gateway.feedback import SERVICE_NAME as FEEDBACK_SERVICE_NAME
+from bos_gateway.feedback import Feedback, FeedbackServicer
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.overseeing.api import SERVICE_NAME as OPERATOR_SERVICE_NAME
 from bos_gateway.overseeing.api import OperatorServicer
@@ -213,8 +215,9 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         streams = StreamLimiter(settings.max_streams, settings.max_streams_per_user, metrics)
         dry_run = DryRun(deps, runs, day)
         audit = partial(record_alone, pool)
+        feedback = Feedback(pool, readers, metrics)
         servicer = OrchestratorServicer(
-            replica, runs, registry, dry_run, streams, files, clock, deps.access, audit
+            replica, runs, registry, dry_run, streams, files, clock, deps.access, audit, feedback
         )
         sessions = SessionCheck(channels, identity) if identity else None
         decisions = ApprovalServicer(approvals, sessions)
@@ -222,7 +225,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         webhooks, deliverer = await enter(
             running_webhooks(settings, pool, readers, runs, metrics, telemetry)
         )
-        accounts = AccountDataServicer(pool, replica.reader, files, webhooks)
+        accounts = AccountDataServicer(pool, replica.reader, files, webhooks, feedback)
         services = [
             Servicer(
                 operators, gateway.add_OperatorServiceServicer_to_server, OPERATOR_SERVICE_NAME
@@ -235,6 +238,11 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                 WebhookServicer(webhooks, deliverer, caller),
                 gateway.add_WebhookServiceServicer_to_server,
                 WEBHOOK_SERVICE_NAME,
+            ),
+            Servicer(
+                FeedbackServicer(feedback, caller),
+                gateway.add_FeedbackServiceServicer_to_server,
+                FEEDBACK_SERVICE_NAME,
             ),
             Servicer(accounts, add_AccountDataServiceServicer_to_server, ACCOUNT_SERVICE_NAME),
         ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from uuid import UUID, uuid4
 from bos.common.v1 import ConversationMessage, MessageRole
 from bos.memory.v1 import Conversation, Message, OpenTurnResponse
 from bos_chassis.paging import after_time, time_token
-from bos_errors import NotFound
+from bos_errors import InvalidArgument, NotFound
 from bos_memory.paging import after_ordinal, ordinal_token
 from bos_memory.profiles import parsed
 from bos_memory.texts import cut, storable, title_of
@@ -33,6 +34,7 @@ SUMMARY_TURNS = 3
 """Number of turns per summary."""
 _MAX_SHOWN_CHARS = 2_000
 _DEFAULT_PAGE = 50
+_MOST_WORDS = 8
 _ROLES = {
     "user": MessageRole.MESSAGE_ROLE_USER,
     "assistant": MessageRole.MESSAGE_ROLE_ASSISTANT,
@@ -67,6 +69,15 @@ LEFT JOIN LATERAL (
 _LIST = for_user(f"""
 SELECT {_COLUMNS} FROM conversations AS c
 WHERE user_id = $1 AND (updated_at, conversation_key) < ($2, $3)
+ORDER BY updated_at DESC, conversation_key DESC LIMIT $4
+""")  # noqa: S608
+# Words are looked for in one user's rows, which the index on messages finds by conversation.
+_SEARCH = for_user(f"""
+SELECT {_COLUMNS} FROM conversations AS c
+WHERE user_id = $1 AND (updated_at, conversation_key) < ($2, $3)
+  AND (title ILIKE ALL ($5::text[]) OR EXISTS (
+        SELECT FROM messages AS m
+        WHERE m.conversation_key = c.conversation_key AND m.content ILIKE ALL ($5::text[])))
 ORDER BY updated_at DESC, conversation_key DESC LIMIT $4
 """)  # noqa: S608
 _GET = for_user(f"""
@@ -309,11 +320,13 @@ class Conversations:
         """A page of the user's conversations, most recently used first, and the next page token.
 
         Raises:
-            InvalidArgument: the page token is invalid.
+            InvalidArgument: the page token is invalid, or the query has too many words.
         """
         size = request.page_size or _DEFAULT_PAGE
         before = after_time(request.page_token)
-        rows = await self._read(_LIST, user_id, user_id, *before, size + 1)
+        sought = _patterns(request.query)
+        query = _SEARCH if sought else _LIST
+        rows = await self._read(query, user_id, user_id, *before, size + 1, *sought)
         last = rows[size - 1] if len(rows) > size else None
         token = time_token(last["updated_at"], last["conversation_key"]) if last else ""
         return [_conversation(row) for row in rows[:size]], token
@@ -327,6 +340,19 @@ class Conversations:
 
     async def _read(self, query: str, *arguments: object) -> Sequence[asyncpg.Record]:
         return await fetch(self._readers, query, *arguments)
+
+
+def _patterns(query: str) -> tuple[list[str]] | tuple[()]:
+    """Patterns of ILIKE for the words of a query, as one argument; none for no words.
+
+    Raises:
+        InvalidArgument: there are too many words.
+    """
+    words = query.replace("\0", " ").split()
+    if len(words) > _MOST_WORDS:
+        raise InvalidArgument.field("query", f"must have at most {_MOST_WORDS} words")
+    escaped = [re.sub(r"([\\%_])", r"\\\1", word) for word in words]
+    return ([f"%{word}%" for word in escaped],) if words else ()
 
 
 def _storable_id(conversation_id: str) -> None:

@@ -48,6 +48,7 @@ func Build(files *protoregistry.Files) ([]byte, error) {
 	b.schemas.done["ServerSentEvent"] = serverSentEventSchema()
 	b.decision()
 	b.uploads(files)
+	b.sessions()
 	b.operations()
 	return json.MarshalIndent(object{
 		"openapi": "3.1.0",

@@ -23,7 +23,8 @@ const (
 	tagOther = "Other paths"
 )
 
-var tagOrder = []string{tagRuns, "Approvals", "Webhooks", "Plans", "Agents", "Documents", "Files", "Operator", tagOther, "Operation"}
+var tagOrder = []string{tagRuns, "Approvals", "Webhooks", "Plans", "Agents", "Documents", "Files", "Operator", tagBrowser,
+	tagOther, "Operation"}
 
 var tagTexts = map[string]string{
 	tagRuns:     "Ask, follow, look up and cancel.",
@@ -34,6 +35,7 @@ var tagTexts = map[string]string{
 	"Documents": "Upload, follow, search and delete.",
 	"Files":     "The workspace: list, download, upload and delete.",
 	"Operator":  "Runs of all users, for operators: how they stand, not what is in them.",
+	tagBrowser:  "How a browser is signed in: by a cookie, whose tokens no page ever sees.",
 	tagOther:    "The same operations under shorter paths; streams there use their own event names.",
 	"Operation": "For load balancers and operators.",
 }

@@ -13,7 +13,8 @@ import (
 //
 // With static keys, requests without one of them are refused. Without, services check the credential;
 // here exactly one well-formed credential is required, on all paths except the open ones of the
-// contracts. If asked is not set, authentication is off in the services as well.
+// contracts. If asked is not set, authentication is off in the services as well. Open paths of this
+// gateway itself, by which browsers sign in, never need one.
 func Credential(keys *Keys, asked bool) Middleware {
 	check := func(r *http.Request, given string) error { return formOf(r, given, asked) }
 	if keys.Given() {
@@ -23,6 +24,10 @@ func Credential(keys *Keys, asked bool) Middleware {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			given := r.Header.Values("Authorization")
 			err := error(nil)
+			if isOwnOpen(r) && len(given) == 0 {
+				next.ServeHTTP(w, r)
+				return
+			}
 			if len(given) > 1 {
 				// Implementations differ in which of several headers counts.
 				err = unauthenticated("CREDENTIAL_AMBIGUOUS", "Send one Authorization header.")
@@ -36,6 +41,11 @@ func Credential(keys *Keys, asked bool) Middleware {
 			next.ServeHTTP(w, r)
 		})
 	}
+}
+
+func isOwnOpen(r *http.Request) bool {
+	operation := operationOf(r)
+	return operation != nil && operation.Open && operation.Service == "" && !operation.Door
 }
 
 func keyOf(keys *Keys) func(*http.Request, string) error {

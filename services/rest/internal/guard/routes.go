@@ -54,11 +54,21 @@ func operationOf(r *http.Request) *openapi.Operation {
 	return route.Operation(r.Method)
 }
 
-// Match finds the route of each request, for RouteOf and later middleware.
-func Match(document *openapi.Document) Middleware {
+// IsPage reports whether the request is for a page or file of the console.
+func IsPage(r *http.Request) bool {
+	operation := operationOf(r)
+	return operation != nil && operation.Page
+}
+
+// Match finds the route of each request, for RouteOf and later middleware. Requests for no path of
+// the document have the route that pages returns.
+func Match(document *openapi.Document, pages func(*http.Request) *openapi.Route) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			route := document.Match(r.URL.Path)
+			if route == nil {
+				route = pages(r)
+			}
 			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), routeKey{}, route)))
 		})
 	}
@@ -101,6 +111,9 @@ func Routes(next http.Handler) http.Handler {
 }
 
 func checkQuery(raw string, operation *openapi.Operation) error {
+	if operation.Page {
+		return nil
+	}
 	given, err := url.ParseQuery(raw)
 	if err != nil {
 		return apierror.New(http.StatusBadRequest, codes.InvalidArgument, "INVALID_ARGUMENT",

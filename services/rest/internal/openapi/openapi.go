@@ -42,12 +42,21 @@ type Operation struct {
 	Uploads bool
 	// Door is set if another service speaks the protocol, and knows its query parameters.
 	Door bool
+	// Page is set for pages and files of the console, which have query parameters of their own.
+	Page bool
 }
 
 // OwnRoute is a path beside those of the generated document.
 type OwnRoute struct {
 	Template   string
 	Operations map[string]*Operation
+}
+
+// PageRoute returns the route of pages and files of the console.
+func PageRoute(template string) *Route {
+	return &Route{Template: template, operations: map[string]*Operation{
+		http.MethodGet: {Open: true, Page: true},
+	}}
 }
 
 // Operation returns the operation for a method; nil if there is none.

@@ -19,7 +19,9 @@ import (
 	identityv1 "bos/rest/gen/bos/identity/v1"
 	memoryv1 "bos/rest/gen/bos/memory/v1"
 	"bos/rest/internal/apierror"
+	"bos/rest/internal/browser"
 	"bos/rest/internal/codec"
+	"bos/rest/internal/console"
 	"bos/rest/internal/doors"
 	"bos/rest/internal/guard"
 	"bos/rest/internal/openapi"
@@ -32,6 +34,7 @@ import (
 const (
 	gatewayService   = "bos.gateway.v1.OrchestratorService"
 	approvalService  = "bos.gateway.v1.ApprovalService"
+	feedbackService  = "bos.gateway.v1.FeedbackService"
 	webhookService   = "bos.gateway.v1.WebhookService"
 	operatorService  = "bos.gateway.v1.OperatorService"
 	identityService  = "bos.identity.v1.IdentityService"
@@ -56,7 +59,15 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	services, err := s.services()
+	sessions, err := s.sessions()
+	if err != nil {
+		return nil, err
+	}
+	services, err := s.services(sessions)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := console.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +77,6 @@ func (s *Server) handler() (http.Handler, error) {
 	root.Handle("GET /openapi.json", document)
 	root.HandleFunc("GET /docs", openapi.Docs)
 	root.HandleFunc("GET /docs/", openapi.Docs)
-	root.Handle("GET /{$}", http.RedirectHandler("/docs", http.StatusFound))
 	if s.metricsHere() {
 		root.Handle("GET /metrics", s.metrics.Handler())
 	}
@@ -83,6 +93,7 @@ func (s *Server) handler() (http.Handler, error) {
 	}
 	known, asked := places.NewKnown(), s.settings.IdentityTarget != ""
 	root.Handle("/", guard.Chain(services,
+		sessions.Credential,
 		guard.Credential(keys, asked),
 		mayDrain,
 		guard.Body(waiting.New(waiting.Limits{
@@ -104,7 +115,7 @@ func (s *Server) handler() (http.Handler, error) {
 	return guard.Chain(root,
 		connection(s.settings.ReadTimeout.Duration(), s.settings.WriteTimeout.Duration(),
 			drainLimits{bytes: drainBytes, within: drainWithin, atOnce: mostDrains}),
-		guard.Match(document),
+		guard.Match(document, pages.Route),
 		guard.Client(proxies),
 		s.traced,
 		observed(s.log, s.metrics),
@@ -113,12 +124,26 @@ func (s *Server) handler() (http.Handler, error) {
 		guard.Hosts(s.settings.AllowedHosts, s.settings.Loopback()),
 		guard.Origins(s.settings.AllowedOrigins),
 		guard.Routes,
+		withPages(pages),
 	), nil
+}
+
+// withPages serves the console before the mux, which would redirect some of its paths.
+func withPages(pages http.Handler) guard.Middleware {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if guard.IsPage(r) {
+				pages.ServeHTTP(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
 }
 
 // ownRoutes are the paths that are not in the contracts.
 func (s *Server) ownRoutes() []openapi.OwnRoute {
-	templates := append([]string{"/openapi.json", "/"}, openapi.DocsPaths...)
+	templates := append([]string{"/openapi.json"}, openapi.DocsPaths...)
 	if s.metricsHere() {
 		templates = append(templates, "/metrics")
 	}
@@ -155,7 +180,7 @@ func (s *Server) metricsHere() bool {
 
 func (s *Server) offers(service string) bool {
 	switch service {
-	case gatewayService, approvalService, operatorService, webhookService:
+	case gatewayService, approvalService, feedbackService, operatorService, webhookService:
 		return true
 	case identityService, adminService, accountService, keyService, connService,
 		openIDService:
@@ -171,8 +196,23 @@ func (s *Server) offers(service string) bool {
 	}
 }
 
+// sessions signs browsers in.
+func (s *Server) sessions() (*browser.Browser, error) {
+	var identity identityv1.IdentityServiceClient
+	var openID identityv1.OpenIdServiceClient
+	if s.identity != nil {
+		identity = identityv1.NewIdentityServiceClient(s.identity)
+		openID = identityv1.NewOpenIdServiceClient(s.identity)
+	}
+	return browser.New(browser.Settings{
+		KeysFile: s.settings.SessionKeysFile, Refresh: s.settings.FilesRefresh.Duration(),
+		Loopback: s.settings.Loopback(), Context: s.settings.ConsoleContext,
+		Within: s.settings.CallTimeout.Duration(),
+	}, gatewayv1.NewOrchestratorServiceClient(s.gateway), identity, openID, s.log)
+}
+
 // services is the generated mux with the streams before it.
-func (s *Server) services() (http.Handler, error) {
+func (s *Server) services(sessions *browser.Browser) (http.Handler, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, codec.New(codec.Plain)),
 		// codec.Choose names one of these in each request.
@@ -213,7 +253,13 @@ func (s *Server) services() (http.Handler, error) {
 	if err := gatewayv1.RegisterApprovalServiceHandler(ctx, mux, s.gateway); err != nil {
 		return nil, err
 	}
+	if err := gatewayv1.RegisterFeedbackServiceHandler(ctx, mux, s.gateway); err != nil {
+		return nil, err
+	}
 	if err := gatewayv1.RegisterWebhookServiceHandler(ctx, mux, s.gateway); err != nil {
+		return nil, err
+	}
+	if err := sessions.Register(mux); err != nil {
 		return nil, err
 	}
 	if err := registerDecision(mux, gatewayv1.NewApprovalServiceClient(s.gateway)); err != nil {

@@ -2,6 +2,7 @@
 package settings
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -55,6 +56,9 @@ type Settings struct {
 	TrustTraces     bool     `env:"BOS_REST_TRUST_TRACES" envDefault:"false" about:"Continue the traces that callers name, for a proxy in front that sets traceparent itself; otherwise they are linked to and no more"`
 	AllowedHosts    []string `env:"BOS_REST_ALLOWED_HOSTS" about:"Names that the Host header may hold, comma-separated; unset means loopback names on a loopback address, any name elsewhere"`
 	AllowedOrigins  []string `env:"BOS_REST_ALLOWED_ORIGINS" about:"Other web origins whose pages may call, such as https://bos.example.org"`
+
+	SessionKeysFile string `env:"BOS_REST_SESSION_KEYS_FILE" about:"Keys that seal the session cookies of browsers, one a line, each 32 bytes in Base64 (openssl rand -base64 32): the first seals, all open. The same for all instances; may be replaced while they run. Unset makes one at the start, so that sessions of browsers end with the process"`
+	ConsoleContext  string `env:"BOS_REST_CONSOLE_CONTEXT" about:"JSON object that the web console sends as the context of each question, such as the fixed today of sample data"`
 
 	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" least:"1024" about:"Largest request body"`
 	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" least:"1024" about:"Largest request line and headers together"`
@@ -145,6 +149,8 @@ func (s Settings) problems() []string {
 		"BOS_REST_SIGNING_KEY_FILE: must be set with BOS_REST_IDENTITY_TARGET beyond loopback, or "+
 			"identity takes all clients for one and slows them down together; make a key with "+
 			"`openssl genpkey -algorithm ed25519` and give identity its public part")
+	wrong(s.ConsoleContext != "" && !isObject(s.ConsoleContext),
+		"BOS_REST_CONSOLE_CONTEXT: must be a JSON object")
 	_, err := s.Proxies()
 	wrong(err != nil, "BOS_REST_TRUSTED_PROXIES: write each as a network, such as 10.0.0.0/8")
 	found = append(found, s.outOfBounds()...)
@@ -159,6 +165,11 @@ func (s Settings) problems() []string {
 		found = append(found, "BOS_LOG_LEVEL: must be debug, info, warning or error")
 	}
 	return found
+}
+
+func isObject(text string) bool {
+	var found map[string]any
+	return json.Unmarshal([]byte(text), &found) == nil && found != nil
 }
 
 // outOfBounds names the numbers that are smaller than their tags allow.

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from bos_client import BosClient
-from bos_client.cli.session import FAILED, INTERRUPTED, status_code
+from bos_client.cli.session import ANSWERED, FAILED, INTERRUPTED, run, status_code
 from bos_client.render import View, make_console, show_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bos_client.cli.session import Target
     from bos_standalone.service import Standalone
 
 DEMO_QUESTION = (
@@ -59,7 +60,7 @@ def serve(service: str) -> None:
     from bos_standalone.process import run_standalone
 
     async def stay(standalone: Standalone) -> int:
-        _introduce(standalone, time.monotonic() - started)
+        _introduce(standalone, time.monotonic() - started, await _console(standalone))
         name = await standalone.group.unexpected_end()
         click.echo(f"Error: the service {name} ended; see the log.", err=True)
         return FAILED
@@ -126,13 +127,45 @@ def _installed_agents() -> Mapping[str, str]:
         sys.exit(EXIT_CONFIGURATION)
 
 
-def _introduce(standalone: Standalone, took_s: float) -> None:
+@click.command()
+@click.pass_obj
+def console(target: Target) -> None:
+    """Print an address that opens the web console, and signs your browser in once.
+
+    It works for a quarter of an hour, for the Bos that runs on this machine.
+    """
+    from bos_standalone.console import console_address, local_rest
+
+    async def work() -> int:
+        connection = target.to_sign_in()
+        click.echo(await console_address(local_rest(connection), connection.api_key or ""))
+        return ANSWERED
+
+    run(work())
+
+
+async def _console(standalone: Standalone) -> str:
+    """Address of the console; one that signs nobody in if no link can be made."""
+    from bos_errors import Unavailable
+    from bos_standalone.console import console_address
+
+    if not standalone.rest_url:
+        return ""
+    try:
+        return await console_address(standalone.rest_url, standalone.api_key)
+    except Unavailable:
+        return f"{standalone.rest_url}/"
+
+
+def _introduce(standalone: Standalone, took_s: float, console_at: str) -> None:
     lines = [f"Bos is up after {took_s:.1f} s; model: {standalone.model}.", ""]
     width = max(len(name) for name in standalone.addresses)
     lines += [f"  {name.ljust(width)}  {at}" for name, at in standalone.addresses.items()]
     if standalone.rest_url:
         lines += [
             "",
+            f"Console: {console_at}",
+            "  (signs in once; `bos console` prints another)" if "#" in console_at else "",
             f"REST: {standalone.rest_url}, interactive pages at {standalone.rest_url}/docs",
         ]
     elif standalone.rest_missing:

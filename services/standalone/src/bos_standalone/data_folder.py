@@ -29,6 +29,7 @@ _SECRETS_FILE = "secrets.key"
 _IDENTITY_FILE = "identity.key"
 BOOTSTRAP_FILE = "bootstrap.token"
 _REST_KEY_FILE = "rest.key"
+_SESSION_KEYS_FILE = "session.keys"
 _LOCK_FILE = LOCK
 LOG_FILE = "standalone.log"
 _ROTATE_BYTES = 8 * 1024 * 1024
@@ -115,6 +116,19 @@ class DataFolder:
                 f"The key file {file} cannot be written ({type(error).__name__})."
             ) from error
         return file
+
+    def session_keys(self) -> Path:
+        """File with the key that seals session cookies of browsers; generated once and kept.
+
+        Raises:
+            ConfigurationError: it cannot be read or written.
+        """
+
+        def make() -> str:
+            return base64.b64encode(secrets.token_bytes(32)).decode("ascii")
+
+        self._kept(_SESSION_KEYS_FILE, make, "browsers have to sign in anew")
+        return self.path / _SESSION_KEYS_FILE
 
     def _kept(self, name: str, make: Callable[[], str], if_removed: str) -> str:
         file = self.path / name

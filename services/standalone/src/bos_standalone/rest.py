@@ -83,6 +83,8 @@ async def serve_rest(
     doors_target: str = "",
     api_key: str = "",
     signing_key: Path | None = None,
+    session_keys: Path | None = None,
+    console_context: Mapping[str, str] | None = None,
     host: str = _HOST,
     ports: tuple[int, ...],
     grace_s: float,
@@ -101,6 +103,8 @@ async def serve_rest(
         api_key: The only accepted API key; empty leaves the check to gateway and identity, which
             accept access tokens as well.
         signing_key: File with the key that signs client addresses for the services; None: none.
+        session_keys: File with the keys that seal cookies of browsers; None: one of each start.
+        console_context: Context that the web console sends with each question; None: none.
         host: Address to bind.
         ports: Ports to try, in this order; 0 takes any.
         grace_s: Time for requests in flight at shutdown, in seconds.
@@ -119,7 +123,12 @@ async def serve_rest(
         "DOORS": doors_target,
     }
     process, address = await _start_on_one_of(
-        ports, binary, _environment(targets, api_key, signing_key, host, grace_s)
+        ports,
+        binary,
+        {
+            **_environment(targets, api_key, signing_key, host, grace_s),
+            **_for_console(session_keys, console_context),
+        },
     )
     assert process.stderr is not None
     try:
@@ -191,6 +200,17 @@ def _environment(
         # If this process is killed, the pipe closes and the child exits.
         "BOS_REST_STOP_WITH_STDIN": "true",
     }
+
+
+def _for_console(
+    session_keys: Path | None, context: Mapping[str, str] | None
+) -> dict[str, str]:
+    """What the child's web console needs; what is configured for it goes before."""
+    made = {
+        "BOS_REST_SESSION_KEYS_FILE": str(session_keys.absolute()) if session_keys else "",
+        "BOS_REST_CONSOLE_CONTEXT": json.dumps(dict(context)) if context else "",
+    }
+    return {name: os.environ.get(name) or value for name, value in made.items()}
 
 
 async def _fail_when_ended(process: Process) -> None:

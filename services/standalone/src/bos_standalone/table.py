@@ -39,7 +39,7 @@ from bos_postgres import EmbeddedPostgres
 from bos_sandbox import service as sandbox
 from bos_sandbox.settings import SandboxSettings
 from bos_standalone.callers import Callers
-from bos_standalone.given import ModelChoice, plain, require_secrets
+from bos_standalone.given import ModelChoice, plain, require_secrets, today
 from bos_standalone.rest import DEFAULT_PORT, behind_proxies, find_binary, serve_rest
 from bos_standalone.stores import (
     COMPANY_DATABASE,
@@ -184,7 +184,10 @@ class Composition:
             Row(
                 "rest",
                 self._rest,
-                ("gateway", "identity", "memory", "documents", "doors", *self._serving_people()),
+                (
+                    *("gateway", "identity", "memory", "documents", "doors", "demo"),
+                    *self._serving_people(),
+                ),
                 "url",
                 with_rest,
             ),
@@ -375,6 +378,8 @@ class Composition:
             files_target=self.address("files"),
             doors_target=self.address("doors"),
             signing_key=self._folder.rest_key(self._callers.rest_key),
+            session_keys=self._folder.session_keys(),
+            console_context=today(running["demo"]) if "demo" in running else None,
             # Without identity REST cannot sign users in, so it stays on loopback.
             host=self._settings.host if identity_target else _HOST,
             ports=ports,

@@ -9,6 +9,7 @@ from bos_client.cli.account import account
 from bos_client.cli.approvals import approvals
 from bos_client.cli.ask import ask, plan
 from bos_client.cli.documents import documents
+from bos_client.cli.feedback import feedback
 from bos_client.cli.identity import login, logout, register, reset_password, whoami
 from bos_client.cli.mail import mail
 from bos_client.cli.memory import conversations, memory_group
@@ -110,7 +111,7 @@ def main(
 
 
 _asking = (
-    *(ask, plan, runs, approvals, agents),
+    *(ask, plan, runs, approvals, agents, feedback),
     *(documents, workspace, conversations, memory_group, mail),
     webhooks,
 )

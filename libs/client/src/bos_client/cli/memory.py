@@ -32,7 +32,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, nothin
 
 @click.group()
 def conversations() -> None:
-    """Look at conversations, delete them."""
+    """Look at conversations, find, rename and delete them."""
 
 
 @conversations.command("list")
@@ -40,14 +40,17 @@ def conversations() -> None:
     "--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Most to show."
 )
 @click.option("--page", default="", metavar="TOKEN", help="Where the previous page ended.")
+@click.option("--query", default="", metavar="WORDS", help="Only those that hold these words.")
 @_json
 @click.pass_obj
-def list_conversations(target: Target, limit: int, page: str, as_json: bool) -> None:
+def list_conversations(
+    target: Target, limit: int, page: str, query: str, as_json: bool
+) -> None:
     """Your conversations, the one used last first."""
 
     async def work() -> int:
         async with _client(target) as memory:
-            found = await memory.conversations(page_size=limit, page_token=page)
+            found = await memory.conversations(page_size=limit, page_token=page, query=query)
         if as_json:
             print_json(found)
             return ANSWERED
@@ -86,6 +89,22 @@ def show_conversation(target: Target, conversation_id: str) -> None:
                 token = page.next_page_token
                 if not token:
                     return ANSWERED
+
+    run(work())
+
+
+@conversations.command("rename")
+@click.argument("conversation_id")
+@click.argument("title")
+@click.pass_obj
+def rename_conversation(target: Target, conversation_id: str, title: str) -> None:
+    """Give a conversation another title."""
+
+    async def work() -> int:
+        async with _client(target) as memory:
+            changed = await memory.rename(conversation_id, title)
+        click.echo(one_line(changed.title))
+        return ANSWERED
 
     run(work())
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from bos.gateway.v1 import ListAgentsResponse, RunStatus
 from bos_client.cli.approvals import asker_for
 from bos_client.cli.ask import follow
+from bos_client.cli.feedback import feedback_line
 from bos_client.cli.files import files
 from bos_client.cli.overviews import list_of_users, make_grid, show_overview
 from bos_client.cli.plugins import PluginGroup
@@ -205,6 +206,8 @@ def _show(console: Console, found: Run, view: View) -> None:
         console.print()
         console.out(clean(found.response.answer).rstrip("\n"), highlight=False)
         show_outcome(console, found.response, view)
+    if given := feedback_line(found.feedback):
+        console.print(Text(given))
 
 
 def _show_agent(console: Console, agent: AgentInfo) -> None:

@@ -1,0 +1,43 @@
+/** Asking: a question becomes a run, which is followed by its id from then on. */
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+
+import { api, dataOf } from "../api/client";
+import { isTransient } from "../api/errors";
+import { session } from "../api/session";
+import type { AgentRequest, Run } from "../api/types";
+
+export interface Question {
+  question: string;
+  conversationId: string;
+  /** The text was made from one that others wrote, such as a suggested follow-up. */
+  tainted?: boolean;
+  /** Run whose clarifying questions this answers. */
+  continues?: string;
+}
+
+/** Mutation that stores a question. A repeated attempt finds the same run by its request id. */
+export function useAsk() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: ({ requestId, ...question }: Question & { requestId: string }): Promise<Run> =>
+      dataOf(api.POST("/v1/runs", { body: requestOf(question, requestId) })),
+    retry: (failures, error) => failures < 3 && isTransient(error),
+    onSuccess: (run) =>
+      Promise.all([
+        client.invalidateQueries({ queryKey: ["runs", run.conversation_id] }),
+        client.invalidateQueries({ queryKey: ["conversations"] }),
+      ]),
+  });
+}
+
+function requestOf(question: Question, requestId: string): AgentRequest {
+  const context = session.read().current?.context;
+  return {
+    question: question.question,
+    request_id: requestId,
+    conversation_id: question.conversationId,
+    ...(context ? { context } : {}),
+    ...(question.tainted ? { tainted: true } : {}),
+    ...(question.continues ? { continues_run_id: question.continues } : {}),
+  };
+}
