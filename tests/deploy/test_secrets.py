@@ -83,7 +83,7 @@ def test_certificate_names_its_service_and_its_host(project: Project) -> None:
 
 
 def test_nothing_is_shared_that_should_not_be(project: Project) -> None:
-    private = ("run-tokens.key", "signing.key", "ca.key", "superuser-password")
+    private = ("run-tokens.key", "signing.key", "session.keys", "ca.key", "superuser-password")
     for name in private:
         assert len([*project.secrets.rglob(name)]) == 1
     keys = [each.read_bytes() for each in project.secrets.rglob("tls.key")]
