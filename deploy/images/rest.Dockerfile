@@ -1,9 +1,9 @@
-# Image of the REST gateway, a static program on nothing; the console's files join it when they are there.
+# Image of the REST gateway with the web console in it, a static program on nothing.
 #
 #   docker build -f deploy/images/rest.Dockerfile .
 #
-# Go comes as `make rest` has it: a wheel, by hash. Secret `ca`: the certificate authorities of a
-# company network.
+# Go and Node.js come as `make rest` and `make console` have them: wheels, by hash. Secret `ca`: the
+# certificate authorities of a company network.
 ARG PYTHON_IMAGE
 
 FROM ${PYTHON_IMAGE} AS build
@@ -25,7 +25,17 @@ COPY services/rest services/rest
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
     if [ -s /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi \
     && export BOS_CACHE=/root/.cache/bos \
-    && sh services/rest/go.sh run ./cmd/generate /src/libs/protos/build/image.binpb gen \
+    && sh services/rest/go.sh run ./cmd/generate /src/libs/protos/build/image.binpb gen
+COPY services/console services/console
+RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
+    if [ -s /run/secrets/ca ]; then \
+        export SSL_CERT_FILE=/run/secrets/ca NODE_EXTRA_CA_CERTS=/run/secrets/ca; \
+    fi \
+    && export BOS_CACHE=/root/.cache/bos node='sh services/console/node.sh' \
+    && $node npm ci --silent --no-audit --no-fund --ignore-scripts \
+    && $node openapi-typescript ../rest/gen/openapi/openapi.json --output src/api/schema.d.ts > /dev/null \
+    && $node vite build --logLevel warn \
+    && sh services/rest/go.sh run ./cmd/assets /src/services/console/dist internal/console/assets \
     && sh services/rest/go.sh build -ldflags='-s -w' -o /src/bos-rest .
 
 FROM scratch
