@@ -136,6 +136,7 @@ once secrets/own/run-tokens.pub public secrets/gateway/run-tokens.key
 give secrets/own/run-tokens.pub identity memory documents planner composer api-docs charts code computation \
     files mail mcp a2a rag sql text web sandbox mcp-db
 once secrets/rest/signing.key ed25519
+once secrets/rest/session.keys openssl rand -base64 32
 once secrets/own/proxy.pub public secrets/rest/signing.key
 give secrets/own/proxy.pub $STORES
 once secrets/own/api-keys password

@@ -105,7 +105,7 @@ def test_each_pod_is_given_the_keys_it_needs_and_no_others(profile: Rendered) ->
         for _, key in {**from_secrets(pod), **mounted_keys(pod)}.values():
             holders.setdefault(key, set()).add(name)
     assert holders["run-token-private.pem"] == {"gateway"}
-    assert holders["rest-private.pem"] == {"rest"}
+    assert holders["rest-private.pem"] == holders["rest-session-keys"] == {"rest"}
     assert holders["gateway-secrets-keys"] == {"gateway"}
     assert holders["identity-keys"] == holders["identity-bootstrap-token"] == {"identity"}
     assert "rest" not in holders["run-token-public.pem"]

@@ -26,6 +26,8 @@ class RestHarness:
     folder: Path
     url: str
     key: str
+    printed: str
+    """What it said when it was up."""
 
 
 @asynccontextmanager
@@ -47,13 +49,13 @@ async def rest_harness(folder: Path) -> AsyncIterator[RestHarness]:
     assert process.stdout is not None
     try:
         try:
-            await process.stdout.readuntil(b"Ctrl-C stops.")
+            printed = await process.stdout.readuntil(b"Ctrl-C stops.")
         except asyncio.IncompleteReadError as error:
             assert process.stderr is not None
             raise AssertionError((error.partial, await process.stderr.read())) from None
         content = json.loads((folder / ".data/standalone.json").read_text(encoding="utf-8"))
         assert content["rest_url"], "build it first: make rest"
-        yield RestHarness(folder, content["rest_url"], content["api_key"])
+        yield RestHarness(folder, content["rest_url"], content["api_key"], printed.decode())
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)

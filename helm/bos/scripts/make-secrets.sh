@@ -25,12 +25,13 @@ secret() { # name key...: of the files of these names
 
 pair run-token
 pair rest
+random > "$folder/rest-session-keys"
 printf 'k1=%s' "$(random)" > "$folder/gateway-secrets-keys"
 random | tr '+/' '-_' > "$folder/identity-keys"
 words > "$folder/identity-bootstrap-token"
 words > "$folder/static-keys"
 printf '%s' "${1:-$(words)}" > "$folder/password"
 secret bos-keys run-token-private.pem run-token-public.pem rest-private.pem rest-public.pem \
-    gateway-secrets-keys identity-keys identity-bootstrap-token static-keys
+    rest-session-keys gateway-secrets-keys identity-keys identity-bootstrap-token static-keys
 echo ---
 secret bos-postgresql password

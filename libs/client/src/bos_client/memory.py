@@ -33,10 +33,8 @@ class MemoryClient(ServiceClient):
     async def conversations(
         self, *, page_size: int = 0, page_token: str = "", query: str = ""
     ) -> ListConversationsResponse:
-        """A page of conversations, the one used last first; with a query those that hold its words."""
-        request = ListConversationsRequest(
-            page_size=page_size, page_token=page_token, query=query
-        )
+        """A page of conversations, the one used last first; a query finds those with its words."""
+        request = ListConversationsRequest(page_size=page_size, page_token=page_token, query=query)
         return await self._unary(self._stub.ListConversations, request)
 
     async def conversation(self, conversation_id: str) -> Conversation:

@@ -66,7 +66,8 @@ NOT_AUDITED: Final[Mapping[str, str]] = {
     "bos.composer.v1.ComposerService/Compose": "words an answer; keeps nothing",
     "bos.gateway.v1.FeedbackService/DeleteRunFeedback": "takes back an opinion; nothing follows "
     "from it",
-    "bos.gateway.v1.FeedbackService/SetRunFeedback": "an opinion on an answer; nothing follows from it",
+    "bos.gateway.v1.FeedbackService/SetRunFeedback": "an opinion on an answer; nothing "
+    "follows from it",
     "bos.gateway.v1.WebhookService/TestWebhook": "posts a test to an address that an entry told of",
     "bos.identity.v1.CredentialService/ExchangeApiKey": "a token of a minute stands for a key; "
     "what it does is told under the key's id",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bos_chassis.auth.session_check import SessionCheck
     from bos_gateway.admission.dry_run import DryRun
     from bos_gateway.effects.registry import Registry
-    from bos_gateway.feedback import Feedback
+    from bos_gateway.feedback.stored import Feedback
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.ownership.attempt_checks import Attempts
     from bos_gateway.ownership.clock import DatabaseClock

@@ -43,8 +43,9 @@ from bos_gateway.effects.context import Deps
 from bos_gateway.effects.memory_budget import MemoryBudget
 from bos_gateway.effects.registry import Registry, watched_registry
 from bos_gateway.effects.run_tokens import Tokens
-from bos_gateway.feedback import SERVICE_NAME as FEEDBACK_SERVICE_NAME
-from bos_gateway.feedback import Feedback, FeedbackServicer
+from bos_gateway.feedback.servicer import SERVICE_NAME as FEEDBACK_SERVICE_NAME
+from bos_gateway.feedback.servicer import FeedbackServicer
+from bos_gateway.feedback.stored import Feedback
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.overseeing.api import SERVICE_NAME as OPERATOR_SERVICE_NAME
 from bos_gateway.overseeing.api import OperatorServicer

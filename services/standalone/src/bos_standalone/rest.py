@@ -202,9 +202,7 @@ def _environment(
     }
 
 
-def _for_console(
-    session_keys: Path | None, context: Mapping[str, str] | None
-) -> dict[str, str]:
+def _for_console(session_keys: Path | None, context: Mapping[str, str] | None) -> dict[str, str]:
     """What the child's web console needs; what is configured for it goes before."""
     made = {
         "BOS_REST_SESSION_KEYS_FILE": str(session_keys.absolute()) if session_keys else "",

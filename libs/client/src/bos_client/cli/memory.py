@@ -43,9 +43,7 @@ def conversations() -> None:
 @click.option("--query", default="", metavar="WORDS", help="Only those that hold these words.")
 @_json
 @click.pass_obj
-def list_conversations(
-    target: Target, limit: int, page: str, query: str, as_json: bool
-) -> None:
+def list_conversations(target: Target, limit: int, page: str, query: str, as_json: bool) -> None:
     """Your conversations, the one used last first."""
 
     async def work() -> int:

@@ -46,10 +46,10 @@ class OpenIdSettings(Settings):
         default=("openid", "profile", "email"), description="Scopes that the provider is asked for"
     )
     redirect_uris: tuple[str, ...] = Field(
-        default=("http://127.0.0.1/callback",),
+        default=("http://127.0.0.1/callback", "http://127.0.0.1/sign-in/openid"),
         description="Where browsers may come back to, each exactly as clients name it; one on "
         "`http://127.0.0.1` or `http://[::1]` without port means every port, as the command line "
-        "needs it",
+        "needs it. That of the web console ends with `/sign-in/openid`",
     )
     device_flow: bool = Field(
         default=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from attrs import define
@@ -13,15 +13,12 @@ from bos_gateway.run_log.reader import not_found
 from bos_postgres import fetch, fetchrow, fetchval, for_user
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import asyncpg
 
     from bos_gateway.metrics import GatewayMetrics
 
     Pool = asyncpg.Pool[asyncpg.Record]
 
-SERVICE_NAME: Final = "bos.gateway.v1.FeedbackService"
 _SHOWN: Final = "rating, reasons, note, created_at, updated_at"
 # Without a row of this user's run nothing is inserted.
 _SET: Final = f"""
@@ -101,29 +98,6 @@ class Feedback:
             raise not_found(run_id)
         if deleted:
             self._metrics.feedback.labels("taken_back").inc()
-
-
-@define(eq=False)
-class FeedbackServicer(gateway.FeedbackServiceServicer):
-    """Implements ``bos.gateway.v1.FeedbackService``."""
-
-    _feedback: Feedback
-    _caller: Callable[[], str]
-    """The caller's user id; refuses callers that are no users."""
-
-    async def SetRunFeedback(
-        self, request: gateway.SetRunFeedbackRequest, context: Any
-    ) -> gateway.SetRunFeedbackResponse:
-        """Store feedback on one of the caller's runs."""
-        stored = await self._feedback.store(request.run_id, request.feedback, self._caller())
-        return gateway.SetRunFeedbackResponse(feedback=stored)
-
-    async def DeleteRunFeedback(
-        self, request: gateway.DeleteRunFeedbackRequest, context: Any
-    ) -> gateway.DeleteRunFeedbackResponse:
-        """Take back the feedback on one of the caller's runs."""
-        await self._feedback.take_back(request.run_id, self._caller())
-        return gateway.DeleteRunFeedbackResponse()
 
 
 def _key(run_id: str) -> UUID:
