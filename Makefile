@@ -18,7 +18,13 @@ REST_GENERATED := $(REST)/gen/openapi/openapi.json
 REST_SOURCES := $(shell find $(REST) -path $(REST)/gen -prune -o -name '*.go' -print) \
     $(REST)/go.mod $(REST)/go.sum
 # The web console is part of the program if it has been built.
-CONSOLE_BUILD := services/console/dist
+CONSOLE := services/console
+CONSOLE_BUILD := $(CONSOLE)/dist
+CONSOLE_SOURCES := $(shell find $(CONSOLE)/src $(CONSOLE)/public -type f -not -name schema.d.ts) \
+    $(CONSOLE)/index.html $(CONSOLE)/vite.config.ts
+# Programs of npm that are installed there; CONSOLE_NODE is empty without Node.js.
+CONSOLE_NODE := $(shell command -v npm)
+NODE := cd $(CONSOLE) && PATH="$$PWD/node_modules/.bin:$$PATH"
 CONSOLE_PAGES := $(wildcard $(CONSOLE_BUILD)/index.html) $(wildcard $(REST)/internal/console/fallback/*)
 GO := sh $(REST)/go.sh
 PIP_AUDIT := 2.10.1
@@ -30,7 +36,7 @@ PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 PYTEST_ARGS ?=
 CHART := helm/bos
 CHART_PROFILES := minimal ha airgapped
-CHECKS := check-types check-go check-source check-protos check-pages check-chart
+CHECKS := check-types check-go check-source check-protos check-pages check-chart check-console
 # All of them, whatever fails; what each says is shown together, once it has ended.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target
 
@@ -58,7 +64,8 @@ demo: install try-rest ## Start everything, ask one question about the sample co
 	@$(BIN)/bos demo
 
 .PHONY: run
-run: install try-rest ## Start everything and stay up; `.venv/bin/bos ask "..."` talks to it
+run: install try-console ## Start everything and stay up: the web console, and `.venv/bin/bos ask "..."`
+	@$(MAKE) --no-print-directory try-rest
 	@$(BIN)/bos serve all
 
 ##@ Work on it
@@ -163,6 +170,13 @@ test-documents-ocr: install ## Scanned pages by the real tesseract, which it ins
 	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends tesseract-ocr; }
 	$(BIN)/pytest -q services/documents/tests/trials/ocr_trial.py $(PYTEST_ARGS)
 
+.PHONY: test-console
+test-console: install console ## The web console in the real Chromium against a real standalone; it installs Chromium on Debian as root
+	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
+	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; }
+	@$(MAKE) --no-print-directory rest
+	@$(NODE) playwright test
+
 .PHONY: test-web-browser
 test-web-browser: install ## Pages that only scripts fill, in the real Chromium, which it installs on Debian as root
 	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
@@ -256,6 +270,13 @@ check-source:
 	$(BIN)/python tests/structure/import_circles.py
 	$(BIN)/python tests/structure/sizes.py
 	$(BIN)/python tests/structure/migrations.py
+
+check-console:
+	@if [ -z '$(CONSOLE_NODE)' ]; then \
+	    echo 'The console is not checked: there is no Node.js here.' >&2; test -z "$$CI"; \
+	else \
+	    $(MAKE) --no-print-directory console && $(NODE) tsc --noEmit && eslint . && vitest run --silent; \
+	fi
 
 check-protos:
 	$(BIN)/buf lint $(IMAGE) --config protos/buf.yaml --path bos
@@ -386,7 +407,8 @@ lock: $(VENV)/.python ## Resolve requirements.lock anew
 clean: ## Remove everything that was built, cached or stored in this folder; downloads stay in BOS_CACHE
 	@# Where PostgreSQL could not use this folder, its data were put elsewhere.
 	@if [ -L .data/postgres/relocated ]; then rm -rf "$$(readlink .data/postgres/relocated)"; fi
-	rm -rf $(VENV) build .cache .data $(CHART)/files libs/protos/src libs/protos/build $(REST)/gen .pytest_cache .hypothesis
+	rm -rf $(VENV) build .cache .data $(CHART)/files libs/protos/src libs/protos/build $(REST)/gen \
+	    $(CONSOLE)/node_modules $(CONSOLE_BUILD) $(CONSOLE)/src/api/schema.d.ts .pytest_cache .hypothesis
 
 ##@ Images
 
@@ -448,6 +470,36 @@ $(VENV)/.installed: requirements.lock pyproject.toml $(MEMBERS) libs/protos/gene
 $(VENV)/.protos: $(PROTOS) libs/protos/generate.py | $(VENV)/.installed
 	@$(BIN)/python libs/protos/generate.py
 	@touch $@
+
+.PHONY: console
+console: $(CONSOLE_BUILD)/index.html ## Build the web console (Node.js 20.19 or newer); `make rest` puts it into the REST gateway
+
+# Without Node.js everything but the page works all the same.
+.PHONY: try-console
+try-console: install
+	@if [ -z '$(CONSOLE_NODE)' ]; then \
+	    echo 'The web console is left out: it needs Node.js 20.19 or newer, with npm.' >&2; \
+	else \
+	    $(MAKE) --no-print-directory console \
+	        || echo 'The web console is left out: it could not be built (see above).' >&2; \
+	fi
+
+$(CONSOLE)/node_modules/.installed: $(CONSOLE)/package.json $(CONSOLE)/package-lock.json $(CONSOLE)/.npmrc
+	@command -v npm > /dev/null || { echo 'The console needs Node.js 20.19 or newer, with npm.' >&2; exit 1; }
+	@cd $(CONSOLE) && npm ci --silent --no-audit --no-fund --ignore-scripts --cache $(BOS_CACHE)/npm
+	@touch $@
+
+# Types of the API, from the document that REST serves.
+$(CONSOLE)/src/api/schema.d.ts: $(REST_GENERATED) $(CONSOLE)/node_modules/.installed
+	@$(NODE) openapi-typescript $(CURDIR)/$(REST_GENERATED) --output $(CURDIR)/$@ > /dev/null
+
+$(CONSOLE_BUILD)/index.html: $(CONSOLE_SOURCES) $(CONSOLE)/src/api/schema.d.ts
+	@$(NODE) vite build --logLevel warn
+	@$(NODE) node scripts/first-load.js
+
+.PHONY: console-dev
+console-dev: $(CONSOLE)/src/api/schema.d.ts ## The console from its sources, rebuilt as they change, before a running `make run` (BOS_CONSOLE_DEV_REST=http://127.0.0.1:8000)
+	@$(NODE) vite
 
 # Where neither Go nor its modules can be had, everything but REST works all the same.
 .PHONY: try-rest

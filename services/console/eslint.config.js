@@ -9,6 +9,10 @@ export default defineConfig(
   ts.configs.strict,
   hooks.configs.flat.recommended,
   {
+    files: ["scripts/**/*.js"],
+    languageOptions: { globals: { URL: "readonly", console: "readonly", process: "readonly" } },
+  },
+  {
     rules: {
       // Text of models, users and databases is never HTML.
       "no-restricted-syntax": [

@@ -21,7 +21,7 @@ const root = createRootRoute({
     </SignedIn>
   ),
   notFoundComponent: NotFound,
-  errorComponent: ({ error, reset }) => <Failure error={error} onRetry={reset} />,
+  errorComponent: ({ error, reset }) => <Failure error={error as Error} onRetry={reset} />,
 });
 
 const shell = createRoute({ getParentRoute: () => root, id: "shell", component: Shell });

@@ -5,7 +5,7 @@ import { apiError } from "./errors";
 import { request } from "./http";
 import type { paths } from "./schema";
 
-export const api = createClient<paths>({ fetch: request, headers: { Accept: "application/json" } });
+export const api = createClient<paths, "application/json">({ fetch: request, headers: { Accept: "application/json" } });
 
 interface Answer<Data> {
   data?: Data;

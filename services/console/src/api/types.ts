@@ -6,6 +6,7 @@ export type Approval = Schemas["Approval"];
 export type AgentRequest = Schemas["AgentRequest"];
 export type AgentResult = Schemas["AgentResult"];
 export type Clarification = Schemas["Clarification"];
+export type Feedback = Schemas["Feedback"];
 export type Conversation = Schemas["Conversation"];
 export type Plan = Schemas["Plan"];
 export type PlannedEvent = Schemas["PlannedEvent"];

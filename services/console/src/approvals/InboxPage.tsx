@@ -1,6 +1,7 @@
 /** All that waits for a decision of the user, the soonest to expire first. */
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { useState } from "react";
 
 import { pendingApprovals, recentApprovals } from "../api/queries";
 import type { Approval } from "../api/types";
@@ -23,7 +24,10 @@ export function InboxPage() {
     (each) => each.status !== "APPROVAL_STATUS_PENDING",
   );
   const all = [...waiting, ...decided];
-  const shown = approvalId ?? waiting[0]?.approval_id;
+  // What was opened stays open when it is decided, with its outcome.
+  const [opened, setOpened] = useState<string>();
+  if (opened === undefined && waiting[0]) setOpened(waiting[0].approval_id);
+  const shown = approvalId ?? opened;
   const go = (steps: number) => {
     const at = all.findIndex((each) => each.approval_id === shown);
     const next = all[Math.min(all.length - 1, Math.max(0, at + steps))];

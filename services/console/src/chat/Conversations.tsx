@@ -20,8 +20,13 @@ export function Conversations({ onOpen }: { onOpen: () => void }) {
   const [query, setQuery] = useState("");
   const [intent, setIntent] = useState<Intent>();
   const searched = useDeferredValue(query.trim());
-  const found = useInfiniteQuery(conversations(searched));
   const { conversationId } = useParams({ strict: false });
+  const found = useInfiniteQuery({
+    ...conversations(searched),
+    // A new conversation is listed once its first answer is recorded.
+    refetchInterval: ({ state }) =>
+      conversationId && !searched && !holds(state.data?.pages, conversationId) ? 2000 : 30_000,
+  });
   const list = found.data?.pages.flatMap((page) => page.conversations) ?? [];
   const close = () => setIntent(undefined);
   return (
@@ -73,6 +78,10 @@ export function Conversations({ onOpen }: { onOpen: () => void }) {
       {intent?.kind === "remove" && <Remove conversation={intent.conversation} onClose={close} />}
     </section>
   );
+}
+
+function holds(pages: { conversations: Conversation[] }[] | undefined, id: string): boolean {
+  return pages?.some((page) => page.conversations.some((each) => each.conversation_id === id)) ?? true;
 }
 
 interface DialogProps {

@@ -17,6 +17,7 @@ import { Markdown } from "../text/Markdown";
 import { Button, buttonClass, Failure, Icon, Notice } from "../ui/controls";
 import { useCopy } from "../ui/useCopy";
 import { ClarificationForm } from "./ClarificationForm";
+import { Feedback } from "./Feedback";
 import { ResultTable } from "./ResultTable";
 import { Citation, Sources } from "./Sources";
 import type { Question } from "./ask";
@@ -173,6 +174,7 @@ function Actions({ state, onAsk, onEdit }: ActionsProps) {
   }
   return (
     <div className={styles.actions}>
+      <Feedback runId={state.runId} />
       <Button kind="quiet" onClick={() => copy(state.answer.text)}>
         <Icon name="copy" /> {isCopied ? text.copied : text.copyAnswer}
       </Button>

@@ -84,6 +84,18 @@ export const en = {
   download: (name: string) => `Download ${name}`,
   helpful: "Helpful",
   notHelpful: "Not helpful",
+  feedbackTitle: "What was wrong?",
+  feedbackReasons: {
+    FEEDBACK_REASON_CORRECTNESS: "It is wrong",
+    FEEDBACK_REASON_COMPLETENESS: "Something is missing",
+    FEEDBACK_REASON_RELEVANCE: "It is not what I asked",
+    FEEDBACK_REASON_SOURCES: "The sources do not show it",
+    FEEDBACK_REASON_SPEED: "It took too long",
+    FEEDBACK_REASON_SAFETY: "It does harm",
+    FEEDBACK_REASON_OTHER: "Something else",
+  },
+  note: "Note",
+  send: "Send",
 
   steps: "Steps",
   planning: "Planning …",

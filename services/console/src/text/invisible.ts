@@ -8,8 +8,8 @@ export interface Span {
 
 // Controls but newline and tab, format characters (bidirectional, zero-width, tags), separators of lines
 // and paragraphs, unassigned and private ones, and letters that are drawn as nothing.
-const HIDDEN =
-  /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cn}\p{Co}\p{Cs}\u115F\u1160\u3164\uFFA0\u034F\u17B4\u17B5\u180B-\u180F\u2800\uFE00-\uFE0F\u{E0100}-\u{E01EF}]/u;
+// eslint-disable-next-line no-misleading-character-class -- each is meant alone
+const HIDDEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cn}\p{Co}\p{Cs}\u115F\u1160\u3164\uFFA0\u034F\u17B4\u17B5\u180B-\u180F\u2800\uFE00-\uFE0F\u{E0100}-\u{E01EF}]/u;
 
 /** Splits a text at its invisible characters, each of which becomes a span with its name. */
 export function reveal(text: string): Span[] {
