@@ -22,6 +22,7 @@ from prometheus_server import running_prometheus
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
 from bos_client import BosClient
+from bos_client.workspace import WorkspaceClient
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.dialogues import load_approved
 from bos_demo.questions import load_every_question
@@ -137,6 +138,8 @@ async def _load(house: MeasuredHouse, model: ScriptedModel) -> None:
     assert standalone.documents is not None
     assert await standalone.documents.ready(400)
     asked = 0
+    async with WorkspaceClient(standalone.addresses["files"], api_key=standalone.api_key) as files:
+        await files.upload("figures.csv", b"region,total\nnorth,4321\n")
     async with BosClient(standalone.target, api_key=standalone.api_key) as bos:
         for _ in range(_ROUNDS):
             questions = _questions(standalone)

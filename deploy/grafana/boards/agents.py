@@ -111,12 +111,25 @@ AGENTS = Dashboard(
                 ),
                 Panel(
                     "Files that steps wrote",
-                    "By what was made, and downloads by outcome.",
+                    "By what was made, downloads by outcome, and those deleted once approved.",
                     "ops",
                     (
                         Query(rate("bos_files_written_total", "kind"), "{{kind}}"),
                         Query(rate("bos_files_downloads_total", "outcome"), "download {{outcome}}"),
+                        Query(rate("bos_files_deleted_total"), "deleted"),
                     ),
+                ),
+                Panel(
+                    "Pages in a browser",
+                    "Pages that only scripts fill, by outcome: rendered, or why not.",
+                    "ops",
+                    (Query(rate("bos_web_browser_pages_total", "outcome"), "{{outcome}}"),),
+                ),
+                Panel(
+                    "Time of a page in a browser",
+                    "95th percentile, the start of the browser included.",
+                    "s",
+                    (Query(quantile(0.95, "bos_web_browser_seconds"), "p95"),),
                 ),
             ),
         ),

@@ -59,6 +59,12 @@ DOCUMENTS = Dashboard(
                     (Query(rate("bos_documents_uploads_total", "outcome"), "{{outcome}}"),),
                 ),
                 Panel(
+                    "Uploads to workspaces",
+                    "Of files that steps work on, by outcome, per second.",
+                    "ops",
+                    (Query(rate("bos_files_uploads_total", "outcome"), "{{outcome}}"),),
+                ),
+                Panel(
                     "Stages of jobs",
                     "By stage and outcome, per second.",
                     "ops",

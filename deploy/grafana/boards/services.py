@@ -205,6 +205,54 @@ SERVICES = Dashboard(
                     "none",
                     (Query("max(bos_identity_account_deletions)", "accounts"),),
                 ),
+                Panel(
+                    "Accounts made",
+                    "Per second; many at once want a look at who may register.",
+                    "ops",
+                    (Query(rate("bos_identity_registrations_total"), "accounts"),),
+                ),
+                Panel(
+                    "Time of a password",
+                    "95th percentile of hashing or verifying one, the wait for a thread included.",
+                    "s",
+                    (Query(quantile(0.95, "bos_identity_hash_duration_seconds"), "p95"),),
+                ),
+                Panel(
+                    "Signing keys",
+                    "Published for those who verify tokens; none means that nobody can sign in.",
+                    "none",
+                    (Query("min(bos_identity_signing_keys)", "keys"),),
+                    "stat",
+                    least=1,
+                ),
+                Panel(
+                    "Signing keys read",
+                    "How long ago, by the replica that did so last of all.",
+                    "s",
+                    (Query("time() - min(bos_identity_keys_loaded_timestamp_seconds)", "age"),),
+                ),
+            ),
+        ),
+        Row(
+            "Memory",
+            (
+                Panel(
+                    "Calls of memory",
+                    "Of gateways, by method and outcome; no run fails by them.",
+                    "ops",
+                    (
+                        Query(
+                            rate("bos_gateway_memory_calls_total", "method, outcome"),
+                            "{{method}} {{outcome}}",
+                        ),
+                    ),
+                ),
+                Panel(
+                    "Turns recorded",
+                    "Questions with their answers, per second.",
+                    "ops",
+                    (Query(rate("bos_memory_turns_total"), "turns"),),
+                ),
             ),
         ),
         Row(

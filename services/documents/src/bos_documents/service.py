@@ -33,7 +33,7 @@ from bos_documents.store.jobs import Jobs
 from bos_documents.uploads import Uploads
 from bos_documents.watching import Watches
 from bos_http import issuer_document
-from bos_postgres import Notices, PoolMetrics, migrate, open_database
+from bos_postgres import Notices, migrate, open_pools
 from bos_postgres.audit import migrate_audit, record_settings, running_audit
 
 if TYPE_CHECKING:
@@ -95,24 +95,17 @@ async def serve(
             opening = open_engines(settings, telemetry, models, metrics)
             engines = await stack.enter_async_context(opening)
         auth = await stack.enter_async_context(_callers(settings, telemetry, check_target))
-        pool = await stack.enter_async_context(
-            open_database(
-                settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE, telemetry=telemetry
-            )
-        )
-        readers = await stack.enter_async_context(
-            open_database(
+        pool, readers = await stack.enter_async_context(
+            open_pools(
                 settings.store_url,
                 schema=SCHEMA,
-                max_size=_READERS,
-                role=READER,
-                stateless=True,
+                reader=READER,
+                max_size=_POOL_SIZE,
+                max_readers=_READERS,
                 telemetry=telemetry,
+                stateless_readers=True,
             )
         )
-        pools = PoolMetrics.of(telemetry.registry)
-        stack.enter_context(pools.watching(telemetry.service, "main", pool))
-        stack.enter_context(pools.watching(telemetry.service, "readers", readers))
         await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
         await record_settings(pool, SCHEMA, settings)
         disks = DiskMetrics.of(telemetry.registry)

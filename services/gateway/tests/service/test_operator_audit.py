@@ -126,11 +126,12 @@ async def test_rows_that_retention_dropped_are_not_missed(store: str, exported: 
     assert "identity: 400 rows, whole, up to 700" in result.stdout
 
 
+@pytest.mark.parametrize("apart", ["MEMORY", "DOCUMENTS", "FILES"])
 async def test_without_an_option_the_databases_of_all_services_are_read_once_each(
-    store: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+    store: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, apart: str
 ) -> None:
     """Services may share a database, and two databases may have a schema of one name."""
-    for name in ("GATEWAY", "IDENTITY", "MEMORY"):
+    for name in ("GATEWAY", "IDENTITY", "MEMORY", "DOCUMENTS", "FILES"):
         monkeypatch.setenv(f"BOS_{name}_STORE_URL", store)
     monkeypatch.setenv("BOS_IDENTITY_STORE_URL", f"{store}&application_name=x")
     result = await asyncio.to_thread(CliRunner().invoke, audit, ["verify"])
@@ -143,7 +144,7 @@ async def test_without_an_option_the_databases_of_all_services_are_read_once_eac
     elsewhere = with_database(store, "audit_elsewhere")
     try:
         await migrate_audit(elsewhere, schema="gateway")
-        monkeypatch.setenv("BOS_MEMORY_STORE_URL", elsewhere)
+        monkeypatch.setenv(f"BOS_{apart}_STORE_URL", elsewhere)
         result = await asyncio.to_thread(CliRunner().invoke, audit, ["verify"])
     finally:
         await drop_database(postgres_server.dsn(), "audit_elsewhere")

@@ -67,7 +67,7 @@ from bos_identity.passwords.throttle import Throttle
 from bos_identity.sessions import Sessions
 from bos_identity.signing.key_ring import open_key_ring, sealer
 from bos_identity.tokens import AccessTokens
-from bos_postgres import PoolMetrics, migrate, open_database
+from bos_postgres import migrate, open_pools
 from bos_postgres.audit import Refusals, migrate_audit, record_settings, running_audit
 
 if TYPE_CHECKING:
@@ -135,23 +135,16 @@ async def serve(
         )
     await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
-        pool = await stack.enter_async_context(
-            open_database(
-                settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE, telemetry=telemetry
-            )
-        )
-        readers = await stack.enter_async_context(
-            open_database(
+        pool, readers = await stack.enter_async_context(
+            open_pools(
                 settings.store_url,
                 schema=SCHEMA,
-                max_size=_READERS,
-                role=READER,
+                reader=READER,
+                max_size=_POOL_SIZE,
+                max_readers=_READERS,
                 telemetry=telemetry,
             )
         )
-        pools = PoolMetrics.of(telemetry.registry)
-        stack.enter_context(pools.watching(telemetry.service, "main", pool))
-        stack.enter_context(pools.watching(telemetry.service, "readers", readers))
         refusals = Refusals(pool, telemetry)
         addresses = Addresses(proxy_tokens_from(settings.auth, telemetry))
         await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))

@@ -23,7 +23,7 @@ from bos_memory.extraction import Extractor
 from bos_memory.metrics import MemoryMetrics
 from bos_memory.profiles import Profiles
 from bos_memory.summarizing import Summaries
-from bos_postgres import PoolMetrics, migrate, open_database
+from bos_postgres import migrate, open_pools
 from bos_postgres.audit import migrate_audit, record_settings, running_audit
 
 if TYPE_CHECKING:
@@ -80,23 +80,16 @@ async def serve(
                 issuer_document=issuer_document,
             )
         )
-        pool = await stack.enter_async_context(
-            open_database(
-                settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE, telemetry=telemetry
-            )
-        )
-        readers = await stack.enter_async_context(
-            open_database(
+        pool, readers = await stack.enter_async_context(
+            open_pools(
                 settings.store_url,
                 schema=SCHEMA,
-                max_size=_READERS,
-                role=READER,
+                reader=READER,
+                max_size=_POOL_SIZE,
+                max_readers=_READERS,
                 telemetry=telemetry,
             )
         )
-        pools = PoolMetrics.of(telemetry.registry)
-        stack.enter_context(pools.watching(telemetry.service, "main", pool))
-        stack.enter_context(pools.watching(telemetry.service, "readers", readers))
         await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
         await record_settings(pool, SCHEMA, settings)
         conversations, profiles = Conversations(pool, readers), Profiles(pool, readers)

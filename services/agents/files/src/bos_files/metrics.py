@@ -6,33 +6,41 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge
 
+from bos_chassis.metrics import SharedMetrics
+
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+    from collections.abc import Iterable
+
+    from prometheus_client.metrics import MetricWrapperBase
 
 
-class FilesMetrics:
+class FilesMetrics(SharedMetrics):
     """Prometheus metrics of workspaces. No label names a user or a file."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self) -> None:
         self.uploads = Counter(
             "bos_files_uploads",
             "Uploads: stored, existed, refused, broken off",
             ("outcome",),
-            registry=registry,
+            registry=None,
         )
-        self.uploads_open = Gauge("bos_files_uploads_open", "Uploads under way", registry=registry)
+        self.uploads_open = Gauge("bos_files_uploads_open", "Uploads under way", registry=None)
         self.written = Counter(
             "bos_files_written",
             "Files that steps wrote, by what was made: text, pdf, csv, xlsx, download",
             ("kind",),
-            registry=registry,
+            registry=None,
         )
         self.deleted = Counter(
-            "bos_files_deleted", "Files that steps deleted, once approved", registry=registry
+            "bos_files_deleted", "Files that steps deleted, once approved", registry=None
         )
         self.downloads = Counter(
             "bos_files_downloads",
             "Downloads from other servers by outcome: stored, refused, failed",
             ("outcome",),
-            registry=registry,
+            registry=None,
         )
+
+    def parts(self) -> Iterable[MetricWrapperBase]:
+        """All of them."""
+        return (self.uploads, self.uploads_open, self.written, self.deleted, self.downloads)

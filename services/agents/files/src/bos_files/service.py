@@ -32,7 +32,7 @@ from bos_files.workspaces.store import Quota, Store
 from bos_files.workspaces.uploads import Uploads
 from bos_files.workspaces.workspace import Workspaces
 from bos_http import HttpClient, issuer_document
-from bos_postgres import PoolMetrics, migrate, open_database
+from bos_postgres import migrate, open_pools
 from bos_postgres.audit import migrate_audit, record_settings, running_audit
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def serve(
         ConfigurationError: a setting is not usable.
         Unavailable: the store cannot be reached.
     """
-    metrics = FilesMetrics(telemetry.registry)
+    metrics = FilesMetrics.of(telemetry.registry)
     model = None if models is None else models.for_agent(NAME)
     pdfs = PdfMaker(
         font_folders(settings.fonts_folder),
@@ -92,24 +92,17 @@ async def serve(
     await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
         people, steps = await _callers(stack, settings, telemetry)
-        pool = await stack.enter_async_context(
-            open_database(
-                settings.store_url, schema=SCHEMA, max_size=_POOL_SIZE, telemetry=telemetry
-            )
-        )
-        readers = await stack.enter_async_context(
-            open_database(
+        pool, readers = await stack.enter_async_context(
+            open_pools(
                 settings.store_url,
                 schema=SCHEMA,
-                max_size=_READERS,
-                role=READER,
-                stateless=True,
+                reader=READER,
+                max_size=_POOL_SIZE,
+                max_readers=_READERS,
                 telemetry=telemetry,
+                stateless_readers=True,
             )
         )
-        pools = PoolMetrics.of(telemetry.registry)
-        stack.enter_context(pools.watching(telemetry.service, "main", pool))
-        stack.enter_context(pools.watching(telemetry.service, "readers", readers))
         await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
         await record_settings(pool, SCHEMA, settings)
         if http is None:

@@ -35,7 +35,7 @@ _stores = click.option(
     "urls",
     multiple=True,
     envvar="BOS_AUDIT_STORE_URLS",
-    help="Database with trails, repeatable; by default those of gateway, identity and memory.",
+    help="Database with trails, repeatable; by default those of all services that keep one.",
 )
 
 
@@ -44,8 +44,8 @@ def audit() -> None:
     """Who did what: log-ins, keys, roles, questions, approvals, deletions. No content.
 
     Reads the services' databases themselves: those that BOS_GATEWAY_STORE_URL,
-    BOS_IDENTITY_STORE_URL and BOS_MEMORY_STORE_URL name, else the one of the standalone that runs
-    in this folder.
+    BOS_IDENTITY_STORE_URL, BOS_MEMORY_STORE_URL, BOS_DOCUMENTS_STORE_URL and BOS_FILES_STORE_URL
+    name, else the one of the standalone that runs in this folder.
     """
 
 

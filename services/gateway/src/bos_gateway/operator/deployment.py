@@ -53,6 +53,8 @@ class _AuditStores(Settings):
     gateway_store_url: str | None = None
     identity_store_url: str | None = None
     memory_store_url: str | None = None
+    documents_store_url: str | None = None
+    files_store_url: str | None = None
 
 
 _SOURCES: Mapping[Source, str] = {"environment": "BOS_GATEWAY_… (environment)", "file": ".env"}
@@ -155,8 +157,7 @@ def audit_stores_of(deployment: Deployment) -> list[str]:
 def _audit_stores(source: Source) -> list[str]:
     with settings_from(source):
         given = _AuditStores.load()
-    urls = (given.gateway_store_url, given.identity_store_url, given.memory_store_url)
-    found = list(dict.fromkeys(url for url in urls if url))
+    found = list(dict.fromkeys(url for url in given.model_dump().values() if url))
     return found if source == "environment" else [_alone(url) for url in found]
 
 

@@ -46,7 +46,7 @@ class Renderer:
             user_agent=settings.user_agent,
         )
         self._places = asyncio.Semaphore(settings.browser_pages)
-        self._metrics = BrowserMetrics(telemetry.registry)
+        self._metrics = BrowserMetrics.of(telemetry.registry)
 
     async def check(self) -> None:
         """Start a browser once and log its version.
