@@ -331,6 +331,10 @@ format: install ## Format and fix what can be fixed
 	$(BIN)/ruff check --quiet --fix
 	$(BIN)/ruff format --quiet
 
+.PHONY: eval
+eval: install ## All 110 questions of the sample company's evaluation set, scripted model (a slice is part of test)
+	$(BIN)/python tests/evaluation/whole_set.py $(or $(OUT),build/evaluation)
+
 .PHONY: prompts
 prompts: install ## Write anew which prompts the demo questions take, and what they cost
 	PYTHONPATH=tests $(BIN)/python -m prompts

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from importlib.resources import files
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -21,6 +23,8 @@ from bos.gateway.v1 import RunStatus
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value, from_value_map
 from bos_client import BosClient
+from bos_client.evaluation.questions import read_set
+from bos_client.evaluation.running import ask_all
 from bos_demo.company import DEFAULT_TODAY, load_postgres, table_names
 from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
 from bos_demo.questions import load_questions
@@ -33,7 +37,6 @@ from .demo_checks import assert_answered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
     from bos.common.v1 import Table
     from bos_demo.questions import Question
@@ -251,6 +254,23 @@ async def test_a_question_without_prepared_replies_names_the_nearest_that_have_s
     listed = [line for line in outcome.response.answer.splitlines() if line.startswith("- ")]
     assert len(listed) == 5
     assert f"- {BY_ID['top-five-customers'].question}" in listed
+
+
+async def test_a_slice_of_the_evaluation_set_passes(conversation: Conversation) -> None:
+    """Every third question of the kinds that need no documents."""
+    found = read_set(Path(str(files("bos_demo") / "evaluation.yaml")))
+    kinds = ("sql", "computation", "chains", "parallel", "talk", "clarified", "approved")
+    asked = [each for each in found.questions if each.kind in kinds][::3]
+    chosen = found.model_copy(update={"questions": asked})
+
+    results = await ask_all(
+        conversation.client, chosen, at_once=2, timeout_s=60, done=lambda _: None
+    )
+
+    assert len(results) >= 12
+    for each in results:
+        assert each.passed, each.as_json()
+        assert each.outcome.status == "waiting_for_approval" or each.outcome.calls > 0
 
 
 async def test_there_are_questions_of_every_kind() -> None:

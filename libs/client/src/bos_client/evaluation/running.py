@@ -92,7 +92,7 @@ async def ask_all(
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(each)) for each in questions.questions]
-    except* (Unavailable, Unauthenticated) as failures:
+    except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     return [task.result() for task in tasks]
 

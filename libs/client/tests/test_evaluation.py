@@ -1,0 +1,435 @@
+"""Sets of questions: read, asked, graded, shown, compared."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from bos.common.v1 import Column, Row, Table, Value
+from bos.gateway.v1 import GetRunResponse, OrchestratorResponse, Run, RunStatus, SubmitRunResponse
+from bos_client.cli import main
+from bos_client.evaluation.benchmarks import read_benchmark
+from bos_client.evaluation.grading import grade, mentions, same_rows
+from bos_client.evaluation.outcomes import Outcome, cell_of
+from bos_client.evaluation.questions import Expected, read_set
+from bos_client.evaluation.running import ask_all
+from bos_errors import InvalidArgument, ResourceExhausted, Unavailable
+
+from .conftest import KEY, Gateway, client
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import Starter
+
+SET = """
+name: Shop
+context: {current_date: "2026-06-15"}
+questions:
+  - id: leader
+    kind: sql
+    question: Who leads?
+    backend: shop
+    expect:
+      agents: [sql]
+      rows: [[Zeta, 7.5], [Acme, 10]]
+      mentions: [Acme, 1000]
+      cites: [Customers]
+      max_calls: 3
+      max_tokens: 99
+  - {id: vague, kind: talk, question: "How much?", expect: {asks: true}}
+  - {id: send, kind: mail, question: Send it, expect: {approval: true}}
+"""
+TABLE = Table(
+    columns=[Column(name="customer"), Column(name="revenue")],
+    rows=[
+        Row(values=[Value(string_value="Acme"), Value(int64_value=10)]),
+        Row(values=[Value(string_value="Zeta"), Value(decimal_value="7.50")]),
+    ],
+)
+
+
+def _answer(status: RunStatus = RunStatus.RUN_STATUS_SUCCEEDED, **more: Any) -> Run:
+    response = OrchestratorResponse(status=status, answer="Acme leads with 1,000.00 [1].", **more)
+    response.sources.add(title="customers")
+    response.metadata.agents.append("sql")
+    response.metadata.usage.model_calls = 3
+    response.metadata.usage.input_tokens = 80
+    response.metadata.usage.output_tokens = 19
+    return Run(run_id="r", status=status, response=response)
+
+
+@dataclass
+class Answering(Gateway):
+    """A gateway whose runs end, or wait, as the question says."""
+
+    answers: dict[str, Run] = field(default_factory=dict)
+    cancelled: list[str] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+
+    async def SubmitRun(self, request: Any, context: Any) -> SubmitRunResponse:
+        self.asked.append(request.request)
+        if self.error is not None:
+            raise self.error
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        run = Run(run_id=request.request.question, status=RunStatus.RUN_STATUS_ACCEPTED)
+        return SubmitRunResponse(run=run)
+
+    async def GetRun(self, request: Any, context: Any) -> GetRunResponse:
+        run = Run()
+        run.CopyFrom(self.answers[request.run_id])
+        run.run_id = request.run_id
+        self.at_once -= 1
+        return GetRunResponse(run=run)
+
+    async def CancelRun(self, request: Any, context: Any) -> Any:
+        self.cancelled.append(request.run_id)
+        return await super().CancelRun(request, context)
+
+
+def _gateway(**more: Run) -> Answering:
+    return Answering(
+        answers={
+            "Who leads?": _answer(data=TABLE),
+            "How much?": _answer(RunStatus.RUN_STATUS_CLARIFICATION_NEEDED),
+            "Send it": Run(status=RunStatus.RUN_STATUS_WAITING_FOR_APPROVAL),
+            **more,
+        }
+    )
+
+
+def _file(folder: Path, text: str = SET) -> Path:
+    path = folder / "set.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+async def _evaluate(gateway: Gateway, *arguments: str) -> tuple[int, str]:
+    """The command as it is called; its event loop is one of its own."""
+    options = ["--target", gateway.address, "--api-key", KEY, "eval", *arguments]
+    done = await asyncio.to_thread(CliRunner().invoke, main, options)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.output
+
+
+async def test_a_set_is_asked_and_graded(start: Starter, tmp_path: Path) -> None:
+    gateway = _gateway()
+    await start(gateway)
+    results, page = tmp_path / "a.json", tmp_path / "a.html"
+
+    code, shown = await _evaluate(
+        gateway,
+        str(_file(tmp_path)),
+        *("--json-file", str(results), "--html-file", str(page), "--at-once", "1"),
+    )
+
+    assert code == 0, shown
+    assert "passed  leader  sql  3 calls, 99 tokens" in shown
+    assert "3 of 3 passed; 6 model calls, 198 tokens, cost unknown" in shown
+    assert gateway.cancelled == ["Send it"]
+    assert gateway.most_at_once == 1
+    assert (gateway.asked[0].backend, gateway.asked[1].backend) == ("shop", "")
+    assert all(each.context["current_date"] == "2026-06-15" for each in gateway.asked)
+    report = json.loads(results.read_text())
+    assert report["totals"]["passed"] == 3
+    assert [each["status"] for each in report["results"]] == [
+        "succeeded",
+        "clarification_needed",
+        "waiting_for_approval",
+    ]
+    assert "leader: Who leads?" in page.read_text()
+
+
+async def test_each_broken_rule_is_shown_with_what_was_expected(
+    start: Starter, tmp_path: Path
+) -> None:
+    text = (
+        SET.replace("[Zeta, 7.5]", "[Zeta, 7.6]")
+        .replace("agents: [sql]", "agents: [sql, web]")
+        .replace("mentions: [Acme, 1000]", "mentions: [Zeta]")
+        .replace("cites: [Customers]", "cites: [orders]")
+        .replace("max_calls: 3", "max_calls: 2")
+        .replace("max_tokens: 99", "max_tokens: 98")
+    )
+    gateway = _gateway(**{"How much?": _answer(), "Send it": _answer()})
+    await start(gateway)
+
+    code, shown = await _evaluate(gateway, str(_file(tmp_path, text)), "--json")
+
+    report = json.loads(shown)
+    assert code == 1
+    broken = [
+        (each["id"], check["name"])
+        for each in report["results"]
+        for check in each["checks"]
+        if not check["passed"]
+    ]
+    assert broken == [
+        *(("leader", name) for name in ("agents", "rows", "mentions", "cites", "calls", "tokens")),
+        ("vague", "status"),
+        ("send", "status"),
+    ]
+    (rows,) = [c for c in report["results"][0]["checks"] if c["name"] == "rows"]
+    assert rows["expected"] == "2 rows: Zeta, 7.6; Acme, 10"
+    assert rows["found"] == "2 rows: Acme, 10; Zeta, 7.50"
+
+
+async def test_two_evaluations_are_compared(start: Starter, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    gateway = _gateway()
+    await start(gateway)
+    await _evaluate(gateway, str(_file(tmp_path)), "--json-file", str(first))
+    gateway.answers["Who leads?"].response.metadata.usage.model_calls = 4
+    await _evaluate(gateway, str(_file(tmp_path)), "--json-file", str(second))
+
+    same, nothing = await _evaluate(gateway, "--compare", str(first), str(first))
+    worse, broken = await _evaluate(gateway, "--compare", str(first), str(second), "--json")
+    better, _ = await _evaluate(gateway, "--compare", str(second), str(first))
+
+    assert (same, better, worse) == (0, 0, 1)
+    assert "nothing changed" in nothing
+    found = json.loads(broken)
+    assert [(c["question_id"], c["what"], c["verdict"]) for c in found["changes"]] == [
+        ("leader", "passed", "broken"),
+        ("leader", "calls", ""),
+    ]
+    assert found["changes"][1]["before"] == "3"
+    assert found["changes"][1]["after"] == "4"
+    assert found["totals"]["passed"] == {"before": "3", "after": "2"}
+
+
+async def test_options_choose_questions(start: Starter, tmp_path: Path) -> None:
+    gateway = _gateway()
+    await start(gateway)
+    path = str(_file(tmp_path))
+
+    await _evaluate(gateway, path, "--kind", "talk")
+    await _evaluate(gateway, path, "--id", "send")
+    await _evaluate(gateway, path, "--limit", "1")
+    code, shown = await _evaluate(gateway, path, "--kind", "none")
+
+    assert [each.question for each in gateway.asked] == ["How much?", "Send it", "Who leads?"]
+    assert (code, "No question of the set" in shown) == (2, True)
+
+
+async def test_a_refused_question_fails_alone(start: Starter, tmp_path: Path) -> None:
+    gateway = Answering(error=ResourceExhausted("Too many tokens today."))
+    await start(gateway)
+
+    async with client(gateway) as bos:
+        results = await ask_all(
+            bos, read_set(_file(tmp_path)), at_once=3, timeout_s=5, done=lambda _: None
+        )
+
+    assert [each.outcome.status for each in results] == ["refused"] * 3
+    assert not any(each.passed for each in results)
+
+
+async def test_a_gateway_out_of_reach_ends_the_evaluation(tmp_path: Path) -> None:
+    async with client(Gateway(address="127.0.0.1:1")) as bos:
+        with pytest.raises(Unavailable):
+            await ask_all(
+                bos, read_set(_file(tmp_path)), at_once=3, timeout_s=5, done=lambda _: None
+            )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ([["a", 1], ["b", 2]], [["b", Decimal("2.0")], ["a", 1]], True),
+        ([["a"], ["a"], ["b"]], [["a"], ["b"], ["b"]], False),
+        ([[1]], [["1"]], False),
+        ([[1]], [[True]], False),
+        ([[None]], [[""]], False),
+        ([[date(2026, 6, 15)]], [["2026-06-15"]], True),
+        ([[datetime(2026, 6, 15, 8)]], [["2026-06-15 08:00:00"]], True),  # noqa: DTZ001
+        ([[9007199254740993]], [[9007199254740992]], False),
+        ([[1, 2]], [[2, 1]], False),
+        ([], [[1]], False),
+    ],
+)
+def test_rows_are_compared_in_any_order_and_by_type(one: Any, other: Any, equal: bool) -> None:
+    assert same_rows(one, other) is equal
+    assert same_rows(other, one) is equal
+    assert same_rows(one, other, tolerance=Decimal("0.0001")) is equal
+
+
+def test_order_and_tolerance_count_where_they_are_given() -> None:
+    rows: list[list[Any]] = [["a", Decimal("1.004")], ["b", 2]]
+
+    assert not same_rows(rows, [["b", 2], ["a", 1]])
+    assert same_rows(rows, [["b", 2], ["a", 1]], tolerance=Decimal("0.005"))
+    assert not same_rows(rows, [["b", 2], ["a", 1]], tolerance=Decimal("0.003"))
+    assert same_rows(rows, rows, ordered=True)
+    assert not same_rows(rows, rows[::-1], ordered=True)
+
+
+@pytest.mark.parametrize(
+    ("fact", "stated"),
+    [(175206, True), (Decimal("-175206.00"), True), ("ACME", True), (17520, False), ("Bo", False)],
+)
+def test_an_answer_mentions_numbers_by_value(fact: Any, stated: bool) -> None:
+    assert mentions("Acme brought Rs.1,75,206.00.", fact) is stated
+
+
+def test_cells_keep_their_types() -> None:
+    day = Value()
+    day.date_value.year, day.date_value.month, day.date_value.day = 2026, 6, 15
+    assert [cell_of(each) for each in (Value(), Value(bool_value=True), day)] == [
+        None,
+        True,
+        date(2026, 6, 15),
+    ]
+    assert cell_of(Value(double_value=0.1)) == Decimal("0.1")
+    assert cell_of(Value(bytes_value=b"\x00")) == "00"
+
+
+def test_a_failed_run_passes_no_question() -> None:
+    outcome = Outcome("failed", error="The model is away.")
+    (check,) = grade(Expected(), outcome)
+    assert (check.passed, check.found) == (False, "failed: The model is away.")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (SET.replace("asks: true", "askes: true"), "questions.1.expect.askes"),
+        (SET.replace("id: vague", "id: leader"), "the id 'leader' is given twice"),
+        (SET.replace("max_calls: 3", 'max_calls: "3"'), "questions.0.expect.max_calls"),
+        (SET.replace("id: leader", "id: 1"), "questions.0.id"),
+        ("name: x\nquestions: []", "questions"),
+        ("[", "no YAML"),
+        ("a: &a [*a]", "a"),
+        ("!!python/object:os.system {}", "no YAML"),
+        ("", "the set"),
+    ],
+)
+def test_a_wrong_set_is_refused_with_the_entry(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(InvalidArgument) as failure:
+        read_set(_file(tmp_path, text))
+    assert problem in failure.value.message
+
+
+BIRD = [
+    {"question_id": 7, "db_id": "zoo", "question": "How many cats?", "evidence": "cats purr",
+     "SQL": "SELECT COUNT(*) FROM animals WHERE sound = 'purr'", "difficulty": "simple"},
+    {"question_id": 8, "db_id": "bank", "question": "Balances?", "evidence": "",
+     "SQL": "SELECT owner, balance FROM accounts ORDER BY balance DESC", "difficulty": "simple"},
+]  # fmt: skip
+SPIDER = [
+    {"db_id": "rail", "question": "Which lines?", "query": "SELECT DISTINCT line FROM trains"}
+]
+DATABASES = {
+    "zoo": "CREATE TABLE animals (sound text);"
+    " INSERT INTO animals VALUES ('purr'), ('purr'), ('moo');",
+    "bank": "CREATE TABLE accounts (owner text, balance real);"
+    " INSERT INTO accounts VALUES ('Asha', 0.1), ('Ravi', 7.25);",
+    "rail": "CREATE TABLE trains (line text); INSERT INTO trains VALUES ('A'), ('B'), ('A');",
+}
+
+
+def _benchmark(folder: Path, entries: Any, databases: str = "dev_databases") -> Path:
+    for name, script in DATABASES.items():
+        place = folder / databases / name
+        place.mkdir(parents=True)
+        with closing(sqlite3.connect(place / f"{name}.sqlite")) as connection:
+            connection.executescript(script)
+    path = folder / "dev.json"
+    path.write_text(json.dumps(entries))
+    return path
+
+
+def _rows(*rows: tuple[Any, ...]) -> Run:
+    table = Table(columns=[Column(name="c")])
+    for row in rows:
+        table.rows.add(values=row)
+    return _answer(data=table)
+
+
+async def test_sets_of_bird_and_spider_are_read_and_scored(start: Starter, tmp_path: Path) -> None:
+    """Three databases; one answer is right in another order, one in the wrong order, one wrong."""
+    (tmp_path / "bird").mkdir()
+    (tmp_path / "spider").mkdir()
+    bird = _benchmark(tmp_path / "bird", BIRD)
+    spider = _benchmark(tmp_path / "spider", SPIDER, "database")
+    asha = (Value(string_value="Asha"), Value(double_value=0.1))
+    ravi = (Value(string_value="Ravi"), Value(double_value=7.25))
+    gateway = Answering(
+        answers={
+            "How many cats?\nHint: cats purr": _rows((Value(int64_value=2),)),
+            "Balances?": _rows(asha, ravi),
+            "Which lines?": _rows((Value(string_value="B"),), (Value(string_value="A"),)),
+        }
+    )
+    await start(gateway)
+
+    code, shown = await _evaluate(gateway, str(bird), "--json")
+    lines, _ = await _evaluate(gateway, str(spider))
+    gateway.answers["Balances?"] = _rows(ravi, asha)
+    right, _ = await _evaluate(gateway, str(bird))
+
+    assert (code, lines, right) == (1, 0, 0)
+    assert [(r["id"], r["passed"]) for r in json.loads(shown)["results"]] == [
+        ("7", True),
+        ("8", False),
+    ]
+    assert {each.backend for each in gateway.asked} == {"zoo", "bank", "rail"}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"db_id": "../zoo"}, "entry 0: db_id '../zoo' is no name"),
+        ({"db_id": "sea"}, "no SQLite file of the database sea"),
+        ({"SQL": "DELETE FROM animals"}, "its query fails: attempt to write a readonly database"),
+        ({"SQL": "SELECT roar FROM animals"}, "its query fails: no such column: roar"),
+        ({"SQL": ""}, "SQL is missing"),
+        (
+            {
+                "SQL": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000)"
+                " SELECT i FROM n"
+            },
+            "more than 10000 rows",
+        ),
+    ],
+)
+def test_a_wrong_entry_of_a_benchmark_is_named(
+    tmp_path: Path, change: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(InvalidArgument) as failure:
+        read_benchmark(_benchmark(tmp_path, [{**BIRD[0], **change}]))
+    assert problem in failure.value.message
+
+
+async def test_text_of_others_is_no_markup_on_the_page(start: Starter, tmp_path: Path) -> None:
+    gateway = _gateway()
+    gateway.answers["Who leads?"].response.answer = "<script>alert(1)</script> Acme 1000"
+    await start(gateway)
+    page = tmp_path / "a.html"
+
+    await _evaluate(gateway, str(_file(tmp_path)), "--html-file", str(page))
+
+    assert "<script>" not in page.read_text()
+    assert "&lt;script&gt;" in page.read_text()
+
+
+def test_a_set_or_a_comparison_is_wanted(tmp_path: Path) -> None:
+    wrong = tmp_path / "a.json"
+    wrong.write_text("{}")
+    run = CliRunner().invoke
+
+    assert run(main, ["eval"]).exit_code == 2
+    assert run(main, ["eval", str(wrong), "--compare", str(wrong), str(wrong)]).exit_code == 2
+    refused = run(main, ["eval", "--compare", str(wrong), str(wrong)])
+    assert (refused.exit_code, "holds no evaluation" in refused.output) == (2, True)
