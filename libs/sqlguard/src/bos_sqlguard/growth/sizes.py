@@ -280,7 +280,8 @@ def _formatted(arguments: Sequence[exp.Expr], sizes: Sequence[Size]) -> Size:
 
 def _printf(arguments: Sequence[exp.Expr], sizes: Sequence[Size]) -> Size:
     pattern = text_of(arguments[0]) if arguments else None
-    if pattern is None and len(arguments) > 1 and number_of(arguments[1]) is not None:
+    decimals = arguments[1] if len(arguments) > 1 else None
+    if pattern is None and text_of(decimals) is None and number_of(decimals) is not None:
         return NUMBER.times(4)  # FORMAT(value, decimals) of MySQL, which knows 38 of them
     if pattern is None:  # FORMAT(value, format) of T-SQL, with its D20 and N2
         written = text_of(arguments[1]) if len(arguments) > 1 else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ _STOPPED = frozenset({1969, 3024, 1317})
 # The server ends the session, or goes down; below 2100: it is gone.
 _GOING_AWAY = frozenset({1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1927, 4031})
 _CLIENT_ERRORS = range(2000, 2100)
+# Who the session is stands in what the server says of rights.
+_ACCOUNT = re.compile(r" (?:to|for|by) (?:user )?'[^']*'@'[^']*'")
 
 _TYPES: dict[int, ColumnType] = {
     FIELD_TYPE.TINY: "int64",
@@ -56,6 +59,13 @@ _TYPES: dict[int, ColumnType] = {
     FIELD_TYPE.BIT: "bytes",
     FIELD_TYPE.GEOMETRY: "bytes",
 }
+
+
+class _Rows(SSCursor):  # type: ignore[misc]  # compiled
+    """Rows as they come; the server's warnings hold values, which asyncmy would log."""
+
+    async def _show_warnings(self, conn: object) -> None:
+        pass
 
 
 class MySqlBackend:
@@ -84,7 +94,7 @@ class MySqlBackend:
         async with self._reading(_CATALOG_TIMEOUT_S) as connection:
 
             async def read(sql: str, names: Sequence[Any]) -> Sequence[Sequence[Any]]:
-                cursor = connection.cursor()
+                cursor = connection.cursor(_Rows)
                 await cursor.execute(sql, names)
                 rows: Sequence[Sequence[Any]] = await cursor.fetchall()
                 return rows
@@ -135,7 +145,7 @@ class MySqlBackend:
 
 
 async def _fetch(connection: asyncmy.Connection, sql: str, limits: Limits) -> Result:
-    cursor = connection.cursor(SSCursor)
+    cursor = connection.cursor(_Rows)
     await cursor.execute(sql)
     described = cursor.description
     if described is None:
@@ -172,4 +182,5 @@ def _translate(error: MySQLError, timeout_s: float) -> Exception:
         return QueryTimedOut(timeout_s)
     if not isinstance(code, int) or code in _CLIENT_ERRORS or code in _GOING_AWAY:
         return DatabaseUnavailable()
-    return QueryFailed(str(text) or "The database could not run the query.", str(code))
+    told = _ACCOUNT.sub("", str(text))
+    return QueryFailed(told or "The database could not run the query.", str(code))
