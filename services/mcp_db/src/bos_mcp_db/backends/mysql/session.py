@@ -23,6 +23,7 @@ CONNECT_TIMEOUT_S = 5.0
 _DEFAULT_PORT = 3306
 # Far above any result: what a query may keep in the server's memory.
 _SESSION_BYTES = 256 * 1024 * 1024
+_ENDLESS = 2**32 - 1
 
 # Names, quotes and zones read as the guard read them, whatever the server's own defaults are.
 _SESSION = """\
@@ -144,10 +145,14 @@ async def connect(address: MySqlAddress) -> asyncmy.Connection:
 
 
 def _limits(connection: asyncmy.Connection, timeout_s: float) -> str:
-    """The time limit, which MariaDB and MySQL call differently, and MariaDB's of memory."""
+    """Limits that MariaDB and MySQL call differently, and MariaDB's of memory.
+
+    Both stop recursion after 1,000 steps, MariaDB in silence; here time is the limit.
+    """
     if "MariaDB" in connection.get_server_info():
         return (
-            f"max_statement_time = {max(0.001, timeout_s):.3f}, "
-            f"max_session_mem_used = {_SESSION_BYTES}"
+            f"max_statement_time = {max(0.001, timeout_s):.3f},"
+            f" max_session_mem_used = {_SESSION_BYTES}, max_recursive_iterations = {_ENDLESS}"
         )
-    return f"max_execution_time = {max(1, int(timeout_s * 1000))}"
+    milliseconds = max(1, int(timeout_s * 1000))
+    return f"max_execution_time = {milliseconds}, cte_max_recursion_depth = {_ENDLESS}"
