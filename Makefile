@@ -208,7 +208,7 @@ test-mariadb: install ## The guard, mcp_db and the sql agent against a real Mari
 	@command -v mariadbd > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
 	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends mariadb-server; }
 	@if command -v mariadbd > /dev/null && command -v mariadb-install-db > /dev/null; then \
-	    BOS_TEST_MARIADB=1 $(BIN)/pytest -q services/mcp_db/tests/mariadb services/agents/sql/tests/mariadb \
+	    BOS_TEST_MARIADB=1 $(BIN)/pytest -q services/mcp_db/tests/mariadb services/agents/sql/tests/mariadb_trial.py \
 	        $(PYTEST_ARGS) \
 	    && BOS_TEST_MARIADB=1 $(BIN)/pytest -q -k mariadb services/mcp_db/tests/test_tools.py \
 	        services/mcp_db/tests/test_metadata.py services/mcp_db/tests/test_fairness.py $(PYTEST_ARGS); \

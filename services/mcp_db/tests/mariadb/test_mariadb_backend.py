@@ -204,7 +204,7 @@ async def test_values_keep_their_types(backend: MySqlBackend) -> None:
         "DATE '2025-01-31'": ("date", date(2025, 1, 31)),
         "TIMESTAMP '2025-01-31 10:00:00.5'": (
             "timestamp",
-            datetime(2025, 1, 31, 10, 0, 0, 500_000),
+            datetime.fromisoformat("2025-01-31 10:00:00.5"),
         ),
         "TIME '10:00:00'": ("string", timedelta(hours=10)),
         "JSON_OBJECT('a', 1)": ("string", '{"a": 1}'),

@@ -244,7 +244,7 @@ def _regexp_replace(arguments: Sequence[exp.Expr], sizes: Sequence[Size]) -> Siz
 
 
 def _every_match(arguments: Sequence[exp.Expr], sizes: Sequence[Size]) -> Size:
-    """MySQL replaces every match, also empty ones, and repeats groups by ``\\1`` or ``$1``."""
+    """MySQL replaces every match, also empty ones, and repeats groups by number."""
     if len(sizes) < 3:
         return total(sizes)
     written = text_of(arguments[2])

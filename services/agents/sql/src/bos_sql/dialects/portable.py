@@ -1,8 +1,8 @@
 """Constructs that mean the same in MySQL and in every other dialect.
 
-Between MySQL and the others a translation is given only if it consists of these; between the others
-the rules of ``known_wrong`` say what is withheld. Collations, which decide in MySQL whether upper and
-lower case are equal, are settings of a database and not considered.
+Between MySQL and the others a translation is given only if it consists of these; between the
+others the rules of ``known_wrong`` say what is withheld. Collations, which decide in MySQL whether
+upper and lower case are equal, are settings of a database and not considered.
 """
 
 from __future__ import annotations
