@@ -221,15 +221,16 @@ async def test_values_keep_their_types(backend: MySqlBackend) -> None:
 async def test_names_and_quotes_do_not_go_by_the_servers_own_defaults(
     backend: MySqlBackend, mariadb: MariaDb
 ) -> None:
+    modes = "ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES"
     await mariadb.administer(
-        "SET GLOBAL sql_mode = 'ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES'"
+        f"SET GLOBAL sql_mode = '{modes}', GLOBAL init_connect = 'SET NAMES gbk'"
     )
     try:
-        found = await backend.query(r"""SELECT "text", 'it\'s', 1 || 0""", LIMITS)
+        found = await backend.query(r"""SELECT "text", 'it\'s', 1 || 0, '¿\\'""", LIMITS)
     finally:
-        await mariadb.administer("SET GLOBAL sql_mode = DEFAULT")
+        await mariadb.administer("SET GLOBAL sql_mode = DEFAULT, GLOBAL init_connect = ''")
 
-    assert found.rows == [["text", "it's", 1]]
+    assert found.rows == [["text", "it's", 1, "¿\\"]]
 
 
 async def test_provisioning_can_be_repeated_and_narrowed(

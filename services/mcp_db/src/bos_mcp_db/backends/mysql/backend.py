@@ -14,7 +14,7 @@ from asyncmy.errors import MySQLError
 from bos_errors import BosError
 from bos_mcp_db.backends.backend import ColumnType, Result, refuse_role
 from bos_mcp_db.backends.mysql.schema import describe_tables
-from bos_mcp_db.backends.mysql.session import connect, read_only_session
+from bos_mcp_db.backends.mysql.session import connect, read_only_session, run
 from bos_mcp_db.backends.rows import RowCollector, check_columns
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut
 
@@ -61,7 +61,7 @@ _TYPES: dict[int, ColumnType] = {
 }
 
 
-class _Rows(SSCursor):  # type: ignore[misc]  # compiled
+class _Rows(SSCursor):
     """Rows as they come; the server's warnings hold values, which asyncmy would log."""
 
     async def _show_warnings(self, conn: object) -> None:
@@ -139,7 +139,7 @@ class MySqlBackend:
             async with asyncio.timeout(_KILL_TIMEOUT_S):
                 connection = await connect(self._address)
                 try:
-                    await connection.query(f"KILL {int(thread)}")
+                    await run(connection, f"KILL {int(thread)}")
                 finally:
                     connection.close()
 

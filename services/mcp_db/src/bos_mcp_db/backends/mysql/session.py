@@ -7,7 +7,7 @@ import ssl
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import asyncmy
@@ -25,10 +25,14 @@ _DEFAULT_PORT = 3306
 _SESSION_BYTES = 256 * 1024 * 1024
 _ENDLESS = 2**32 - 1
 
-# Names, quotes and zones read as the guard read them, whatever the server's own defaults are.
+# Letters, quotes and zones read as the guard read them, whatever the server's own defaults are: in
+# some alphabets a backslash is the second half of a letter.
 _SESSION = """\
 SET SESSION
     sql_mode = 'ONLY_FULL_GROUP_BY,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION',
+    character_set_client = utf8mb4,
+    character_set_connection = utf8mb4,
+    character_set_results = utf8mb4,
     time_zone = '+00:00',
     autocommit = 0,
     lock_wait_timeout = 2,
@@ -105,8 +109,8 @@ async def read_only_session(
     try:
         try:
             for statement in (_SESSION.format(limits=_limits(connection, timeout_s)), _READ_ONLY):
-                await connection.query(statement)
-            await connection.query(_BEGIN)
+                await run(connection, statement)
+            await run(connection, _BEGIN)
         except (MySQLError, OSError):
             raise DatabaseUnavailable from None
         yield connection
@@ -120,7 +124,8 @@ async def connect(address: MySqlAddress) -> asyncmy.Connection:
     Raises:
         DatabaseUnavailable: no connection.
     """
-    connection: Any = asyncmy.Connection(
+    open_connection: Any = asyncmy.Connection
+    connection: Any = open_connection(
         host=address.host,
         port=address.port,
         user=address.user,
@@ -141,7 +146,16 @@ async def connect(address: MySqlAddress) -> asyncmy.Connection:
     except (MySQLError, OSError, RuntimeError, ValueError):
         # Such errors name hosts, users and databases.
         raise DatabaseUnavailable from None
-    return connection
+    return cast("asyncmy.Connection", connection)
+
+
+async def run(connection: Any, statement: str) -> None:
+    """Run a statement of this service's own.
+
+    Raises:
+        MySQLError: the server refused it, or is gone.
+    """
+    await connection.query(statement)
 
 
 def _limits(connection: asyncmy.Connection, timeout_s: float) -> str:
