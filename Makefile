@@ -223,6 +223,19 @@ test-mail-dovecot: install ## The mail agent's tests against a real Dovecot, whi
 	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends dovecot-imapd; }
 	BOS_TEST_DOVECOT=1 $(BIN)/pytest -q services/agents/mail/tests $(PYTEST_ARGS)
 
+# CI fails where there is no MariaDB to be had; other machines say so.
+.PHONY: test-mariadb
+test-mariadb: install ## The guard, mcp_db and the sql agent against a real MariaDB, which it installs on Debian as root
+	@command -v mariadbd > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
+	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends mariadb-server; }
+	@if command -v mariadbd > /dev/null && command -v mariadb-install-db > /dev/null; then \
+	    BOS_TEST_MARIADB=1 $(BIN)/pytest -q services/mcp_db/tests/mariadb services/agents/sql/tests/mariadb_trial.py \
+	        $(PYTEST_ARGS) \
+	    && BOS_TEST_MARIADB=1 $(BIN)/pytest -q -k mariadb services/mcp_db/tests/test_tools.py \
+	        services/mcp_db/tests/test_metadata.py services/mcp_db/tests/test_fairness.py $(PYTEST_ARGS); \
+	elif [ -n "$$CI" ]; then echo 'test-mariadb: there is no MariaDB here, and it could not be installed.' >&2; exit 1; \
+	else echo 'test-mariadb is left out: there is no MariaDB here (mariadb-server of Debian).' >&2; fi
+
 # Kubernetes from source takes long to build, once on a machine. Where it cannot be had that is a failure in
 # CI alone, which sets CI.
 .PHONY: test-cluster

@@ -36,7 +36,12 @@ not change. How the guard works: `libs/sqlguard/README.md`; what holds without i
 `services/mcp_db/README.md`.
 """
 
-_NAMES: dict[Dialect, str] = {"postgres": "PostgreSQL", "sqlite": "SQLite", "tsql": "T-SQL"}
+_NAMES: dict[Dialect, str] = {
+    "mysql": "MySQL and MariaDB",
+    "postgres": "PostgreSQL",
+    "sqlite": "SQLite",
+    "tsql": "T-SQL",
+}
 
 
 def render() -> str:

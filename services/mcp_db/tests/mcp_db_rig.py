@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
+from mariadb_server import mariadb_database
 from mcp.client.client import Client
 from sql_server_double import sql_server_double
 
@@ -140,13 +142,25 @@ def sql_server_database(url: str, **changes: Any) -> DatabaseSettings:
     return DatabaseSettings(**{"url": url, "allowed_tables": TABLES, "sample_values": 3, **changes})
 
 
-@pytest.fixture(params=["sqlite", "postgres", "sql_server_double_answered_by_sqlite"])
+_KINDS = [
+    "sqlite",
+    "postgres",
+    "sql_server_double_answered_by_sqlite",
+    # `make test-mariadb` brings the server.
+    *(["mariadb"] if os.environ.get("BOS_TEST_MARIADB") else []),
+]
+
+
+@pytest.fixture(params=_KINDS)
 def database(request: pytest.FixtureRequest) -> DatabaseSettings:
     """The same customers and orders in each kind of database."""
     if request.param == "sqlite":
         return sqlite_database(request.getfixturevalue("sqlite_file"))
     if request.param == "postgres":
         return postgres_database(request.getfixturevalue("reader_dsn"))
+    if request.param == "mariadb":
+        name = request.getfixturevalue("mariadb_shop")
+        return mariadb_database(request.getfixturevalue("mariadb").url(name))
     return sql_server_database(request.getfixturevalue("sql_server_url"))
 
 

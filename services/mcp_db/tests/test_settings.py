@@ -50,7 +50,7 @@ def test_several_named_databases_as_json(monkeypatch: pytest.MonkeyPatch) -> Non
             {"database_url": "sqlite:///a.db", "database_allowed_tables": "sqlite_master"},
             "system catalogue",
         ),
-        ({"database_url": "mysql://h/d", "database_allowed_tables": "a"}, "postgresql://"),
+        ({"database_url": "oracle://h/d", "database_allowed_tables": "a"}, "postgresql://"),
         ({"database_url": "mssql://h/d", "database_allowed_tables": "a"}, "mssql://user"),
         ({"database_url": "sqlite://host/a.db", "database_allowed_tables": "a"}, "sqlite:////"),
         ({"database_url": "sqlite:///", "database_allowed_tables": "a"}, "sqlite:////"),

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 from sqlglot.errors import ErrorLevel
+from sqlglot.generators.mysql import MySQLGenerator
 from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.generators.sqlite import SQLiteGenerator
 from sqlglot.generators.tsql import TSQLGenerator
+from sqlglot.parsers.mysql import MySQLParser
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.parsers.tsql import TSQLParser
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 # Legitimate queries take fewer than 2 steps a token.
 _STEPS_PER_TOKEN = 20
 _TYPED_LITERAL = "typed_literal"
+_SEPARATOR = "separator"
 
 
 def _only(parser: type[Parser], *names: str) -> dict[str, Callable[..., Any]]:
@@ -88,6 +91,52 @@ class _TSQLReader(BoundedParser, TSQLParser):
     FUNCTION_PARSERS = _only(TSQLParser, "CAST", "TRY_CAST", "CONVERT", "TRY_CONVERT")
 
 
+def _group_concat(parser: Parser) -> exp.Expr:
+    """Read ``GROUP_CONCAT([DISTINCT] a, b ORDER BY c SEPARATOR ';')``; the separator comes last."""
+    values = parser._parse_csv(parser._parse_lambda)
+    call = exp.Anonymous(this="GROUP_CONCAT", expressions=values)
+    if parser._match(TokenType.SEPARATOR):
+        call.append("expressions", parser._parse_string())
+        call.meta[_SEPARATOR] = True
+    return call
+
+
+class _MySQLReader(BoundedParser, MySQLParser):
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        **_only(MySQLParser, "CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM"),
+        "GROUP_CONCAT": _group_concat,
+    }
+    TYPE_LITERAL_PARSERS: ClassVar[dict[exp.DType, Callable[..., Any]]] = {
+        **MySQLParser.TYPE_LITERAL_PARSERS,
+        exp.DType.DATE: _typed_literal,
+        exp.DType.TIME: _typed_literal,
+        exp.DType.TIMESTAMPTZ: _typed_literal,
+    }
+    # A column's operators of MySQL; MariaDB has the functions alone.
+    COLUMN_OPERATORS: ClassVar[dict[TokenType, Callable[..., Any] | None]] = {
+        **MySQLParser.COLUMN_OPERATORS,
+        TokenType.ARROW: _json_get,
+        TokenType.DARROW: _json_get_text,
+    }
+
+
+class _MySQLWriter(MySQLGenerator):
+    def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+        if expression.meta.get(_TYPED_LITERAL):
+            # sqlglot calls TIMESTAMP of MySQL TIMESTAMPTZ.
+            name = expression.to.this.name.removesuffix("TZ")
+            return f"{name} {self.sql(expression, 'this')}"
+        return str(super().cast_sql(expression, safe_prefix=safe_prefix))
+
+    def anonymous_sql(self, expression: exp.Anonymous) -> str:
+        if not expression.meta.get(_SEPARATOR):
+            return str(super().anonymous_sql(expression))
+        *values, separator = expression.expressions
+        listed = self.expressions(sqls=values, flat=True)
+        return f"{expression.this}({listed} SEPARATOR {self.sql(separator)})"
+
+
 class _PostgresWriter(PostgresGenerator):
     def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
         if expression.meta.get(_TYPED_LITERAL):
@@ -104,6 +153,7 @@ class _SQLiteWriter(SQLiteGenerator):
 
 
 _PARTS: dict[Dialect, tuple[type[BoundedParser], type[Generator]]] = {
+    "mysql": (_MySQLReader, _MySQLWriter),
     "postgres": (_PostgresReader, _PostgresWriter),
     "sqlite": (_SQLiteReader, _SQLiteWriter),
     "tsql": (_TSQLReader, TSQLGenerator),

@@ -201,6 +201,8 @@ class Guard:
         while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
             tokens.pop()
         _check_tokens(tokens)
+        if self.policy.dialect == "mysql":
+            _check_comments(tokens)
         return tokens
 
     def _parse(self, tokens: list[Token], sql: str) -> exp.Expr:
@@ -261,6 +263,13 @@ def _check_tokens(tokens: list[Token]) -> None:
         broken.insert(0, ("SELECT_ONLY", tokens[0].text))
     if broken:
         raise _Refused(*broken)
+
+
+def _check_comments(tokens: list[Token]) -> None:
+    """Refuse ``/*! … */``, which MySQL runs: it is never written, and would change the answer."""
+    for token in tokens:
+        if any(comment.startswith(("!", "M!")) for comment in token.comments):
+            raise _Refused(("NODE_NOT_ALLOWED", "of a comment that the server would run"))
 
 
 def _place(error: ParseError) -> str:

@@ -115,8 +115,9 @@ class Inspection:
         names = [self._cte_name(cte) for cte in with_.expressions]
         if self._dialect == "sqlite" or (with_.recursive and self._dialect == "postgres"):
             return [(cte, visible.union(names)) for cte in with_.expressions]
-        # Earlier ones only; T-SQL lets a CTE see itself as well.
-        own = 1 if self._dialect == "tsql" else 0
+        # Earlier ones only; T-SQL lets a CTE see itself as well, and MySQL a recursive one. MariaDB
+        # would see later ones, MySQL the tables of their names.
+        own = 1 if self._dialect == "tsql" or with_.recursive else 0
         return [
             (cte, visible.union(names[: place + own]))
             for place, cte in enumerate(with_.expressions)
@@ -130,6 +131,7 @@ class Inspection:
         if not isinstance(identifier, exp.Identifier):
             return ""
         # By collation T-SQL may or may not ignore case; only an identical name is surely the CTE.
+        # MySQL goes by a setting of the server, which its fold knows.
         if self._dialect == "tsql":
             return str(identifier.this)
         return fold(self._dialect, identifier.this, quoted=bool(identifier.quoted))

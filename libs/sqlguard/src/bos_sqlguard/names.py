@@ -13,7 +13,11 @@ _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 PLAIN_NAME = re.compile(r"[^\W\d][\w$]*")
 
 _SYSTEM_SCHEMAS = frozenset({"information_schema", "sys", "temp"})
+_SYSTEM_DATABASES: dict[Dialect, frozenset[str]] = {
+    "mysql": frozenset({"mysql", "performance_schema", "ndbinfo"}),
+}
 _SYSTEM_TABLE_PREFIXES: dict[Dialect, tuple[str, ...]] = {
+    "mysql": (),
     "postgres": ("pg_",),
     "sqlite": ("sqlite_", "pragma_", "dbstat"),
     # The views that remain from old versions; they live in every schema's name space.
@@ -28,9 +32,10 @@ def fold(dialect: Dialect, name: str, *, quoted: bool) -> str:
     """Return the form of ``name`` that two references to the same thing share.
 
     PostgreSQL folds unquoted names to lower case and compares exactly; SQLite ignores ASCII case.
-    T-SQL compares by collation, so the CTE lookup does not rely on this fold alone.
+    T-SQL compares by collation, so the CTE lookup does not rely on this fold alone. MySQL compares
+    tables as its file system does, so only the same spelling is surely the same table.
     """
-    if dialect == "postgres" and quoted:
+    if dialect == "mysql" or (dialect == "postgres" and quoted):
         return name
     return name.translate(_ASCII_LOWER)
 
@@ -40,8 +45,10 @@ def is_system_table(dialect: Dialect, schema: str, table: str) -> bool:
     schema, table = schema.lower(), table.lower()
     if schema in _SYSTEM_SCHEMAS or schema.startswith("pg_"):
         return True
+    if schema in _SYSTEM_DATABASES.get(dialect, ()):
+        return True
     return table.startswith(_SYSTEM_TABLE_PREFIXES[dialect])
 
 
-Dialect = Literal["postgres", "sqlite", "tsql"]
+Dialect = Literal["mysql", "postgres", "sqlite", "tsql"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)

@@ -107,6 +107,8 @@ _ARGUMENTS: Mapping[type[exp.Expr], str] = {
     exp.Mul: "this expression",
     exp.Div: "this expression typed safe",
     exp.Mod: "this expression",
+    exp.IntDiv: "this expression",
+    exp.Xor: "this expression",
     exp.Pow: "this expression",
     exp.Neg: "this",
     exp.DPipe: "this expression safe",
@@ -197,6 +199,7 @@ _COMMON_TYPES = (
     "SMALLINT INT BIGINT DECIMAL FLOAT DOUBLE BOOLEAN TEXT VARCHAR CHAR DATE TIME TIMESTAMP"
 )
 TYPES: Mapping[str, frozenset[str]] = {
+    "mysql": frozenset(f"{_COMMON_TYPES} UBIGINT DATETIME TIMESTAMPTZ JSON".split()),
     "postgres": frozenset(
         f"{_COMMON_TYPES} TIMETZ TIMESTAMPTZ INTERVAL UUID JSON JSONB ARRAY".split()
     ),

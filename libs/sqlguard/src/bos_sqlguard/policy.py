@@ -8,7 +8,12 @@ from importlib import resources
 
 from bos_sqlguard.names import DIALECTS, Dialect, fold, is_system_table
 
-_DEFAULT_SCHEMAS: dict[Dialect, str] = {"postgres": "public", "sqlite": "main", "tsql": "dbo"}
+_DEFAULT_SCHEMAS: dict[Dialect, str] = {
+    "mysql": "main",
+    "postgres": "public",
+    "sqlite": "main",
+    "tsql": "dbo",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +21,11 @@ class GuardPolicy:
     """What a query may read and how much it may return.
 
     Attributes:
-        dialect: ``postgres``, ``sqlite`` or ``tsql``.
+        dialect: ``mysql`` (MariaDB as well), ``postgres``, ``sqlite`` or ``tsql``.
         allowed_tables: ``table`` (in ``default_schema``) or ``schema.table``, spelled as the
             database spells them. Nothing else can be read.
         default_schema: where an unqualified name lives; by default ``public``, ``main`` or ``dbo``.
+            In MySQL the database of the connection.
             The connection that runs the query must resolve names the same way.
         max_rows: rows a result may have. The guard writes ``max_rows + 1``, one row of look-ahead,
             so that the caller can say whether more rows exist.

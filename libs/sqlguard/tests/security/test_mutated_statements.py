@@ -66,6 +66,14 @@ PLACES = (
     "SELECT 1 LIMIT 1 OFFSET {}",
 )
 PAYLOADS: dict[str, tuple[str, ...]] = {
+    "mysql": (
+        "(SELECT MAX(amount) FROM salaries)", "(SELECT 1 FROM mysql.user)", "SLEEP(9)", "evil()",
+        "(SELECT 1 FROM information_schema.tables)", "LOAD_FILE('/etc/passwd')", "@@version", "@a",
+        "BENCHMARK(1000000000, 1)", "GET_LOCK('a', 9)", "(TABLE salaries)", "(SELECT 1 FROM x)",
+        "(SELECT 1 FROM private.orders)", "USER()", "VERSION()", "sys.version_major()", "x'41'",
+        "(SELECT 1 FROM orders FOR SHARE)", "REPEAT('x', 1000000000)", "_utf8'x'", "NEXTVAL(s)",
+        "(SELECT 1 FROM seq_1_to_9)", "(SELECT 1 FROM orders PARTITION (p))", "(@a := 1)",
+    ),
     "postgres": (
         "(SELECT max(amount) FROM salaries)", "(SELECT 1 FROM pg_authid)", "pg_sleep(9)",
         "(SELECT 1 FROM information_schema.tables)", "pg_read_file('/etc/passwd')",

@@ -151,7 +151,7 @@ def wrong(corrected: str | None) -> dict[str, Any]:
     return {"checks": "It is wrong.", "is_correct": False, "corrected_sql": corrected}
 
 
-@pytest.mark.requirement("D-13")
+@pytest.mark.requirement("D-09", "D-13")
 async def test_result_of_a_corrected_query_that_passes_the_guard_is_used(
     start: StartHarness,
 ) -> None:
@@ -162,7 +162,11 @@ async def test_result_of_a_corrected_query_that_passes_the_guard_is_used(
 
     assert done.data["sql"] == f"{corrected} LIMIT 201"
     assert [each["city"] for each in done.data["rows"]] == ["Agra", "Delhi", "Pune"]
+    # The variants are those of the corrected query, in every dialect.
     assert done.data["sql_server"].startswith("SELECT TOP 201 city FROM customers")
+    assert done.data["sql_postgres"].startswith("SELECT city FROM customers ORDER BY city")
+    assert done.data["sql_sqlite"] == done.data["sql"]
+    assert done.events("variants")[0]["withheld"] == {}
     assert done.data["attempt_history"][0]["query"] == done.data["sql"]
     assert len(done.events("safety_check")) == 2
     assert harness.queries() == 2

@@ -14,6 +14,8 @@ from bos_errors import ConfigurationError
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.mssql import MssqlBackend
 from bos_mcp_db.backends.mssql_driver import driver_installed, parse_address, session_opener
+from bos_mcp_db.backends.mysql.backend import MySqlBackend
+from bos_mcp_db.backends.mysql.session import parse_address as parse_mysql_address
 from bos_mcp_db.backends.password_file import password_source
 from bos_mcp_db.backends.postgres import PostgresBackend
 from bos_mcp_db.backends.sqlite import SqliteBackend
@@ -36,6 +38,8 @@ _DIALECTS: dict[str, Dialect] = {
     "sqlite": "sqlite",
     "mssql": "tsql",
     "sqlserver": "tsql",
+    "mysql": "mysql",
+    "mariadb": "mysql",
 }
 
 # About what PostgreSQL works off in the default time limit where it works fast: a scan of a hundred
@@ -239,7 +243,7 @@ def _build(
         policy = GuardPolicy(
             dialect,
             frozenset(wanted.allowed_tables),
-            default_schema=wanted.default_schema,
+            default_schema=wanted.default_schema or _named_in(url, dialect),
             max_rows=limits.max_rows,
             max_columns=limits.max_columns,
         )
@@ -263,9 +267,15 @@ def _dialect(name: str, url: str) -> Dialect:
     scheme = urlsplit(url).scheme
     if scheme not in _DIALECTS:
         raise ConfigurationError(
-            f"Database {name!r}: the URL must start with postgresql://, mssql:// or sqlite:///."
+            f"Database {name!r}: the URL must start with postgresql://, mysql://, mariadb://,"
+            " mssql:// or sqlite:///."
         )
     return _DIALECTS[scheme]
+
+
+def _named_in(url: str, dialect: Dialect) -> str:
+    """The schema that the URL names: a schema of MySQL is what others call a database."""
+    return unquote(urlsplit(url).path.removeprefix("/")) if dialect == "mysql" else ""
 
 
 def _backend(name: str, url: str, policy: GuardPolicy, settings: McpDbSettings) -> Backend:
@@ -283,6 +293,8 @@ def _backend(name: str, url: str, policy: GuardPolicy, settings: McpDbSettings) 
         )
     if policy.dialect == "tsql":
         return _mssql_backend(name, url, password, policy, settings.pool_size)
+    if policy.dialect == "mysql":
+        return _mysql_backend(name, url, password, policy)
     # sqlite:///relative.db and sqlite:////absolute.db, as is custom.
     parts = urlsplit(url)
     path = Path(unquote(parts.path.removeprefix("/")))
@@ -313,3 +325,18 @@ def _mssql_backend(
     return MssqlBackend(
         session_opener(address), default_schema=policy.default_schema, threads=pool_size
     )
+
+
+def _mysql_backend(
+    name: str, url: str, password: Callable[[], str] | None, policy: GuardPolicy
+) -> Backend:
+    try:
+        address = parse_mysql_address(url, password)
+    except ValueError as error:
+        raise ConfigurationError(f"Database {name!r}: {error}.") from None
+    if policy.default_schema != address.database:
+        raise ConfigurationError(
+            f"Database {name!r}: leave out default_schema: names without a schema are tables of"
+            " the database in the URL."
+        )
+    return MySqlBackend(address, default_schema=address.database)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 
-def quote(name: str) -> str:
-    """Return ``name`` as a quoted identifier, the same in every database here."""
-    return '"' + name.replace('"', '""') + '"'
+def quote(name: str, dialect: str = "") -> str:
+    """Return ``name`` as a quoted identifier; only MySQL has quotes of its own."""
+    mark = "`" if dialect == "mysql" else '"'
+    return mark + name.replace(mark, 2 * mark) + mark
 
 
 def split_table(entry: str, default_schema: str) -> tuple[str, str]:

@@ -112,6 +112,44 @@ def provision_mssql(role: str, tables: Sequence[str], *, default_schema: str = "
     )
 
 
+_MYSQL_SCRIPT = """\
+CREATE USER IF NOT EXISTS {user} ACCOUNT LOCK;
+REVOKE ALL PRIVILEGES, GRANT OPTION FROM {user};
+ALTER USER {user} WITH MAX_USER_CONNECTIONS 40;
+{grants}
+"""
+_MYSQL_ADMINISTRATORS = frozenset({"root", "mysql"})
+
+
+def provision_mysql(role: str, tables: Sequence[str], *, database: str) -> str:
+    """Return a script for an administrator of MySQL or MariaDB; safe to run again.
+
+    The user reads the given tables, and loses whatever else it may do. A new one is locked until
+    it has a password: ``ALTER USER … IDENTIFIED BY '…' ACCOUNT UNLOCK``. What everybody may do,
+    as in a database called ``test``, is not touched.
+
+    Args:
+        role: name of the user, at all hosts (``'%'``); lower case.
+        tables: ``table`` or ``database.table``, as in the allow-list.
+        database: database of unqualified tables.
+
+    Raises:
+        ValueError: no tables, a name that is not plain, or one of an administrator.
+    """
+    _check(role, tables)
+    if role in _MYSQL_ADMINISTRATORS:
+        raise ValueError("role must not be an administrator, who would lose all rights")
+    user = f"'{role}'@'%'"
+    qualified = [split_table(table, database) for table in tables]
+    return _MYSQL_SCRIPT.format(
+        user=user,
+        grants="\n".join(
+            f"GRANT SELECT ON {quote(schema, 'mysql')}.{quote(table, 'mysql')} TO {user};"
+            for schema, table in qualified
+        ),
+    )
+
+
 def _check(role: str, tables: Sequence[str]) -> None:
     if not _ROLE.fullmatch(role):
         raise ValueError("role must be a plain lower-case name of at most 63 characters")

@@ -66,13 +66,14 @@ async def _sample_table(
     names = names[: database.limits.max_columns]
     if not names:
         return {}
+    dialect = database.backend.dialect
     schema, bare = split_table(table.name, database.backend.default_schema)
-    source = f"{quote(schema)}.{quote(bare)}"
-    columns = ", ".join(quote(name) for name in names)
+    source = f"{quote(schema, dialect)}.{quote(bare, dialect)}"
+    columns = ", ".join(quote(name, dialect) for name in names)
     limits = replace(database.limits, max_rows=_ROWS_READ, timeout_s=_TIMEOUT_S)
     # Names come from the catalogue and are quoted.
     sql = f"SELECT {columns} FROM {source} LIMIT {_ROWS_READ}"  # noqa: S608
-    if database.backend.dialect == "tsql":
+    if dialect == "tsql":
         sql = f"SELECT TOP ({_ROWS_READ}) {columns} FROM {source}"  # noqa: S608
     try:
         result = await database.backend.query(sql, limits)

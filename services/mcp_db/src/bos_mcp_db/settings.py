@@ -39,13 +39,15 @@ class DatabaseSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: SecretStr = Field(
-        description="postgresql://user:password@host/database, sqlite:///path/to/file.db, or"
-        " mssql://user:password@host/database, where the option password_file names a file"
-        " in the place of a password"
+        description="postgresql://user:password@host/database, mysql://user:password@host/database"
+        " (MariaDB as well), mssql://user:password@host/database or sqlite:///path/to/file.db,"
+        " where the option password_file names a file in the place of a password"
     )
     allowed_tables: tuple[str, ...] = Field(min_length=1, description=_TABLES_HELP)
     default_schema: str = Field(
-        default="", description="Schema of unqualified table names; public, main or dbo by default"
+        default="",
+        description="Schema of unqualified table names; public, main or dbo by default, and the"
+        " database of the URL for MySQL",
     )
     description: str = Field(default="", description="What the database is about, for the agents")
     sample_values: int = Field(

@@ -14,6 +14,7 @@ from sqlglot import exp
 from bos_sqlguard.growth.crossing import is_crossed
 from bos_sqlguard.growth.series import LONGEST_SERIES, rows_of_series
 from bos_sqlguard.growth.sizes import (
+    EVERY_MATCH,
     KEEPING,
     NUMBER,
     TABLE,
@@ -74,9 +75,10 @@ _ANSWERS = (
     exp.Between, exp.Exists, exp.Any, exp.All, exp.Like, exp.ILike, exp.SimilarTo, exp.Glob,
     exp.RegexpLike, exp.RegexpILike, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Extract, exp.StrPosition,
     exp.ArrayContainsAll, exp.ArrayContainedBy, exp.ArrayOverlaps, exp.JSONBContainsTopKey,
+    exp.Xor,
 )  # fmt: skip
 _ARITHMETIC = (
-    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod, exp.Neg, exp.BitwiseAnd,
+    exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Neg, exp.BitwiseAnd,
     exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot,
     exp.BitwiseLeftShift, exp.BitwiseRightShift,
 )  # fmt: skip
@@ -390,6 +392,8 @@ class GrowthCheck:
         queries: Mapping[int, Source],
     ) -> Size:
         name = node.name.lower()
+        if name == "regexp_replace" and self._dialect == "mysql":
+            name = EVERY_MATCH
         if name not in KEEPING:
             return size_of_call(name, node.expressions, parts)
         inner = [queries[id(each)] for each in node.expressions if id(each) in queries]

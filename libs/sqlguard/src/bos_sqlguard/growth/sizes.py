@@ -60,7 +60,8 @@ NATURAL = Size(natural=1.0)
 KEEPING = frozenset(
     {
         "string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg",
-        "group_concat", "json_group_array", "json_group_object", "array",
+        "group_concat", "json_group_array", "json_group_object", "json_arrayagg", "json_objectagg",
+        "array",
     }
 )  # fmt: skip
 """Aggregates whose result holds every value they are given."""
@@ -92,6 +93,12 @@ _NUMERIC = frozenset(
         "stddev", "variance", "corr", "grouping", "width_bucket", "random", "pi", "sqrt", "ln",
         "log", "sign", "percentile_cont", "median", "to_date", "to_timestamp", "make_date",
         "bool_and", "bool_or", "every", "bit_and", "bit_or", "bit_xor", "to_number",
+        "locate", "position", "find_in_set", "field", "strcmp", "ord", "std", "curdate", "curtime",
+        "utc_date", "utc_time", "utc_timestamp", "sysdate", "timestamp", "quarter", "monthname",
+        "week", "weekofyear", "yearweek", "weekday", "dayofmonth", "dayofweek", "dayofyear",
+        "dayname", "hour", "minute", "second", "microsecond", "date_add", "date_sub", "adddate",
+        "subdate", "timestampdiff", "timestampadd", "str_to_date", "from_unixtime",
+        "unix_timestamp", "last_day", "to_days", "json_length", "json_depth", "json_contains",
     }
 )  # fmt: skip
 # How many times longer each can make what it is given: quotes, escapes, padding of elements.
@@ -99,8 +106,12 @@ _FACTORS = {
     "upper": 3, "lower": 3, "initcap": 3, "unaccent": 4, "hex": 2, "quote": 2, "quote_literal": 2,
     "to_json": 3, "to_jsonb": 4, "row_to_json": 3, "json_build_object": 2, "json_build_array": 2,
     "jsonb_build_object": 3, "jsonb_build_array": 3, "json_object": 2, "json_array": 2,
-    "string_to_array": 8, "array_positions": 8,
+    "string_to_array": 8, "array_positions": 8, "lcase": 3, "ucase": 3, "json_unquote": 2,
 }  # fmt: skip
+
+
+EVERY_MATCH = "regexp_replace of every match"
+"""What ``regexp_replace`` of MySQL goes by here: it needs no flag for that."""
 
 
 def text_of(node: exp.Expr | None) -> str | None:
@@ -232,6 +243,17 @@ def _regexp_replace(arguments: Sequence[exp.Expr], sizes: Sequence[Size]) -> Siz
     return sizes[0].times(copies + new) + Size(new)
 
 
+def _every_match(arguments: Sequence[exp.Expr], sizes: Sequence[Size]) -> Size:
+    """MySQL replaces every match, also empty ones, and repeats groups by number."""
+    if len(sizes) < 3:
+        return total(sizes)
+    written = text_of(arguments[2])
+    if written is None:
+        return (sizes[0] + Size(1)).times(1 + sizes[2].weight)
+    references = written.count("\\") + written.count("$")
+    return sizes[0].times(1 + references + sizes[2].weight) + Size(sizes[2].weight)
+
+
 def _regexp_match(arguments: Sequence[exp.Expr], sizes: Sequence[Size]) -> Size:
     pattern = text_of(arguments[1]) if len(arguments) > 1 else None
     groups = pattern.count("(") if pattern is not None else _USUAL_BYTES
@@ -258,6 +280,9 @@ def _formatted(arguments: Sequence[exp.Expr], sizes: Sequence[Size]) -> Size:
 
 def _printf(arguments: Sequence[exp.Expr], sizes: Sequence[Size]) -> Size:
     pattern = text_of(arguments[0]) if arguments else None
+    decimals = arguments[1] if len(arguments) > 1 else None
+    if pattern is None and text_of(decimals) is None and number_of(decimals) is not None:
+        return NUMBER.times(4)  # FORMAT(value, decimals) of MySQL, which knows 38 of them
     if pattern is None:  # FORMAT(value, format) of T-SQL, with its D20 and N2
         written = text_of(arguments[1]) if len(arguments) > 1 else None
         is_small = written is not None and not re.search(r"\d{4}", written)
@@ -281,6 +306,7 @@ _RULES: Mapping[str, Callable[[Sequence[exp.Expr], Sequence[Size]], Size]] = {
     "rpad": _pad,
     "replace": _replace,
     "regexp_replace": _regexp_replace,
+    EVERY_MATCH: _every_match,
     "regexp_match": _regexp_match,
     "array_to_string": _joined,
     "array_replace": _array_replace,

@@ -224,6 +224,7 @@ def _data(work: StepState, result: QueryResult, variants: Mapping[Dialect, str])
         **(rows[0] if len(rows) == 1 else {}),
         "sql": result.query.sql,
         "sql_postgres": variants.get("postgres", ""),
+        "sql_mysql": variants.get("mysql", ""),
         "sql_server": variants.get("tsql", ""),
         "sql_sqlite": variants.get("sqlite", ""),
         "used_tables": list(result.query.used_tables),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path  # noqa: TC003  pydantic reads the annotation
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
-from pydantic_settings import SettingsConfigDict
+from pydantic import Field, field_validator
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos_agentkit import AgentServiceSettings
+from bos_sqlguard import Dialect  # noqa: TC001  pydantic reads the annotation
 
 
 class SqlSettings(AgentServiceSettings):
@@ -23,10 +24,10 @@ class SqlSettings(AgentServiceSettings):
     database: str = Field(
         default="", description="Name of the database at mcp_db; empty for its default one"
     )
-    dialect: Literal["postgres", "sqlite"] | None = Field(
+    dialect: Dialect | None = Field(
         default=None,
-        description="Dialect that the database must have: postgres or sqlite; unset accepts what"
-        " mcp_db reports",
+        description="Dialect that the database must have: mysql (MariaDB as well), postgres,"
+        " sqlite or tsql; unset accepts what mcp_db reports",
     )
     max_attempts: int = Field(
         default=4, ge=1, le=10, description="Attempts at one question, the first included"
@@ -51,6 +52,11 @@ class SqlSettings(AgentServiceSettings):
         default="transpiled",
         description="How the query is given in the other dialects, which do not run: transpiled, as"
         " far as that is known to be right; model: the rest written by the model; none",
+    )
+    variant_dialects: Annotated[tuple[Dialect, ...], NoDecode] = Field(
+        default=("postgres", "sqlite", "tsql"),
+        description="The dialects of these variants, separated by commas: mysql, postgres, sqlite,"
+        " tsql",
     )
     small_schema_tables: int = Field(
         default=8,
@@ -93,3 +99,10 @@ class SqlSettings(AgentServiceSettings):
     max_reply_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1024 * 1024, description="Largest reply of mcp_db"
     )
+
+    @field_validator("variant_dialects", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value

@@ -1,4 +1,4 @@
-"""The port to a database: two questions, an adapter each for PostgreSQL, SQLite and SQL Server."""
+"""The port to a database: two questions; one adapter for each kind of database."""
 
 from __future__ import annotations
 

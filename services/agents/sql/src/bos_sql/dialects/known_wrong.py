@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from bos_sqlguard import DIALECTS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     Finds = Callable[[exp.Expr, Kinds], bool]
 
-_ALL: frozenset[Dialect] = frozenset({"postgres", "sqlite", "tsql"})
+_ALL: frozenset[Dialect] = frozenset(DIALECTS)
 _FORMAT = re.compile(r"(?:%[Ymd]|[-/. ])+")
 _LETTER = re.compile(r"[^\W\d_]")
 # Expressions that read rows of their own, so that columns in them need no GROUP BY.

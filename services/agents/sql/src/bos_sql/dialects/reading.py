@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.parsers.mysql import MySQLParser
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.parsers.tsql import TSQLParser
@@ -26,6 +27,10 @@ class Unreadable(ValueError):
     """The query cannot be parsed, or not within the step limit."""
 
 
+class _MySQL(BoundedParser, MySQLParser):
+    pass
+
+
 class _Postgres(BoundedParser, PostgresParser):
     pass
 
@@ -39,6 +44,7 @@ class _TSQL(BoundedParser, TSQLParser):
 
 
 _PARSERS: dict[Dialect, type[BoundedParser]] = {
+    "mysql": _MySQL,
     "postgres": _Postgres,
     "sqlite": _SQLite,
     "tsql": _TSQL,

@@ -10,6 +10,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 
 from bos_sql.dialects.kinds import Kinds
 from bos_sql.dialects.known_wrong import known_wrong
+from bos_sql.dialects.portable import unportable
 from bos_sql.dialects.reading import read_query
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def translate(sql: str, source: Dialect, target: Dialect, tables: Iterable[Table
     try:
         tree = read_query(sql, source)
         if reason := known_wrong(tree, kinds, source, target):
+            return Translation(withheld=reason)
+        if "mysql" in (source, target) and (reason := unportable(tree, kinds)):
             return Translation(withheld=reason)
         if target == "tsql":
             tree = _for_sql_server(tree, kinds, nulls_last=source == "postgres")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from bos_sql.dialects.translate import Translation, translate
 from bos_sql.steps.replies import DialectVariant
-from bos_sqlguard import DIALECTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +26,7 @@ async def query_variants(work: StepState, result: QueryResult) -> Mapping[Dialec
     if work.settings.variants == "none":
         return {live: sql}
     tables = [each for each in work.index.catalog.tables if each.name in result.query.used_tables]
-    others: list[Dialect] = [dialect for dialect in sorted(DIALECTS) if dialect != live]
+    others: list[Dialect] = sorted(set(work.settings.variant_dialects) - {live})
     found = {
         dialect: _checked(work, dialect, translate(sql, live, dialect, tables))
         for dialect in others
