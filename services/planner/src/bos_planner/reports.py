@@ -20,7 +20,7 @@ CHARTS_WORD = "charts"
 _MAX_TASK_CHARS = 1_000
 # Of the languages that most questions come in; elsewhere the intent alone says it.
 _REPORT_WORDS = re.compile(
-    r"\b(reports?|reporting|analys[ei]s|analy[sz]e|analytics|overview|dashboard|briefing|deep[ -]dive"
+    r"\b(reports?|reporting|analys[ei]s|analy[sz]e|analytics|overview|dashboard|briefing"
     r"|berichte?s?|auswertung|überblick|rapports?|analyser|aperçu|informes?|reportes?|análisis"
     r"|relatórios?|análise|resumen|rapporto)\b",
     re.IGNORECASE,

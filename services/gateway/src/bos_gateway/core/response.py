@@ -57,7 +57,7 @@ def composed_response(
         status = gateway.RUN_STATUS_FAILED
     response = _response(state, now, status)
     response.answer = output.answer
-    for name in ("sources", "highlights", "followups", "charts", "trace"):
+    for name in ("sources", "highlights", "followups", "charts", "sections", "trace"):
         getattr(response, name).extend(getattr(output, name))
     if output.HasField("data"):
         response.data.CopyFrom(output.data)

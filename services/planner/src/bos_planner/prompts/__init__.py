@@ -1,10 +1,10 @@
 """Prompts of the planner, made from the ``*.md`` files beside this module.
 
 The system message (rules, example, agents in brief) is the same for every question of a deployment,
-for the prompt cache of endpoints; how a report is planned follows where the question may ask for one.
-The user message is ordered from rarely changing parts to the
-question, which comes last; missing facts have no section. Details of a card are shown for
-candidates alone, so that prompts grow little with every agent that is installed.
+for the prompt cache of endpoints; how reports are planned follows where a question may ask for one.
+The user message is ordered from rarely changing parts to the question, which comes last; missing
+facts have no section. Details of a card are shown for candidates alone, so that prompts grow little
+with every agent that is installed.
 """
 
 from __future__ import annotations
