@@ -1,4 +1,4 @@
-"""Demo questions whose results are drawn, one or a report of several, with figures by other queries.
+"""Demo questions whose results are drawn, alone or in reports; figures by other queries.
 
 They are asked of the assembled product.
 """

@@ -72,6 +72,7 @@ def report_request(make: Any, results: list[Any], question: str = QUESTION) -> A
     return make.request(
         *results,
         question=question,
+        step_ids=[each.agent_id for each in results],
         intent=IntentRoute(intent=Intent.INTENT_ANALYTICS_REPORT, confidence=0.9),
     )
 
@@ -131,6 +132,21 @@ async def test_report_without_a_model_has_the_same_sections(
         assert f"## {section.heading}\n\n{section.finding}" in output.answer
     assert "Highest: Mar 2025, Rs.5.00." in output.sections[0].finding
     assert output.highlights[0].startswith("Revenue by month: line chart.")
+
+
+async def test_steps_are_told_from_the_instances_of_their_agents(
+    start: Callable[..., Any], make: Any
+) -> None:
+    rig = await start(models=False)
+    results = report_results(make)
+    wanted = report_request(make, results)
+    for number, each in enumerate(wanted.results):
+        each.agent_id = f"{each.agent_name}_{number}"
+    _, output = await rig.compose(wanted)
+    assert [list(each.step_ids) for each in output.sections] == [
+        ["trend", "line"],
+        ["groups", "bars"],
+    ]
 
 
 async def test_failed_steps_are_no_sections_and_are_explained(

@@ -131,7 +131,7 @@ class Composer:
         trace.append(_finished(citations, written, deterministic, unknown))
         output = _output(request, citations, answer, written, deterministic, trace)
         if sections:
-            self._structure(output, sections, found, request.results, citations)
+            self._structure(output, sections, found, request, citations)
         self._log.info(
             "composed",
             deterministic=deterministic,
@@ -227,15 +227,16 @@ class Composer:
         output: ComposerOutput,
         sections: Sequence[Section],
         found: Mapping[str, str],
-        results: Sequence[AgentResult],
+        request: ComposeRequest,
         citations: Citations,
     ) -> None:
         """Fill in sections and highlights of a report, from its answer or from the results."""
+        results = request.results
         findings = [
             found.get(section.heading) or plain_finding(section, results, citations, self._numbers)
             for section in sections
         ]
-        output.sections.extend(numbered_sections(sections, findings, results, citations))
+        output.sections.extend(numbered_sections(sections, findings, request, citations))
         highlights = [] if output.deterministic else written_highlights(output.answer)
         highlights = highlights or plain_highlights(sections, results, citations)
         own = [text for text in output.highlights if text not in highlights]

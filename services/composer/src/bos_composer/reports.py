@@ -58,7 +58,7 @@ def report_sections(request: ComposeRequest, reserved: Collection[str]) -> list[
     sections: list[Section] = []
     of_step: dict[str, Section] = {}
     charted: set[int] = set()
-    for place, result in enumerate(request.results):
+    for place, (result, step_id) in enumerate(zip(request.results, step_ids(request), strict=True)):
         if not succeeded(result):
             continue
         drawn_of = next((of_step[each] for each in result.depends_on if each in of_step), None)
@@ -69,19 +69,25 @@ def report_sections(request: ComposeRequest, reserved: Collection[str]) -> list[
             charted.add(id(drawn_of))
             drawn_of.heading = _one_line(result.charts[0].title) or drawn_of.heading
         drawn_of.results.append(place)
-        if result.agent_id:
-            of_step[result.agent_id] = drawn_of
+        of_step[step_id] = drawn_of
     if not _MIN_SECTIONS <= len(sections) <= _MAX_SECTIONS:
         return []
     _make_distinct(sections, reserved)
     return sections
 
 
+def step_ids(request: ComposeRequest) -> list[str]:
+    """Step of each result; of a gateway that names none, the result's instance id."""
+    if len(request.step_ids) == len(request.results):
+        return list(request.step_ids)
+    return [result.agent_id for result in request.results]
+
+
 def section_list(sections: Sequence[Section], results: Sequence[AgentResult]) -> Iterator[str]:
-    """Lines of the prompt: the heading of each section and the steps it rests on."""
+    """Lines of the prompt: the heading of each section and the results it rests on."""
     for section in sections:
-        steps = ", ".join(results[place].agent_id or "?" for place in section.results)
-        yield f"## {section.heading} (results of {steps})"
+        names = ", ".join(results[place].agent_id or "?" for place in section.results)
+        yield f"## {section.heading} (results of {names})"
 
 
 def plain_finding(
@@ -144,16 +150,17 @@ def written_highlights(answer: str) -> list[str]:
 def numbered_sections(
     sections: Sequence[Section],
     findings: Sequence[str],
-    results: Sequence[AgentResult],
+    request: ComposeRequest,
     citations: Citations,
 ) -> list[ReportSection]:
     """Sections for clients, with places of charts and sources in the answer's lists."""
+    results, steps = request.results, step_ids(request)
     ends = list(accumulate(len(result.charts) for result in results))
     return [
         ReportSection(
             heading=section.heading,
             finding=finding,
-            step_ids=[results[place].agent_id for place in section.results],
+            step_ids=[steps[place] for place in section.results],
             charts=[
                 number
                 for place in section.results

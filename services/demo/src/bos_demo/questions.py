@@ -5,9 +5,9 @@ for what needs no agent, `documents` for what needs the company's documents, `ap
 its REST API, `web` for what needs the demo's public site, `files` for what becomes a file of the
 workspace, `charts` for what is drawn, `reports` for several queries in sections, `texts` for texts
 that are worked on, and `mail` for what happens in the sample mailbox. Every query, program and
-sentence is written there once; `bos_demo.scripted` turns them into replies of the scripted model. In
-a step's `answer`, `{name}` stands for a value of the step's real result: a column of the first row
-(`{name@2}`: of the second) or a field of the program's result.
+sentence is written there once; `bos_demo.scripted` turns them into replies of the scripted model.
+In a step's `answer`, `{name}` stands for a value of the step's real result: a column of the first
+row (`{name@2}`: of the second) or a field of the program's result.
 """
 
 from __future__ import annotations
