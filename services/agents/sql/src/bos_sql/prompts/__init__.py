@@ -51,6 +51,8 @@ _REVIEW = prompt_file(__name__, "review")
 _TRIAGE = prompt_file(__name__, "triage")
 _VARIANT = prompt_file(__name__, "variant")
 _FEEDBACK = prompt_file(__name__, "feedback")
+_REWRITE_ROWS = prompt_file(__name__, "rewrite_rows")
+_REWRITE_JOINS = prompt_file(__name__, "rewrite_joins")
 _INTERPRET = prompt_file(__name__, "interpret")
 
 _MAX_INPUT_CHARS = 5_000
@@ -186,6 +188,12 @@ def interpret_messages(
 def feedback(error_text: str, query: str) -> Message:
     """Message about a query that failed; error and query are marked untrusted."""
     return user(_FEEDBACK.fill(error_text=mark_untrusted(error_text), query=mark_untrusted(query)))
+
+
+def rewrite(problem: str, query: str, *, raw: bool) -> Message:
+    """Message about a query that ran, and whose rows are cut (``raw``) or repeated by a join."""
+    text = _REWRITE_ROWS if raw else _REWRITE_JOINS
+    return user(text.fill(problem=mark_untrusted(problem), query=mark_untrusted(query)))
 
 
 def json_text(value: Any) -> str:
