@@ -68,12 +68,13 @@ def outcomes(done: Outcome) -> dict[str, str]:
     return {each["check"]: each["found"] for each in done.data["checks"]}
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
 @pytest.mark.requirement("D-16", "T-08")
-async def test_rows_beyond_the_limit_are_asked_for_as_totals(
-    start: StartHarness, database: str, request: pytest.FixtureRequest
-) -> None:
-    url = request.getfixturevalue(f"{database}_url")
+async def test_rows_beyond_the_limit_are_asked_for_as_totals(start: StartHarness, url: str) -> None:
     replies = fixtures(rewritten(f"{TOTALS} LIMIT 2", "single rows"), drafted=draft(ORDERS))
     harness = await start(replies, url=url, max_rows=3)
 
@@ -257,9 +258,12 @@ async def test_groups_beyond_the_limit_are_stated_with_the_whole_total(
 @pytest.mark.parametrize(
     ("where", "explained"),
     [
-        ("city = 'Pune' AND amount > 50", "The filters “city = 'Pune'” and “amount > 50” match no"),
+        ("city = 'Pune' AND amount > 30", "The filters “city = 'Pune'” and “amount > 30” match no"),
         ("city = 'Goa' AND amount > 1", "The filter “city = 'Goa'” removes all rows: without it"),
-        ("amount > 1 AND amount < 2", "The filter “amount > 1 and amount < 2” removes all rows of"),
+        (
+            "orders.amount > 1 AND orders.amount + 0 < 2",
+            "The filter “orders.amount > 1 and orders.amount + 0 < 2” removes all rows of",
+        ),
         (
             "city = 'Goa' AND amount > 50 AND name = 'Asha'",
             "No single filter removes all rows, but several of them together do.",

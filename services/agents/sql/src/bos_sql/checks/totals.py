@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ADDITIVE = (exp.Sum, exp.Count)
 _MAX_MEASURES = 5
-_GROUPINGS = ("rollup", "cube", "grouping_sets", "totals")
+_GROUPINGS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 # Of sums of doubles, whose order of adding differs between two queries.
 _RELATIVE = Decimal("1e-9")
 
@@ -49,7 +49,7 @@ def totals_probe(shape: Shape, table: Table) -> TotalsProbe | None:
     """Query for the totals; None if the rows are no additive breakdown, or a top list."""
     select = shape.select
     group = select.args.get("group")
-    if group is None or any(group.args.get(name) for name in _GROUPINGS):
+    if group is None or group.find(*_GROUPINGS) is not None or group.args.get("totals"):
         return None
     if select.args.get("having") or select.args.get("distinct") or select.args.get("offset"):
         return None
