@@ -63,6 +63,14 @@ async def test_a_run_is_shown_from_plan_to_sources_without_any_control_character
     assert not [c for c in text if ord(c) < 0x20 and c != "\n"]
 
 
+async def test_highlights_that_the_answer_states_are_not_repeated() -> None:
+    outcome = response()
+    outcome.highlights[:] = ["Acme leads [1].", "Zeta follows"]
+    text = await shown(story(outcome))
+    assert text.count("Acme leads") == 1
+    assert "Highlights\n  - Zeta follows\n" in text
+
+
 @pytest.mark.parametrize(
     ("usage", "text"),
     [

@@ -102,7 +102,9 @@ def show_outcome(console: Console, response: OrchestratorResponse, view: View) -
         note = rows_note(response.data, view.max_rows)
         if note:
             console.print(Text(f"({note})", style="dim"))
-    _show_list(console, "Highlights", response.highlights)
+    # Those of a report stand in the answer already.
+    further = [text for text in response.highlights if text not in response.answer]
+    _show_list(console, "Highlights", further)
     if response.sources:
         heading(console, "Sources")
         for number, source in enumerate(response.sources[:_MAX_SOURCES], 1):

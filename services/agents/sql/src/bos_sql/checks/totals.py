@@ -46,7 +46,7 @@ class TotalsProbe:
 
 
 def totals_probe(shape: Shape, table: Table) -> TotalsProbe | None:
-    """Query for the totals; None if the rows are no additive breakdown, or a top list."""
+    """Query for the totals of an additive breakdown; None where they cannot differ, or for others."""
     select = shape.select
     group = select.args.get("group")
     if group is None or group.find(*_GROUPINGS) is not None or group.args.get("totals"):
@@ -63,6 +63,9 @@ def totals_probe(shape: Shape, table: Table) -> TotalsProbe | None:
     if not found or not table.rows:
         return None
     left_out = _only_for_groups(shape, found)
+    if not left_out and not table.truncated:
+        # The same rows in groups and without them: they add up by definition.
+        return None
     query = shape.probe(
         [exp.alias_(each.aggregate.copy(), f"total_{each.place}") for each in found],
         shape.filters,
@@ -129,7 +132,7 @@ def _only_for_groups(shape: Shape, measures: Sequence[Measure]) -> list[str]:
         return []
     left_out: list[str] = []
     for alias, join in reversed(list(zip(aliases[1:], shape.joins, strict=True))):
-        is_plain = not join.side and join.args.get("on") is not None
+        is_plain = not join.side and bool(join.args.get("on") or join.args.get("using"))
         if alias in needed or not is_plain:
             needed |= shape.owners(join) | {alias}
             if join.args.get("using"):
