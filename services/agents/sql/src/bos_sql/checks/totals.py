@@ -46,7 +46,7 @@ class TotalsProbe:
 
 
 def totals_probe(shape: Shape, table: Table) -> TotalsProbe | None:
-    """Query for the totals of an additive breakdown; None where they cannot differ, or for others."""
+    """Query for the totals of an additive breakdown; None for others, or if they cannot differ."""
     select = shape.select
     group = select.args.get("group")
     if group is None or group.find(*_GROUPINGS) is not None or group.args.get("totals"):
