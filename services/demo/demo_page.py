@@ -44,6 +44,7 @@ _KINDS = {
     "web": "The web, alone, with documents and with calculations",
     "files": "Results as files",
     "charts": "Results as charts",
+    "reports": "Reports of several queries, each drawn",
     "texts": "Texts of documents, pages and results, worked on",
     "mail": "The sample mailbox, alone and with the database",
 }

@@ -1,4 +1,7 @@
-"""Demo questions whose results are drawn, asked of the assembled product; figures by queries."""
+"""Demo questions whose results are drawn, alone or in reports; figures by other queries.
+
+They are asked of the assembled product.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,20 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
+from bos.gateway.v1 import RunStatus
+from bos.planner.v1 import Intent
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_demo.company import DEFAULT_TODAY, load_postgres
-from bos_demo.expectations import expected_facts, expected_rows, same_rows
-from bos_demo.questions import ChartsStep, SqlStep, load_chart_questions
+from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
+from bos_demo.questions import (
+    ChartsStep,
+    SqlStep,
+    load_chart_questions,
+    load_every_question,
+    load_report_questions,
+)
+from bos_demo.scripted.report import report_headings
 from bos_postgres import create_database
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
@@ -36,6 +48,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 QUESTIONS = load_chart_questions()
+REPORTS = load_report_questions()
 AGENTS = {name: f"bos_{name}.service:serve" for name in ("sql", "computation", "charts")}
 MOST_POINTS = 100
 
@@ -50,7 +63,8 @@ async def product(
     settings = StandaloneSettings.load(data_dir=data, rest=False)
     telemetry = Telemetry.for_tests("standalone")
     async with serve_all(settings, telemetry, agents=AGENTS) as standalone:
-        assert {question.question for question in QUESTIONS} <= set(standalone.questions)
+        asked = {question.question for question in (*QUESTIONS, *REPORTS)}
+        assert asked <= set(standalone.questions)
         yield standalone
 
 
@@ -83,25 +97,71 @@ async def test_result_is_drawn_as_asked_with_the_figures_of_another_query(
             await bos.download_file(response.run_id, file.digest)
             for file in (chart.specification, *chart.images)
         ]
-    spec = json.loads(content[0])
     assert [file.media_type for file in chart.images] == ["image/png", "image/svg+xml"]
     assert content[1].startswith(b"\x89PNG\r\n\x1a\n")
     assert b"<svg" in content[2][:500]
-
     wanted = await expected_points(question, step, company)
+    assert_drawn(content[0], step, wanted)
+    assert_states(response, await expected_facts(company, question, DEFAULT_TODAY))
+
+
+@pytest.mark.parametrize("question", REPORTS, ids=lambda each: each.id)
+@pytest.mark.requirement("D-01", "D-30", "D-32", "T-08")
+async def test_report_has_sections_whose_charts_show_the_figures_of_other_queries(
+    question: Question, product: Standalone, company: Company
+) -> None:
+    async with BosClient(product.target, api_key=product.api_key) as bos, asyncio.timeout(180):
+        response = await bos.ask(question.question, context=product.context)
+        assert response.status == RunStatus.RUN_STATUS_SUCCEEDED, response
+        assert response.intent.intent == Intent.INTENT_ANALYTICS_REPORT
+        charts = [step for step in question.steps if isinstance(step, ChartsStep)]
+        specifications = [
+            await bos.download_file(response.run_id, chart.specification.digest)
+            for chart in response.charts
+        ]
+    queries = [step for step in question.steps if isinstance(step, SqlStep)]
+    # All queries run at once, then all charts.
+    assert [list(stage.step_ids) for stage in response.metadata.stages] == [
+        [step.id for step in queries],
+        [step.id for step in charts],
+    ]
+    headings = report_headings(question)
+    assert [section.heading for section in response.sections] == [
+        headings[step.id] for step in queries
+    ]
+    for section, query, step in zip(response.sections, queries, charts, strict=True):
+        assert list(section.step_ids) == [query.id, step.id]
+        (place,) = section.charts
+        chart = response.charts[place - 1]
+        assert (chart.title, chart.type) == (section.heading, step.mark)
+        expected = await expected_points(question, step, company)
+        assert_drawn(specifications[place - 1], step, expected)
+        first = (await expected_rows(company, query, DEFAULT_TODAY))[0]
+        number = next(cell for cell in first if isinstance(cell, int | Decimal))
+        assert mentions(section.finding, number), section
+        assert f"## {section.heading}\n\n{section.finding}" in response.answer
+        titles = {response.sources[number - 1].title for number in section.sources}
+        assert titles == set(query.tables)
+    assert len(response.highlights) >= 2
+    asked = {each.question for each in load_every_question()}
+    assert set(response.followups) == {each for step in queries for each in step.followups}
+    assert asked >= set(response.followups) != set()
+
+
+def assert_drawn(specification: bytes, step: ChartsStep, wanted: list[list[Any]]) -> None:
+    """The specification holds exactly these points."""
     fields = [name for name in (step.x, *step.y, step.series) if name]
-    drawn = [[row[name] for name in fields] for row in spec["data"]["values"]]
+    drawn = [[row[name] for name in fields] for row in json.loads(specification)["data"]["values"]]
     assert 1 < len(wanted) <= MOST_POINTS
     assert same_rows(sorted(drawn), sorted(wanted)), (drawn, wanted)
-    assert_states(response, await expected_facts(company, question, DEFAULT_TODAY))
 
 
 async def expected_points(
     question: Question, step: ChartsStep, company: Company
 ) -> list[list[Any]]:
     """Points of the chart by the reference query; months are drawn at their first day."""
-    query = question.steps[0]
-    assert isinstance(query, SqlStep)
+    queries = [each for each in question.steps if isinstance(each, SqlStep)]
+    query = next((each for each in queries if each.id in question.depends_on(step)), queries[0])
     rows = [dict(record) for record in await expected_rows(company, query, DEFAULT_TODAY)]
     if "computation" in question.agents:
         totals = accumulate(Decimal(row["revenue"]) for row in rows)

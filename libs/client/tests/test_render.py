@@ -57,10 +57,18 @@ async def test_a_run_is_shown_from_plan_to_sources_without_any_control_character
     assert "\nAnswer\nAcme leads [1].\n" in text
     assert "[1] customers: Companies that buy from us" in text
     assert "- Acme is far ahead" in text
-    assert "- And the year before?" in text
+    assert "1. And the year before?" in text
     assert f"Run {RUN_ID}: succeeded in 1.5 s; agents sql, computation" in text
     assert text.count("Acme leads") == 1, "the answer was streamed, so it is not printed again"
     assert not [c for c in text if ord(c) < 0x20 and c != "\n"]
+
+
+async def test_highlights_that_the_answer_states_are_not_repeated() -> None:
+    outcome = response()
+    outcome.highlights[:] = ["Acme leads [1].", "Zeta follows"]
+    text = await shown(story(outcome))
+    assert text.count("Acme leads") == 1
+    assert "Highlights\n  - Zeta follows\n" in text
 
 
 @pytest.mark.parametrize(

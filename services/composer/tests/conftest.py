@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+    from bos_testkit.scripted_model.replies import Fixture
     from bos_testkit.scripted_model.server import ScriptedModel
 
 QUESTION = "Which five customers brought the most revenue?"
@@ -113,15 +114,15 @@ class Rig:
 
 @pytest.fixture
 async def start(scripted_model: ScriptedModelFactory) -> AsyncIterator[Callable[..., Any]]:
-    """``await start(**composer settings)``; ``models=False`` runs without a model."""
+    """``await start(*fixtures, **composer settings)``; ``models=False`` runs without a model."""
     async with AsyncExitStack() as stack:
 
         async def no_wait(seconds: float) -> None:
             return None
 
-        async def starter(*, models: bool = True, **settings: Any) -> Rig:
+        async def starter(*more: Fixture, models: bool = True, **settings: Any) -> Rig:
             telemetry = Telemetry.for_tests("composer")
-            model = await scripted_model(*FIXTURES)
+            model = await scripted_model(*FIXTURES, *more)
             shared = await stack.enter_async_context(
                 Models(model_settings(model), telemetry, sleep=no_wait)
             )

@@ -18,6 +18,7 @@ from bos_demo.questions import (
     load_chart_questions,
     load_document_questions,
     load_questions,
+    load_report_questions,
 )
 from bos_demo.scripted.replies import composer_section, demo_fixtures
 from bos_testkit.scripted_model.replies import FixtureBook, load_fixtures
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 QUESTIONS = load_questions()
 OVER_DOCUMENTS = load_document_questions()
-WITH_QUERIES = (*QUESTIONS, *OVER_DOCUMENTS, *load_chart_questions())
+DRAWN = (*load_chart_questions(), *load_report_questions())
+WITH_QUERIES = (*QUESTIONS, *OVER_DOCUMENTS, *DRAWN)
 SQL_STEPS = [step for q in WITH_QUERIES for step in q.steps if isinstance(step, SqlStep)]
 
 

@@ -17,6 +17,7 @@ from bos_demo.questions import (
     load_document_questions,
     load_mail_questions,
     load_questions,
+    load_report_questions,
     load_text_questions,
 )
 from bos_sqlguard.guard import Guard
@@ -27,6 +28,7 @@ QUESTIONS = (
     *load_document_questions(),
     *load_api_questions(),
     *load_chart_questions(),
+    *load_report_questions(),
     *load_text_questions(),
     *load_mail_questions(),
 )
@@ -45,6 +47,7 @@ def test_there_are_enough_questions_of_each_kind() -> None:
     assert kinds["parallel"] >= 2
     assert kinds["apis"] >= 8
     assert kinds["charts"] >= 6
+    assert kinds["reports"] >= 3
     assert kinds["texts"] >= 4
     assert kinds["mail"] >= 9
     assert kinds.total() >= 24
@@ -113,6 +116,10 @@ def test_plans_of_a_kind_have_its_shape(question: Question) -> None:
         case "charts":
             assert question.agents in (("sql", "charts"), ("sql", "computation", "charts"))
             assert question.depends_on(question.steps[-1])
+        case "reports":
+            assert question.agents == ("sql", "charts")
+            assert question.intent == "ANALYTICS_REPORT"
+            assert independent == len(joined) >= 3
         case "texts":
             assert question.agents[-1] == "text"
             assert question.depends_on(question.steps[-1])
@@ -150,3 +157,10 @@ def test_marks_are_translated_per_dialect() -> None:
     assert write_sql(query, "tsql", DEFAULT_TODAY) == (
         "SELECT TOP (3) FORMAT(d, 'yyyy-MM') FROM t WHERE d < '2026-04-01'"
     )
+
+
+def test_followups_of_a_query_are_demo_questions() -> None:
+    asked = {question.question for question in QUESTIONS}
+    suggested = [each for _, step in SQL_STEPS for each in step.followups]
+    assert len(suggested) >= 3
+    assert set(suggested) <= asked

@@ -13,6 +13,7 @@ from bos.common.v1 import (
     Clarification,
     ClarifyingQuestion,
     Column,
+    ReportSection,
     Row,
     Source,
     Table,
@@ -78,6 +79,7 @@ def test_an_answer_has_its_sources_its_table_and_the_addresses_of_its_files() ->
     response = OrchestratorResponse(
         answer="Ada [1].",
         sources=[Source(title="customers")],
+        sections=[ReportSection(heading="Customers", finding="Ada [1].", sources=[1])],
         data=Table(
             columns=[Column(name="amount")], rows=[Row(values=[Value(decimal_value="1.50")])]
         ),
@@ -90,7 +92,9 @@ def test_an_answer_has_its_sources_its_table_and_the_addresses_of_its_files() ->
     done = run(RunStatus.RUN_STATUS_SUCCEEDED, response)
     answer, table, files = task_of(done, None, URL).artifacts
     assert answer.parts[0].text == "Ada [1]."
-    assert MessageToDict(answer.metadata)["sources"][0]["title"] == "customers"
+    about = MessageToDict(answer.metadata)
+    assert about["sources"][0]["title"] == "customers"
+    assert about["sections"][0]["heading"] == "Customers"
     assert MessageToDict(table.parts[0].data)["rows"] == [["1.50"]]
     (file,) = files.parts
     assert (file.url, file.filename) == (f"{URL}/v1/runs/0197/files/{DIGEST}", "a.png")

@@ -154,3 +154,16 @@ def test_task_and_proposal_of_an_approval_cannot_leave_their_fence() -> None:
     assert f"### Task\n{fenced}\n\n### What was proposed\n{fenced}\n" in user.text
     assert user.text.endswith("### Instructions\nwith a bcc to me")
     assert UNTRUSTED_NOTICE in system.text
+
+
+def test_questions_for_reports_are_shown_how_reports_are_planned() -> None:
+    plain, _ = texts()
+    for question in ("Give me a report on sales last year", "Ein Bericht über den Umsatz, bitte"):
+        system, _ = texts(question)
+        rules = system.removeprefix(plain)
+        assert rules.strip().startswith("### Reports")
+        assert count_tokens(rules) <= 160
+    for question in ("How many defects were reported?", "How many reporters do we have?"):
+        assert texts(question)[0] == plain
+    revised, _ = texts("A report on sales", revision=RevisionContext(revision=1))
+    assert "### Reports" not in revised

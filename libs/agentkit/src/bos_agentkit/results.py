@@ -29,6 +29,7 @@ def succeeded(
     highlights: Sequence[str] = (),
     followups: Sequence[str] = (),
     assumptions: Sequence[str] = (),
+    caveats: Sequence[str] = (),
 ) -> AgentResult:
     """Result of a step that succeeded.
 
@@ -44,6 +45,7 @@ def succeeded(
         highlights: Noteworthy points.
         followups: Suggested next questions.
         assumptions: Made instead of further clarifying questions; the final answer states them.
+        caveats: What checks of the result found; the final answer states them.
 
     Raises:
         TypeError, ValueError: data without a typed form, or a confidence outside 0 to 1.
@@ -64,6 +66,7 @@ def succeeded(
         highlights=highlights,
         followups=followups,
         assumptions=assumptions,
+        caveats=caveats,
     )
 
 

@@ -60,6 +60,35 @@ async def test_a_table_of_an_earlier_step_becomes_a_chart_with_its_files(start: 
     assert outcome.data["mark"] == "bar"
 
 
+@pytest.mark.parametrize("handed_over", [True, False], ids=["by the plan", "found"])
+@pytest.mark.requirement("D-31", "T-08")
+async def test_single_records_that_were_cut_are_not_drawn(start: Any, handed_over: bool) -> None:
+    charts = await start()
+    rows = [{"order": f"o{n}", "amount": n} for n in range(1, 21)]
+    inputs = {"rows": rows} if handed_over else None
+
+    def orders(**stats: bool) -> dict[str, Any]:
+        return {"orders": {"rows": rows, "execution_stats": {"row_count": 20, **stats}}}
+
+    dumped = orders(truncated=True, aggregated=False)
+    outcome = await charts.do("Draw the orders", inputs=inputs, outputs=dumped)
+    assert outcome.result.status == FAILED
+    assert outcome.result.error.type == "NotAggregated"
+    assert "rows of orders are single records" in outcome.result.error.message
+
+    # Another table of the step's input is drawn.
+    if not handed_over:
+        outcome = await charts.do("Draw the orders", outputs={**dumped, "sales": SALES})
+        assert [row["region"] for row in outcome.data["rows"]] == ["North", "South", "East"]
+    for fine in (
+        orders(truncated=False, aggregated=False),
+        orders(truncated=True, aggregated=True),
+        orders(truncated=True),
+    ):
+        outcome = await charts.do("Draw the orders", inputs=inputs, outputs=fine)
+        assert outcome.result.status == SUCCEEDED, outcome.result.error
+
+
 async def test_wanted_formats_alone_are_drawn_and_others_refused(start: Any) -> None:
     charts = await start()
     given = {"rows": SALES["rows"], "formats": ["png"]}

@@ -39,7 +39,8 @@ async def test_a_task_is_answered_with_table_data_and_sources(
     assert float(done.data["rows"][0]["total"]) == 40.4
     assert done.data["row_count"] == 3
     assert done.data["used_tables"] == ["customers", "orders"]
-    assert done.data["execution_stats"].keys() == {"elapsed_ms", "row_count", "truncated"}
+    stats = {"elapsed_ms", "row_count", "truncated", "aggregated"}
+    assert done.data["execution_stats"].keys() == stats
     assert done.data["execution_stats"]["truncated"] is False
     assert [each["attempt"] for each in done.data["attempt_history"]] == [1]
     cited = [each["doc_id"] for each in done.data["citations"]]
@@ -366,7 +367,7 @@ async def test_answer_of_an_empty_result_states_the_filters(start: StartHarness)
     done = await harness.ask()
     await harness.ask(is_final_answer=True)
 
-    assert done.result.answer == "No rows match (city = Goa): no data was found."
+    assert done.result.answer.startswith("No rows match (city = Goa): no data was found.")
     # The value may be untrusted text.
     shown = harness.prompts("ResultInterpretation")[0]
     assert "looked for:\n<untrusted>\ncity = Goa\n</untrusted>" in shown
@@ -404,7 +405,7 @@ ORDER_IDS = "SELECT order_id, customer_id FROM orders ORDER BY order_id"
 async def test_a_request_lowers_the_limits_of_a_result_and_raises_none(
     start: StartHarness, asked: dict[str, int], rows: int, columns: int
 ) -> None:
-    harness = await start(fixtures(drafted=draft(ORDER_IDS)), max_rows=3)
+    harness = await start(fixtures(drafted=draft(ORDER_IDS)), max_rows=3, aggregate_first=False)
 
     done = await harness.ask(**asked)
 

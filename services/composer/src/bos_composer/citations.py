@@ -25,6 +25,8 @@ class Citations:
     """Without duplicates, in the order of the results."""
     answers: tuple[str, ...]
     """The answer of each result, its markers pointing into ``sources``."""
+    numbers: tuple[tuple[int, ...], ...] = ()
+    """Places of each result's sources in ``sources``, from 1."""
     unknown: int = 0
     """Numbers in those answers that had no source."""
 
@@ -50,6 +52,7 @@ def merge(results: Sequence[AgentResult]) -> Citations:
     sources: list[Source] = []
     position: dict[tuple[object, ...], int] = {}
     answers = []
+    places = []
     dropped = 0
     for result in results:
         numbers = []
@@ -62,8 +65,9 @@ def merge(results: Sequence[AgentResult]) -> Citations:
         values = not any(map(is_citable, result.sources))
         answer, unknown = checked(result.answer, numbers, values=values)
         answers.append(answer)
+        places.append(tuple(numbers))
         dropped += unknown
-    return Citations(tuple(sources), tuple(answers), dropped)
+    return Citations(tuple(sources), tuple(answers), tuple(places), dropped)
 
 
 def is_citable(source: Source) -> bool:

@@ -20,8 +20,21 @@ from bos_composer.citations import Citations, merge
 from bos_composer.deterministic import plain_answer
 from bos_composer.metrics import ComposerMetrics
 from bos_composer.numbers import NumberFormat
-from bos_composer.outcomes import met_model_outage, succeeded, unstated_assumptions
-from bos_composer.prompts import compose_messages
+from bos_composer.outcomes import (
+    met_model_outage,
+    succeeded,
+    unstated_assumptions,
+    unstated_caveats,
+)
+from bos_composer.prompts import HEADINGS, compose_messages
+from bos_composer.reports import (
+    numbered_sections,
+    plain_finding,
+    plain_highlights,
+    report_sections,
+    written_findings,
+    written_highlights,
+)
 from bos_composer.screening import OwnWords, Screen, Unfit
 from bos_llm import (
     Completion,
@@ -35,15 +48,17 @@ from bos_llm import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import Table
     from bos_chassis.telemetry import Telemetry
     from bos_composer.markers import Markers
+    from bos_composer.reports import Section
     from bos_composer.settings import ComposerSettings
     from bos_llm import Message, Models, TextDelta
 
+_MAX_FOLLOWUPS = 6
 _INVALID = ModelOutputInvalid.default_reason
 
 
@@ -89,18 +104,20 @@ class Composer:
         bound = request.token_budget if request.HasField("token_budget") else None
         set_budget(TokenBudget(bound))
         citations = merge(request.results)
+        sections = report_sections(request, HEADINGS)
         markers = citations.markers()
         written = _Written()
         trace: list[TraceEvent] = []
+        found: dict[str, str] = {}
         try:
             async with aclosing(self._deltas(request, citations, markers, written)) as deltas:
                 async for delta in deltas:
                     yield ComposeResponse(delta=delta)
             answer = "".join(written.shown).strip()
             deterministic = False
-            lacking = unstated_assumptions(answer, request.results)
-            lacking = citations.without_sources(lacking)
-            if lacking:
+            found = written_findings(answer, sections)
+            missing = [section for section in sections if section.heading not in found]
+            for lacking in self._lacking(answer, missing, request, citations):
                 answer = f"{answer}\n\n{lacking}"
                 yield ComposeResponse(delta=f"\n\n{lacking}")
         except NoReply as failure:
@@ -113,6 +130,8 @@ class Composer:
         self._metrics.citations.labels("unknown").inc(unknown)
         trace.append(_finished(citations, written, deterministic, unknown))
         output = _output(request, citations, answer, written, deterministic, trace)
+        if sections:
+            self._structure(output, sections, found, request, citations)
         self._log.info(
             "composed",
             deterministic=deterministic,
@@ -184,6 +203,45 @@ class Composer:
         rest = screen.end()
         if rest and written.text.strip():
             yield rest
+
+    def _lacking(
+        self,
+        answer: str,
+        missing: Sequence[Section],
+        request: ComposeRequest,
+        citations: Citations,
+    ) -> Iterator[str]:
+        """What the model left out and the answer must hold: sections, assumptions, caveats."""
+        for section in missing:
+            finding = plain_finding(section, request.results, citations, self._numbers)
+            yield f"## {section.heading}\n\n{finding}"
+        for text in (
+            unstated_assumptions(answer, request.results),
+            unstated_caveats(answer, request.results),
+        ):
+            if text:
+                yield citations.without_sources(text)
+
+    def _structure(
+        self,
+        output: ComposerOutput,
+        sections: Sequence[Section],
+        found: Mapping[str, str],
+        request: ComposeRequest,
+        citations: Citations,
+    ) -> None:
+        """Fill in sections and highlights of a report, from its answer or from the results."""
+        results = request.results
+        findings = [
+            found.get(section.heading) or plain_finding(section, results, citations, self._numbers)
+            for section in sections
+        ]
+        output.sections.extend(numbered_sections(sections, findings, request, citations))
+        highlights = [] if output.deterministic else written_highlights(output.answer)
+        highlights = highlights or plain_highlights(sections, results, citations)
+        own = [text for text in output.highlights if text not in highlights]
+        output.highlights[:] = [*highlights, *own]
+        output.followups[:] = list(dict.fromkeys(output.followups))[:_MAX_FOLLOWUPS]
 
     def _messages(self, request: ComposeRequest, citations: Citations) -> list[Message]:
         return compose_messages(

@@ -11,11 +11,14 @@ from bos_composer.outcomes import (
     safe_line,
     succeeded,
     unstated_assumptions,
+    unstated_caveats,
 )
+from bos_composer.prompts import HEADINGS
+from bos_composer.reports import plain_finding, report_sections
 from bos_composer.tables import markdown, values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from bos.agent.v1 import AgentResult
     from bos.composer.v1 import ComposeRequest
@@ -40,14 +43,20 @@ _TOLD_CHARS = 200
 def plain_answer(request: ComposeRequest, citations: Citations, numbers: NumberFormat) -> str:
     """Answers in planner order with small tables, then failures and their reasons.
 
+    Those of a report stand under the headings of their sections.
+
     Numbers are formatted by locale; texts of agents are not changed.
     """
     if not request.results:
         parts = [_without_results(request.intent.intent)]
     else:
-        parts = [*_parts(request.results, citations, numbers)]
-        lacking = unstated_assumptions("\n".join(parts), request.results)
-        parts += [lacking] if lacking else []
+        parts = [*_parts(request, citations, numbers)]
+        text = "\n".join(parts)
+        lacking = (
+            unstated_assumptions(text, request.results),
+            unstated_caveats(text, request.results),
+        )
+        parts += [each for each in lacking if each]
         parts += _tried_before(request)
     remarks = [" ".join(remark.split()) for remark in request.remarks]
     return "\n\n".join([*parts, *(remark for remark in remarks if remark)])
@@ -59,14 +68,20 @@ def _without_results(intent: Intent) -> str:
     return NEEDS_MODEL if intent == Intent.INTENT_GENERAL_QA else NO_DATA
 
 
-def _parts(
-    results: Sequence[AgentResult], citations: Citations, numbers: NumberFormat
-) -> Iterator[str]:
-    found = [
-        _found(result, answer, numbers)
-        for result, answer in zip(results, citations.answers, strict=True)
-        if succeeded(result)
-    ]
+def _parts(request: ComposeRequest, citations: Citations, numbers: NumberFormat) -> Iterator[str]:
+    results = request.results
+    sections = report_sections(request, HEADINGS)
+    if sections:
+        found = [
+            f"## {section.heading}\n\n{plain_finding(section, results, citations, numbers)}"
+            for section in sections
+        ]
+    else:
+        found = [
+            _found(result, answer, numbers)
+            for result, answer in zip(results, citations.answers, strict=True)
+            if succeeded(result)
+        ]
     produced = [text for text in found if text]
     reasons = list(dict.fromkeys(text for text in map(reason, results) if text))
     yield from produced

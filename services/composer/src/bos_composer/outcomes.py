@@ -19,6 +19,7 @@ _SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 # Error types of an agent whose model endpoint failed.
 _MODEL_OUTAGES = frozenset({AgentErrorType.MODEL_UNAVAILABLE, AgentErrorType.MODEL_RATE_LIMITED})
 _MAX_REASON_CHARS = 400
+_MIN_LIST = 2
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+@")
 _STACK_TRACE = "Traceback (most recent call last)"
 _UNKNOWN = "something unexpected went wrong"
@@ -89,6 +90,21 @@ def unstated_assumptions(answer: str, results: Iterable[AgentResult]) -> str:
     assumed = [" ".join(each.split()).rstrip(".") for r in results for each in r.assumptions]
     missing = [each for each in dict.fromkeys(assumed) if each and _plain(each) not in said]
     return f"This assumes: {'; '.join(missing)}." if missing else ""
+
+
+def caveats(results: Iterable[AgentResult]) -> list[str]:
+    """What checks of the results found, each once, on one line."""
+    lines = (safe_line(text) for result in results for text in result.caveats)
+    return [line for line in dict.fromkeys(lines) if line]
+
+
+def unstated_caveats(answer: str, results: Iterable[AgentResult]) -> str:
+    """Caveats that ``answer`` does not hold, as text to append; empty if none."""
+    said = _plain(answer)
+    missing = [text for text in caveats(results) if _plain(text).rstrip(".") not in said]
+    if len(missing) < _MIN_LIST:
+        return "".join(f"Note: {text}" for text in missing)
+    return "\n".join(["Notes:", *(f"- {text}" for text in missing)])
 
 
 def _plain(text: str) -> str:

@@ -105,7 +105,7 @@ def _lists_table(result: AgentResult) -> bool:
     # Longer cells are truncated in the table.
     known = [cell for cell in cells if len(cell) <= MAX_CELL_CHARS]
     known += [column.name for column in table.columns]
-    known += result.assumptions
+    known += [*result.assumptions, *result.caveats]
     # Order matters: texts may contain words of a phrase, and phrases digits of a number.
     numbers = {text for text in known if not _LETTER.search(text)}
     left = _without(" ".join(result.answer.split()), {*known} - numbers)

@@ -43,6 +43,7 @@ def named_periods(today: date) -> dict[str, Period]:
         "year_before_last": Period(add_months(fiscal_year, -24), add_months(fiscal_year, -12)),
         "this_year": Period(date(today.year, 1, 1), date(today.year + 1, 1, 1)),
         "last_year": Period(date(today.year - 1, 1, 1), date(today.year, 1, 1)),
+        "year_before": Period(date(today.year - 2, 1, 1), date(today.year - 1, 1, 1)),
         "last_six_months": Period(add_months(today, -6), add_months(today, 0)),
         "yesterday": Period(today - timedelta(days=1), today),
         "today": Period(today, today + timedelta(days=1)),

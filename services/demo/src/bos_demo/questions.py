@@ -3,11 +3,11 @@
 `questions/*.yaml` holds them, one file per kind: `sql`, `computation`, `chains`, `parallel`, `talk`
 for what needs no agent, `documents` for what needs the company's documents, `apis` for what needs
 its REST API, `web` for what needs the demo's public site, `files` for what becomes a file of the
-workspace, `charts` for what is drawn, `texts` for texts that are worked on, and `mail` for what
-happens in the sample mailbox. Every query, program and sentence is written there once;
-`bos_demo.scripted` turns them into replies of the scripted model. In a step's `answer`, `{name}`
-stands for a value of the step's real result: a column of the first row (`{name@2}`: of the second)
-or a field of the program's result.
+workspace, `charts` for what is drawn, `reports` for several queries in sections, `texts` for texts
+that are worked on, and `mail` for what happens in the sample mailbox. Every query, program and
+sentence is written there once; `bos_demo.scripted` turns them into replies of the scripted model.
+In a step's `answer`, `{name}` stands for a value of the step's real result: a column of the first
+row (`{name@2}`: of the second) or a field of the program's result.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ Kind = Literal[
     "web",
     "files",
     "charts",
+    "reports",
     "texts",
     "mail",
 ]
 KINDS: tuple[Kind, ...] = ("sql", "computation", "chains", "parallel", "talk")
-Intent = Literal["DATA_QA", "GENERAL_QA", "OUT_OF_SCOPE"]
+Intent = Literal["DATA_QA", "ANALYTICS_REPORT", "GENERAL_QA", "OUT_OF_SCOPE"]
 REFERENCE = re.compile(r"@\{outputs\.([A-Za-z][\w-]*)\.(\w+)\}")
 
 
@@ -63,6 +64,8 @@ class SqlStep(_Strict):
     reference: str
     """The same rows by another query, PostgreSQL only, written independently of `sql`."""
     answer: str
+    followups: tuple[str, ...] = ()
+    """Questions that the model suggests to ask next; demo questions as well."""
 
     @property
     def inputs(self) -> dict[str, str]:
@@ -378,6 +381,12 @@ def load_file_questions() -> tuple[Question, ...]:
 def load_chart_questions() -> tuple[Question, ...]:
     """Return every demo question whose result is drawn as a chart, in file order."""
     return tuple(_of_kind("charts"))
+
+
+@cache
+def load_report_questions() -> tuple[Question, ...]:
+    """Return every demo question that asks for a report, in file order."""
+    return tuple(_of_kind("reports"))
 
 
 @cache

@@ -8,7 +8,8 @@ import pytest
 from gateway_harness.harness import Harness, open_harness
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 
-from bos.common.v1 import Source
+from bos.common.v1 import ReportSection, Source
+from bos.composer.v1 import ComposerOutput
 from bos_chassis.links import REMOVED
 from bos_chassis.values import make_table, to_value_map
 from bos_testkit.plans import step
@@ -59,6 +60,22 @@ async def test_made_up_link_is_neither_streamed_nor_answered(harness: Harness) -
     assert (result.answer, *result.highlights) == (SHOWN, SHOWN)
     # And nothing that comes after it has read the address.
     assert MADE_UP not in str(harness.composer.requests)
+
+
+async def test_sections_of_a_report_have_no_made_up_link(harness: Harness) -> None:
+    harness.composer.output = ComposerOutput(
+        answer="Done.",
+        sections=[ReportSection(heading=LEAK, finding=LEAK, step_ids=["read"], charts=[1])],
+    )
+    events = await ask(harness, success(answer="Fine.", caveats=[LEAK], tainted=True))
+
+    (section,) = response(events).sections
+    assert (section.heading, section.finding) == (SHOWN, SHOWN)
+    assert (list(section.step_ids), list(section.charts)) == (["read"], [1])
+    assert list(response(events).agent_results[0].caveats) == [SHOWN]
+    assert MADE_UP not in str(events)
+    (asked,) = harness.composer.requests
+    assert list(asked.step_ids) == ["read"]
 
 
 async def test_final_answer_of_an_agent_has_no_made_up_link(harness: Harness) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from gateway_harness.harness import Harness, kinds, result_of
+from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 from gateway_harness.streamed import answer_text, logged
 
 from bos.agent.v1 import (
@@ -14,7 +15,7 @@ from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentResult,
 )
-from bos.common.v1 import TRACE_EVENT_TYPE_ERROR
+from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, Chart
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
     RUN_STATUS_FAILED,
@@ -305,6 +306,19 @@ async def test_broken_composer_yields_the_agents_own_answers(harness: Harness) -
     response = events[-1].run_finished.response
     assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
     assert response.answer == result_of(events, "a").answer
+
+
+@pytest.mark.requirement("K-14", "K-16")
+async def test_broken_composer_leaves_charts_and_followups_of_the_agents(harness: Harness) -> None:
+    result = success(answer="Drawn.", charts=[Chart(title="Sales")], followups=["And the costs?"])
+    await add_raw_agent(harness, RawAgent("drawer", lambda _: result))
+    harness.planner.steps = [step("a", "drawer")]
+    harness.composer.error = Unavailable("The composer is resting.")
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    assert response.answer == "Drawn."
+    assert [chart.title for chart in response.charts] == ["Sales"]
+    assert list(response.followups) == ["And the costs?"]
 
 
 @pytest.mark.requirement("Q-08")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from bos.planner.v1 import Intent, IntentRoute, Plan, PlannerDecision, Step
 from bos_chassis.values import to_value
 from bos_planner.reply import read_value
+from bos_planner.reports import completed_report, has_capability
 from bos_plans import (
     canonical_names,
     canonical_step,
@@ -89,6 +90,15 @@ def draft_from_reply(
     steps = _steps(reply.steps, question, bounds.cards)
     steps = _beside_blocked(_without_repetitions(steps, bounds), bounds)
     kept, removed = _permitted(steps, intent, bounds)
+    # A revision leaves completed charts as they are.
+    if intent == Intent.INTENT_ANALYTICS_REPORT and not bounds.earlier:
+        kept = completed_report(
+            kept,
+            bounds.cards,
+            queries=DATABASE_WORD,
+            disabled=bounds.disabled,
+            max_steps=bounds.max_steps,
+        )
     plan = with_implied_dependencies(
         Plan(steps=kept, entities=_values(reply.entities), origin=origin)
     )
@@ -253,9 +263,7 @@ def _permitted(
         return (
             step.agent in bounds.disabled
             or intent == Intent.INTENT_OUT_OF_SCOPE
-            or (
-                intent == Intent.INTENT_GENERAL_QA and card is not None and _queries_databases(card)
-            )
+            or (intent == Intent.INTENT_GENERAL_QA and has_capability(card, DATABASE_WORD))
         )
 
     kept = [step for step in steps if not ruled_out(step)]
@@ -289,10 +297,6 @@ def _unmark_partial_answers(plan: Plan, bounds: Bounds) -> None:
             reached |= new
             open_ids += new
         step.is_final_answer = told <= reached
-
-
-def _queries_databases(card: AgentCard) -> bool:
-    return any(DATABASE_WORD in each.lower().split() for each in card.capabilities)
 
 
 def _decision(

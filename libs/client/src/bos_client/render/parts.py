@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -101,7 +102,9 @@ def show_outcome(console: Console, response: OrchestratorResponse, view: View) -
         note = rows_note(response.data, view.max_rows)
         if note:
             console.print(Text(f"({note})", style="dim"))
-    _show_list(console, "Highlights", response.highlights)
+    # Those of a report stand in the answer already.
+    further = [text for text in response.highlights if text not in response.answer]
+    _show_list(console, "Highlights", further)
     if response.sources:
         heading(console, "Sources")
         for number, source in enumerate(response.sources[:_MAX_SOURCES], 1):
@@ -110,7 +113,7 @@ def show_outcome(console: Console, response: OrchestratorResponse, view: View) -
             console.print(f"  and {len(response.sources) - _MAX_SOURCES} more")
     show_charts(console, response)
     show_files(console, response)
-    _show_list(console, "You could ask next", response.followups)
+    _show_list(console, "You could ask next", response.followups, numbered=True)
     show_end(console, response)
 
 
@@ -199,8 +202,11 @@ def heading(console: Console, title: str, about: str = "") -> None:
     console.print(line)
 
 
-def _show_list(console: Console, title: str, items: Iterable[str]) -> None:
-    lines = [Text(f"  - {one_line(item)}") for item in items]
+def _show_list(
+    console: Console, title: str, items: Iterable[str], *, numbered: bool = False
+) -> None:
+    marks = (f"{number}." if numbered else "-" for number in count(1))
+    lines = [Text(f"  {mark} {one_line(item)}") for mark, item in zip(marks, items, strict=False)]
     if lines:
         heading(console, title)
         for line in lines:

@@ -31,7 +31,7 @@ from bos_charts.refine import planned, refined, says_enough
 from bos_charts.render.pool import NotDrawn
 from bos_charts.replies import ChartChoice
 from bos_charts.spec import field_names, specification
-from bos_charts.tables import RawTable, Table, best_table, raw_tables
+from bos_charts.tables import RawTable, Table, best_table, raw_dumps, raw_tables
 from bos_errors import InvalidArgument
 from bos_llm import NoReply
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 NO_TABLE = "NoTable"
 TABLE_TOO_LARGE = "TableTooLarge"
+NOT_AGGREGATED = "NotAggregated"
 NOTHING_TO_DRAW = "NothingToDraw"
 NOT_DRAWN = "ChartNotDrawn"
 VEGA_LITE_TYPE = "application/vnd.vegalite.v6+json"
@@ -159,7 +160,7 @@ class ChartsAgent(Agent):
         """Tables that may be drawn, those that the plan handed over alone if there are any.
 
         Raises:
-            AgentFailure: there is none, or all are too large.
+            AgentFailure: there is none, or all are too large or single records that were cut.
         """
         found = raw_tables({**_loose_tables(task), **arguments}, task.dependencies)
         if not found:
@@ -169,6 +170,16 @@ class ChartsAgent(Agent):
                 "query, and hand them over as rows: @{outputs.STEP.rows}.",
             )
         found = [raw for raw in found if raw.given] or found
+        dumps = raw_dumps(task.dependencies)
+        whole = [raw for raw in found if raw.rows not in dumps.values()]
+        if not whole:
+            raise AgentFailure(
+                NOT_AGGREGATED,
+                f"The rows of {', '.join(dumps)} are single records, of which only the first were "
+                "read: charts are drawn of totals. Let that step return totals, such as by month, "
+                "region or the top ten.",
+            )
+        found = whole
         small = [raw for raw in found if self._fits(raw)]
         if not small:
             raise AgentFailure(

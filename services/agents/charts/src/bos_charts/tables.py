@@ -68,6 +68,21 @@ def raw_tables(
     return found[:_MAX_TABLES]
 
 
+def raw_dumps(dependencies: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows by step that are single records cut at a limit: a chart of them would be of any part.
+
+    Agents that query say so in ``execution_stats``: ``truncated``, and not ``aggregated``.
+    """
+    dumps = {}
+    for step, data in dependencies.items():
+        stats = data.get("execution_stats")
+        if not isinstance(stats, Mapping) or stats.get("aggregated") is not False:
+            continue
+        if stats.get("truncated") is True:
+            dumps[step] = data.get(_ROWS)
+    return dumps
+
+
 def best_table(tables: Sequence[Table], question: str) -> Table:
     """The table that fits the question best by the words of its name and columns; else the last.
 

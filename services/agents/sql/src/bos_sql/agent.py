@@ -17,6 +17,7 @@ from bos_agentkit import (
 from bos_chassis.values import table_rows
 from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
 from bos_sql.card import sql_card
+from bos_sql.checks.run import Checked, checked
 from bos_sql.database.metadata import bounded, database_sources, list_tables, load_index
 from bos_sql.database.prefetch import PrefetchedOverviews
 from bos_sql.database.table_listing import asks_for_tables, tables_result
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from bos_sql.grounding.cache import MetadataIndexes
     from bos_sql.metrics import SqlMetrics
     from bos_sql.settings import SqlSettings
-    from bos_sql.steps.execute import QueryResult
     from bos_sql.steps.interpret import Interpretation
     from bos_sqlguard import Dialect
 
@@ -158,12 +158,13 @@ class SqlAgent(Agent):
         if work.model.tier == "small":
             await choose_tables(work)
         result = await run_attempts(work)
-        task.partial(**_data(work, result, {}))
+        task.partial(**_data(work, Checked(result, is_aggregated=True), {}))
         task.trace.decision("Result found", state="SUCCESS", attempts=len(work.attempt_history))
+        found = await checked(work, result)
         words, variants = await asyncio.gather(
-            interpret(work, result), query_variants(work, result)
+            interpret(work, found.result, found.caveats), query_variants(work, found.result)
         )
-        return _answered(work, result, words, variants)
+        return _answered(work, found, words, variants)
 
     async def _overview(self, task: AgentTask) -> Overview:
         """Table overview as the request bounds it, prefetched for this run or read now."""
@@ -203,22 +204,25 @@ def _reading(task: AgentTask) -> ReadSchema:
 
 
 def _answered(
-    work: StepState, result: QueryResult, words: Interpretation, variants: Mapping[Dialect, str]
+    work: StepState, found: Checked, words: Interpretation, variants: Mapping[Dialect, str]
 ) -> AgentResult:
+    result = found.result
     return succeeded(
         work.task,
         answer=words.answer,
         table=result.table,
-        data=_data(work, result, variants),
+        data=_data(work, found, variants),
         sources=database_sources(work.overview, result.query.used_tables),
         highlights=words.highlights,
         followups=words.followups,
         assumptions=work.stated_assumptions,
+        caveats=found.caveats,
     )
 
 
-def _data(work: StepState, result: QueryResult, variants: Mapping[Dialect, str]) -> dict[str, Any]:
+def _data(work: StepState, found: Checked, variants: Mapping[Dialect, str]) -> dict[str, Any]:
     """Data for references; the agent's fields take precedence over columns of the same name."""
+    result = found.result
     rows = table_rows(result.table)
     return {
         **(rows[0] if len(rows) == 1 else {}),
@@ -230,7 +234,8 @@ def _data(work: StepState, result: QueryResult, variants: Mapping[Dialect, str])
         "used_tables": list(result.query.used_tables),
         "assumptions": list(work.assumptions),
         "metrics": [{"name": each.name, "formula": each.formula} for each in work.named_metrics],
-        "execution_stats": result.stats,
+        "execution_stats": {**result.stats, "aggregated": found.is_aggregated},
+        "checks": found.done,
         "rows": rows,
         "row_count": result.table.row_count,
         "attempt_history": work.attempt_history,

@@ -58,6 +58,35 @@ class SqlSettings(AgentServiceSettings):
         description="The dialects of these variants, separated by commas: mysql, postgres, sqlite,"
         " tsql",
     )
+    aggregate_first: bool = Field(
+        default=True,
+        description="Whether single rows that reach the row limit are asked for as totals instead,"
+        " once, and the answer says that rows were cut where that does not help",
+    )
+    check_empty: bool = Field(
+        default=True,
+        description="Whether an empty result is explained: which filter removed all rows",
+    )
+    check_joins: bool = Field(
+        default=True,
+        description="Whether joins that may repeat rows are checked by comparing counts; such a"
+        " query is written anew once",
+    )
+    check_totals: bool = Field(
+        default=True,
+        description="Whether the rows of a breakdown are reconciled with their total by a second"
+        " query",
+    )
+    check_queries: int = Field(
+        default=4, ge=0, le=20, description="Queries that the checks of one step may take"
+    )
+    check_timeout_s: float = Field(
+        default=5.0,
+        gt=0,
+        le=600,
+        description="Time for all checks of one step, in seconds; never more than a part of the"
+        " step's own",
+    )
     small_schema_tables: int = Field(
         default=8,
         ge=0,

@@ -1,9 +1,10 @@
 """Prompts of the composer: system message with rules, user message with data.
 
 The system message is the role and the rules of one of the files beside this module (``results``,
-``general``, ``out_of_scope``), then ``### User preferences`` and ``### Instructions for this
-request`` if there are any. The user message holds the sections named in :func:`_sections`, ordered
-from rarely to often changing with the question last. Empty sections are left out.
+``report``, ``general``, ``out_of_scope``), then ``### User preferences`` and
+``### Instructions for this request`` if there are any. The user message holds the sections named in
+:func:`_sections`, ordered from rarely to often changing with the question last. Empty sections are
+left out.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from bos.common.v1 import MessageRole, SourceType
 from bos.planner.v1 import Intent
 from bos_composer.citations import is_citable
 from bos_composer.numbers import plain
-from bos_composer.outcomes import error_text, reason, status_word, succeeded, was_overridden
+from bos_composer.outcomes import (
+    caveats,
+    error_text,
+    reason,
+    status_word,
+    succeeded,
+    was_overridden,
+)
+from bos_composer.reports import report_sections, section_list
 from bos_composer.tables import is_number, markdown, restated, values
 from bos_llm import Message, system, user
 from bos_llm.prompts import (
@@ -39,6 +48,7 @@ if TYPE_CHECKING:
     from bos_composer.numbers import NumberFormat
 
 _RESULTS = prompt_file(__name__, "results")
+_REPORT = prompt_file(__name__, "report")
 _GENERAL = prompt_file(__name__, "general")
 _OUT_OF_SCOPE = prompt_file(__name__, "out_of_scope")
 
@@ -51,6 +61,10 @@ _OVERRIDE_RULE = "Do not claim that the information was not found."
 _STATE_FAILURES = 'State everything under "What did not succeed" in the answer.'
 _STATE_ASSUMPTIONS = (
     'State everything under "Assumptions made" in the answer: nobody was asked about it.'
+)
+_CAVEATS_FOLLOW = (
+    'Nothing in the answer may contradict "Checks of the results"; do not repeat them, as they are '
+    "appended to it."
 )
 _NAME_FILES = (
     'Name everything under "Files made" in the answer: the user finds it beside the answer.'
@@ -73,10 +87,12 @@ HEADINGS = (
     "Date of the question",
     "Agent results",
     "Data of the results",
+    "Sections of the report",
     "Files made",
     "Sources to cite",
     "What did not succeed",
     "Assumptions made",
+    "Checks of the results",
     "Earlier attempts",
     "Notices",
     "Planner rationale",
@@ -121,14 +137,16 @@ def compose_messages(
         history_messages: Most recent messages to show.
         preview_rows: Rows of each table to show.
     """
-    rules = [_rules(request, numbers), UNTRUSTED_NOTICE]
+    sections = report_sections(request, HEADINGS)
+    rules = [_rules(request, numbers, is_report=bool(sections)), UNTRUSTED_NOTICE]
     if _prefers(request.long_term_memory.preferences):
         rules.append(_PREFERENCES)
     if request.system_prompt.strip():
         rules.append(f"### Instructions for this request\n{request.system_prompt.strip()}")
-    bodies = _sections(request, citations, numbers, history_messages, preview_rows)
-    sections = zip(HEADINGS, bodies, strict=True)
-    shown = "\n\n".join(f"### {heading}\n{body}" for heading, body in sections if body)
+    listed = _untrusted([*section_list(sections, request.results)])
+    bodies = _sections(request, citations, numbers, history_messages, preview_rows, listed)
+    parts = zip(HEADINGS, bodies, strict=True)
+    shown = "\n\n".join(f"### {heading}\n{body}" for heading, body in parts if body)
     return [system("\n\n".join(rules)), user(shown)]
 
 
@@ -137,12 +155,14 @@ def own_words(numbers: NumberFormat) -> tuple[str, ...]:
     rules = numbers.money_rule
     return (
         _RESULTS.fill(money_rule=rules),
+        _REPORT.fill(money_rule=rules),
         _GENERAL.fill(money_rule=rules),
         _OUT_OF_SCOPE.fill(),
         UNTRUSTED_NOTICE,
         OVERRIDE_NOTICE,
         _STATE_FAILURES,
         _STATE_ASSUMPTIONS,
+        _CAVEATS_FOLLOW,
         _NAME_FILES,
         _PREFERENCES,
         _NOTHING_SUCCEEDED,
@@ -158,9 +178,11 @@ def agent_summary(result: AgentResult, answer: str) -> str:
     )
 
 
-def _rules(request: ComposeRequest, numbers: NumberFormat) -> str:
+def _rules(request: ComposeRequest, numbers: NumberFormat, *, is_report: bool) -> str:
     """Role and rules: those for results if there are any, else those of the intent."""
     intent = request.intent.intent
+    if is_report:
+        return _REPORT.fill(money_rule=numbers.money_rule)
     if not request.results and intent == Intent.INTENT_OUT_OF_SCOPE:
         return _OUT_OF_SCOPE.fill()
     general = not request.results and intent == Intent.INTENT_GENERAL_QA
@@ -173,6 +195,7 @@ def _sections(
     numbers: NumberFormat,
     history_messages: int,
     preview_rows: int,
+    report: str,
 ) -> Iterator[str]:
     """The contents of the sections :data:`HEADINGS`, in their order."""
     results = request.results
@@ -182,10 +205,12 @@ def _sections(
     yield format_dates(request.context.fields, periods=False)
     yield _untrusted([*map(_summary, results, citations.answers)])
     yield _untrusted([text for each in results for text in _data(each, numbers, preview_rows)])
+    yield report
     yield _untrusted([f"- {_cut(name)}" for name in _files(results)])
     yield _untrusted([*_sources(citations)])
     yield _untrusted([f"- {text}" for text in _reasons(results)])
     yield _untrusted([f"- {_cut(text)}" for text in _assumptions(results)])
+    yield _untrusted([f"- {_cut(text)}" for text in caveats(results)])
     yield _untrusted([*_earlier(request.working_context)])
     yield "\n".join(f"- {notice}" for notice in _notices(request))
     yield _rationale(request)
@@ -213,6 +238,8 @@ def _notices(request: ComposeRequest) -> Iterator[str]:
         yield _STATE_FAILURES
     if any(_assumptions(results)):
         yield _STATE_ASSUMPTIONS
+    if caveats(results):
+        yield _CAVEATS_FOLLOW
     if any(_files(results)):
         yield _NAME_FILES
     if results and not any(map(succeeded, results)):

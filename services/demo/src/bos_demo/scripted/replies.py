@@ -13,6 +13,7 @@ from bos_demo.questions import load_every_question
 from bos_demo.scripted.api import api_answer_capture, api_replies
 from bos_demo.scripted.document import rag_replies
 from bos_demo.scripted.mail import mail_replies
+from bos_demo.scripted.report import report_text
 from bos_demo.scripted.text import text_replies
 from bos_demo.scripted.web import web_replies
 from bos_testkit.scripted_model.replies import fixture
@@ -153,7 +154,7 @@ def sql_replies(question_id: str, step: SqlStep, today: date) -> Iterator[Fixtur
             "sql": query,
             "used_tables": list(step.tables),
             "notes": "",
-            "followups": [],
+            "followups": list(step.followups),
         }
         yield reply("QueryDraft", draft, told)
     yield reply(
@@ -253,9 +254,13 @@ def composition(question: Question) -> Fixture:
     The section is matched whole, as for the plan.
     """
     sentences: list[str] = []
+    findings: dict[str, str] = {}
     captures: dict[str, str] = {}
     tables = api_calls = 0
+    is_report = question.intent == "ANALYTICS_REPORT"
     for number, step in enumerate(question.steps, 1):
+        if is_report and step.agent == "charts":
+            continue
         if (
             step.agent == "rag"
             or step.agent == "web"
@@ -282,11 +287,14 @@ def composition(question: Question) -> Fixture:
             capture = _computed_capture()
         sentence, found = fill_in(step.answer, capture, prefix=f"step{number}_")
         sentences.append(sentence)
+        findings[step.id] = sentence
         captures.update(found)
     return fixture(
         f"{question.id}: answer",
         [composer_section(question.question)],
-        text=" ".join(sentences) or question.reply,
+        text=report_text(question, findings)
+        if is_report
+        else " ".join(sentences) or question.reply,
         capture=captures,
     )
 

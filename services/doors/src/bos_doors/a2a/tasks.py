@@ -103,6 +103,8 @@ def answer_artifact(text: str, response: OrchestratorResponse | None = None) -> 
             "highlights": list(response.highlights),
             "followups": list(response.followups),
         }
+        if response.sections:
+            about["sections"] = [plain_json(section) for section in response.sections]
         ParseDict(about, artifact.metadata)
     return artifact
 

@@ -57,7 +57,7 @@ def composed_response(
         status = gateway.RUN_STATUS_FAILED
     response = _response(state, now, status)
     response.answer = output.answer
-    for name in ("sources", "highlights", "followups", "charts", "trace"):
+    for name in ("sources", "highlights", "followups", "charts", "sections", "trace"):
         getattr(response, name).extend(getattr(output, name))
     if output.HasField("data"):
         response.data.CopyFrom(output.data)
@@ -119,6 +119,9 @@ def fallback_output(state: RunState) -> ComposerOutput:
         answer="\n\n".join(texts) or _NOTHING,
         sources=[source for result in results for source in result.sources],
         data=_first_table(good),
+        highlights=[text for result in good for text in result.highlights],
+        followups=[text for result in good for text in result.followups],
+        charts=[chart for result in good for chart in result.charts],
         deterministic=True,
     )
 

@@ -106,7 +106,8 @@ async def _composed(
 
 def _request(state: RunState, token_budget: int | None) -> ComposeRequest:
     accepted = state.request
-    results = [step.result for step in state.result_steps if step.result is not None]
+    steps = [step for step in state.result_steps if step.result is not None]
+    results = [step.result for step in steps if step.result is not None]
     failure = definitive_failure(state)
     return ComposeRequest(
         question=question_of(accepted),
@@ -114,6 +115,7 @@ def _request(state: RunState, token_budget: int | None) -> ComposeRequest:
         decision=state.decision,
         intent=state.intent,
         results=fit(results, MAX_RESULTS_BYTES),
+        step_ids=[step.step.step_id for step in steps],
         long_term_memory=accepted.long_term_memory,
         conversation_history=accepted.conversation_history,
         system_prompt=accepted.request.system_prompt,

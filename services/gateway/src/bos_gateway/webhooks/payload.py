@@ -26,7 +26,8 @@ TEST: Final = "webhook.test"
 # The largest and least needed first.
 _PARTS_OF_RUN: Final = (
     *("journal", "working_context", "response.trace", "response.agent_results", "plan"),
-    *("response.planner", "response.data", "response.charts", "response.sources"),
+    *("response.planner", "response.data", "response.sections", "response.charts"),
+    "response.sources",
     *("response.clarification", "response.highlights", "response.followups", "response.metadata"),
     *("response.answer", "original_question", "response.error", "response", "question"),
 )

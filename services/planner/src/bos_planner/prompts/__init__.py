@@ -1,9 +1,10 @@
 """Prompts of the planner, made from the ``*.md`` files beside this module.
 
 The system message (rules, example, agents in brief) is the same for every question of a deployment,
-for the prompt cache of endpoints. The user message is ordered from rarely changing parts to the
-question, which comes last; missing facts have no section. Details of a card are shown for
-candidates alone, so that prompts grow little with every agent that is installed.
+for the prompt cache of endpoints; how reports are planned follows where a question may ask for one.
+The user message is ordered from rarely changing parts to the question, which comes last; missing
+facts have no section. Details of a card are shown for candidates alone, so that prompts grow little
+with every agent that is installed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from bos_llm.prompts import (
     mark_untrusted,
     prompt_file,
 )
+from bos_planner.reports import asks_for_report
 from bos_plans import Selection, missing_context
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ REFINEMENT = (
 
 _SYSTEM = prompt_file(__name__, "system")
 _REVISION = prompt_file(__name__, "revision")
+_REPORT = prompt_file(__name__, "report")
 _INSTRUCTIONS = prompt_file(__name__, "instructions")
 
 _MAX_CONTEXT_KEYS = 50
@@ -106,6 +109,8 @@ def plan_messages(
     rules = [_SYSTEM.fill(refinement=REFINEMENT, agents="\n".join(map(_card, cards)) or NOTHING)]
     if request.HasField("revision"):
         rules.append(_REVISION.text)
+    elif asks_for_report(request.question):
+        rules.append(_REPORT.text)
     if "<untrusted>" in shown:
         rules.append(UNTRUSTED_NOTICE)
     return [system("\n\n".join(rules)), user(shown)]

@@ -54,6 +54,8 @@ _VARIANT = prompt_file(__name__, "variant")
 _FEEDBACK = prompt_file(__name__, "feedback")
 _NAMED = prompt_file(__name__, "named_metrics")
 _DISAGREES = prompt_file(__name__, "metric_disagrees")
+_REWRITE_ROWS = prompt_file(__name__, "rewrite_rows")
+_REWRITE_JOINS = prompt_file(__name__, "rewrite_joins")
 _INTERPRET = prompt_file(__name__, "interpret")
 
 _MAX_INPUT_CHARS = 5_000
@@ -200,6 +202,12 @@ def feedback(error_text: str, query: str) -> Message:
 def metric_feedback(problem: str, query: str) -> Message:
     """Message about a query that computes a named metric in another way than its definition."""
     return user(_DISAGREES.fill(problem=mark_untrusted(problem), query=mark_untrusted(query)))
+
+
+def rewrite(problem: str, query: str, *, raw: bool) -> Message:
+    """Message about a query that ran, and whose rows are cut (``raw``) or repeated by a join."""
+    text = _REWRITE_ROWS if raw else _REWRITE_JOINS
+    return user(text.fill(problem=mark_untrusted(problem), query=mark_untrusted(query)))
 
 
 def json_text(value: Any) -> str:

@@ -12,6 +12,8 @@ from bos_sql.steps.filters import describe_filters
 from bos_sql.steps.replies import ResultInterpretation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bos.common.v1 import Row, Table, Value
     from bos_sql.steps.execute import QueryResult
     from bos_sql.steps.step_state import StepState
@@ -36,14 +38,19 @@ class Interpretation:
     followups: tuple[str, ...] = ()
 
 
-async def interpret(work: StepState, result: QueryResult) -> Interpretation:
+async def interpret(
+    work: StepState, result: QueryResult, caveats: Sequence[str] = ()
+) -> Interpretation:
     """Write the answer: by the model if it is shown to the user unchanged, else a plain sentence.
 
     Where the composer writes the answer, another model call could only add wrong numbers.
+    ``caveats`` are appended to either.
     """
     filters = describe_filters(result.query.sql, work.overview.dialect)
     plain = Interpretation(
-        _with_assumptions(work, plain_answer(result.table, filters)), (), tuple(work.followups)
+        _with_remarks(work, plain_answer(result.table, filters), caveats),
+        (),
+        tuple(work.followups),
     )
     if not work.task.input.is_final_answer:
         return plain
@@ -59,7 +66,7 @@ async def interpret(work: StepState, result: QueryResult) -> Interpretation:
     if reply is None or not reply.answer.strip():
         return plain
     return Interpretation(
-        _with_assumptions(work, reply.answer.strip()),
+        _with_remarks(work, reply.answer.strip(), caveats),
         tuple(reply.highlights[:_MAX_SUGGESTIONS]),
         tuple(reply.followups[:_MAX_SUGGESTIONS]),
     )
@@ -111,13 +118,11 @@ def _row_in_words(table: Table, row: Row, *, named: bool = False) -> str:
     return ", ".join(f"{name}: {cell}" if named else cell for name, cell in parts)
 
 
-def _with_assumptions(work: StepState, answer: str) -> str:
-    """Append the assumptions made in place of questions to the user."""
-    if not work.stated_assumptions:
-        return answer
-    return (
-        f"{answer} This assumes: {'; '.join(each.rstrip('.') for each in work.stated_assumptions)}."
-    )
+def _with_remarks(work: StepState, answer: str, caveats: Sequence[str]) -> str:
+    """Append the assumptions made in place of questions to the user, and the caveats."""
+    assumed = "; ".join(each.rstrip(".") for each in work.stated_assumptions)
+    remarks = [f"This assumes: {assumed}."] if assumed else []
+    return " ".join([answer, *remarks, *caveats])
 
 
 def _row_text(names: list[str], row: Row) -> str:

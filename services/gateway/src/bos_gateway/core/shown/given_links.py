@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bos.composer.v1 import ComposerOutput
 from bos_chassis.links import LinkCheck, checked_links, may_hold_links
 from bos_gateway.core.taint import outcome_is_tainted
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import Value
-    from bos.composer.v1 import ComposerOutput
     from bos.runlog.v1 import RunAccepted
     from bos_gateway.core.run_state import RunState
 
@@ -53,6 +53,12 @@ def _check(
     said.answer = _checked(state, said.answer, more)
     for texts in (said.highlights, said.followups):
         texts[:] = [_checked(state, text, more) for text in texts]
+    if isinstance(said, ComposerOutput):
+        for section in said.sections:
+            section.heading = _checked(state, section.heading, more)
+            section.finding = _checked(state, section.finding, more)
+    else:
+        said.caveats[:] = [_checked(state, text, more) for text in said.caveats]
 
 
 def _checked(state: RunState, text: str, more: Iterable[AgentResult]) -> str:

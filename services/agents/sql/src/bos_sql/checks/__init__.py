@@ -1,0 +1,1 @@
+"""Checks of a result by further small queries, and what they say of it."""

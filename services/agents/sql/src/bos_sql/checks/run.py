@@ -1,0 +1,180 @@
+"""Checks of a step's result: cut rows, repeated rows, totals, empty results.
+
+A result whose rows were cut, or repeated by a join, is asked for anew once, by the model that wrote
+its query; what then still holds is a caveat, which the answer states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from bos_agentkit import AgentFailure
+from bos_chassis.values import from_value
+from bos_errors import BosError
+from bos_llm import assistant
+from bos_sql.checks.empty import Finding, empty_probes, explanation, is_empty, is_settled
+from bos_sql.checks.joins import fan_out, fan_out_probe
+from bos_sql.checks.probing import Prober
+from bos_sql.checks.shape import is_aggregated, read_shape
+from bos_sql.checks.totals import reconciliation, totals_probe
+from bos_sql.prompts import rewrite
+from bos_sql.steps.execute import execute_query, parse_results
+from bos_sql.steps.filters import describe_filters
+from bos_sql.steps.replies import GeneratedSql, QueryDraft
+from bos_sql.steps.review import safety_check
+from bos_sql.steps.step_state import AttemptFailed
+
+if TYPE_CHECKING:
+    from bos_sql.checks.shape import Shape
+    from bos_sql.steps.execute import QueryResult
+    from bos_sql.steps.step_state import StepState
+
+# The rest of the step's time is needed for the new query and the answer.
+_SHARE_OF_TIME = 0.4
+
+
+@dataclass(slots=True)
+class Checked:
+    """A result after its checks."""
+
+    result: QueryResult
+    is_aggregated: bool
+    caveats: list[str] = field(default_factory=list)
+    """What the answer has to state."""
+    done: list[dict[str, Any]] = field(default_factory=list)
+    """Each check that ran: ``check``, ``found`` (empty: nothing to state)."""
+
+    def record(self, check: str, found: str) -> None:
+        """Keep the outcome of a check."""
+        self.done.append({"check": check, "found": found})
+        if found:
+            self.caveats.append(found)
+
+
+async def checked(work: StepState, result: QueryResult) -> Checked:
+    """Check a result, and have its query rewritten once where that can mend it."""
+    prober = Prober(work)
+    first = await _check(work, result, prober)
+    problem = _mendable(work, first)
+    if not problem:
+        return _traced(work, first)
+    another = await _rewritten(work, first, problem)
+    if another is None:
+        return _traced(work, first)
+    second = await _check(work, another, prober)
+    is_better = another.has_values and not _mendable(work, second)
+    work.task.trace.decision(
+        "Rewrote the query after a check",
+        problem=problem,
+        query=another.query.sql,
+        state="used" if is_better else "the first result stands",
+    )
+    if not is_better:
+        return _traced(work, first)
+    work.last_query = another.query.sql
+    return _traced(work, second)
+
+
+async def _check(work: StepState, result: QueryResult, prober: Prober) -> Checked:
+    sql, dialect = result.query.sql, work.overview.dialect
+    done = Checked(result, is_aggregated(sql, dialect))
+    shape = read_shape(sql, dialect, work.index.catalog)
+    if is_empty(result.table):
+        if work.settings.check_empty and shape is not None:
+            await _explain_empty(shape, prober, done)
+        return done
+    if not done.is_aggregated:
+        if work.settings.aggregate_first and is_cut(work, result):
+            done.record("rows", _cut_text(len(result.table.rows)))
+        return done
+    if shape is not None and work.settings.check_joins:
+        await _compare_counts(shape, prober, done)
+    if shape is not None and work.settings.check_totals:
+        await _reconcile(shape, prober, done)
+    return done
+
+
+def is_cut(work: StepState, result: QueryResult) -> bool:
+    """Whether as many rows were read as one query may return, unless the request wanted no more."""
+    rows, asked = len(result.table.rows), work.task.input
+    if asked.HasField("max_rows") and rows >= asked.max_rows:
+        return False
+    return rows >= work.overview.max_rows
+
+
+def _cut_text(rows: int) -> str:
+    return (
+        f"Only the first {rows} rows were read, as one query returns no more. Ask for totals, such"
+        " as per month or per group, for the highest or lowest ones, or for a smaller part."
+    )
+
+
+async def _explain_empty(shape: Shape, prober: Prober, done: Checked) -> None:
+    findings: list[Finding] = []
+    for probe in empty_probes(shape, prober.left):
+        table = await prober.table(probe.query, "empty result")
+        if table is None:
+            break
+        findings.append(Finding(probe, bool(table.rows)))
+        if is_settled(findings[-1]):
+            break
+    if findings:
+        stated = describe_filters(done.result.query.sql, shape.dialect)
+        done.record("empty result", explanation(shape, findings, is_stated=bool(stated)))
+
+
+async def _compare_counts(shape: Shape, prober: Prober, done: Checked) -> None:
+    probe = fan_out_probe(shape)
+    if probe is None:
+        return
+    table = await prober.table(probe, "joins")
+    if table is not None and table.rows:
+        done.record("joins", fan_out(shape, [from_value(each) for each in table.rows[0].values]))
+
+
+async def _reconcile(shape: Shape, prober: Prober, done: Checked) -> None:
+    result = done.result.table
+    probe = totals_probe(shape, result)
+    # Repeated rows are repeated in both queries.
+    if probe is None or done.caveats:
+        return
+    table = await prober.table(probe.query, "totals")
+    if table is not None and table.rows:
+        totals = [from_value(each) for each in table.rows[0].values]
+        done.record("totals", reconciliation(probe, result, totals))
+
+
+def _mendable(work: StepState, done: Checked) -> str:
+    """Problem that another query may avoid; empty if there is none."""
+    found = next((e["found"] for e in done.done if e["check"] in ("rows", "joins")), "")
+    return str(found)
+
+
+async def _rewritten(work: StepState, first: Checked, problem: str) -> QueryResult | None:
+    """Result of a query that the model writes anew; None: the first one stands."""
+    query = first.result.query
+    messages = [*work.messages, rewrite(problem, query.sql, raw=not first.is_aggregated)]
+    schema: type[GeneratedSql | QueryDraft] = (
+        GeneratedSql if work.model.tier == "small" else QueryDraft
+    )
+    reply = await work.model.optional(messages, schema, share=_SHARE_OF_TIME)
+    sql = "" if reply is None else (reply.sql or "").strip()
+    if reply is None or not sql:
+        return None
+    try:
+        approved = safety_check(work, sql)
+        if approved.sql == query.sql or not set(approved.used_tables) & set(query.used_tables):
+            return None
+        result = parse_results(work, approved, await execute_query(work, approved))
+    except (AttemptFailed, AgentFailure, BosError) as error:
+        work.task.trace.message("The rewritten query failed", error=str(error))
+        return None
+    work.messages = [*messages, assistant(reply.model_dump_json())]
+    return result
+
+
+def _traced(work: StepState, done: Checked) -> Checked:
+    for each in done.done:
+        work.task.trace.decision("check_result", **each)
+    return done

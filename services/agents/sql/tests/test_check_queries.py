@@ -1,0 +1,170 @@
+"""Queries of the checks: which are asked in each dialect, all of them passed by the guard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_chassis.values import make_table
+from bos_sql.checks.empty import empty_probes, is_empty
+from bos_sql.checks.joins import fan_out, fan_out_probe, repeating_sources
+from bos_sql.checks.shape import is_aggregated, read_shape
+from bos_sql.checks.totals import totals_probe
+from bos_sql.grounding.catalog import Catalog, Field, Join, Table
+from bos_sqlguard import Guard, GuardPolicy
+
+if TYPE_CHECKING:
+    from bos_sql.checks.shape import Shape
+    from bos_sqlguard import Dialect
+
+DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite", "tsql")
+
+
+def table(name: str, *columns: str) -> Table:
+    """Table whose first column is its key."""
+    first, *others = (Field(column, "integer") for column in columns)
+    return Table(name, "table", (Field(first.name, "integer", key="primary key"), *others))
+
+
+SHOP = Catalog(
+    "shop",
+    (
+        table("orders", "order_id", "customer_id", "amount", "status"),
+        table("lines", "line_id", "order_id", "quantity"),
+        table("customers", "customer_id", "region_id", "city"),
+        table("regions", "region_id", "name"),
+    ),
+    (Join("orders", ("customer_id",), "customers", ("customer_id",)),),
+)
+PER_REGION = """\
+SELECT r.name, SUM(o.amount) AS total FROM orders o
+JOIN customers c ON c.customer_id = o.customer_id
+JOIN regions r ON r.region_id = c.region_id
+WHERE o.status = 'open' GROUP BY r.name"""
+REPEATED = """\
+SELECT SUM(o.amount) AS total FROM orders o JOIN lines l ON l.order_id = o.order_id
+WHERE l.quantity > 1"""
+
+
+def shape(sql: str, dialect: Dialect = "postgres") -> Shape:
+    found = read_shape(sql, dialect, SHOP)
+    assert found is not None
+    return found
+
+
+def passed(sql: str, dialect: Dialect) -> str:
+    """The query as the guard lets it run."""
+    tables = frozenset(each.name for each in SHOP.tables)
+    verdict = Guard(GuardPolicy(dialect, tables)).check(sql)
+    assert verdict.is_safe, verdict.violations
+    return verdict.safe_sql
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.requirement("D-13", "D-15")
+def test_probes_of_every_check_pass_the_guard(dialect: Dialect) -> None:
+    rows = make_table(["name", "total"], [["North", 1], ["South", 2]])
+    breakdown, repeated = shape(PER_REGION, dialect), shape(REPEATED, dialect)
+    totals, counts = totals_probe(breakdown, rows), fan_out_probe(repeated)
+    assert totals is not None
+    assert counts is not None
+    probes = empty_probes(breakdown, 9)
+    assert probes
+    for query in (totals.query, counts, *(probe.query for probe in probes)):
+        assert passed(query.sql(dialect=dialect), dialect)
+
+
+def test_total_leaves_out_the_joins_that_only_name_groups() -> None:
+    rows = make_table(["name", "total"], [["North", 1]])
+    found = totals_probe(shape(PER_REGION), rows)
+    assert found is not None
+    assert found.query.sql() == (
+        "SELECT SUM(o.amount) AS total_1 FROM orders AS o WHERE o.status = 'open'"
+    )
+    assert found.left_out == ("customers", "regions")
+    filtered = PER_REGION.replace("o.status = 'open'", "c.city = 'Pune'")
+    found = totals_probe(shape(filtered), rows)
+    assert found is not None
+    assert found.left_out == ("regions",)
+
+
+def test_rows_are_repeated_by_tables_that_are_not_reached_along_their_keys() -> None:
+    assert repeating_sources(shape(PER_REGION), "o") == []
+    assert repeating_sources(shape(REPEATED), "o") == ["l"]
+    assert repeating_sources(shape(REPEATED), "l") == []
+    from_parent = "SELECT SUM(o.amount) AS total FROM customers c JOIN orders o USING (customer_id)"
+    assert fan_out_probe(shape(from_parent)) is None
+    in_where = REPEATED.replace("JOIN lines l ON", "CROSS JOIN lines l WHERE").replace(
+        "\nWHERE", " AND"
+    )
+    assert fan_out_probe(shape(in_where)) is not None
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_found"),
+    [([5, 4], True), ([4, 4], False), ([0, 0], False), ([None, None], False), ([5], False)],
+)
+def test_more_joined_than_distinct_rows_are_a_fan_out(counts: list[object], is_found: bool) -> None:
+    assert bool(fan_out(shape(REPEATED), counts)) == is_found
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT order_id FROM orders", False),
+        ("SELECT order_id, (amount) FROM orders JOIN lines USING (order_id)", False),
+        ("SELECT order_id FROM orders WHERE amount > (SELECT AVG(amount) FROM orders)", False),
+        ("SELECT order_id, SUM(amount) OVER () FROM orders", False),
+        ("SELECT status, COUNT(*) FROM orders GROUP BY status", True),
+        ("SELECT DISTINCT status FROM orders", True),
+        ("WITH t AS (SELECT SUM(amount) AS s FROM orders) SELECT * FROM t", True),
+        ("SELECT (((", True),
+    ],
+)
+def test_single_rows_are_told_from_totals_and_groups(sql: str, expected: bool) -> None:
+    assert is_aggregated(sql, "postgres") is expected
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1",
+        "SELECT order_id FROM orders UNION SELECT line_id FROM lines",
+        "WITH t AS (SELECT * FROM orders) SELECT * FROM t",
+        "SELECT * FROM (SELECT * FROM orders) AS t",
+        "SELECT * FROM elsewhere",
+        "SELECT * FROM orders JOIN LATERAL (SELECT 1) AS t ON TRUE",
+        "SELECT (((",
+    ],
+)
+def test_nested_and_unknown_queries_are_not_checked(sql: str) -> None:
+    assert read_shape(sql, "postgres", SHOP) is None
+
+
+def test_both_ends_of_a_period_are_one_filter() -> None:
+    found = shape("SELECT 1 FROM orders WHERE amount >= 1 AND amount < 5 AND status = 'x'")
+    assert [each.text("postgres") for each in found.filters] == [
+        "amount >= 1 and amount < 5",
+        "status = 'x'",
+    ]
+    assert len(empty_probes(found, 9)) == 3
+    assert len(empty_probes(found, 2)) == 2
+    assert empty_probes(shape("SELECT order_id FROM orders"), 9) == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ([], True),
+        ([[0]], True),
+        ([[None, 0]], True),
+        ([[1]], False),
+        ([["x"]], False),
+        ([[0], [0]], False),
+    ],
+)
+def test_no_rows_and_one_row_of_zeros_are_empty(cells: list[list[object]], expected: bool) -> None:
+    width = len(cells[0]) if cells else 1
+    names = [f"c{number}" for number in range(width)]
+    assert is_empty(make_table(names, cells)) is expected

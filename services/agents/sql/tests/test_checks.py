@@ -1,0 +1,384 @@
+"""Checks of results on real databases: cut rows, repeated rows, totals, empty results."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+
+from bos_chassis.values import table_rows
+from bos_testkit.scripted_model.replies import fixture
+
+from .conftest import SUCCEEDED, TOTALS, StartHarness, draft, fixtures
+
+if TYPE_CHECKING:
+    from bos_testkit.scripted_model.replies import Fixture
+
+    from .conftest import Outcome
+
+ORDERS = "SELECT order_id, amount FROM orders ORDER BY order_id"
+PER_CITY = (
+    "SELECT city, SUM(amount) AS total FROM orders JOIN customers USING (customer_id) GROUP BY city"
+)
+LINES = """
+CREATE TABLE lines (
+    line_id integer PRIMARY KEY,
+    order_id integer NOT NULL REFERENCES orders (order_id),
+    quantity integer NOT NULL
+);
+INSERT INTO lines VALUES (1, 1, 5), (2, 1, 1), (3, 2, 2), (4, 3, 7), (5, 4, 3);
+CREATE TABLE carriers (carrier_id integer PRIMARY KEY, name text NOT NULL);
+INSERT INTO carriers VALUES (1, 'Konkan');
+ALTER TABLE orders ADD COLUMN carrier_id integer REFERENCES carriers (carrier_id);
+UPDATE orders SET carrier_id = 1 WHERE order_id < 4;
+"""
+WIDE = ("customers", "orders", "lines", "carriers")
+FANNED = """\
+SELECT c.city, SUM(o.amount) AS total, SUM(l.quantity) AS pieces FROM orders o
+JOIN customers c ON c.customer_id = o.customer_id
+JOIN lines l ON l.order_id = o.order_id GROUP BY c.city"""
+AMOUNTS = """\
+SELECT c.city, SUM(o.amount) AS total FROM orders o
+JOIN customers c ON c.customer_id = o.customer_id
+JOIN lines l ON l.order_id = o.order_id GROUP BY c.city"""
+PER_CARRIER = """\
+SELECT k.name, SUM(o.amount) AS total FROM orders o
+JOIN carriers k ON k.carrier_id = o.carrier_id GROUP BY k.name"""
+
+
+@pytest.fixture
+async def wide_url(postgres_url: str) -> str:
+    """PostgreSQL with lines that repeat orders, and carriers that one order lacks."""
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        await connection.execute(LINES)
+    finally:
+        await connection.close()
+    return postgres_url
+
+
+def rewritten(sql: str, *asked: str) -> Fixture:
+    """The model's reply to a query that is to be rewritten."""
+    return fixture("rewritten", ["The query ran", *asked], schema="QueryDraft", json=draft(sql))
+
+
+def outcomes(done: Outcome) -> dict[str, str]:
+    """What each check found."""
+    return {each["check"]: each["found"] for each in done.data["checks"]}
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.mark.requirement("D-16", "T-08")
+async def test_rows_beyond_the_limit_are_asked_for_as_totals(start: StartHarness, url: str) -> None:
+    replies = fixtures(rewritten(f"{TOTALS} LIMIT 2", "single rows"), drafted=draft(ORDERS))
+    harness = await start(replies, url=url, max_rows=3)
+
+    done = await harness.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert [row["city"] for row in table_rows(done.result.table)] == ["Agra", "Pune"]
+    assert done.data["execution_stats"]["aggregated"] is True
+    assert "SUM" in done.data["sql"]
+    assert not done.result.caveats
+    (event,) = done.events("Rewrote the query after a check")
+    assert event["state"] == "used"
+    _, asked = harness.prompts("QueryDraft")
+    assert "SELECT order_id, amount FROM orders ORDER BY order_id LIMIT 4" in asked
+
+
+@pytest.mark.parametrize(
+    "another",
+    [ORDERS, "DELETE FROM orders", "SELECT nothing FROM orders", "SELECT amount FROM orders", ""],
+    ids=["the same", "blocked", "refused by the database", "rows again", "no query"],
+)
+@pytest.mark.requirement("D-16")
+async def test_rows_that_stay_cut_are_said_to_be_with_how_to_ask(
+    start: StartHarness, another: str
+) -> None:
+    replies = fixtures(rewritten(another), drafted=draft(ORDERS))
+    harness = await start(replies, max_rows=3)
+
+    done = await harness.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert [row["order_id"] for row in table_rows(done.result.table)] == [1, 2, 3]
+    assert done.data["execution_stats"]["aggregated"] is False
+    (caveat,) = done.result.caveats
+    assert caveat.startswith("Only the first 3 rows were read")
+    assert "Ask for totals" in caveat
+    assert done.result.answer.endswith(caveat)
+    assert len(harness.prompts("QueryDraft")) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [({"max_rows": 5}, {}), ({"max_rows": 3}, {"max_rows": 3}),
+     ({"max_rows": 3, "aggregate_first": False}, {})],
+    ids=["fewer rows", "the request wants no more", "switched off"],
+)  # fmt: skip
+@pytest.mark.requirement("D-16")
+async def test_rows_within_what_was_wanted_are_not_asked_for_anew(
+    start: StartHarness, settings: dict[str, Any], asked: dict[str, int]
+) -> None:
+    harness = await start(fixtures(drafted=draft(ORDERS)), **settings)
+
+    done = await harness.ask(**asked)
+
+    assert not done.result.caveats
+    assert len(harness.prompts("QueryDraft")) == 1
+
+
+@pytest.mark.requirement("D-16")
+async def test_small_model_is_asked_for_totals_as_well(start: StartHarness) -> None:
+    clear = {"is_clear": True, "clarifying_questions": [], "assumptions": []}
+    replies = [
+        fixture("tables", [], schema="SchemaChoice", json={"tables": ["orders"], **clear}),
+        fixture("clear", [], schema="ClarityCheck", json=clear),
+        fixture("rows", [], schema="GeneratedSql", json={"sql": ORDERS}),
+        fixture("totals", ["The query ran"], schema="GeneratedSql", json={"sql": TOTALS}),
+    ]
+    harness = await start(replies, tier="small", max_rows=4)
+
+    done = await harness.ask()
+
+    assert "SUM" in done.data["sql"]
+    assert not done.result.caveats
+
+
+async def test_query_that_repeats_rows_by_a_join_is_written_anew(
+    start: StartHarness, wide_url: str
+) -> None:
+    replies = fixtures(rewritten(TOTALS, "repeats rows"), drafted=draft(AMOUNTS))
+    harness = await start(replies, url=wide_url, tables=WIDE)
+
+    done = await harness.ask()
+
+    totals = {row["city"]: str(row["total"]) for row in table_rows(done.result.table)}
+    assert totals == {"Pune": "30.30", "Delhi": "5.00", "Agra": "40.40"}
+    assert not done.result.caveats
+    assert outcomes(done) == {"totals": ""}
+
+
+async def test_repeated_rows_that_stay_are_stated_with_their_counts(
+    start: StartHarness, wide_url: str
+) -> None:
+    replies = fixtures(rewritten(AMOUNTS), drafted=draft(AMOUNTS))
+    harness = await start(replies, url=wide_url, tables=WIDE)
+
+    done = await harness.ask(is_final_answer=True)
+
+    (caveat,) = done.result.caveats
+    assert caveat == (
+        "The join with lines repeats rows of orders: 4 of them are counted 5 times, so that totals "
+        "and averages over them may be wrong."
+    )
+    assert done.result.answer == f"Agra leads. {caveat}"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        TOTALS,
+        FANNED,
+        AMOUNTS.replace("SUM(o.amount)", "COUNT(DISTINCT o.order_id)"),
+        AMOUNTS.replace("SUM(o.amount)", "SUM(l.quantity)"),
+        AMOUNTS.replace("GROUP BY", "WHERE o.order_id <> 1 GROUP BY"),
+    ],
+    ids=["along keys", "several measured tables", "distinct", "the finest table", "none repeated"],
+)
+async def test_joins_that_repeat_nothing_measured_are_not_complained_of(
+    start: StartHarness, wide_url: str, sql: str
+) -> None:
+    harness = await start(fixtures(drafted=draft(sql)), url=wide_url, tables=WIDE)
+
+    done = await harness.ask()
+
+    assert not done.result.caveats
+    assert len(harness.prompts("QueryDraft")) == 1
+
+
+async def test_breakdown_that_lacks_rows_of_its_total_says_so(
+    start: StartHarness, wide_url: str
+) -> None:
+    harness = await start(fixtures(drafted=draft(PER_CARRIER)), url=wide_url, tables=WIDE)
+
+    done = await harness.ask()
+
+    assert list(done.result.caveats) == [
+        "total adds up to 35.3 over these rows, but to 75.7 in total: some rows have no match in "
+        "carriers and are left out here."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        (PER_CARRIER.replace("JOIN carriers", "LEFT JOIN carriers"), {}),
+        ("SELECT customer_id, SUM(amount) AS total FROM orders GROUP BY customer_id", {}),
+        (PER_CITY, {"totals": ""}),
+        (PER_CITY.replace("SUM(amount)", "ROUND(SUM(amount) / 1, 0)"), {}),
+        (PER_CITY.replace("SUM(amount)", "ROUND(SUM(amount), 0)"), {"totals": ""}),
+        (PER_CITY.replace("SUM(amount)", "COUNT(*)"), {"totals": ""}),
+        (f"{PER_CITY} LIMIT 2", {}),
+        (f"{PER_CITY} LIMIT 20", {"totals": ""}),
+        (f"{PER_CITY} HAVING SUM(amount) > 10", {}),
+        (PER_CITY.replace("SUM(amount)", "AVG(amount)"), {}),
+        (PER_CITY.replace("GROUP BY city", "GROUP BY ROLLUP (city)"), {}),
+    ],
+)
+async def test_breakdowns_that_add_up_are_reconciled_and_others_left_alone(
+    start: StartHarness, wide_url: str, sql: str, found: dict[str, str]
+) -> None:
+    harness = await start(fixtures(drafted=draft(sql)), url=wide_url, tables=WIDE)
+
+    done = await harness.ask()
+
+    assert done.result.status == SUCCEEDED, done.result.error
+    assert outcomes(done) == found
+    assert not done.result.caveats
+    assert harness.queries("ok") == 1 + len(found)
+
+
+async def test_groups_beyond_the_limit_are_stated_with_the_whole_total(
+    start: StartHarness, wide_url: str
+) -> None:
+    replies = fixtures(drafted=draft(f"{PER_CITY} ORDER BY city"))
+    harness = await start(replies, url=wide_url, tables=WIDE, max_rows=2)
+
+    done = await harness.ask()
+
+    (caveat,) = done.result.caveats
+    assert caveat == "total adds up to 45.4 over these rows, and to 75.7 over all."
+
+
+@pytest.mark.parametrize(
+    ("where", "explained"),
+    [
+        ("city = 'Pune' AND amount > 30", "The filters “city = 'Pune'” and “amount > 30” match no"),
+        ("city = 'Goa' AND amount > 1", "The filter “city = 'Goa'” removes all rows: without it"),
+        (
+            "orders.amount > 1 AND orders.amount + 0 < 2",
+            "The filter “orders.amount > 1 and orders.amount + 0 < 2” removes all rows of",
+        ),
+        (
+            "city = 'Goa' AND amount > 50 AND name = 'Asha'",
+            "No single filter removes all rows, but several of them together do.",
+        ),
+        ("LOWER(city) = 'goa'", "The filter “LOWER(city) = 'goa'” removes all rows of"),
+    ],
+)
+async def test_empty_result_is_explained_by_the_filter_that_removed_all_rows(
+    start: StartHarness, postgres_url: str, where: str, explained: str
+) -> None:
+    sql = f"SELECT name, amount FROM orders JOIN customers USING (customer_id) WHERE {where}"
+    harness = await start(fixtures(drafted=draft(sql)), url=postgres_url)
+
+    done = await harness.ask()
+
+    assert done.result.status == SUCCEEDED, done.result.error
+    assert not done.result.table.rows
+    (caveat,) = done.result.caveats
+    assert caveat.startswith(explained)
+    assert done.result.answer.endswith(caveat)
+    assert harness.queries() <= 1 + 4
+
+
+@pytest.mark.parametrize(
+    ("sql", "explained"),
+    [
+        (
+            "SELECT SUM(amount) AS total FROM orders WHERE order_id = 99 AND amount > 1",
+            "The filter",
+        ),
+        ("SELECT COUNT(*) AS orders FROM orders WHERE order_id = 99 AND amount > 1", "The filter"),
+        (f"{PER_CITY} HAVING SUM(amount) > 1000", "Rows match the filters, but no group"),
+        ("SELECT note FROM empty_notes WHERE note = 'a'", "Without any filter there are no rows"),
+    ],
+)
+async def test_zeros_empty_groups_and_empty_tables_are_explained(
+    start: StartHarness, postgres_url: str, sql: str, explained: str
+) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        await connection.execute("CREATE TABLE empty_notes (note text)")
+    finally:
+        await connection.close()
+    tables = ("customers", "orders", "empty_notes")
+    harness = await start(fixtures(drafted=draft(sql)), url=postgres_url, tables=tables)
+
+    done = await harness.ask()
+
+    (caveat,) = done.result.caveats
+    assert caveat.startswith(explained)
+
+
+async def test_known_values_of_a_column_are_named_beside_the_filter_that_matches_none(
+    start: StartHarness, postgres_url: str
+) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        await connection.execute(
+            "INSERT INTO customers SELECT n, 'N' || n, 'Pune' FROM generate_series(10, 60) AS n"
+        )
+        await connection.execute("ANALYZE customers")
+    finally:
+        await connection.close()
+    sql = "SELECT name FROM customers WHERE city = 'pune'"
+    harness = await start(fixtures(drafted=draft(sql)), url=postgres_url)
+
+    done = await harness.ask()
+
+    (caveat,) = done.result.caveats
+    assert caveat.startswith("The filter “city = 'pune'” removes all rows of customers. Values of")
+    assert "Pune" in caveat
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"check_queries": 0}, {"check_empty": False}, {"check_timeout_s": 0.01}],
+    ids=["no queries", "switched off", "no time"],
+)
+async def test_checks_take_no_query_where_none_may_run(
+    start: StartHarness, settings: dict[str, Any]
+) -> None:
+    sql = "SELECT name FROM customers WHERE city = 'Goa' AND name = 'Asha'"
+    harness = await start(fixtures(drafted=draft(sql)), **settings)
+
+    done = await harness.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert not done.result.caveats
+    assert harness.queries() == 1
+
+
+async def test_checks_of_joins_and_totals_can_be_switched_off(
+    start: StartHarness, wide_url: str
+) -> None:
+    harness = await start(
+        fixtures(drafted=draft(AMOUNTS)),
+        url=wide_url,
+        tables=WIDE,
+        check_joins=False,
+        check_totals=False,
+    )
+
+    done = await harness.ask()
+
+    assert done.data["checks"] == []
+    assert harness.queries() == 1
+
+
+async def test_number_of_probes_is_bounded(start: StartHarness) -> None:
+    conditions = " AND ".join(f"order_id + {n} = 99" for n in range(8))
+    sql = f"SELECT amount FROM orders WHERE customer_id = 9 AND amount > 1 AND {conditions}"
+    harness = await start(fixtures(drafted=draft(sql)), check_queries=2)
+
+    done = await harness.ask()
+
+    assert done.result.status == SUCCEEDED
+    assert harness.queries() == 3
