@@ -22,6 +22,7 @@ from bos_sql.prompts import rewrite
 from bos_sql.steps.execute import execute_query, parse_results
 from bos_sql.steps.filters import describe_filters
 from bos_sql.steps.replies import GeneratedSql, QueryDraft
+from bos_sql.steps.metrics import metric_problem
 from bos_sql.steps.review import safety_check
 from bos_sql.steps.step_state import AttemptFailed
 
@@ -164,7 +165,8 @@ async def _rewritten(work: StepState, first: Checked, problem: str) -> QueryResu
         return None
     try:
         approved = safety_check(work, sql)
-        if approved.sql == query.sql or not set(approved.used_tables) & set(query.used_tables):
+        is_other = approved.sql != query.sql and set(approved.used_tables) & set(query.used_tables)
+        if not is_other or metric_problem(work, approved):
             return None
         result = parse_results(work, approved, await execute_query(work, approved))
     except (AttemptFailed, AgentFailure, BosError) as error:
