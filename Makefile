@@ -22,9 +22,7 @@ CONSOLE := services/console
 CONSOLE_BUILD := $(CONSOLE)/dist
 CONSOLE_SOURCES := $(shell find $(CONSOLE)/src $(CONSOLE)/public -type f -not -name schema.d.ts) \
     $(CONSOLE)/index.html $(CONSOLE)/vite.config.ts
-# Programs of npm that are installed there; CONSOLE_NODE is empty without Node.js.
-CONSOLE_NODE := $(shell command -v npm)
-NODE := cd $(CONSOLE) && PATH="$$PWD/node_modules/.bin:$$PATH"
+NODE := sh $(CONSOLE)/node.sh
 CONSOLE_PAGES := $(wildcard $(CONSOLE_BUILD)/index.html) $(wildcard $(REST)/internal/console/fallback/*)
 GO := sh $(REST)/go.sh
 PIP_AUDIT := 2.10.1
@@ -284,12 +282,10 @@ check-source:
 	$(BIN)/python tests/structure/sizes.py
 	$(BIN)/python tests/structure/migrations.py
 
-check-console:
-	@if [ -z '$(CONSOLE_NODE)' ]; then \
-	    echo 'The console is not checked: there is no Node.js here.' >&2; test -z "$$CI"; \
-	else \
-	    $(MAKE) --no-print-directory console && $(NODE) tsc --noEmit && eslint . && vitest run --silent; \
-	fi
+check-console: console
+	@$(NODE) tsc --noEmit
+	@$(NODE) eslint .
+	@$(NODE) vitest run --silent
 
 check-protos:
 	$(BIN)/buf lint $(IMAGE) --config protos/buf.yaml --path bos
@@ -489,21 +485,17 @@ $(VENV)/.protos: $(PROTOS) libs/protos/generate.py | $(VENV)/.installed
 	@touch $@
 
 .PHONY: console
-console: $(CONSOLE_BUILD)/index.html ## Build the web console (Node.js 20.19 or newer); `make rest` puts it into the REST gateway
+console: $(CONSOLE_BUILD)/index.html ## Build the web console (fetches Node.js itself where there is none); `make rest` puts it into the REST gateway
 
-# Without Node.js everything but the page works all the same.
+# Where Node.js or its packages cannot be had, everything but the page works all the same.
 .PHONY: try-console
 try-console: install
-	@if [ -z '$(CONSOLE_NODE)' ]; then \
-	    echo 'The web console is left out: it needs Node.js 20.19 or newer, with npm.' >&2; \
-	else \
-	    $(MAKE) --no-print-directory console \
-	        || echo 'The web console is left out: it could not be built (see above).' >&2; \
-	fi
+	@$(MAKE) --no-print-directory console \
+	    || echo 'The web console is left out: it could not be built (see above).' >&2
 
-$(CONSOLE)/node_modules/.installed: $(CONSOLE)/package.json $(CONSOLE)/package-lock.json $(CONSOLE)/.npmrc
-	@command -v npm > /dev/null || { echo 'The console needs Node.js 20.19 or newer, with npm.' >&2; exit 1; }
-	@cd $(CONSOLE) && npm ci --silent --no-audit --no-fund --ignore-scripts --cache $(BOS_CACHE)/npm
+$(CONSOLE)/node_modules/.installed: $(CONSOLE)/package.json $(CONSOLE)/package-lock.json $(CONSOLE)/.npmrc \
+    | $(VENV)/.python
+	@$(NODE) npm ci --silent --no-audit --no-fund --ignore-scripts
 	@touch $@
 
 # Types of the API, from the document that REST serves.
