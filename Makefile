@@ -24,7 +24,7 @@ CONSOLE_SOURCES := $(shell find $(CONSOLE)/src $(CONSOLE)/public -type f -not -n
     $(CONSOLE)/index.html $(CONSOLE)/vite.config.ts
 # Programs of npm that are installed there; CONSOLE_NODE is empty without Node.js.
 CONSOLE_NODE := $(shell command -v npm)
-NODE := cd $(CONSOLE) && PATH="$$PWD/node_modules/.bin:$$PATH"
+NODE := cd $(CONSOLE) && export PATH="$$PWD/node_modules/.bin:$$PATH" &&
 CONSOLE_PAGES := $(wildcard $(CONSOLE_BUILD)/index.html) $(wildcard $(REST)/internal/console/fallback/*)
 GO := sh $(REST)/go.sh
 PIP_AUDIT := 2.10.1
@@ -492,6 +492,11 @@ $(CONSOLE)/src/api/schema.d.ts: $(REST_GENERATED) $(CONSOLE)/node_modules/.insta
 $(CONSOLE_BUILD)/index.html: $(CONSOLE_SOURCES) $(CONSOLE)/src/api/schema.d.ts
 	@$(NODE) vite build --logLevel warn
 	@$(NODE) node scripts/first-load.js
+
+.PHONY: console-pictures
+console-pictures: install console ## Take the pictures of docs/console.md anew, in Chromium
+	@$(MAKE) --no-print-directory rest
+	@$(NODE) BOS_CONSOLE_PICTURES=1 playwright test
 
 .PHONY: console-dev
 console-dev: $(CONSOLE)/src/api/schema.d.ts ## The console from its sources, rebuilt as they change, before a running `make run` (BOS_CONSOLE_DEV_REST=http://127.0.0.1:8000)

@@ -70,13 +70,14 @@ test("a lost connection is made again, and nothing is lost or doubled", async ({
   // The stream is cut, and every way back is blocked, while somebody denies elsewhere.
   await page.route(/:watch/, (route) => route.abort());
   await context.setOffline(true);
+  await expect(page.getByText("Connection lost.")).toBeVisible();
   await context.setOffline(false);
-  await page.evaluate(() => dispatchEvent(new Event("online")));
   const answer = await context.request.post(`/v1/approvals/${approvalId ?? ""}:respond`, {
     headers: { "Bos-Browser": "1" },
     data: { decision: "APPROVAL_DECISION_DENY" },
   });
   expect(answer.ok()).toBe(true);
+  await expect(page.getByRole("button", { name: "Deny" })).toBeVisible();
   await page.unroute(/:watch/);
   await expect(page.getByRole("article", { name: "Denied" })).toHaveCount(1);
   await expect(page.locator("[data-run]")).not.toHaveAttribute("data-status", /EXECUTING|WAITING/);
