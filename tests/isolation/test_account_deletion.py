@@ -10,6 +10,12 @@ import grpc
 import pytest
 from isolation_harness import PASSWORD, SECRET, IsolationHarness, log_in, open_isolation_harness
 
+from bos.gateway.v1 import (
+    FEEDBACK_RATING_UP,
+    FeedbackServiceStub,
+    RunFeedback,
+    SetRunFeedbackRequest,
+)
 from bos.identity.v1 import (
     AccountServiceStub,
     AdministrationServiceStub,
@@ -44,6 +50,7 @@ _HOLD_HER = {
     "files.versions",
     "gateway.approvals",
     "gateway.run_events",
+    "gateway.run_feedback",
     "gateway.runs",
     "gateway.webhooks",
     "identity.api_keys",
@@ -111,12 +118,22 @@ async def give_eve_what_she_keeps(harness: IsolationHarness) -> None:
     )
 
 
+async def let_ada_judge(harness: IsolationHarness) -> None:
+    """She says something about a run of hers that has ended."""
+    feedback = RunFeedback(rating=FEEDBACK_RATING_UP, note=f"Yes: the {SECRET}")
+    request = SetRunFeedbackRequest(run_id=harness.runs["ended"], feedback=feedback)
+    await FeedbackServiceStub(harness.channels["bos.gateway.v1"]).SetRunFeedback(
+        request, metadata=metadata(harness.people["ada"].access_token)
+    )
+
+
 async def test_an_account_goes_with_everything_of_it_and_with_what_comes_late(
     clean_environment: None, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     dsn = await create_database(postgres_server.dsn(), f"deletion_{secrets.token_hex(6)}")
     async with open_isolation_harness(dsn, tmp_path) as harness:
         await give_eve_what_she_keeps(harness)
+        await let_ada_judge(harness)
         ada, eve = harness.people["ada"], harness.people["eve"]
         of_ada = (ada.user_id, "ada@example.com", SECRET)
         assert set(await holding(dsn, *of_ada)) >= _HOLD_HER
@@ -158,6 +175,7 @@ async def test_an_export_holds_what_is_ones_own_and_nothing_of_others(
     dsn = await create_database(postgres_server.dsn(), f"export_{secrets.token_hex(6)}")
     async with open_isolation_harness(dsn, tmp_path) as harness:
         await give_eve_what_she_keeps(harness)
+        await let_ada_judge(harness)
         accounts = AccountServiceStub(harness.channels["bos.identity.v1"])
         exported: dict[str, dict[str, bytes]] = {}
         for name, person in harness.people.items():
@@ -179,6 +197,7 @@ async def test_an_export_holds_what_is_ones_own_and_nothing_of_others(
         assert document == f"The {SECRET} of the documents.".encode()
         contents = [each for path, each in exported["ada"].items() if path.startswith("files/")]
         assert f"The {SECRET} of the workspace.".encode() in contents
+        assert f"Yes: the {SECRET}".encode() in ada
         assert b"ada@example.com" in ada
         assert b"green" in eve
         assert SECRET.encode() not in eve

@@ -68,3 +68,32 @@ async def test_in_a_browser(rest: str, harness: Harness) -> None:
         assert finished["log_in"]["user"]["username"] == "ada"
         async with web.post("/v1/sessions:finishOpenId", json=request) as answer:
             assert answer.status == 401, "twice"
+
+
+async def test_browser_is_signed_in_by_a_cookie_where_it_began(rest: str, harness: Harness) -> None:
+    session, ours = "/v1/browserSession", {"Bos-Browser": "1"}
+
+    def browser() -> aiohttp.ClientSession:
+        jar = aiohttp.CookieJar(unsafe=True)  # it keeps cookies of addresses
+        return aiohttp.ClientSession(rest, cookie_jar=jar, headers=ours)
+
+    async with browser() as web, browser() as other:
+        async with web.get(session) as answer:
+            assert "open_id" in (await answer.json())["sign_in"]
+        async with web.post(f"{session}:beginOpenId", json={}) as answer:
+            begun = await answer.json()
+        async with harness.issuer.person("ada") as person:
+            came_back = await person.signs_in(begun["authorization_url"], f"{rest}/sign-in/openid")
+        came_back["issuer"] = came_back.pop("iss")
+        for wrong, parameters in ((other, came_back), (web, {**came_back, "state": "another"})):
+            async with wrong.post(f"{session}:finishOpenId", json=parameters) as answer:
+                assert answer.status == 401
+        async with web.post(f"{session}:finishOpenId", json=came_back) as answer:
+            assert (await answer.json())["state"] == "SIGNED_IN"
+        async with web.get("/v1/users/me") as answer:
+            me = await answer.json()
+        assert (me["username"], me["sign_in"]["method"]) == ("ada", "SIGN_IN_METHOD_OPEN_ID")
+        async with web.post(f"{session}:logOut", json={}) as answer:
+            assert (await answer.json())["state"] == "SIGNED_OUT"
+        async with web.get("/v1/users/me") as answer:
+            assert answer.status == 401

@@ -60,7 +60,11 @@ class Memory(MemoryServiceServicer):
         return Conversation(conversation_id=conversation_id, title=title, turn_count=2)
 
     async def ListConversations(self, request: Any, context: Any) -> ListConversationsResponse:
-        found = [self._conversation(each) for each in self.titles]
+        found = [
+            self._conversation(each)
+            for each, title in self.titles.items()
+            if request.query in title
+        ]
         return ListConversationsResponse(conversations=found)
 
     async def GetConversation(self, request: Any, context: Any) -> GetConversationResponse:
@@ -156,6 +160,9 @@ async def test_what_is_remembered_is_shown_and_forgotten_on_the_command_line(
         "You: said 2",
         "Bos: said 3\n",
     ]
+    assert await bos("conversations", "rename", "talk", "My figures") == (0, "My figures\n")
+    assert "My figures" in (await bos("conversations", "list", "--query", "fig"))[1]
+    assert await bos("conversations", "list", "--query", "pump") == (0, "no conversations\n")
     assert await bos("conversations", "delete", "talk") == (0, "Deleted.\n")
     assert (await bos("conversations", "delete", "talk"))[0] == 2
     assert await bos("conversations", "list") == (0, "no conversations\n")

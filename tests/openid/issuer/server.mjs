@@ -11,7 +11,7 @@ const issuer = `http://127.0.0.1:${server.address().port}`;
 const grants = ["authorization_code", "urn:ietf:params:oauth:grant-type:device_code"];
 const own = {
   grant_types: grants,
-  redirect_uris: ["http://127.0.0.1/callback"],
+  redirect_uris: ["http://127.0.0.1/callback", "http://127.0.0.1/sign-in/openid"],
   application_type: "native",
 };
 

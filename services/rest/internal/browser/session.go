@@ -124,7 +124,7 @@ func checkOrigin(r *http.Request) error {
 	}
 	if !reads && r.Header.Get(CSRFHeader) == "" {
 		return apierror.New(http.StatusForbidden, codes.PermissionDenied, "CSRF_HEADER_MISSING",
-			"With a session cookie, send the header `"+CSRFHeader+": 1`.")
+			"With a session cookie, send the header `Bos-Browser: 1`.")
 	}
 	return nil
 }
