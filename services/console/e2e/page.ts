@@ -3,6 +3,7 @@ import AxeBuilder from "@axe-core/playwright";
 import { expect, test as base, type BrowserContext, type Page } from "@playwright/test";
 
 import { standalone } from "./standalone";
+import { Wire } from "./wire";
 
 export const REVENUE =
   "Which five customers brought the most revenue last quarter, and what share of the total is that?";
@@ -13,11 +14,17 @@ interface Fixtures {
   /** What must not happen on any page of the test; empty at its end. */
   offences: string[];
   origin: string;
+  wire: Wire;
 }
 
 export const test = base.extend<Fixtures>({
   // eslint-disable-next-line no-empty-pattern -- Playwright reads the pattern to see what is needed
-  origin: async ({}, provide) => provide(standalone().rest_url),
+  wire: async ({}, provide) => {
+    const wire = new Wire(standalone().rest_url);
+    await provide(wire);
+    await wire.close();
+  },
+  origin: async ({ wire }, provide) => provide(await wire.open()),
   baseURL: async ({ origin }, provide) => provide(origin),
   offences: [
     async ({ context, origin }, provide) => {
@@ -52,8 +59,8 @@ export { expect };
 
 /** Signs the browser in by the API key of the local user, as the sign-in page does. */
 export async function signIn(context: BrowserContext): Promise<void> {
-  const { rest_url, api_key } = standalone();
-  const answer = await context.request.post(`${rest_url}/v1/browserSession:logIn`, {
+  const { api_key } = standalone();
+  const answer = await context.request.post("/v1/browserSession:logIn", {
     headers: { "Bos-Browser": "1" },
     data: { api_key },
   });
