@@ -22,7 +22,8 @@ _PREFACE = """\
 Everything that is locked for Bos: packages of Python (`requirements.lock`, tools of developers
 included), the Go modules that the REST gateway is linked from, and the npm packages that the pages
 of the console are made of. `make check` fails when this page is out of date, or when a licence is
-unknown or is not one of those in `tests/supply/licences.toml`. To write it anew: `.venv/bin/python tests/supply/licences.py --write`.
+unknown or is not one of those in `tests/supply/licences.toml`. To write it anew:
+`.venv/bin/python tests/supply/licences.py --write`.
 """
 
 

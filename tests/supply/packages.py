@@ -72,7 +72,7 @@ def go_modules() -> list[Package]:
 
 
 def npm_packages(lock: str) -> list[Package]:
-    """The packages that the console's pages are made of, without what only builds and tests them."""
+    """The packages that the console's pages are made of, without what builds and tests them."""
     shipped = {
         (name.rpartition("node_modules/")[2], each["version"], each.get("license", ""))
         for name, each in json.loads(lock)["packages"].items()

@@ -6,14 +6,14 @@ import { ask, expect, MAIL, REVENUE, signIn, test } from "./page";
 const FOLDER = resolve(import.meta.dirname, "../../../docs/images");
 const file = (name: string) => join(FOLDER, `console-${name}.png`);
 
-test.use({ viewport: { width: 1120, height: 720 } });
+test.use({ viewport: { width: 1120, height: 860 } });
 test.beforeEach(({ context }) => signIn(context));
 
 test("answer and run", async ({ page }) => {
   await ask(page, REVENUE);
   await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
   await page.getByRole("button", { name: "2 steps" }).click();
-  await page.locator("[data-run]").hover();
+  await page.getByRole("heading", { name: REVENUE }).scrollIntoViewIfNeeded();
   await page.screenshot({ path: file("answer") });
   await page.getByRole("link", { name: "Open run" }).click();
   await expect(page.getByRole("region", { name: "Timeline" })).toBeVisible();
@@ -36,6 +36,7 @@ test.describe("phone", () => {
   test("answer", async ({ page }) => {
     await ask(page, REVENUE);
     await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
+    await page.getByRole("heading", { name: REVENUE }).scrollIntoViewIfNeeded();
     await page.screenshot({ path: file("phone") });
   });
 });
