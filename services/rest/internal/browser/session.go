@@ -118,7 +118,7 @@ func checkOrigin(r *http.Request) error {
 	site := r.Header.Get("Sec-Fetch-Site")
 	opened := site == "none" && reads
 	origin := r.Header.Get("Origin")
-	if (site != "" && site != "same-origin" && !opened) || (origin != "" && !isOurs(origin, r.Host)) {
+	if (site != "" && site != "same-origin" && !opened) || (origin != "" && !isOurs(origin, r)) {
 		return apierror.New(http.StatusForbidden, codes.PermissionDenied, "CROSS_SITE",
 			"Pages of other origins may not use this session.")
 	}
@@ -129,9 +129,13 @@ func checkOrigin(r *http.Request) error {
 	return nil
 }
 
-func isOurs(origin, host string) bool {
+// isOurs compares hosts, and beyond this machine asks for TLS, without which there is no cookie.
+func isOurs(origin string, r *http.Request) bool {
 	parsed, err := url.Parse(origin)
-	return err == nil && parsed.Host != "" && strings.EqualFold(parsed.Host, host)
+	if err != nil || parsed.Host == "" || !strings.EqualFold(parsed.Host, r.Host) {
+		return false
+	}
+	return parsed.Scheme == "https" || !strings.HasPrefix(cookieName(r, ""), hostPrefix)
 }
 
 func expired() error {

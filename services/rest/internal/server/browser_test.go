@@ -137,6 +137,11 @@ func TestCookieBeyondThisMachineIsForOneHostOverTLS(t *testing.T) {
 	if got.StatusCode != 200 || cookie == nil || !cookie.Secure || !cookie.HttpOnly || cookie.Path != "/" || cookie.Domain != "" {
 		t.Errorf("%s %+v", got.Status, jar)
 	}
+	plain := page(t, s, "POST", sessionAt+":logIn", adaLogsIn, jar,
+		header("Host", "bos.example.org"), header("Origin", "http://bos.example.org"))
+	if plain.StatusCode != 403 || reasonOf(t, plain) != "CROSS_SITE" {
+		t.Error("a page without TLS:", plain.Status)
+	}
 }
 
 func TestRefusedLogInSetsNoCookie(t *testing.T) {

@@ -162,10 +162,10 @@ def _introduce(standalone: Standalone, took_s: float, console_at: str) -> None:
     width = max(len(name) for name in standalone.addresses)
     lines += [f"  {name.ljust(width)}  {at}" for name, at in standalone.addresses.items()]
     if standalone.rest_url:
+        once = "  (signs in once; `bos console` prints another)" if "#" in console_at else ""
         lines += [
             "",
-            f"Console: {console_at}",
-            "  (signs in once; `bos console` prints another)" if "#" in console_at else "",
+            f"Console: {console_at}{once}",
             f"REST: {standalone.rest_url}, interactive pages at {standalone.rest_url}/docs",
         ]
     elif standalone.rest_missing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
@@ -21,7 +21,7 @@ _RATINGS: Final = {
 _NONE: Final = "none"
 _PREFIX: Final = "FEEDBACK_REASON_"
 _REASONS: Final = {
-    name.removeprefix(_PREFIX).lower(): FeedbackReason.Value(name)
+    name.removeprefix(_PREFIX).lower(): cast("FeedbackReason", FeedbackReason.Value(name))
     for name in FeedbackReason.keys()[1:]
 }
 
