@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from packages import LOCK, ROOT, Package, go_modules, python_packages
+from packages import ROOT, Package, all_packages
 
 PAGE = ROOT / "docs/reference/third-party-licences.md"
 _PREFACE = """\
 # Licences of third parties
 
 Everything that is locked for Bos: packages of Python (`requirements.lock`, tools of developers
-included) and the Go modules that the REST gateway is linked from. `make check` fails when this page
-is out of date, or when a licence is unknown or is not one of those in `tests/supply/licences.toml`.
-To write it anew: `.venv/bin/python tests/supply/licences.py --write`.
+included), the Go modules that the REST gateway is linked from, and the npm packages that the pages
+of the console are made of. `make check` fails when this page is out of date, or when a licence is
+unknown or is not one of those in `tests/supply/licences.toml`. To write it anew:
+`.venv/bin/python tests/supply/licences.py --write`.
 """
 
 
@@ -71,7 +72,7 @@ class Rules:
 def page(packages: list[Package], rules: Rules) -> str:
     """The page."""
     parts = [_PREFACE]
-    for kind, title in (("pypi", "Python"), ("golang", "Go")):
+    for kind, title in (("pypi", "Python"), ("golang", "Go"), ("npm", "npm")):
         rows = [
             f"| {each.name} | {each.version} | {rules.licence_of(each)} |"
             for each in sorted(packages, key=lambda each: each.name)
@@ -91,7 +92,7 @@ def _split(stated: str) -> list[str]:
 def main(arguments: list[str]) -> int:
     """Check, or write the page."""
     rules = Rules.load()
-    packages = python_packages(LOCK.read_text("utf-8")) + go_modules()
+    packages = all_packages()
     problems = [text for package in packages if (text := rules.objection(package))]
     written = page(packages, rules)
     if "--write" in arguments:

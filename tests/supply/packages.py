@@ -1,7 +1,8 @@
-"""What Bos is built from: the locked Python packages and the Go modules of the REST gateway."""
+"""What Bos is built from: Python packages, Go modules of REST, npm packages of the console."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements.lock"
+CONSOLE_LOCK = ROOT / "services" / "console" / "package-lock.json"
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9_.-]+)==(?P<version>[^\s;\\]+)", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _MODULE = "{{with .Module}}{{.Path}} {{.Version}} {{.Dir}}{{end}}"
@@ -21,7 +23,7 @@ class Package:
     """One package as it is locked."""
 
     kind: str
-    """``pypi`` or ``golang``."""
+    """``pypi``, ``golang`` or ``npm``."""
     name: str
     version: str
     licence: str
@@ -31,7 +33,7 @@ class Package:
     @property
     def purl(self) -> str:
         """How tools name it."""
-        return f"pkg:{self.kind}/{self.name}@{self.version}"
+        return f"pkg:{self.kind}/{self.name.replace('@', '%40')}@{self.version}"
 
 
 def python_packages(lock: str) -> list[Package]:
@@ -66,6 +68,25 @@ def go_modules() -> list[Package]:
         Package("golang", path, version, _read(Path(folder)))
         for path, version, folder in modules
         if version
+    ]
+
+
+def npm_packages(lock: str) -> list[Package]:
+    """The packages that the console's pages are made of, without what builds and tests them."""
+    shipped = {
+        (name.rpartition("node_modules/")[2], each["version"], each.get("license", ""))
+        for name, each in json.loads(lock)["packages"].items()
+        if name and not each.get("dev")
+    }
+    return [Package("npm", *each) for each in sorted(shipped)]
+
+
+def all_packages() -> list[Package]:
+    """All of them."""
+    return [
+        *python_packages(LOCK.read_text("utf-8")),
+        *go_modules(),
+        *npm_packages(CONSOLE_LOCK.read_text("utf-8")),
     ]
 
 

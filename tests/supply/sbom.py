@@ -17,7 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from licences import Rules
-from packages import LOCK, ROOT, Package, go_modules, python_packages
+from packages import ROOT, Package, all_packages
 
 
 def sbom(packages: list[Package], rules: Rules, version: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
         print("usage: python tests/supply/sbom.py PATH", file=sys.stderr)
         return 2
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    packages = python_packages(LOCK.read_text("utf-8")) + go_modules()
+    packages = all_packages()
     document = sbom(packages, Rules.load(), project["version"])
     path = Path(arguments[0])
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from licences import PAGE, Rules, page
-from packages import LOCK, ROOT, Package, python_packages
+from packages import CONSOLE_LOCK, LOCK, ROOT, Package, npm_packages, python_packages
 from sbom import sbom
 
 RULES = Rules.load()
@@ -46,9 +46,12 @@ def test_an_exception_is_named_with_its_reason() -> None:
 
 
 def test_every_locked_package_is_on_the_page_and_may_be_there() -> None:
-    packages = python_packages(LOCK.read_text("utf-8"))
+    shipped = npm_packages(CONSOLE_LOCK.read_text("utf-8"))
+    packages = python_packages(LOCK.read_text("utf-8")) + shipped
     written = PAGE.read_text("utf-8")
     assert len(packages) > 100
+    assert {"react", "@base-ui/react"} <= {each.name for each in shipped}
+    assert not {"vite", "vitest"} & {each.name for each in shipped}
     for each in packages:
         assert f"| {each.name} | {each.version} |" in written
         assert RULES.objection(each) == ""
@@ -64,14 +67,14 @@ def test_the_bill_of_materials_names_everything_once_and_is_the_same_each_time()
     assert document == sbom(list(reversed(packages)), RULES, "0.1.0")
 
 
-def test_packages_of_npm_are_for_tests_alone() -> None:
+def test_packages_of_npm_may_be_there_and_ship_with_the_console_alone() -> None:
     found = [
         lock for top in ("libs", "services", "tests") for lock in (ROOT / top).rglob(_NPM_LOCK)
     ]
     locks = [lock for lock in found if "node_modules" not in lock.parts]
     assert locks
     for lock in locks:
-        assert lock.relative_to(ROOT).parts[0] == "tests", "what Bos ships is on the page"
+        assert lock == CONSOLE_LOCK or lock.relative_to(ROOT).parts[0] == "tests", "not on the page"
         packages = json.loads(lock.read_text("utf-8"))["packages"]
         for name, each in packages.items():
             stated = Package("npm", name, each.get("version", ""), each.get("license", ""), ())

@@ -5,7 +5,6 @@ import { send } from "./http";
 export interface SignInWays {
   password?: boolean;
   api_key?: boolean;
-  registration?: boolean;
   link?: boolean;
   open_id?: { name: string };
 }

@@ -29,7 +29,7 @@ export function SignInForm({ ways }: { ways: SignInWays }) {
   };
   const others: [Way, string, boolean | undefined][] = [
     ["password", text.toSignIn, ways.password],
-    ["register", text.toRegister, ways.registration && ways.password],
+    ["register", text.toRegister, ways.password],
     ["api_key", text.withKey, ways.api_key],
   ];
   return (
