@@ -248,6 +248,16 @@ test-cluster: install chart ## The chart on a real API server with simulated nod
 	    test -z "$$CI"; \
 	fi
 
+# A node of its own takes root, Debian's containerd and network plug-ins, every image, and some minutes.
+.PHONY: test-node
+test-node: install chart images ## By hand: the chart on a real node from our own images, asked under load while it is upgraded, killed, rolled back; as root on Debian (LEFT_OUT="web mail")
+	@command -v containerd > /dev/null && command -v gcc > /dev/null && [ -x /usr/lib/cni/bridge ] \
+	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends \
+	        containerd runc containernetworking-plugins iptables iproute2 gcc libc6-dev; }
+	@tools=$$(nice -n 15 sh tests/deploy/tools.sh node) || exit; \
+	BOS_TEST_NODE_TOOLS=$$tools BOS_TEST_NODE_LEFT_OUT='$(LEFT_OUT)' \
+	    $(BIN)/pytest -q -s tests/deploy/node_trial.py $(PYTEST_ARGS)
+
 .PHONY: test-install
 test-install: install ## Services alone, each in an empty environment: size, packages (part of test)
 	$(BIN)/pytest -q -s tests/install $(PYTEST_ARGS)

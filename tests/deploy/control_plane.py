@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _COMMAND_S = 240
+_LONGEST_S = 1200
 _HOST = "127.0.0.1"
 _ZONES = ("a", "b", "c")
 _NODE = {
@@ -91,7 +92,7 @@ class ControlPlane:
             text=True,
             capture_output=True,
             check=False,
-            timeout=_COMMAND_S,
+            timeout=_LONGEST_S,
         )
         if check and ended.returncode:
             raise AssertionError(f"{tool} {' '.join(arguments)}\n{ended.stdout}{ended.stderr}")
@@ -103,12 +104,15 @@ class ControlPlane:
 
 
 @asynccontextmanager
-async def control_plane(tools: Path, folder: Path) -> AsyncIterator[ControlPlane]:
+async def control_plane(
+    tools: Path, folder: Path, *, simulated: bool = True
+) -> AsyncIterator[ControlPlane]:
     """Start a control plane with three nodes, and stop it with the block.
 
     Args:
         tools: Folder of the programs, as ``tools.sh all`` prints it.
         folder: Where it keeps its data and writes logs; one for each control plane.
+        simulated: Whether it has nodes, in name alone; else none has come yet.
     """
     plane = ControlPlane(tools, folder)
     token, ports = token_hex(16), {name: free_port() for name in ("etcd", "peer", "api")}
@@ -118,7 +122,7 @@ async def control_plane(tools: Path, folder: Path) -> AsyncIterator[ControlPlane
     async with AsyncExitStack() as stack:
 
         async def start(name: str, *arguments: str) -> None:
-            await stack.enter_async_context(_program(tools / name, folder, *arguments))
+            await stack.enter_async_context(running(tools / name, folder, *arguments))
 
         await start("etcd", *_etcd(folder, ports))
         await start("kube-apiserver", *_api_server(folder, ports))
@@ -145,27 +149,29 @@ async def control_plane(tools: Path, folder: Path) -> AsyncIterator[ControlPlane
             f"--secure-port={free_port()}",
             f"--cert-dir={folder / 'scheduler'}",
         )
-        await start(
-            "kwok",
-            f"--kubeconfig={plane.kubeconfig}",
-            "--manage-all-nodes=true",
-            "--node-ip=10.0.0.1",
-            "--cidr=10.0.0.1/24",
-            "--node-lease-duration-seconds=40",
-            f"--server-address={_HOST}:{free_port()}",
-            *(f"--config={file}" for file in _stages(tools)),
-        )
-        for zone in _ZONES:
-            plane.kubectl("apply", "-f", "-", given=yaml.safe_dump(_node(zone)))
-        for file in sorted((tools / "stages").glob("storage-class*.yaml")):
-            plane.kubectl("apply", "-f", str(file))
-        plane.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
+        if simulated:
+            await start(
+                "kwok",
+                f"--kubeconfig={plane.kubeconfig}",
+                "--manage-all-nodes=true",
+                "--node-ip=10.0.0.1",
+                "--cidr=10.0.0.1/24",
+                "--node-lease-duration-seconds=40",
+                f"--server-address={_HOST}:{free_port()}",
+                *(f"--config={file}" for file in _stages(tools)),
+            )
+            for zone in _ZONES:
+                plane.kubectl("apply", "-f", "-", given=yaml.safe_dump(_node(zone)))
+            for file in sorted((tools / "stages").glob("storage-class*.yaml")):
+                plane.kubectl("apply", "-f", str(file))
+            plane.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=120s")
         await _answers(plane, "-n", "default", "get", "serviceaccount", "default")
         yield plane
 
 
 @asynccontextmanager
-async def _program(program: Path, folder: Path, *arguments: str) -> AsyncIterator[None]:
+async def running(program: Path, folder: Path, *arguments: str) -> AsyncIterator[None]:
+    """Run a program in ``folder`` for the block; it logs to a file of its name."""
     with (folder / f"{program.name}.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             program, *arguments, cwd=folder, stdout=log, stderr=log

@@ -3,6 +3,7 @@
 #
 #   sh tests/deploy/tools.sh helm              # helm alone
 #   sh tests/deploy/tools.sh all               # with the control plane of Kubernetes, and nodes in name alone
+#   sh tests/deploy/tools.sh node              # and what runs pods on a real node, and names services for them
 #
 # Sources come as Go modules, by the hashes of go.sum. What is built stays in BOS_CACHE by the digest of
 # go.mod and go.sum, so that a build is made once on a machine, and in CI while its cache lasts.
@@ -64,8 +65,15 @@ definitions() {
     mv "$folder/.definitions.$$" "$folder/definitions"
 }
 
+# Names of services come from a module of their own, which wants other versions.
+build_names() {
+    names=$(cat "$here/names/go.mod" "$here/names/go.sum" "$here/names/main.go" | sha256sum | cut -c 1-16)
+    [ -x "$folder/coredns-$names" ] || sh "$go" build -C "$here/names" -ldflags='-s -w' -o "$folder/coredns-$names" . >&2
+    ln -sf "coredns-$names" "$folder/coredns"
+}
+
 build helm helm.sh/helm/v4/cmd/helm
-if [ "${1:-helm}" = all ]; then
+if [ "${1:-helm}" != helm ]; then
     stages
     definitions
     build kubectl k8s.io/kubernetes/cmd/kubectl
@@ -74,5 +82,10 @@ if [ "${1:-helm}" = all ]; then
     build kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
     build kube-scheduler k8s.io/kubernetes/cmd/kube-scheduler
     build kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager
+fi
+if [ "${1:-helm}" = node ]; then
+    build kubelet k8s.io/kubernetes/cmd/kubelet
+    build kube-proxy k8s.io/kubernetes/cmd/kube-proxy
+    build_names
 fi
 echo "$folder"

@@ -6,12 +6,14 @@ if [ ! -s "$PGDATA/PG_VERSION" ]; then
     export PGPASSWORD
     printf '%s\n' "$PGPASSWORD" > /tmp/password
     # shellcheck disable=SC2086  # several arguments
-    initdb --username postgres --pwfile /tmp/password $POSTGRES_INITDB_ARGS > /dev/null
+    initdb --username "${POSTGRES_USER:-postgres}" --pwfile /tmp/password ${POSTGRES_INITDB_ARGS:-} > /dev/null
     rm /tmp/password
     echo 'host all all all scram-sha-256' >> "$PGDATA/pg_hba.conf"
     pg_ctl --wait --silent --options "-c listen_addresses='' -k /var/run/postgresql" start
-    for script in /docker-entrypoint-initdb.d/*.sh; do PGHOST=/var/run/postgresql "$script"; done
+    export PGHOST=/var/run/postgresql PGUSER="${POSTGRES_USER:-postgres}"
+    [ "${POSTGRES_DB:-postgres}" = postgres ] || createdb "$POSTGRES_DB"
+    for script in /docker-entrypoint-initdb.d/*.sh; do [ ! -x "$script" ] || "$script"; done
     pg_ctl --wait --silent --mode fast stop
-    unset PGPASSWORD
+    unset PGPASSWORD PGHOST PGUSER
 fi
 exec "$@" -c listen_addresses='*' -k /var/run/postgresql
