@@ -302,18 +302,25 @@ def _refuse_conflicts(fixtures: Sequence[Fixture]) -> None:
             raise FixtureError(f"two fixtures are named {each.name!r}; names must be unique")
         names.add(each.name)
     # Only fixtures of one kind of call can tie: hundreds are not compared each with each.
-    rivals: dict[object, list[Fixture]] = {}
+    rivals: dict[object, list[tuple[Fixture, str]]] = {}
     for one in fixtures:
         kind = (one.when.rank, one.when.schema_name, one.when.model)
+        # A needle of one that is in no needle of the other settles nearly all pairs at once.
+        mine = "\n\n".join(one.when.contains)
         earlier = rivals.setdefault(kind, [])
-        earlier.append(one)
-        for other in earlier[:-1]:
+        for other, theirs in earlier:
+            if not (
+                all(map(mine.__contains__, other.when.contains))
+                or all(map(theirs.__contains__, one.when.contains))
+            ):
+                continue
             if other.when.covers(one.when) or one.when.covers(other.when):
                 raise FixtureError(
                     f"fixtures {other.name!r} and {one.name!r} tie: they are equally specific and "
                     "one fits every prompt of the other; add to `contains` of the one that is "
                     "meant to win, or to `excludes` of the other"
                 )
+        earlier.append((one, mine))
 
 
 def _placeholders(reply: Reply) -> set[str]:
