@@ -117,7 +117,7 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value
 
 
-async def _write(target: Path) -> None:
+async def _text() -> str:
     with (
         tempfile.TemporaryDirectory(prefix="bos-evaluation-set-") as folder,
         EmbeddedPostgres(Path(folder) / "postgres") as server,
@@ -129,9 +129,9 @@ async def _write(target: Path) -> None:
             content = await questions_of(connection)
         finally:
             await connection.close()
-    text = yaml.safe_dump(content, allow_unicode=True, sort_keys=False, width=100)
-    target.write_text(_HEAD + text, encoding="utf-8")
+    text: str = yaml.safe_dump(content, allow_unicode=True, sort_keys=False, width=100)
+    return _HEAD + text
 
 
 if __name__ == "__main__":
-    asyncio.run(_write(Path(sys.argv[1])))
+    Path(sys.argv[1]).write_text(asyncio.run(_text()), encoding="utf-8")

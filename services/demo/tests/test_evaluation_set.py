@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     import asyncpg
 
 SET = Path(str(files("bos_demo") / "evaluation.yaml"))
+WRITTEN = yaml.safe_load(SET.read_text(encoding="utf-8"))
 
 
 async def test_the_set_is_what_questions_and_reference_queries_say(
     company: asyncpg.Connection[asyncpg.Record],
 ) -> None:
-    written = yaml.safe_load(SET.read_text(encoding="utf-8"))
-
-    assert written == yaml.safe_load(yaml.safe_dump(await questions_of(company))), (
+    assert yaml.safe_load(yaml.safe_dump(await questions_of(company))) == WRITTEN, (
         "Write it anew: python services/demo/evaluation_set.py "
         "services/demo/src/bos_demo/evaluation.yaml"
     )
