@@ -519,7 +519,7 @@ $(CONSOLE_BUILD)/index.html: $(CONSOLE_SOURCES) $(CONSOLE)/src/api/schema.d.ts
 .PHONY: console-pictures
 console-pictures: install console ## Take the pictures of docs/console.md anew, in Chromium
 	@$(MAKE) --no-print-directory rest
-	@$(NODE) BOS_CONSOLE_PICTURES=1 playwright test
+	@BOS_CONSOLE_PICTURES=1 $(NODE) playwright test
 
 .PHONY: console-dev
 console-dev: $(CONSOLE)/src/api/schema.d.ts ## The console from its sources, rebuilt as they change, before a running `make run` (BOS_CONSOLE_DEV_REST=http://127.0.0.1:8000)
