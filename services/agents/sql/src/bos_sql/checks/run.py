@@ -21,8 +21,8 @@ from bos_sql.checks.totals import reconciliation, totals_probe
 from bos_sql.prompts import rewrite
 from bos_sql.steps.execute import execute_query, parse_results
 from bos_sql.steps.filters import describe_filters
-from bos_sql.steps.replies import GeneratedSql, QueryDraft
 from bos_sql.steps.metrics import metric_problem
+from bos_sql.steps.replies import GeneratedSql, QueryDraft
 from bos_sql.steps.review import safety_check
 from bos_sql.steps.step_state import AttemptFailed
 
