@@ -1,4 +1,4 @@
-# Image of the REST gateway, a static program on nothing; the console's files join it when they are there.
+# Image of the REST gateway, a static program on nothing, with the web console if `make console` has built it.
 #
 #   docker build -f deploy/images/rest.Dockerfile .
 #
@@ -22,10 +22,12 @@ RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
     && .venv/bin/uv pip install --quiet --python .venv/bin/python --constraint requirements.lock -r build.txt \
     && PATH=$PWD/.venv/bin:$PATH .venv/bin/python libs/protos/generate.py
 COPY services/rest services/rest
+COPY services/console services/console
 RUN --mount=type=secret,id=ca --mount=type=cache,target=/root/.cache \
     if [ -s /run/secrets/ca ]; then export SSL_CERT_FILE=/run/secrets/ca; fi \
     && export BOS_CACHE=/root/.cache/bos \
     && sh services/rest/go.sh run ./cmd/generate /src/libs/protos/build/image.binpb gen \
+    && sh services/rest/go.sh run ./cmd/assets /src/services/console/dist internal/console/assets \
     && sh services/rest/go.sh build -ldflags='-s -w' -o /src/bos-rest .
 
 FROM scratch
