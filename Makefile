@@ -436,7 +436,7 @@ clean: ## Remove everything that was built, cached or stored in this folder; dow
 ##@ Images
 
 .PHONY: images
-images: $(VENV)/.python ## Build the images of all services and print their sizes; on Debian as root it installs and starts an engine (ONLY=gateway,sql)
+images: try-console ## Build the images of all services and print their sizes; on Debian as root it installs and starts an engine (ONLY=gateway,sql)
 	@$(BIN)/python deploy/images/build.py $(addprefix --only ,$(ONLY))
 
 .PHONY: sbom-images

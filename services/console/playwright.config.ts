@@ -7,8 +7,8 @@ export default defineConfig({
   globalSetup: "./e2e/standalone.ts",
   workers: 1,
   retries: 0,
-  timeout: 60_000,
-  expect: { timeout: 20_000 },
+  timeout: 300_000,
+  expect: { timeout: 60_000 },
   reporter: "list",
   use: {
     launchOptions: {
@@ -19,7 +19,7 @@ export default defineConfig({
     locale: "en-GB",
     timezoneId: "Asia/Kolkata",
     viewport: { width: 1280, height: 850 },
-    actionTimeout: 20_000,
+    actionTimeout: 60_000,
     trace: "retain-on-failure",
   },
 });

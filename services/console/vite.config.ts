@@ -21,5 +21,5 @@ export default defineConfig({
     host: "127.0.0.1",
     proxy: { "/v1": proxied, "/openapi.json": proxied, "/docs": proxied },
   },
-  test: { include: ["tests/**/*.test.{ts,tsx}"], environment: "node" },
+  test: { include: ["tests/**/*.test.{ts,tsx}"], environment: "node", testTimeout: 60_000 },
 });

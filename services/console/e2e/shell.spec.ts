@@ -87,3 +87,20 @@ test.describe("on a phone", () => {
     await expect(page.getByRole("heading", { name: "What would you like to know?" })).toBeVisible();
   });
 });
+
+test("another user who signs in over an ended session begins anew", async ({ page, context }) => {
+  await signIn(context);
+  await ask(page, "How many days are there between 17 January 2026 and 15 June 2026?");
+  await expect(page.getByRole("region", { name: "Answer" })).toContainText("149");
+  await context.clearCookies();
+  const dialog = page.getByRole("dialog", { name: "Sign in" });
+  await dialog.getByRole("button", { name: "Create an account" }).click();
+  const name = `eve-${String(Date.now())}`;
+  await dialog.getByLabel("User name").fill(name);
+  await dialog.getByLabel("Email").fill(`${name}@example.com`);
+  await dialog.getByLabel("Password").fill("correct horse battery staple");
+  await dialog.getByRole("button", { name: "Create account" }).click();
+  await expect(page.getByText("Your questions will be listed here.")).toBeVisible();
+  await expect(page).toHaveURL(/\/$/);
+  await expect(page.getByText("149")).toHaveCount(0);
+});

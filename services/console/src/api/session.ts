@@ -78,7 +78,9 @@ class Session {
   }
 
   async logOut(): Promise<void> {
-    this.accept(await call("POST", ":logOut", {}));
+    await call("POST", ":logOut", {});
+    this.set({ current: undefined, expired: false });
+    await this.refresh();
   }
 
   /** Resolves once the user has signed in again; rejects when the call was given up first. */
@@ -105,8 +107,8 @@ class Session {
 
   private accept(current: BrowserSession): void {
     const isIn = current.state !== "SIGNED_OUT";
-    // A session that ends while the page is in use keeps the page, under the dialog.
-    const expired = !isIn && this.waiting.length > 0 && this.state.current?.state === "SIGNED_IN";
+    // A session that ends by itself keeps the page, under the dialog; one that was ended does not.
+    const expired = !isIn && this.state.current?.state === "SIGNED_IN";
     this.set(expired ? { expired } : { current, expired: false, failure: undefined });
     if (isIn) {
       for (const resume of this.waiting.splice(0)) resume();

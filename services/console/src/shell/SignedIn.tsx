@@ -1,8 +1,10 @@
 /** Shows the pages to users who are signed in, and signing in to others. */
-import { useQueryClient } from "@tanstack/react-query";
-import { useEffect, useState, type ReactNode } from "react";
+import { useQueryClient, type QueryClient } from "@tanstack/react-query";
+import { useEffect, useRef, useState, type ReactNode } from "react";
 
+import { me } from "../api/queries";
 import { session } from "../api/session";
+import { forgetDrafts } from "../chat/useDraft";
 import { useText } from "../messages/useText";
 import { Failure, Notice } from "../ui/controls";
 import { Dialog } from "../ui/Dialog";
@@ -19,8 +21,15 @@ export function SignedIn({ children }: { children: ReactNode }) {
   const isOut = current?.state === "SIGNED_OUT";
   useEffect(() => session.start(), []);
   useEffect(() => {
-    if (isOut) client.clear(); // nothing of a user stays for the next one
+    if (!isOut) return;
+    client.clear(); // nothing of a user stays for the next one
+    forgetDrafts();
   }, [isOut, client]);
+  const wasExpired = useRef(false);
+  useEffect(() => {
+    if (wasExpired.current && !expired) void leaveIfAnother(client);
+    wasExpired.current = expired;
+  }, [expired, client]);
   if (location.pathname === OPEN_ID_PATH) return <OpenIdReturn />;
   if (current === undefined) {
     return (
@@ -57,6 +66,15 @@ export function SignedIn({ children }: { children: ReactNode }) {
       )}
     </>
   );
+}
+
+/** Begins anew if the user who signed in over the page is not the one whose page it is. */
+async function leaveIfAnother(client: QueryClient): Promise<void> {
+  const before = client.getQueryData(me.queryKey)?.user_id;
+  const now = await client.fetchQuery({ ...me, staleTime: 0 });
+  if (before === undefined || now.user_id === before) return;
+  forgetDrafts();
+  location.assign("/");
 }
 
 /** Where the OpenID provider sends the browser back to. */
