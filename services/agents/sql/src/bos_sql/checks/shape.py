@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from bos_sql.dialects.reading import Unreadable, read_query
+from bos_sql.semantics.expressions import conjuncts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from bos_sql.grounding.catalog import Catalog, Table
     from bos_sqlguard import Dialect
@@ -54,7 +55,7 @@ class Shape:
         """Conditions of WHERE that all have to hold, those on the same columns together."""
         where = self.select.args.get("where")
         found: dict[frozenset[str], list[exp.Expr]] = {}
-        for part in _conjuncts(where.this) if where is not None else ():
+        for part in conjuncts(None if where is None else where.this):
             columns = frozenset(each.sql().casefold() for each in part.find_all(exp.Column))
             found.setdefault(columns, []).append(part)
         return [Filter(tuple(parts), columns) for columns, parts in found.items()]
@@ -149,12 +150,3 @@ def _shapes_rows(node: exp.Expr) -> bool:
             return False
         parent = parent.parent
     return True
-
-
-def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
-    condition = condition.unnest()
-    if not isinstance(condition, exp.And):
-        yield condition
-        return
-    for side in condition.flatten():
-        yield from _conjuncts(side)
