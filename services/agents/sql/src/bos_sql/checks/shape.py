@@ -107,12 +107,16 @@ class Shape:
         return probe.where(*conditions, copy=False) if conditions else probe
 
 
-def read_shape(sql: str, dialect: Dialect, catalog: Catalog) -> Shape | None:
-    """Shape of a query; None if it is not a plain SELECT over tables of the catalogue."""
+def parsed(sql: str, dialect: Dialect) -> exp.Expr | None:
+    """Syntax tree of a query; None if it cannot be read."""
     try:
-        tree = read_query(sql, dialect)
+        return read_query(sql, dialect)
     except Unreadable:
         return None
+
+
+def read_shape(tree: exp.Expr | None, dialect: Dialect, catalog: Catalog) -> Shape | None:
+    """Shape of a query; None if it is not a plain SELECT over tables of the catalogue."""
     if not isinstance(tree, exp.Select) or tree.find(*_NESTED) is not None:
         return None
     known = {table.name.casefold(): table for table in catalog.tables}
@@ -132,11 +136,9 @@ def read_shape(sql: str, dialect: Dialect, catalog: Catalog) -> Shape | None:
     return Shape(tree, dialect, tables)
 
 
-def is_aggregated(sql: str, dialect: Dialect) -> bool:
+def is_aggregated(tree: exp.Expr | None) -> bool:
     """Whether the rows of a query are totals or groups; also if it cannot be read."""
-    try:
-        tree = read_query(sql, dialect)
-    except Unreadable:
+    if tree is None:
         return True
     found = tree.find_all(exp.AggFunc, exp.Group, exp.Distinct)
     return any(_shapes_rows(each) for each in found)
