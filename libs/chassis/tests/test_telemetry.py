@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -108,6 +109,40 @@ def test_pending_spans_are_exported_at_the_end(collector: tuple[str, list[bytes]
     exported = b"".join(received)
     for text in (b"sql", b"query", b"planner", b"plan"):
         assert text in exported
+
+
+async def test_a_flush_sends_what_waits_and_tells_whether_it_was_taken(
+    collector: tuple[str, list[bytes]],
+) -> None:
+    endpoint, received = collector
+    with setup_telemetry("sql", TelemetrySettings(otlp_endpoint=endpoint)) as telemetry:
+        telemetry.tracer.start_span("query").end()
+        assert await telemetry.flush(60)
+        assert b"query" in b"".join(received)
+        assert await telemetry.flush(60), "nothing waits"
+
+
+async def test_a_flush_tells_that_there_is_no_collector_where_one_was_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    away = TelemetrySettings(otlp_endpoint=f"http://127.0.0.1:{port}")
+    with setup_telemetry("sql", away) as telemetry:
+        telemetry.tracer.start_span("query").end()
+        assert not await telemetry.flush(60)
+        assert not await telemetry.flush(60), "what was refused is gone"
+
+
+async def test_a_flush_waits_no_longer_than_it_may() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        hanging = TelemetrySettings(otlp_endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with setup_telemetry("sql", hanging) as telemetry:
+            telemetry.tracer.start_span("query").end()
+            assert not await telemetry.flush(0.01)
+
+
+async def test_without_a_collector_there_is_nothing_to_flush() -> None:
+    with setup_telemetry("sql", TelemetrySettings()) as telemetry:
+        assert await telemetry.flush(0.01)
 
 
 @pytest.mark.parametrize(("ratio", "recorded"), [(0, False), (1, True)])

@@ -6,6 +6,7 @@ A process makes one :class:`Telemetry` with :func:`setup_telemetry` and derives 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import threading
@@ -21,7 +22,7 @@ import structlog
 from opentelemetry import trace
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, TraceIdRatioBased
 from prometheus_client import (
@@ -33,6 +34,7 @@ from prometheus_client import (
 
 from bos_chassis.log_fields import add_log_fields
 from bos_chassis.metrics.standard import FileMetrics, RpcMetrics
+from bos_chassis.tracing.export import CheckedBatches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -128,6 +130,23 @@ class Telemetry:
                 if span.context.trace_flags.sampled:
                     processor.on_end(span.readable(self.provider.resource))
 
+    async def flush(self, timeout_s: float) -> bool:
+        """Send the spans that wait for their export now.
+
+        Args:
+            timeout_s: Seconds to wait for that, at most.
+
+        Returns:
+            Whether all were taken in that time; without a collector there is nothing to send.
+        """
+        if (processor := self._shared.span_processor) is None:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.to_thread(processor.force_flush, int(timeout_s * 1_000))
+        except TimeoutError:
+            return False
+
     @property
     def spans(self) -> tuple[ReadableSpan, ...]:
         """Ended spans, oldest first; only with :meth:`for_tests`, empty otherwise."""
@@ -189,10 +208,8 @@ def _otlp(endpoint: str) -> SpanProcessor:
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
     # The timeout covers all attempts of an export, and so bounds the flush at the end of a process.
-    return BatchSpanProcessor(
-        OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_TIMEOUT_S),
-        schedule_delay_millis=_EXPORT_INTERVAL_MS,
-    )
+    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_TIMEOUT_S)
+    return CheckedBatches(exporter, _EXPORT_INTERVAL_MS)
 
 
 @cache

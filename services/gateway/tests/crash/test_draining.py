@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING
 
+import pytest
 from gateway_harness.harness import Harness, gateway_process
 from gateway_harness.postgres_proxy import postgres_proxy
+from gateway_harness.traced import RUN
 
 from bos.gateway.v1 import AgentRequest, PlanQuestionRequest
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.otlp.spans import span_receiver
 from bos_testkit.plans import step
 
 if TYPE_CHECKING:
@@ -22,8 +26,7 @@ _END_S = 40.0
 
 async def renewals_sent(session: asyncpg.Connection[asyncpg.Record], count: int) -> None:
     """Return once a gateway has tried so often to renew its lease, and found none of its own."""
-    ended = "SELECT count(*) FROM replicas WHERE lease_until <= now()"
-    while not await session.fetchval(ended):
+    while await session.fetchval("SELECT EXISTS (SELECT FROM replicas)"):
         pass
     sent = (
         "SELECT query_start FROM pg_stat_activity WHERE application_name LIKE 'bos-gateway-lease%'"
@@ -75,3 +78,25 @@ async def test_drain_waits_for_a_call_although_its_lease_was_given_back(harness:
         go_on.set()
         assert [each.agent for each in (await call).plan.steps] == ["pure"]
         assert await asyncio.wait_for(process.wait(), _END_S) == 0
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["collector", "collector that hangs"])
+async def test_a_drained_gateway_leaves_nothing_to_bury_once_its_traces_are_exported(
+    harness: Harness, answers: bool
+) -> None:
+    await harness.add_agent(EchoAgent("pure"))
+    harness.planner.steps = [step("a", "pure")]
+    with span_receiver() as receiver, socket.create_server(("127.0.0.1", 0)) as silent:
+        hanging = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        endpoint = receiver.endpoint if answers else hanging
+        async with (
+            gateway_process(harness, telemetry__otlp_endpoint=endpoint) as (process, client),
+            connect(harness.dsn, schema=SCHEMA) as session,
+        ):
+            await client.ask("Go on?")
+            process.terminate()
+            assert await asyncio.wait_for(process.wait(), _END_S) == 0
+            rows = "SELECT lease_until <= now() AS left_to_others FROM replicas"
+            left = [row["left_to_others"] for row in await session.fetch(rows)]
+        assert left == ([] if answers else [True])
+        assert bool([span for span in receiver.spans if span.name == RUN]) is answers

@@ -206,6 +206,7 @@ async def test_run_that_stays_held_is_left_to_those_who_bury_its_owner(
     async with connect(postgres_dsn, schema=SCHEMA) as session, session.transaction():
         await session.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", run_id)
         await ownership.release_all()
+        await ownership.leave(exported=True)
         assert await adopt(owner_of(pool)) == []
         assert await pool.fetchval("SELECT count(*) FROM replicas WHERE lease_until < now()") == 1
     (taken,) = await adopt(owner_of(pool))
@@ -310,6 +311,23 @@ async def test_what_ended_in_the_last_moments_of_a_dead_replica_is_found_once_by
         last += await adopter.ended_last()
     assert [run.run_id for run in found] == [under_way]
     assert last == [ended["last"]]
+
+
+@pytest.mark.parametrize("exported", [True, False])
+async def test_what_ended_in_the_last_moments_of_a_drain_is_left_to_others_unless_it_was_exported(
+    pool: asyncpg.Pool[asyncpg.Record], exported: bool
+) -> None:
+    drained, adopter = owner_of(pool), owner_of(pool)
+    await drained.take()
+    ended = await insert_run(pool, drained.replica_id)
+    await pool.execute("UPDATE runs SET finished_at = now() WHERE run_id = $1", ended)
+    under_way = await insert_run(pool, drained.replica_id)
+    await drained.release_all()
+    assert not (await adopter.look()).dead, "while it exports"
+    await drained.leave(exported=exported)
+    assert (await adopter.look()).dead is not exported
+    assert [run.run_id for run in await adopt(adopter)] == [under_way]
+    assert await adopter.ended_last() == ([] if exported else [ended])
 
 
 async def test_look_returns_when_the_next_lease_of_live_replicas_expires(

@@ -200,13 +200,21 @@ WITH held AS (
     UPDATE runs AS r SET replica_id = NULL, retry_at = now() FROM held AS h
     WHERE r.run_id = h.run_id
     RETURNING r.run_id
-), lease AS (
-    UPDATE replicas SET lease_until = now() WHERE replica_id = $1
 ), {_TOLD}
 SELECT (SELECT count(*) FROM runs WHERE replica_id = $1 AND finished_at IS NULL)
        - (SELECT count(*) FROM freed) AS kept
 FROM (SELECT) AS one LEFT JOIN told ON true
 """  # noqa: S608  our own text
+# Of a replica whose row is gone nobody thinks that it died, so nothing is left to be buried.
+_LEAVE = """
+WITH gone AS (
+    DELETE FROM replicas WHERE replica_id = $1 AND $2 AND NOT EXISTS (
+        SELECT FROM runs WHERE replica_id = $1 AND finished_at IS NULL
+    )
+    RETURNING replica_id
+)
+UPDATE replicas SET lease_until = now() WHERE replica_id = $1 AND NOT EXISTS (SELECT FROM gone)
+"""
 _ADD_INPUT = f"""
 WITH added AS (
     INSERT INTO run_inputs (run_id, kind, payload)
@@ -417,7 +425,7 @@ class Ownership:
         return bool(rows)
 
     async def release_all(self) -> None:
-        """Release every unfinished run and the lease, for others to take over at once.
+        """Release every unfinished run, for others to take over at once; the lease stays.
 
         Raises:
             BosError: the database is away; others take over once the lease has run out.
@@ -427,6 +435,18 @@ class Ownership:
             if not kept:
                 return
             await asyncio.sleep(_RELEASE_AGAIN_S)  # another session holds their rows
+
+    async def leave(self, *, exported: bool) -> None:
+        """Give the lease back at the end of a drain, after :meth:`release_all`.
+
+        Args:
+            exported: Traces of all runs that ended here are where they belong. Else, and while a
+                run is still this replica's, others bury it as one that died.
+
+        Raises:
+            BosError: the database is away; others bury it once the lease has run out.
+        """
+        await execute(self._pool, _LEAVE, self.replica_id, exported)
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent, *audit: AuditEntry) -> None:
         """Leave an input for the run's owner; the first of its kind counts, and has its entry."""

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 # For what is written on the way out; a database that is away must not hold that up for ever.
 _SHUTDOWN_TIMEOUT_S = 3.0
 _RELEASE_S = 5.0
+# Runs are with others by then; only the lease waits for it.
+_FLUSH_S = 2.0
 _RESUMED_AT_ONCE = 4
 # What a newer replica, or some time, mends: counted as no failure.
 _PASSING = (UnknownEvent, Unavailable, DeadlineExceeded)
@@ -71,6 +73,8 @@ class Replica:
     """Whether this process is on its way out: nothing new begins."""
     _suspended: bool = field(init=False, default=False)
     _gave_up_releasing: bool = field(init=False, default=False)
+    _exported: bool = field(init=False, default=True)
+    """Whether no trace is known to have been held up on the way out."""
     _accepting: set[asyncio.Task[bool]] = field(init=False, factory=set)
     _resuming: dict[asyncio.Task[None], Adopted] = field(init=False, factory=dict)
     _driven: dict[UUID, Orchestrator] = field(init=False, factory=dict)
@@ -235,6 +239,9 @@ class Replica:
         try:
             async with asyncio.timeout(_RELEASE_S):
                 await self.ownership.release_all()
+            self._exported &= await self._deps.telemetry.flush(_FLUSH_S)
+            async with asyncio.timeout(_RELEASE_S):
+                await self.ownership.leave(exported=self._exported)
         except Exception as error:
             # After any error the process ends all the same.
             self._gave_up_releasing = True
