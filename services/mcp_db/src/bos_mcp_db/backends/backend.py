@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from bos_errors import ConfigurationError
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bos_sqlguard import Dialect, Kept
+
+MAX_LISTED: Final = 2_000
+"""Tables of a database that are listed; more are no schema to propose an allow-list for."""
 
 ColumnType = Literal[
     "bool",
@@ -137,6 +140,17 @@ class Backend(Protocol):
             ResultTooLarge: the first row alone exceeds ``limits.max_bytes``.
             DatabaseUnavailable: no connection.
             RoleUnavailable: the role cannot be taken on.
+        """
+
+    async def listed(self) -> list[tuple[str, str]]:
+        """Schema and name of every table and view that the connection may read, sorted.
+
+        Without system catalogues, and at most ``MAX_LISTED`` and one more. For whoever proposes an
+        allow-list: it reveals what none may be asked about.
+
+        Raises:
+            QueryFailed: the database refused.
+            DatabaseUnavailable: no connection.
         """
 
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:

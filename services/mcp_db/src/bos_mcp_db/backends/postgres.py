@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from bos_mcp_db.backends.backend import ColumnType, ForeignKey, Result, TableColumn, TableInfo
+from bos_mcp_db.backends.backend import (
+    MAX_LISTED,
+    ColumnType,
+    ForeignKey,
+    Result,
+    TableColumn,
+    TableInfo,
+)
 from bos_mcp_db.backends.postgres_plan import kept_bytes
 from bos_mcp_db.backends.rows import RowCollector, check_columns, check_cost, check_kept
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut, RoleUnavailable
@@ -62,6 +69,20 @@ _TYPES: dict[str, ColumnType] = {
     "json": "structured",
     "jsonb": "structured",
 }
+
+# Partitions are read through their table; what an extension brings is its own affair.
+_LISTED = f"""
+SELECT n.nspname AS schema, c.relname AS name
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+  AND n.nspname <> 'information_schema' AND NOT starts_with(n.nspname::text, 'pg_')
+  AND has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT')
+  AND NOT EXISTS (SELECT FROM pg_depend AS d
+                  WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+ORDER BY n.nspname, c.relname
+LIMIT {MAX_LISTED + 1}
+"""  # noqa: S608  a number of ours
 
 _TABLES = """
 SELECT c.oid::bigint AS oid, n.nspname AS schema, c.relname AS name, c.relkind::text AS kind,
@@ -159,21 +180,20 @@ class PostgresBackend:
         except (TimeoutError, asyncpg.QueryCanceledError):
             raise QueryTimedOut(limits.timeout_s) from None
 
+    async def listed(self) -> list[tuple[str, str]]:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+        async with self._catalogue() as connection:
+            return [(row["schema"], row["name"]) for row in await connection.fetch(_LISTED)]
+
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
         wanted = {split_table(entry, self.default_schema): entry for entry in tables}
         schemas, names = [key[0] for key in wanted], [key[1] for key in wanted]
-        try:
-            async with (
-                asyncio.timeout(_CATALOG_TIMEOUT_S + _CLIENT_SLACK_S),
-                self._read_only(_CATALOG_TIMEOUT_S) as connection,
-            ):
-                found = await connection.fetch(_TABLES, schemas, names)
-                oids = [row["oid"] for row in found]
-                columns = await connection.fetch(_COLUMNS, oids)
-                keys = await connection.fetch(_KEYS, oids)
-        except (TimeoutError, asyncpg.QueryCanceledError):
-            raise QueryTimedOut(_CATALOG_TIMEOUT_S) from None
+        async with self._catalogue() as connection:
+            found = await connection.fetch(_TABLES, schemas, names)
+            oids = [row["oid"] for row in found]
+            columns = await connection.fetch(_COLUMNS, oids)
+            keys = await connection.fetch(_KEYS, oids)
         entries = {row["oid"]: wanted[(row["schema"], row["name"])] for row in found}
         by_name = {entries[row["oid"]]: _table(row, columns, keys, entries) for row in found}
         return [by_name[entry] for entry in tables if entry in by_name]
@@ -183,6 +203,17 @@ class PostgresBackend:
         if self._is_open:
             self._pool.terminate()
             await asyncio.gather(*self._resets, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _catalogue(self) -> AsyncIterator[PoolConnectionProxy[Any]]:
+        try:
+            async with (
+                asyncio.timeout(_CATALOG_TIMEOUT_S + _CLIENT_SLACK_S),
+                self._read_only(_CATALOG_TIMEOUT_S) as connection,
+            ):
+                yield connection
+        except (TimeoutError, asyncpg.QueryCanceledError):
+            raise QueryTimedOut(_CATALOG_TIMEOUT_S) from None
 
     @asynccontextmanager
     async def _read_only(self, timeout_s: float) -> AsyncIterator[PoolConnectionProxy[Any]]:

@@ -11,7 +11,7 @@ from bos_mcp_db.backends.backend import ColumnType, Result, refuse_role
 from bos_mcp_db.backends.blocking import BlockingCalls
 from bos_mcp_db.backends.rows import RowCollector, check_columns
 from bos_mcp_db.backends.sqlite_functions import bounded_functions
-from bos_mcp_db.backends.sqlite_schema import describe_tables, table_names
+from bos_mcp_db.backends.sqlite_schema import describe_tables, listed_tables, table_names
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut
 
 if TYPE_CHECKING:
@@ -68,6 +68,10 @@ class SqliteBackend:
                 return _fetch(connection, sql, limits)
 
         return await self._run(fetch, limits.timeout_s)
+
+    async def listed(self) -> list[tuple[str, str]]:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+        return await self._run(listed_tables, _CATALOG_TIMEOUT_S)
 
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""

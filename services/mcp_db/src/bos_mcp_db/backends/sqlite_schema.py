@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bos_mcp_db.backends.backend import ForeignKey, TableColumn, TableInfo
+from bos_mcp_db.backends.backend import MAX_LISTED, ForeignKey, TableColumn, TableInfo
 from bos_mcp_db.names import quote
 
 if TYPE_CHECKING:
@@ -18,6 +18,16 @@ def table_names(connection: sqlite3.Connection) -> frozenset[str]:
         "SELECT lower(name) FROM sqlite_schema WHERE type IN ('table', 'view')"
     )
     return frozenset(row[0] for row in rows)
+
+
+def listed_tables(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return schema and name of all tables and views but SQLite's own, sorted."""
+    rows = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
+        " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name LIMIT ?",
+        (MAX_LISTED + 1,),
+    )
+    return [("main", row[0]) for row in rows]
 
 
 def describe_tables(connection: sqlite3.Connection, tables: Sequence[str]) -> list[TableInfo]:
