@@ -7,11 +7,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from bos_mcp_db.connecting.allow_list import propose
-from bos_mcp_db.connecting.draft import draft
+from bos_mcp_db.connecting.draft import add_totals, draft
 from bos_mcp_db.connecting.introspection import introspect
 from bos_mcp_db.connecting.metadata_file import metadata_yaml
 from bos_mcp_db.connecting.model_draft import merge
 from bos_mcp_db.connecting.replies import SchemaWords
+
+from .conftest import GOOD, fixtures
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,13 +60,19 @@ async def test_the_drafted_file_is_used(start: StartHarness, tmp_path: Path) -> 
     proposal = propose((await introspect(url)).tables)
     drafted = draft(proposal.tables)
     merge(drafted, proposal.tables, SchemaWords.model_validate(_SAID))
+    add_totals(drafted, proposal.tables)
     path = tmp_path / "metadata.yaml"
     path.write_text(metadata_yaml(drafted, by_model=True), encoding="utf-8")
-    harness = await start(url=url, tables=proposal.names, metadata_path=path)
+    query = {**GOOD, "sql": "SELECT count(*) AS n FROM orders", "used_tables": ["orders"]}
+    harness = await start(
+        fixtures(drafted=query), url=url, tables=proposal.names, metadata_path=path
+    )
 
-    outcome = await harness.ask("List all tables")
+    outcome = await harness.ask("How many orders are there?")
 
     assert proposal.names == ("Odd Name", "OrderItems", "on", "orders")
     assert drafted.metrics
     assert outcome.errors() == []
-    assert "yes: [no, {~" in str(outcome.result)
+    (prompt,) = harness.prompts("QueryDraft")
+    assert "yes: [no, {~" in prompt
+    assert "order amounts" in prompt

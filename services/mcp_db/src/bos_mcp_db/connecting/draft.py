@@ -125,19 +125,23 @@ class Draft:
 
 
 def draft(tables: Sequence[TableInfo]) -> Draft:
-    """Draft the metadata of tables without a model.
+    """Draft descriptions and joins without a model.
 
     Descriptions are the comments of the database; joins are those that equal names suggest and no
-    key declares; metrics are totals of columns that look like amounts.
+    key declares.
     """
     made = Draft({table.name: _table_draft(table) for table in tables}, [], [])
     for join in _joins_by_name(tables):
         made.add_join(join)
+    return made
+
+
+def add_totals(made: Draft, tables: Sequence[TableInfo]) -> None:
+    """Add totals of columns that look like amounts, as far as there is no metric of them."""
     for table in tables:
         # A view shows again what its tables hold.
         for metric in _totals(table) if table.kind == "table" else ():
             made.add_metric(metric)
-    return made
 
 
 def declared_pairs(tables: Iterable[TableInfo]) -> set[frozenset[str]]:

@@ -9,7 +9,7 @@ from bos_chassis.settings import TelemetrySettings, settings_from
 from bos_chassis.telemetry import setup_telemetry
 from bos_errors import FailedPrecondition
 from bos_llm import Models, ModelSettings
-from bos_mcp_db.connecting.draft import draft
+from bos_mcp_db.connecting.draft import add_totals, draft
 from bos_mcp_db.connecting.metadata_file import MAX_BYTES, metadata_yaml
 from bos_mcp_db.connecting.model_draft import add_words
 
@@ -53,6 +53,7 @@ async def draft_metadata(tables: Sequence[TableInfo], *, ask_model: bool) -> Met
                 author = f"Drafted with {model.config.model}, which saw names, types and comments."
                 if problem := await add_words(made, tables, model):
                     author = f"{author} Not all of it: {problem}"
+    add_totals(made, tables)  # last: the model's names for these numbers are better
     text = metadata_yaml(made, by_model=settings is not None)
     if len(text.encode()) > MAX_BYTES:
         # Comments of fields are in the database, where the agent reads them as well.
