@@ -8,6 +8,7 @@ import pytest
 from connect_rig import database, model_variables, quoted, read
 
 from bos_mcp_db.connecting.draft import MAX_METRICS, Draft, MetricDraft
+from bos_mcp_db.connecting.model_draft import MAX_CALLS
 from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
@@ -133,6 +134,19 @@ async def test_without_an_answer_of_the_model_the_file_is_drafted_all_the_same(
     assert done.code == 0
     assert "Not all of it:" in done.shown
     assert read(done.metadata())["tables"].keys() == {"customers", "invoices"}
+
+
+async def test_calls_of_the_model_are_bounded(
+    bos_connect: Connect, tmp_path: Path, scripted_model: ScriptedModelFactory
+) -> None:
+    model = await scripted_model(fixture("all", [], schema="SchemaWords", json={}))
+    script = "".join(f"CREATE TABLE t{number:03} (n INTEGER);" for number in range(170))
+
+    done = await bos_connect(database(tmp_path, script), env=model_variables(model))
+
+    assert len(model.requests) == MAX_CALLS
+    assert "It was asked about the first 160 tables alone." in done.shown
+    assert len(read(done.metadata())["tables"]) == len(done.allowed) == 170
 
 
 async def test_no_model_is_asked_where_that_is_said(

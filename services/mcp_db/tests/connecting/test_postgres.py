@@ -195,6 +195,19 @@ async def test_whatever_else_the_role_may_do_is_a_problem(
     assert any(line.startswith(expected) for line in problems(done))
 
 
+async def test_tables_of_extensions_are_left_to_them(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    await administer(shop, "CREATE TABLE statistics (n integer)")
+    await administer(shop, "GRANT SELECT ON statistics TO PUBLIC")
+    await administer(shop, "ALTER EXTENSION plpgsql ADD TABLE statistics")
+
+    done = await bos_connect(shop, "--role", role, "--apply")
+
+    assert (done.code, problems(done)) == (0, [])
+    assert "statistics" not in done.allowed
+
+
 @pytest.mark.parametrize("right", ["DELETE", "INSERT"])
 async def test_a_write_that_is_not_refused_is_a_problem(
     bos_connect: Connect, shop: str, role: str, right: str
@@ -253,6 +266,15 @@ async def test_only_tables_of_the_schemas_that_were_named(bos_connect: Connect, 
     done = await bos_connect(shop, "--schema", "crm")
 
     assert done.allowed == ["crm.Upper Case", "crm.accounts"]
+
+
+@pytest.mark.parametrize("url", ["postgresql://[half", "", "shop", "postgresql://h:x/shop"])
+async def test_what_is_no_url_is_an_error_and_no_trace(bos_connect: Connect, url: str) -> None:
+    done = await bos_connect(url)
+
+    assert done.code == 1
+    assert done.shown.startswith("Error: ")
+    assert "Traceback" not in done.shown
 
 
 async def test_errors_of_the_database_hold_no_address(

@@ -88,7 +88,7 @@ class Options:
 @click.option("--exclude", multiple=True, help="Leave this table out; repeatable.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    type=click.Path(file_okay=False, exists=True, writable=True, path_type=Path),
     default=Path(),
     help="Folder of the files; by default this one.",
 )
@@ -117,6 +117,10 @@ def connect(
     """
     if name and not re.fullmatch(r"[A-Za-z0-9_-]{1,60}", name):
         raise click.ClickException("--name: only letters, digits, - and _.")
+    try:
+        urlsplit(url)
+    except ValueError:
+        raise click.ClickException("URL: this is none; see --help.") from None
     options = Options(url, role, schemas, include, exclude, out, name, not no_model, apply, force)
     try:
         is_safe = asyncio.run(_connect(options))
@@ -143,7 +147,9 @@ async def _connect(options: Options) -> bool:
         script = role_script(found.dialect, options.role, proposal.names, found.default_schema)
     except ValueError as error:
         raise InvalidArgument(f"--role: {error}.") from None
-    metadata = await draft_metadata(proposal.tables, ask_model=options.ask_model)
+    metadata = await draft_metadata(
+        proposal.tables, ask_model=options.ask_model, progress=_progress
+    )
     click.echo(f"\n{one_line(metadata.author, 500)}")
     _list("To check in the metadata file:", metadata.to_check)
     if script:
@@ -186,6 +192,10 @@ async def _apply(options: Options, script: str) -> None:
             options.password.unlink()
         raise
     click.echo(f"\nThe role {options.role} is made; its password is in {options.password}.")
+
+
+def _progress(text: str) -> None:
+    click.echo(one_line(text, 200), err=True)
 
 
 def _show(found: Found, proposal: Proposal) -> None:

@@ -14,7 +14,7 @@ from bos_mcp_db.connecting.metadata_file import MAX_BYTES, metadata_yaml
 from bos_mcp_db.connecting.model_draft import add_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bos_chassis.settings import Source
     from bos_mcp_db.backends.backend import TableInfo
@@ -35,8 +35,15 @@ class Metadata:
     """A sentence: which model wrote it, or why none did."""
 
 
-async def draft_metadata(tables: Sequence[TableInfo], *, ask_model: bool) -> Metadata:
+async def draft_metadata(
+    tables: Sequence[TableInfo], *, ask_model: bool, progress: Callable[[str], None]
+) -> Metadata:
     """Draft the metadata of ``tables``. Names, types and comments go to the model; no rows do.
+
+    Args:
+        tables: What may be read.
+        ask_model: Whether the model is asked, if one is configured.
+        progress: Called with a line before each call of the model.
 
     Raises:
         FailedPrecondition: the file would be larger than the sql agent reads.
@@ -51,7 +58,7 @@ async def draft_metadata(tables: Sequence[TableInfo], *, ask_model: bool) -> Met
             async with Models(settings, telemetry) as models:
                 model = models.for_agent(_AGENT)
                 author = f"Drafted with {model.config.model}, which saw names, types and comments."
-                if problem := await add_words(made, tables, model):
+                if problem := await add_words(made, tables, model, progress):
                     author = f"{author} Not all of it: {problem}"
     add_totals(made, tables)  # last: the model's names for these numbers are better
     text = metadata_yaml(made, by_model=settings is not None)

@@ -12,7 +12,7 @@ from bos_mcp_db.connecting.replies import SchemaWords
 from bos_mcp_db.connecting.texts import MAX_COMMENT_CHARS, is_plain, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from bos_llm import Model
     from bos_mcp_db.backends.backend import TableInfo
@@ -37,13 +37,18 @@ _AGGREGATES: Final = {
 }
 
 
-async def add_words(draft: Draft, tables: Sequence[TableInfo], model: Model | None) -> str:
+async def add_words(
+    draft: Draft, tables: Sequence[TableInfo], model: Model, progress: Callable[[str], None]
+) -> str:
     """Add what the model says of ``tables``; returns why that is not all of it, or nothing.
 
     Comments of the database stay. Tables beyond ``MAX_CALLS`` calls are left as they are.
     """
     batches = list(_batches(tables))
+    done = 0
     for batch in batches[:MAX_CALLS]:
+        progress(f"Asking {model.config.model} about tables {done + 1} to {done + len(batch)} ...")
+        done += len(batch)
         try:
             reply = await attempt(
                 model,
@@ -56,7 +61,7 @@ async def add_words(draft: Draft, tables: Sequence[TableInfo], model: Model | No
             return failure.message
         merge(draft, batch, reply.value)
     if len(batches) > MAX_CALLS:
-        return f"Only the first {MAX_CALLS * _TABLES_PER_CALL} tables or so were described by it."
+        return f"It was asked about the first {done} tables alone."
     return ""
 
 

@@ -25,10 +25,14 @@ _TIMEOUT_S: Final = 20.0
 _CONNECT_TIMEOUT_S: Final = 5.0
 _SCRAM_ROUNDS: Final = 4096
 
-# Of the role and of PUBLIC, in the whole database.
+# Of the role and of PUBLIC, in the whole database. What extensions let everybody read, as
+# pg_stat_statements does, is theirs to decide.
 _SURPLUS = """
 SELECT n.nspname AS schema, c.relname AS name,
-       has_any_column_privilege(c.oid, 'SELECT') AS reads,
+       has_any_column_privilege(c.oid, 'SELECT')
+       AND NOT EXISTS (SELECT FROM pg_depend AS d
+                       WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+                         AND d.deptype = 'e') AS reads,
        has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
        OR has_any_column_privilege(c.oid, 'INSERT, UPDATE') AS writes
 FROM pg_class AS c
@@ -66,11 +70,16 @@ class PostgresSession:
         """Run the script; the password goes to the server, and into its log, as a digest."""
         try:
             await self._connection.execute(script)
-            verifier = scram_verifier(password)
-            await self._connection.execute(f"ALTER ROLE {quote(role)} PASSWORD '{verifier}'")
         except asyncpg.PostgresError as error:
             raise FailedPrecondition(
                 f"The script of the role failed, and changed nothing: {_text(error)}"
+            ) from None
+        verifier = scram_verifier(password)
+        try:
+            await self._connection.execute(f"ALTER ROLE {quote(role)} PASSWORD '{verifier}'")
+        except asyncpg.PostgresError as error:
+            raise FailedPrecondition(
+                f"The role is made, and its password could not be set: {_text(error)}"
             ) from None
 
     async def attempt(self, sql: str) -> Outcome:
