@@ -268,6 +268,22 @@ async def test_only_tables_of_the_schemas_that_were_named(bos_connect: Connect, 
     assert done.allowed == ["crm.Upper Case", "crm.accounts"]
 
 
+async def test_an_administrator_who_may_not_make_roles_is_told_so(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    parts = urlsplit(shop)
+    await administer(shop, f"CREATE ROLE {role} LOGIN PASSWORD 'weak'")
+    await administer(shop, f"GRANT SELECT ON customers TO {role}")
+    weak = parts._replace(netloc=f"{role}:weak@{parts.netloc.rpartition('@')[2]}").geturl()
+
+    done = await bos_connect(weak, "--role", f"{role}_2", "--apply")
+
+    assert done.code == 1
+    assert done.allowed == ["customers"]
+    assert "The script of the role failed, and changed nothing: permission denied" in done.shown
+    assert not any(name.endswith(".password") for name in done.files())
+
+
 @pytest.mark.parametrize("url", ["postgresql://[half", "", "shop", "postgresql://h:x/shop"])
 async def test_what_is_no_url_is_an_error_and_no_trace(bos_connect: Connect, url: str) -> None:
     done = await bos_connect(url)

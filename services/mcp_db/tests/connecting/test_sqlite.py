@@ -118,6 +118,7 @@ async def test_metadata_are_drafted_from_keys_and_names_and_marked(
     assert {"on": "invoice_lines.invoice_id = invoices.id"} in drafted["joins"]
     assert {"on": "invoices.customer_id = customers.customer_id"} in drafted["joins"]
     assert "without a model" in done.shown
+    assert "customers: nothing says what a row is" in done.shown
     for line in done.metadata().splitlines():
         if line.startswith("  total_") or line.startswith("  - on:"):
             assert "  # check: " in line
@@ -220,7 +221,7 @@ async def test_hostile_columns_are_values_of_the_file_and_nothing_else(
     drafted = read(done.metadata())
 
     assert drafted.keys() == {"tables", "metrics"}
-    assert drafted["tables"] == {"good": {"description": "Good"}}
+    assert drafted["tables"] == {"good": {}}
     assert [each["formula"] for each in drafted["metrics"].values()] == ["SUM(good.tax)"]
 
 

@@ -173,7 +173,7 @@ def _housekeeping(name: str) -> bool:
 
 def _table_draft(table: TableInfo) -> TableDraft:
     said = one_line(table.comment)
-    own = Words(said) if said else Words(_described(table), check="written from its name and keys")
+    own = Words(said) if said else Words(check="nothing says what a row is: describe it")
     return TableDraft(
         own,
         {
@@ -182,16 +182,6 @@ def _table_draft(table: TableInfo) -> TableDraft:
             if is_plain(column.name) and (comment := one_line(column.comment))
         },
     )
-
-
-def _described(table: TableInfo) -> str:
-    """A table without a comment in words: its name, and what its keys point at."""
-    _, bare = split_table(table.name, "")
-    name = " ".join(words(bare)).capitalize() or bare
-    targets = list(
-        dict.fromkeys(key.table for key in table.foreign_keys if key.table != table.name)
-    )
-    return f"{name}; each belongs to {', '.join(targets[:5])}" if targets else name
 
 
 def _joins_by_name(tables: Sequence[TableInfo]) -> Iterable[JoinDraft]:

@@ -96,6 +96,7 @@ async def mysql_session(url: str) -> AsyncIterator[MySqlSession]:
 
     Raises:
         DatabaseUnavailable: no connection, or it ended.
+        FailedPrecondition: the server refused something that is no attempt.
     """
     rest, password = password_source(url, "connect")
     connection = await connect(parse_address(rest, password))
@@ -105,6 +106,8 @@ async def mysql_session(url: str) -> AsyncIterator[MySqlSession]:
             yield MySqlSession(connection)
     except (OSError, RuntimeError, TimeoutError):
         raise DatabaseUnavailable from None
+    except MySQLError as error:
+        raise FailedPrecondition(f"The database refused: {_text(error)}") from None
     finally:
         connection.close()
 

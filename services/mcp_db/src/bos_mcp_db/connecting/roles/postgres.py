@@ -119,6 +119,7 @@ async def postgres_session(url: str) -> AsyncIterator[PostgresSession]:
 
     Raises:
         DatabaseUnavailable: no connection, or it ended.
+        FailedPrecondition: the server refused something that is no attempt.
     """
     dsn, password = password_source(url, "connect")
     try:
@@ -142,6 +143,8 @@ async def postgres_session(url: str) -> AsyncIterator[PostgresSession]:
         yield PostgresSession(connection)
     except (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError):
         raise DatabaseUnavailable from None
+    except asyncpg.PostgresError as error:  # such as a standby, which takes no writes at all
+        raise FailedPrecondition(f"The database refused: {_text(error)}") from None
     finally:
         connection.terminate()
 
