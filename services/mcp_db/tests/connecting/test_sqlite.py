@@ -69,6 +69,33 @@ async def test_all_tables_are_proposed_but_those_that_look_like_secrets(
         assert line in done.shown
 
 
+@pytest.mark.parametrize(
+    ("column", "is_allowed"),
+    [
+        ("passwordHash", False),
+        ("PASSWD", False),
+        ("api_key", False),
+        ("refresh_token", False),
+        ("totp", False),
+        ("ClientSecret", False),
+        ("token_id", True),
+        ("password_changed_at", True),
+        ("key", True),
+        ("passenger", True),
+        ("secretary_name", False),  # wrong, and named, so that somebody can say --include
+    ],
+)
+async def test_columns_that_look_like_secrets_and_columns_about_them(
+    bos_connect: Connect, tmp_path: Path, column: str, is_allowed: bool
+) -> None:
+    script = f"CREATE TABLE good (a INTEGER); CREATE TABLE tried (a INTEGER, {column!r} TEXT)"
+
+    done = await bos_connect(database(tmp_path, script))
+
+    assert ("tried" in done.allowed) == is_allowed
+    assert (f"tried: its column {column!r} looks like a secret" in done.shown) != is_allowed
+
+
 async def test_include_and_exclude_decide_over_what_a_table_looks_like(
     bos_connect: Connect, shop: str
 ) -> None:

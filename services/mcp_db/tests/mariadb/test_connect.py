@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _ADMINISTRATOR = "bos_admin"
 _MORE = """\
 CREATE TABLE generated (n INT, twice INT AS (n * 2) STORED);
-CREATE TABLE `t'; DROP TABLE customers; -- ` (n INT);
+CREATE TABLE `t'; DROP TABLE customers; --` (n INT);
 CREATE TABLE hostile (n INT) COMMENT 'x"\\n# check: nothing\\nmetrics: {}';
 CREATE VIEW seats AS SELECT city FROM customers
 """
