@@ -199,3 +199,25 @@ def test_metrics_are_bounded() -> None:
         drafted.add_metric(MetricDraft(f"m{number:03}x", f"SUM(a.b{number})"))
 
     assert len(drafted.metrics) == MAX_METRICS
+
+
+@pytest.mark.parametrize(
+    ("column", "name"),
+    [
+        ("net_amount NUMERIC", "total_net_amount_of_sold"),
+        ("totalAmount NUMERIC", "total_amount_of_sold"),
+        ("quantity INTEGER", "total_quantity_of_sold"),
+        ("unit_cost NUMERIC", None),  # of one piece
+        ("payment_terms_days INTEGER", None),
+        ("tax_rate NUMERIC", None),
+        ("amount TEXT", None),
+        ("value INTEGER PRIMARY KEY", None),
+        ('"net amount" NUMERIC', None),  # a formula is written without quotes
+    ],
+)
+async def test_totals_are_guessed_of_columns_that_can_be_added_up(
+    bos_connect: Connect, tmp_path: Path, column: str, name: str | None
+) -> None:
+    done = await bos_connect(database(tmp_path, f"CREATE TABLE sold (other TEXT, {column})"))
+
+    assert list(read(done.metadata()).get("metrics", {})) == ([name] if name else [])

@@ -191,8 +191,8 @@ async def test_the_file_is_tried_as_it_is_opened(bos_connect: Connect, shop: str
     done = await bos_connect(shop)
 
     assert "reads all 4 tables" in done.shown
-    assert "7 attempts to write were refused" in done.shown
-    assert "4 reads of other tables were refused" in done.shown
+    assert "attempts to write, all refused: 7" in done.shown
+    assert "reads of other tables, all refused: 4" in done.shown
     assert "PROBLEM" not in done.shown
 
 

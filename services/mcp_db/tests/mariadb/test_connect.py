@@ -55,8 +55,8 @@ async def test_the_user_is_made_and_refused_every_write_and_other_read(
     assert done.allowed == ["customers", "generated", "hostile", "orders", "seats"]
     assert "secrets: its name looks like secrets" in done.shown
     assert "its name cannot be written in an allow-list" in done.shown
-    assert "8 attempts to write were refused" in done.shown
-    assert "2 reads of other tables were refused" in done.shown
+    assert "attempts to write, all refused: 8" in done.shown
+    assert "reads of other tables, all refused: 2" in done.shown
     assert PASSWORD not in done.shown
     assert "encrypt=no" in done.settings["BOS_DATABASE_URL"]
 

@@ -25,8 +25,12 @@ _ADDED_UP: Final = frozenset(
         *("quantity", "revenue", "sales", "subtotal", "tax", "total", "turnover", "value"),
     }
 )
+# What is of one piece, or no amount at all, is not added up.
 _NO_MEASURE: Final = frozenset(
-    ("avg", "average", "key", "max", "min", "no", "number", "percent", "price", "rate", "ratio")
+    {
+        *("avg", "average", "days", "key", "max", "min", "no", "number", "per", "percent"),
+        *("price", "rate", "ratio", "terms", "unit"),
+    }
 )
 # Formulas and joins of the file are written without quotes.
 _REFERENCE = re.compile(r"[^\W\d]\w*")
@@ -244,12 +248,17 @@ def _totals(table: TableInfo) -> Iterable[MetricDraft]:
             continue
         time, sure = time_of(table)
         yield MetricDraft(
-            name="_".join(["total", *words(column.name), "of", *words(bare)]),
+            name="_".join([*_total_of(column.name), "of", *words(bare)]),
             formula=f"SUM({table.name}.{column.name})",
             time=time,
             check="a guess from the column's name"
             + ("" if sure or not time else "; several dates, is this the one that counts?"),
         )
+
+
+def _total_of(column: str) -> list[str]:
+    said = words(column)
+    return said if said[0] == "total" else ["total", *said]
 
 
 def _table_of(reference: str) -> str:

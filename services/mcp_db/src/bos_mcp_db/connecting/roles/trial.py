@@ -92,11 +92,11 @@ async def _attempts(
     writes["CREATE TABLE"] = f"CREATE TABLE {fresh} (n integer)"
     if dialect == "mysql":  # it commits: the catalogue of rights, below, says whether it may
         del writes["CREATE TABLE"]
-    yield await _all_refused(session, writes, f"{len(writes)} attempts to write were refused")
+    yield await _all_refused(session, writes, f"attempts to write, all refused: {len(writes)}")
     others = {entry: _reading(named(entry)) for entry in left_out}
     catalogue = _CATALOGUES[dialect]
     others[catalogue] = f"SELECT * FROM {catalogue} WHERE 1 = 0"  # noqa: S608  a name of ours
-    yield await _all_refused(session, others, f"{len(others)} reads of other tables were refused")
+    yield await _all_refused(session, others, f"reads of other tables, all refused: {len(others)}")
     granted = frozenset(split_table(entry, schema) for entry in database.tables)
     surplus = await session.surplus(granted)
     for text in surplus:
