@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -194,6 +195,25 @@ async def test_the_file_is_tried_as_it_is_opened(bos_connect: Connect, shop: str
     assert "attempts to write, all refused: 7" in done.shown
     assert "reads of other tables, all refused: 4" in done.shown
     assert "PROBLEM" not in done.shown
+
+
+async def test_json_holds_all_that_is_shown_and_nothing_else_is_printed(
+    bos_connect: Connect, shop: str
+) -> None:
+    done = await bos_connect(shop, "--json", "--exclude", "open_invoices")
+
+    told = json.loads(done.shown)
+    assert told["tables"] == ["customers", "invoice_lines", "invoices"]
+    assert {
+        "table": "users",
+        "reason": "its column 'password_hash' looks like a secret",
+        "kind": "table",
+    } in told["left_out"]
+    assert told["to_check"] == ["customers seems to hold personal data (email)"]
+    assert len(told["metadata"]["to_check"]) == 7
+    assert told["files"] == {"what the tables mean": f"{done.folder}/shop-metadata.yaml"}
+    assert told["settings"]["BOS_DATABASE_ALLOWED_TABLES"] == "customers,invoice_lines,invoices"
+    assert told["trial"]["is_safe"]
 
 
 async def test_a_connection_that_reads_more_than_allowed_is_a_problem(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from bos_errors import InvalidArgument
 from bos_mcp_db.connecting.texts import one_line, words
@@ -65,6 +65,7 @@ class LeftOut:
 
     table: str
     reason: str
+    kind: Literal["table", "view", "unknown"] = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,11 @@ def propose(
     )
     return Proposal(
         tables=kept,
-        left_out=tuple(LeftOut(name, reason) for name, reason in reasons.items()),
+        left_out=tuple(
+            LeftOut(table.name, reasons[table.name], table.kind)
+            for table in tables
+            if table.name in reasons
+        ),
         to_check=tuple(line for table in kept for line in _doubts(table)),
     )
 

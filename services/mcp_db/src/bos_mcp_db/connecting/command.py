@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote, urlsplit
 
 import click
@@ -21,20 +19,13 @@ from bos_mcp_db.connecting.allow_list import propose
 from bos_mcp_db.connecting.drafting import draft_metadata
 from bos_mcp_db.connecting.files import make_password, refuse_existing, write_text
 from bos_mcp_db.connecting.introspection import introspect
+from bos_mcp_db.connecting.report import Report
 from bos_mcp_db.connecting.roles.applying import apply_role
 from bos_mcp_db.connecting.roles.script import role_script, role_url
 from bos_mcp_db.connecting.roles.trial import try_role
 from bos_mcp_db.connecting.texts import one_line
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_mcp_db.connecting.allow_list import Proposal
-    from bos_mcp_db.connecting.introspection import Found
-    from bos_mcp_db.connecting.roles.trial import Finding
-
 UNSAFE = 2
-_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +87,7 @@ class Options:
 @click.option("--no-model", is_flag=True, help="Draft from comments, keys and names alone.")
 @click.option("--apply", is_flag=True, help="Run the role's script, then try the role.")
 @click.option("--force", is_flag=True, help="Overwrite files; with --apply take over the role.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
 def connect(
     url: str,
     role: str,
@@ -107,6 +99,7 @@ def connect(
     no_model: bool,
     apply: bool,
     force: bool,
+    as_json: bool,
 ) -> None:
     """Propose what of the database at URL may be read, and draft what its tables mean.
 
@@ -121,15 +114,17 @@ def connect(
         urlsplit(url)
     except ValueError:
         raise click.ClickException("URL: this is none; see --help.") from None
+    report = Report(as_json)
     options = Options(url, role, schemas, include, exclude, out, name, not no_model, apply, force)
     try:
-        is_safe = asyncio.run(_connect(options))
+        is_safe = asyncio.run(_connect(options, report))
     except BosError as error:
         raise click.ClickException(one_line(error.message, 1_000)) from None
+    report.end()
     sys.exit(0 if is_safe else UNSAFE)
 
 
-async def _connect(options: Options) -> bool:
+async def _connect(options: Options, report: Report) -> bool:
     """Do all of it; whether the role passed its tests, or none were due."""
     if not options.force:
         refuse_existing([options.script, options.metadata])
@@ -140,7 +135,7 @@ async def _connect(options: Options) -> bool:
             " and run it yourself."
         )
     proposal = propose(found.tables, include=options.include, exclude=options.exclude)
-    _show(found, proposal)
+    report.proposed(proposal, found.unwritable)
     if not proposal.tables:
         raise FailedPrecondition("No table is left to be read. See --include and --schema.")
     try:
@@ -148,21 +143,32 @@ async def _connect(options: Options) -> bool:
     except ValueError as error:
         raise InvalidArgument(f"--role: {error}.") from None
     metadata = await draft_metadata(
-        proposal.tables, ask_model=options.ask_model, progress=_progress
+        proposal.tables, ask_model=options.ask_model, progress=report.progress
     )
-    click.echo(f"\n{one_line(metadata.author, 500)}")
-    _list("To check in the metadata file:", metadata.to_check)
+    report.drafted(metadata)
     if script:
         write_text(options.script, script, overwrite=options.force)
     write_text(options.metadata, metadata.text, overwrite=options.force)
-    url = _file_url(options.url) if found.dialect == "sqlite" else _role_url(options)
-    _show_settings(options, found, proposal, url)
-    if not options.apply and found.dialect != "sqlite":
+    has_roles = found.dialect != "sqlite"
+    url = _role_url(options) if has_roles else _file_url(options.url)
+    settings = {
+        "BOS_DATABASE_URL": url,
+        "BOS_DATABASE_ALLOWED_TABLES": ",".join(proposal.names),
+        "BOS_SQL_METADATA_PATH": str(options.metadata),
+    }
+    role = {"the role, for an administrator to run": str(options.script)} if has_roles else {}
+    report.written({**role, "what the tables mean": str(options.metadata)}, settings)
+    # In SQLite a view has no rights of its own: it shows what the tables that it reads may show.
+    left_out = [each.table for each in proposal.left_out if has_roles or each.kind != "view"]
+    if not has_roles:
+        report.note("SQLite has no roles: the file is opened to be read only.")
+        return report.tried("That connection", await try_role(url, proposal.names, left_out))
+    if not options.apply:
+        report.note(f"Once the role is made, put its password into {options.password}.")
         return True
-    if found.dialect != "sqlite":
-        await _apply(options, script)
-    left_out = [each.table for each in proposal.left_out]
-    return _judged(await try_role(url, proposal.names, left_out))
+    await _apply(options, script)
+    report.note(f"The role {options.role} is made; its password is in {options.password}.")
+    return report.tried("The role", await try_role(url, proposal.names, left_out))
 
 
 def _role_url(options: Options) -> str:
@@ -176,6 +182,7 @@ def _file_url(url: str) -> str:
 
 
 async def _apply(options: Options, script: str) -> None:
+    """Make the role, and the file of its password unless that exists."""
     known = options.password.exists()
     if not known:
         make_password(options.password)
@@ -191,53 +198,3 @@ async def _apply(options: Options, script: str) -> None:
         if not known:
             options.password.unlink()
         raise
-    click.echo(f"\nThe role {options.role} is made; its password is in {options.password}.")
-
-
-def _progress(text: str) -> None:
-    click.echo(one_line(text, 200), err=True)
-
-
-def _show(found: Found, proposal: Proposal) -> None:
-    _list(f"Proposed to be read ({len(proposal.tables)}):", proposal.names)
-    left_out = (*proposal.left_out, *found.unwritable)
-    _list("Left out:", [f"{each.table}: {each.reason}" for each in left_out])
-    _list("To check before it is read:", proposal.to_check)
-
-
-def _show_settings(options: Options, found: Found, proposal: Proposal, url: str) -> None:
-    click.echo("\nWritten:")
-    if found.dialect != "sqlite":
-        click.echo(f"  {options.script}: the role, for an administrator to run")
-    click.echo(f"  {options.metadata}: what the tables mean")
-    if found.dialect == "sqlite":
-        click.echo("SQLite has no roles: the file is opened to be read only.")
-    elif not options.apply:
-        click.echo(f"  not yet {options.password}: the role's password, which you put there")
-    click.echo("\nSettings:")
-    for variable, value in (
-        ("BOS_DATABASE_URL", url),
-        ("BOS_DATABASE_ALLOWED_TABLES", ",".join(proposal.names)),
-        ("BOS_SQL_METADATA_PATH", str(options.metadata)),
-    ):
-        click.echo(f"{variable}={shlex.quote(value)}")
-
-
-def _judged(findings: Sequence[Finding]) -> bool:
-    click.echo("\nThe role was tried:")
-    for finding in findings:
-        click.echo(f"  {'ok      ' if finding.ok else 'PROBLEM '} {one_line(finding.text, 400)}")
-    if all(finding.ok for finding in findings):
-        return True
-    click.echo("Do not use it before this is mended: REVOKE what it may do beyond reading.")
-    return False
-
-
-def _list(title: str, lines: Sequence[str]) -> None:
-    if not lines:
-        return
-    click.echo(f"\n{title}")
-    for line in lines[:_SHOWN]:
-        click.echo(f"  {one_line(line, 400)}")
-    if len(lines) > _SHOWN:
-        click.echo(f"  and {len(lines) - _SHOWN} more")

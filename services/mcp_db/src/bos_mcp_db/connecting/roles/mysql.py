@@ -51,7 +51,7 @@ class MySqlSession:
         unlock = f"ALTER USER '{role}'@'%' IDENTIFIED BY {_literal(password)} ACCOUNT UNLOCK"
         try:
             for statement in (*filter(str.strip, script.split(_END)), unlock):
-                await run(self._connection, statement)
+                await _run(self._connection, statement)
         except MySQLError as error:
             raise FailedPrecondition(
                 f"The script of the role failed: {_text(error)}. Until it has a password, a new"
@@ -60,14 +60,14 @@ class MySqlSession:
 
     async def attempt(self, sql: str) -> Outcome:
         """In a transaction that may write, as far as the user's own rights go."""
-        await run(self._connection, "START TRANSACTION")
+        await _run(self._connection, "START TRANSACTION")
         try:
-            await run(self._connection, sql)
+            await _run(self._connection, sql)
         except MySQLError as error:
             code = error.args[0] if error.args else 0
             return Outcome("refused" if code in _REFUSED else "failed", _text(error))
         finally:
-            await run(self._connection, "ROLLBACK")
+            await _run(self._connection, "ROLLBACK")
         return Outcome("done")
 
     async def surplus(self, granted: frozenset[tuple[str, str]]) -> list[str]:
@@ -86,8 +86,9 @@ class MySqlSession:
 
     async def _rows(self, sql: str, *values: str) -> list[Any]:
         cursor = self._connection.cursor()
-        await cursor.execute(sql, values or None)
-        return list(await cursor.fetchall())
+        async with asyncio.timeout(_TIMEOUT_S):
+            await cursor.execute(sql, values or None)
+            return list(await cursor.fetchall())
 
 
 @asynccontextmanager
@@ -101,15 +102,19 @@ async def mysql_session(url: str) -> AsyncIterator[MySqlSession]:
     rest, password = password_source(url, "connect")
     connection = await connect(parse_address(rest, password))
     try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            await run(connection, "SET SESSION sql_mode = '', lock_wait_timeout = 5")
-            yield MySqlSession(connection)
+        await _run(connection, "SET SESSION sql_mode = '', lock_wait_timeout = 5")
+        yield MySqlSession(connection)
     except (OSError, RuntimeError, TimeoutError):
         raise DatabaseUnavailable from None
     except MySQLError as error:
         raise FailedPrecondition(f"The database refused: {_text(error)}") from None
     finally:
         connection.close()
+
+
+async def _run(connection: Any, statement: str) -> None:
+    async with asyncio.timeout(_TIMEOUT_S):
+        await run(connection, statement)
 
 
 def _literal(text: str) -> str:
