@@ -57,7 +57,8 @@ async def test_the_drafted_file_is_used(start: StartHarness, tmp_path: Path) -> 
     with closing(sqlite3.connect(database)) as connection:
         connection.executescript(_SCHEMA)
     url = f"sqlite:///{database}"
-    proposal = propose((await introspect(url)).tables)
+    found = await introspect(url)
+    proposal = propose(found.tables, found.sources)
     drafted = draft(proposal.tables)
     merge(drafted, proposal.tables, SchemaWords.model_validate(_SAID))
     add_totals(drafted, proposal.tables)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +14,6 @@ from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.connecting.roles.trial import try_role
 
 if TYPE_CHECKING:
-    import sqlite3
     from pathlib import Path
 
     from connect_rig import Connect
@@ -95,6 +96,28 @@ async def test_columns_that_look_like_secrets_and_columns_about_them(
 
     assert ("tried" in done.allowed) == is_allowed
     assert (f"tried: its column {column!r} looks like a secret" in done.shown) != is_allowed
+
+
+async def test_views_of_what_is_left_out_are_left_out_whatever_they_call_it(
+    bos_connect: Connect, shop: str, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.executescript(
+            "CREATE VIEW people AS SELECT user_id, password_hash AS h FROM users;"
+            "CREATE VIEW of_people AS SELECT count(h) AS n FROM people;"
+            "CREATE VIEW constant AS SELECT 1 AS n;"
+            "CREATE VIEW broken AS SELECT n FROM gone;"
+        )
+
+    done = await bos_connect(shop)
+    included = await bos_connect(shop, "--force", "--include", "people")
+
+    assert not {"people", "of_people", "broken"} & set(done.allowed)
+    assert {"open_invoices", "constant"} <= set(done.allowed)
+    assert "of_people: it is a view of users, which is left out" in done.shown
+    assert "broken: the database cannot describe it" in done.shown
+    assert "people" in included.allowed
+    assert "people is a view: it shows what its owner may read" in included.shown
 
 
 async def test_include_and_exclude_decide_over_what_a_table_looks_like(

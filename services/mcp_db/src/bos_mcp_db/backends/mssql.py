@@ -148,6 +148,9 @@ class MssqlBackend:
 
         return await self._calls.run(read, _CATALOG_TIMEOUT_S)
 
+    async def view_sources(self) -> None:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
 

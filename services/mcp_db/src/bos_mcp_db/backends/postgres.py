@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from asyncpg.pool import PoolConnectionProxy
 
-    from bos_mcp_db.backends.backend import Limits
+    from bos_mcp_db.backends.backend import Limits, TableName
     from bos_sqlguard import Dialect, Kept
 
 _ROWS_PER_FETCH = 200
@@ -83,6 +83,29 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
 ORDER BY n.nspname, c.relname
 LIMIT {MAX_LISTED + 1}
 """  # noqa: S608  a number of ours
+
+_VIEW_SOURCES = """
+WITH RECURSIVE direct AS (
+    SELECT v.oid AS view, d.refobjid AS source
+    FROM pg_class AS v
+    JOIN pg_rewrite AS r ON r.ev_class = v.oid
+    JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+                       AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> v.oid
+    WHERE v.relkind IN ('v', 'm')
+), reads AS (
+    SELECT view, source FROM direct
+    UNION
+    SELECT reads.view, direct.source FROM reads JOIN direct ON direct.view = reads.source
+)
+SELECT vn.nspname AS view_schema, v.relname AS view, sn.nspname AS schema, s.relname AS name
+FROM pg_class AS v
+JOIN pg_namespace AS vn ON vn.oid = v.relnamespace
+LEFT JOIN reads ON reads.view = v.oid
+LEFT JOIN pg_class AS s ON s.oid = reads.source
+LEFT JOIN pg_namespace AS sn ON sn.oid = s.relnamespace
+WHERE v.relkind IN ('v', 'm')
+  AND vn.nspname <> 'information_schema' AND NOT starts_with(vn.nspname::text, 'pg_')
+"""
 
 _TABLES = """
 SELECT c.oid::bigint AS oid, n.nspname AS schema, c.relname AS name, c.relkind::text AS kind,
@@ -180,10 +203,20 @@ class PostgresBackend:
         except (TimeoutError, asyncpg.QueryCanceledError):
             raise QueryTimedOut(limits.timeout_s) from None
 
-    async def listed(self) -> list[tuple[str, str]]:
+    async def listed(self) -> list[TableName]:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
         async with self._catalogue() as connection:
             return [(row["schema"], row["name"]) for row in await connection.fetch(_LISTED)]
+
+    async def view_sources(self) -> Mapping[TableName, frozenset[TableName]]:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+        found: dict[TableName, set[TableName]] = {}
+        async with self._catalogue() as connection:
+            for row in await connection.fetch(_VIEW_SOURCES):
+                view = found.setdefault((row["view_schema"], row["view"]), set())
+                if row["name"] is not None:
+                    view.add((row["schema"], row["name"]))
+        return {view: frozenset(sources) for view, sources in found.items()}
 
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""

@@ -82,11 +82,6 @@ class Proposal:
         return tuple(table.name for table in self.tables)
 
 
-def entries(listed: Iterable[tuple[str, str]], default_schema: str) -> list[str]:
-    """Tables as an allow-list names them: those of the default schema by their name alone."""
-    return [name if schema == default_schema else f"{schema}.{name}" for schema, name in listed]
-
-
 def unwritable(
     listed: Iterable[tuple[str, str]], dialect: Dialect, default_schema: str
 ) -> dict[tuple[str, str], str]:
@@ -104,12 +99,17 @@ def unwritable(
 
 
 def propose(
-    tables: Sequence[TableInfo], *, include: Iterable[str] = (), exclude: Iterable[str] = ()
+    tables: Sequence[TableInfo],
+    sources: Mapping[str, frozenset[str]] | None,
+    *,
+    include: Iterable[str] = (),
+    exclude: Iterable[str] = (),
 ) -> Proposal:
     """Divide tables into those to allow and those that are left out.
 
     Args:
         tables: What there is.
+        sources: What each view reads; None: unknown.
         include: Tables to allow, whatever they look like.
         exclude: Tables to leave out besides.
 
@@ -118,20 +118,19 @@ def propose(
     """
     wanted, unwanted = set(include), set(exclude)
     known = {table.name for table in tables}
-    for option, names in (("--include", wanted), ("--exclude", unwanted)):
-        if missing := sorted(names - known):
-            raise InvalidArgument(
-                f"{option}: there is no table {one_line(missing[0])!r}, or it cannot be allowed."
-                " Spell it as the database does, with its schema if that is not the default one."
-            )
-    if both := sorted(wanted & unwanted):
-        raise InvalidArgument(f"{one_line(both[0])!r} is in --include and in --exclude.")
-    reasons: Mapping[str, str] = {
+    _check_options(wanted, unwanted, known)
+    reasons = {
         table.name: reason
         for table in tables
         if (reason := "excluded by --exclude" if table.name in unwanted else _secret(table))
         and table.name not in wanted
     }
+    hidden = frozenset(reasons)
+    for table in tables:
+        if table.kind == "table" or table.name in wanted | hidden:
+            continue
+        if reason := _reveals(table, sources, hidden):
+            reasons[table.name] = reason
     kept = tuple(
         _within(table, known - reasons.keys()) for table in tables if table.name not in reasons
     )
@@ -144,6 +143,34 @@ def propose(
         ),
         to_check=tuple(line for table in kept for line in _doubts(table)),
     )
+
+
+def _check_options(wanted: set[str], unwanted: set[str], known: set[str]) -> None:
+    for option, names in (("--include", wanted), ("--exclude", unwanted)):
+        if missing := sorted(names - known):
+            raise InvalidArgument(
+                f"{option}: there is no table {one_line(missing[0])!r}, or it cannot be allowed."
+                " Spell it as the database does, with its schema if that is not the default one."
+            )
+    if both := sorted(wanted & unwanted):
+        raise InvalidArgument(f"{one_line(both[0])!r} is in --include and in --exclude.")
+
+
+def _reveals(
+    view: TableInfo, sources: Mapping[str, frozenset[str]] | None, hidden: frozenset[str]
+) -> str:
+    """Why a view may show what is left out, by whatever name; empty if it does not.
+
+    A view reads with the rights of its owner.
+    """
+    if sources is None:
+        return "it is a view, and may show rows of what is left out" if hidden else ""
+    read = sources.get(view.name)
+    if read is None:
+        return "it is a view of what cannot be found out"
+    if revealed := sorted(read & hidden):
+        return f"it is a view of {one_line(revealed[0], 60)}, which is left out"
+    return ""
 
 
 def _within(table: TableInfo, names: set[str]) -> TableInfo:
@@ -177,7 +204,7 @@ def _doubts(table: TableInfo) -> Iterable[str]:
         named = ", ".join(one_line(name, 60) for name in personal[:5])
         yield f"{table.name} seems to hold personal data ({named})"
     if table.kind == "view":
-        yield f"{table.name} is a view: it may show rows of tables that are left out"
+        yield f"{table.name} is a view: it shows what its owner may read"
     secrets = [column.name for column in table.columns if _holds_secrets(column.name)]
     if secrets:
         yield f"{table.name} is included, although {one_line(secrets[0], 60)!r} looks like a secret"

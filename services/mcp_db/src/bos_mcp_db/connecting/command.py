@@ -134,8 +134,10 @@ async def _connect(options: Options, report: Report) -> bool:
             "--apply is not for SQL Server: its script was never run against a real one. Read it,"
             " and run it yourself."
         )
-    proposal = propose(found.tables, include=options.include, exclude=options.exclude)
-    report.proposed(proposal, found.unwritable)
+    proposal = propose(
+        found.tables, found.sources, include=options.include, exclude=options.exclude
+    )
+    report.proposed(proposal, found.unusable)
     if not proposal.tables:
         raise FailedPrecondition("No table is left to be read. See --include and --schema.")
     try:

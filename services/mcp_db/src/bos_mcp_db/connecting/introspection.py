@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 from bos_chassis.settings import settings_from
 from bos_errors import FailedPrecondition
 from bos_mcp_db.backends.backend import MAX_LISTED
-from bos_mcp_db.connecting.allow_list import LeftOut, entries, unwritable
+from bos_mcp_db.connecting.allow_list import LeftOut, unwritable
 from bos_mcp_db.connecting.texts import one_line
 from bos_mcp_db.databases import dialect_of, open_backend, schema_of
+from bos_mcp_db.failures import QueryFailed
 from bos_mcp_db.settings import McpDbSettings
 from bos_sqlguard import GuardPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from bos_mcp_db.backends.backend import TableInfo
+    from bos_mcp_db.backends.backend import Backend, TableInfo, TableName
     from bos_sqlguard import Dialect
 
 
@@ -28,8 +29,10 @@ class Found:
     dialect: Dialect
     default_schema: str
     tables: tuple[TableInfo, ...]
-    unwritable: tuple[LeftOut, ...]
-    """Tables that no allow-list can name."""
+    sources: Mapping[str, frozenset[str]] | None
+    """What each view reads, spelled as in an allow-list; None: the database does not say."""
+    unusable: tuple[LeftOut, ...]
+    """Tables that no allow-list can name, and views of tables that are gone."""
 
 
 async def introspect(url: str, schemas: Sequence[str] = ()) -> Found:
@@ -52,16 +55,49 @@ async def introspect(url: str, schemas: Sequence[str] = ()) -> Found:
                 f"There are more than {MAX_LISTED} tables. Name the schemas to look at by --schema."
             )
         reasons = unwritable(listed, dialect, backend.default_schema)
-        names = entries([each for each in listed if each not in reasons], backend.default_schema)
-        tables = await backend.describe(names) if names else []
+        names = [_entry(each, backend.default_schema) for each in listed if each not in reasons]
+        tables, broken = await _described(backend, names)
+        sources = await backend.view_sources()
     finally:
         await backend.aclose()
     return Found(
         dialect=dialect,
         default_schema=backend.default_schema,
         tables=tuple(tables),
-        unwritable=tuple(
-            LeftOut(one_line(f"{schema}.{name}", 100), reason)
-            for (schema, name), reason in reasons.items()
+        sources=None
+        if sources is None
+        else {
+            _entry(view, backend.default_schema): frozenset(
+                _entry(source, backend.default_schema) for source in read
+            )
+            for view, read in sources.items()
+        },
+        unusable=tuple(
+            LeftOut(one_line(name, 100), reason)
+            for name, reason in (
+                *((f"{schema}.{name}", reason) for (schema, name), reason in reasons.items()),
+                *((name, "the database cannot describe it") for name in broken),
+            )
         ),
     )
+
+
+async def _described(backend: Backend, names: list[str]) -> tuple[list[TableInfo], list[str]]:
+    """Tables as declared, and those that cannot be described."""
+    if not names:
+        return [], []
+    try:
+        return await backend.describe(names), []
+    except QueryFailed:
+        if len(names) == 1:
+            return [], names
+    middle = len(names) // 2
+    tables, broken = await _described(backend, names[:middle])
+    more, also_broken = await _described(backend, names[middle:])
+    return tables + more, broken + also_broken
+
+
+def _entry(table: TableName, default_schema: str) -> str:
+    """A table as an allow-list names it: one of the default schema by its name alone."""
+    schema, name = table
+    return name if schema == default_schema else f"{schema}.{name}"

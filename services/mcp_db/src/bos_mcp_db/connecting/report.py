@@ -28,9 +28,9 @@ class Report:
     as_json: bool
     _parts: dict[str, Any] = field(default_factory=dict)
 
-    def proposed(self, proposal: Proposal, unwritable: Sequence[LeftOut]) -> None:
+    def proposed(self, proposal: Proposal, unusable: Sequence[LeftOut]) -> None:
         """The allow-list, and what is not on it."""
-        left_out = (*proposal.left_out, *unwritable)
+        left_out = (*proposal.left_out, *unusable)
         self._parts |= {
             "tables": list(proposal.names),
             "left_out": [asdict(each) for each in left_out],

@@ -95,6 +95,9 @@ class MySqlBackend:
         async with self._reading(_CATALOG_TIMEOUT_S) as connection:
             return await listed_tables(partial(_read, connection), self.default_schema)
 
+    async def view_sources(self) -> None:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
         async with self._reading(_CATALOG_TIMEOUT_S) as connection:
