@@ -63,7 +63,9 @@ class Connect:
     ) -> Connected:
         arguments = [url, "--name", "shop", "--out", str(self.folder), *options]
         result: Any = await asyncio.to_thread(CliRunner().invoke, connect, arguments, env=env)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+        assert result.exception is None or isinstance(result.exception, SystemExit), (
+            f"{result.exception!r}\n{result.output}"
+        )
         return Connected(result.exit_code, result.output, self.folder)
 
 

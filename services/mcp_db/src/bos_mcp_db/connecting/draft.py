@@ -195,7 +195,9 @@ def _joins_by_name(tables: Sequence[TableInfo]) -> Iterable[JoinDraft]:
     for table in tables:
         if len(table.primary_key) != 1:
             continue
-        key = next(column for column in table.columns if column.name in table.primary_key)
+        key = next((each for each in table.columns if each.name in table.primary_key), None)
+        if key is None:  # a column that the login may not read
+            continue
         for name in _key_names(table, key.name):
             keys.setdefault(name, []).append((table, key))
     for table in tables:
