@@ -66,7 +66,6 @@ _PLACES_OF_OTHERS = {
     "BOS_MAIL_GMAIL_API_URL": "of a user's own mailbox",
     "BOS_MAIL_GMAIL_TOKEN_URL": "of requests",
     "BOS_PLANNER_TEMPLATES_PATH": "read only",
-    "BOS_SANDBOX_PROCESS_CACHE_DIR": "of Python itself",
     "BOS_SQL_MCP_URL": "of requests",
     "BOS_SQL_METADATA_PATH": "read only",
     "BOS_WEB_SEARCH_URL": "of requests",
