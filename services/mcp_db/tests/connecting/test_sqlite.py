@@ -234,7 +234,7 @@ async def test_json_holds_all_that_is_shown_and_nothing_else_is_printed(
     } in told["left_out"]
     assert told["to_check"] == ["customers seems to hold personal data (email)"]
     assert len(told["metadata"]["to_check"]) == 7
-    assert told["files"] == {"what the tables mean": f"{done.folder}/shop-metadata.yaml"}
+    assert told["files"] == {"metadata": f"{done.folder}/shop-metadata.yaml"}
     assert told["settings"]["BOS_DATABASE_ALLOWED_TABLES"] == "customers,invoice_lines,invoices"
     assert told["trial"]["is_safe"]
 

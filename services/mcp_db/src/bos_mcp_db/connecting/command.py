@@ -158,8 +158,8 @@ async def _connect(options: Options, report: Report) -> bool:
         "BOS_DATABASE_ALLOWED_TABLES": ",".join(proposal.names),
         "BOS_SQL_METADATA_PATH": str(options.metadata),
     }
-    role = {"the role, for an administrator to run": str(options.script)} if has_roles else {}
-    report.written({**role, "what the tables mean": str(options.metadata)}, settings)
+    role = {"role": str(options.script)} if has_roles else {}
+    report.written({**role, "metadata": str(options.metadata)}, settings)
     # In SQLite a view has no rights of its own: it shows what the tables that it reads may show.
     left_out = [each.table for each in proposal.left_out if has_roles or each.kind != "view"]
     if not has_roles:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from bos_mcp_db.connecting.roles.trial import Finding
 
 _SHOWN: Final = 40
+_FILES: Final = {
+    "role": "the role, for an administrator to run",
+    "metadata": "what the tables mean",
+}
 
 
 @dataclass(slots=True)
@@ -50,9 +54,9 @@ class Report:
         self._list("To check in the metadata file:", metadata.to_check)
 
     def written(self, files: Mapping[str, str], settings: Mapping[str, str]) -> None:
-        """Files by what they are, and settings by variable."""
+        """Files by kind, ``role`` and ``metadata``, and settings by variable."""
         self._parts |= {"files": dict(files), "settings": dict(settings)}
-        self._list("Written:", [f"{path}: {what}" for what, path in files.items()])
+        self._list("Written:", [f"{path}: {_FILES[kind]}" for kind, path in files.items()])
         self._say("\nSettings:")
         for variable, value in settings.items():
             self._say(f"{variable}={shlex.quote(value)}")
