@@ -148,8 +148,8 @@ class Backend(Protocol):
     async def listed(self) -> list[TableName]:
         """Schema and name of every table and view that the connection may read, sorted.
 
-        Without system catalogues, and at most ``MAX_LISTED`` and one more. For whoever proposes an
-        allow-list: it reveals what none may be asked about.
+        Without system catalogues, and at most ``MAX_LISTED`` and one more. For
+        proposing an allow-list: it reveals tables that agents must not know of.
 
         Raises:
             QueryFailed: the database refused.

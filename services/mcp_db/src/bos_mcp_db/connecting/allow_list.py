@@ -110,7 +110,7 @@ def propose(
     Args:
         tables: What there is.
         sources: What each view reads; None: unknown.
-        include: Tables to allow, whatever they look like.
+        include: Tables to allow, also those that look like secrets.
         exclude: Tables to leave out besides.
 
     Raises:
@@ -159,7 +159,7 @@ def _check_options(wanted: set[str], unwanted: set[str], known: set[str]) -> Non
 def _reveals(
     view: TableInfo, sources: Mapping[str, frozenset[str]] | None, hidden: frozenset[str]
 ) -> str:
-    """Why a view may show what is left out, by whatever name; empty if it does not.
+    """Why a view may show what is left out, under any name; empty if it does not.
 
     A view reads with the rights of its owner.
     """

@@ -74,7 +74,7 @@ class Options:
 )
 @click.option("--schema", "schemas", multiple=True, help="Only tables of this schema; repeatable.")
 @click.option(
-    "--include", multiple=True, help="Allow this table, whatever it looks like; repeatable."
+    "--include", multiple=True, help="Allow this table, also if it looks like secrets; repeatable."
 )
 @click.option("--exclude", multiple=True, help="Leave this table out; repeatable.")
 @click.option(

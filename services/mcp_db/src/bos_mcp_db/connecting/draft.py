@@ -56,7 +56,7 @@ class TableDraft:
 
 @dataclass(frozen=True, slots=True)
 class MetricDraft:
-    """A metric that nobody has confirmed."""
+    """An unconfirmed metric."""
 
     name: str
     formula: str

@@ -24,7 +24,7 @@ _HEAD = """\
 
 
 def metadata_yaml(draft: Draft, *, by_model: bool) -> str:
-    """The file's text. Names and comments of the database are values in it, whatever they say."""
+    """Text of the file. Names and comments of the database are values in it, never syntax."""
     source = " with a model" if by_model else " from comments, keys and names"
     lines = [_HEAD.format(source=source)]
     lines.append("tables:" if draft.tables else "tables: {}")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from bos_sqlguard import Dialect
 
-# Of the administrator's URL: how the server is reached. Whatever else it says is about a login.
+# Of the administrator's URL: how the server is reached. All others are about a login.
 _OPTIONS: Final = frozenset({"host", "port", "sslmode", "sslrootcert", "encrypt", "ca_file"})
 
 _HEADS: Final[dict[Dialect, str]] = {
