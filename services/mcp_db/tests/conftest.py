@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from connect_rig import bos_connect
 from mariadb_server import mariadb, mariadb_shop
 from mcp_db_rig import database, postgres_admin, reader_dsn, sql_server_url, sqlite_file
 
+from bos_testkit.scripted_model.pytest_fixtures import scripted_model
+
 __all__ = [
+    "bos_connect",
     "database",
     "mariadb",
     "mariadb_shop",
     "postgres_admin",
     "reader_dsn",
+    "scripted_model",
     "sql_server_url",
     "sqlite_file",
 ]

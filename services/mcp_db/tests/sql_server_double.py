@@ -63,6 +63,7 @@ class _Answers:
             return self._shape(shape["sql"].replace("''", "'"))
         with closing(self._open()) as connection:
             for view, answer in (
+                ("o.is_ms_shipped = 0", _listed),
                 ("FROM sys.objects", _tables),
                 ("FROM sys.columns", _columns),
                 ("FROM sys.key_constraints", _keys),
@@ -138,6 +139,10 @@ def _asked(connection: sqlite3.Connection, batch: str) -> list[tuple[int, str]]:
     assert ids is not None, batch
     names = {number: name for name, number in _names(connection).items()}
     return [(int(each), names[int(each)]) for each in ids[1].split(",")]
+
+
+def _listed(connection: sqlite3.Connection, _: str) -> Rows:
+    return Rows(("schema_name", "name"), [("dbo", name) for name in sorted(_names(connection))])
 
 
 def _tables(connection: sqlite3.Connection, batch: str) -> Rows:

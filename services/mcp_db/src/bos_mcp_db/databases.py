@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from bos_chassis.auth.access import Access
     from bos_mcp_db.backends.backend import Backend, Result, TableInfo
+    from bos_mcp_db.backends.mssql_session import OpenSession
     from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 
 _MOST_NARROWED = 64
@@ -236,14 +237,14 @@ def _build(
     name: str, wanted: DatabaseSettings, limits: Limits, settings: McpDbSettings
 ) -> Database:
     url = wanted.url.get_secret_value()
-    dialect = _dialect(name, url)
+    dialect = dialect_of(name, url)
     if dialect == "postgres" and settings.max_estimated_cost is None:
         limits = replace(limits, max_estimated_cost=_POSTGRES_COST)
     try:
         policy = GuardPolicy(
             dialect,
             frozenset(wanted.allowed_tables),
-            default_schema=wanted.default_schema or _named_in(url, dialect),
+            default_schema=wanted.default_schema or schema_of(url, dialect),
             max_rows=limits.max_rows,
             max_columns=limits.max_columns,
         )
@@ -258,12 +259,17 @@ def _build(
         sample_values=wanted.sample_values,
         limits=limits,
         guard=Guard(policy),
-        backend=_backend(name, url, policy, settings),
+        backend=open_backend(name, url, policy, settings),
         places=Places(settings.pool_size, settings.queue_timeout_s),
     )
 
 
-def _dialect(name: str, url: str) -> Dialect:
+def dialect_of(name: str, url: str) -> Dialect:
+    """Return the dialect of the database at ``url``.
+
+    Raises:
+        ConfigurationError: a scheme of no database that can be read.
+    """
     scheme = urlsplit(url).scheme
     if scheme not in _DIALECTS:
         raise ConfigurationError(
@@ -273,12 +279,31 @@ def _dialect(name: str, url: str) -> Dialect:
     return _DIALECTS[scheme]
 
 
-def _named_in(url: str, dialect: Dialect) -> str:
+def schema_of(url: str, dialect: Dialect) -> str:
     """The schema that the URL names: a schema of MySQL is what others call a database."""
     return unquote(urlsplit(url).path.removeprefix("/")) if dialect == "mysql" else ""
 
 
-def _backend(name: str, url: str, policy: GuardPolicy, settings: McpDbSettings) -> Backend:
+def open_backend(
+    name: str,
+    url: str,
+    policy: GuardPolicy,
+    settings: McpDbSettings,
+    *,
+    catalogue_only: bool = False,
+) -> Backend:
+    """Return the adapter for the database at ``url``; it connects when it is first asked.
+
+    Args:
+        name: Of the database, for messages.
+        url: As in the settings.
+        policy: What may be read.
+        settings: Connections and limits.
+        catalogue_only: For a connection of an administrator, which nothing else is read by.
+
+    Raises:
+        ConfigurationError: an unusable URL.
+    """
     try:
         url, password = password_source(url, name)
     except ValueError as error:
@@ -292,7 +317,13 @@ def _backend(name: str, url: str, policy: GuardPolicy, settings: McpDbSettings) 
             work_mem_kib=settings.work_mem_kib,
         )
     if policy.dialect == "tsql":
-        return _mssql_backend(name, url, password, policy, settings.pool_size)
+        opener = _mssql_sessions(name, url, password)
+        return MssqlBackend(
+            opener,
+            default_schema=policy.default_schema,
+            threads=settings.pool_size,
+            catalogue_only=catalogue_only,
+        )
     if policy.dialect == "mysql":
         return _mysql_backend(name, url, password, policy)
     # sqlite:///relative.db and sqlite:////absolute.db, as is custom.
@@ -310,21 +341,16 @@ def _backend(name: str, url: str, policy: GuardPolicy, settings: McpDbSettings) 
     )
 
 
-def _mssql_backend(
-    name: str, url: str, password: Callable[[], str] | None, policy: GuardPolicy, pool_size: int
-) -> Backend:
+def _mssql_sessions(name: str, url: str, password: Callable[[], str] | None) -> OpenSession:
     if not driver_installed():
         raise ConfigurationError(
             f"Database {name!r}: the driver for SQL Server is not installed. Install it with"
             " pip install 'bos-mcp-db[mssql]', or use a PostgreSQL or SQLite database."
         )
     try:
-        address = parse_address(url, password)
+        return session_opener(parse_address(url, password))
     except ValueError as error:
         raise ConfigurationError(f"Database {name!r}: {error}.") from None
-    return MssqlBackend(
-        session_opener(address), default_schema=policy.default_schema, threads=pool_size
-    )
 
 
 def _mysql_backend(

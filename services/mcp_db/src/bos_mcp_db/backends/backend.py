@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from bos_errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bos_sqlguard import Dialect, Kept
+
+MAX_LISTED: Final = 2_000
+"""Tables of a database that are listed; more are no schema to propose an allow-list for."""
+
+TableName = tuple[str, str]
+"""Schema and table."""
 
 ColumnType = Literal[
     "bool",
@@ -137,6 +143,28 @@ class Backend(Protocol):
             ResultTooLarge: the first row alone exceeds ``limits.max_bytes``.
             DatabaseUnavailable: no connection.
             RoleUnavailable: the role cannot be taken on.
+        """
+
+    async def listed(self) -> list[TableName]:
+        """Schema and name of every table and view that the connection may read, sorted.
+
+        Without system catalogues, and at most ``MAX_LISTED`` and one more. For
+        proposing an allow-list: it reveals tables that agents must not know of.
+
+        Raises:
+            QueryFailed: the database refused.
+            DatabaseUnavailable: no connection.
+        """
+
+    async def view_sources(self) -> Mapping[TableName, frozenset[TableName]] | None:
+        """What each view reads, other views and what they read included.
+
+        As far as the catalogue knows: not by functions, nor of the system catalogue itself.
+        None: this database's catalogue does not say.
+
+        Raises:
+            QueryFailed: the database refused.
+            DatabaseUnavailable: no connection.
         """
 
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:

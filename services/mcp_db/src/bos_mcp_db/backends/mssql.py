@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bos_mcp_db.backends.backend import ColumnType, Result, refuse_role
 from bos_mcp_db.backends.blocking import BlockingCalls, Clock
-from bos_mcp_db.backends.mssql_schema import describe_tables
+from bos_mcp_db.backends.mssql_schema import describe_tables, listed_tables
 from bos_mcp_db.backends.mssql_session import OpenSession, ServerError, Session
 from bos_mcp_db.backends.mssql_wire import ConnectionFailed, TooManyBytes
 from bos_mcp_db.backends.rows import RowCollector, check_columns, check_cost
@@ -105,9 +105,21 @@ class MssqlBackend:
 
     dialect: Dialect = "tsql"
 
-    def __init__(self, open_session: OpenSession, *, default_schema: str, threads: int) -> None:
-        """Query through sessions of ``open_session``, at most ``threads`` at once."""
+    def __init__(
+        self,
+        open_session: OpenSession,
+        *,
+        default_schema: str,
+        threads: int,
+        catalogue_only: bool = False,
+    ) -> None:
+        """Query through sessions of ``open_session``, at most ``threads`` at once.
+
+        With ``catalogue_only`` the login may be an administrator's, and nothing but the catalogue
+        may be read: ``query`` refuses.
+        """
         self.default_schema = default_schema
+        self._catalogue_only = catalogue_only
         self._open_session = open_session
         self._calls = BlockingCalls(threads, "mssql")
 
@@ -118,12 +130,26 @@ class MssqlBackend:
 
     async def query(self, sql: str, limits: Limits, kept: Kept | None = None) -> Result:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+        if self._catalogue_only:
+            raise QueryFailed("This connection reads the catalogue alone.")
 
         def fetch(clock: Clock) -> Result:
             with self._reading(clock, limits.timeout_s, limits.max_bytes) as session:
                 return _fetch(session, sql, limits)
 
         return await self._calls.run(fetch, limits.timeout_s)
+
+    async def listed(self) -> list[tuple[str, str]]:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+
+        def read(clock: Clock) -> list[tuple[str, str]]:
+            with self._reading(clock, _CATALOG_TIMEOUT_S, _CATALOG_BYTES) as session:
+                return listed_tables(session)
+
+        return await self._calls.run(read, _CATALOG_TIMEOUT_S)
+
+    async def view_sources(self) -> None:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
 
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
@@ -161,6 +187,8 @@ class MssqlBackend:
         session.allow(_WIRE_SLACK_BYTES)
         session.execute(_SESSION.format(text_size=2 * max_bytes + 2) + _RIGHTS)
         ((schema, may_write),) = session.rows()
+        if self._catalogue_only:
+            return
         if may_write:
             raise QueryFailed(
                 "The login may change this database, and SQL Server has no read-only transactions:"

@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from bos_mcp_db.backends.backend import ForeignKey, TableColumn, TableInfo
+from bos_mcp_db.backends.backend import MAX_LISTED, ForeignKey, TableColumn, TableInfo
 from bos_mcp_db.names import literal, split_table
 
 if TYPE_CHECKING:
@@ -19,6 +19,15 @@ _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})
 _SIZED_TWICE = frozenset({"nchar", "nvarchar"})
 _SCALED = frozenset({"datetime2", "datetimeoffset", "time"})
 _EXACT = frozenset({"decimal", "numeric"})
+
+LISTED = f"""\
+SELECT TOP ({MAX_LISTED + 1}) s.name AS schema_name, o.name
+FROM sys.objects AS o
+JOIN sys.schemas AS s ON s.schema_id = o.schema_id
+WHERE o.type IN ('U', 'V') AND o.is_ms_shipped = 0
+  AND HAS_PERMS_BY_NAME(QUOTENAME(s.name) + N'.' + QUOTENAME(o.name), N'OBJECT', N'SELECT') = 1
+ORDER BY s.name, o.name
+"""  # noqa: S608  a number of ours
 
 TABLES = """\
 SELECT o.object_id, s.name AS schema_name, o.name, o.type,
@@ -68,6 +77,11 @@ JOIN sys.columns AS r
 WHERE f.parent_object_id IN ({ids}) AND f.referenced_object_id IN ({ids})
 ORDER BY f.parent_object_id, f.name, p.constraint_column_id
 """
+
+
+def listed_tables(session: Session) -> list[tuple[str, str]]:
+    """Return schema and name of all tables and views, sorted."""
+    return [(row[0], row[1]) for row in _read(session, LISTED)]
 
 
 def describe_tables(

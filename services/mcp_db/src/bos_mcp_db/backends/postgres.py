@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from bos_mcp_db.backends.backend import ColumnType, ForeignKey, Result, TableColumn, TableInfo
+from bos_mcp_db.backends.backend import (
+    MAX_LISTED,
+    ColumnType,
+    ForeignKey,
+    Result,
+    TableColumn,
+    TableInfo,
+)
 from bos_mcp_db.backends.postgres_plan import kept_bytes
 from bos_mcp_db.backends.rows import RowCollector, check_columns, check_cost, check_kept
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut, RoleUnavailable
@@ -22,7 +29,7 @@ if TYPE_CHECKING:
 
     from asyncpg.pool import PoolConnectionProxy
 
-    from bos_mcp_db.backends.backend import Limits
+    from bos_mcp_db.backends.backend import Limits, TableName
     from bos_sqlguard import Dialect, Kept
 
 _ROWS_PER_FETCH = 200
@@ -62,6 +69,43 @@ _TYPES: dict[str, ColumnType] = {
     "json": "structured",
     "jsonb": "structured",
 }
+
+# Partitions are read through their table; what an extension brings is its own affair.
+_LISTED = f"""
+SELECT n.nspname AS schema, c.relname AS name
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition
+  AND n.nspname <> 'information_schema' AND NOT starts_with(n.nspname::text, 'pg_')
+  AND has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT')
+  AND NOT EXISTS (SELECT FROM pg_depend AS d
+                  WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')
+ORDER BY n.nspname, c.relname
+LIMIT {MAX_LISTED + 1}
+"""  # noqa: S608  a number of ours
+
+_VIEW_SOURCES = """
+WITH RECURSIVE direct AS (
+    SELECT v.oid AS view, d.refobjid AS source
+    FROM pg_class AS v
+    JOIN pg_rewrite AS r ON r.ev_class = v.oid
+    JOIN pg_depend AS d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid
+                       AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> v.oid
+    WHERE v.relkind IN ('v', 'm')
+), reads AS (
+    SELECT view, source FROM direct
+    UNION
+    SELECT reads.view, direct.source FROM reads JOIN direct ON direct.view = reads.source
+)
+SELECT vn.nspname AS view_schema, v.relname AS view, sn.nspname AS schema, s.relname AS name
+FROM pg_class AS v
+JOIN pg_namespace AS vn ON vn.oid = v.relnamespace
+LEFT JOIN reads ON reads.view = v.oid
+LEFT JOIN pg_class AS s ON s.oid = reads.source
+LEFT JOIN pg_namespace AS sn ON sn.oid = s.relnamespace
+WHERE v.relkind IN ('v', 'm')
+  AND vn.nspname <> 'information_schema' AND NOT starts_with(vn.nspname::text, 'pg_')
+"""
 
 _TABLES = """
 SELECT c.oid::bigint AS oid, n.nspname AS schema, c.relname AS name, c.relkind::text AS kind,
@@ -159,21 +203,30 @@ class PostgresBackend:
         except (TimeoutError, asyncpg.QueryCanceledError):
             raise QueryTimedOut(limits.timeout_s) from None
 
+    async def listed(self) -> list[TableName]:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+        async with self._catalogue() as connection:
+            return [(row["schema"], row["name"]) for row in await connection.fetch(_LISTED)]
+
+    async def view_sources(self) -> Mapping[TableName, frozenset[TableName]]:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+        found: dict[TableName, set[TableName]] = {}
+        async with self._catalogue() as connection:
+            for row in await connection.fetch(_VIEW_SOURCES):
+                view = found.setdefault((row["view_schema"], row["view"]), set())
+                if row["name"] is not None:
+                    view.add((row["schema"], row["name"]))
+        return {view: frozenset(sources) for view, sources in found.items()}
+
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
         wanted = {split_table(entry, self.default_schema): entry for entry in tables}
         schemas, names = [key[0] for key in wanted], [key[1] for key in wanted]
-        try:
-            async with (
-                asyncio.timeout(_CATALOG_TIMEOUT_S + _CLIENT_SLACK_S),
-                self._read_only(_CATALOG_TIMEOUT_S) as connection,
-            ):
-                found = await connection.fetch(_TABLES, schemas, names)
-                oids = [row["oid"] for row in found]
-                columns = await connection.fetch(_COLUMNS, oids)
-                keys = await connection.fetch(_KEYS, oids)
-        except (TimeoutError, asyncpg.QueryCanceledError):
-            raise QueryTimedOut(_CATALOG_TIMEOUT_S) from None
+        async with self._catalogue() as connection:
+            found = await connection.fetch(_TABLES, schemas, names)
+            oids = [row["oid"] for row in found]
+            columns = await connection.fetch(_COLUMNS, oids)
+            keys = await connection.fetch(_KEYS, oids)
         entries = {row["oid"]: wanted[(row["schema"], row["name"])] for row in found}
         by_name = {entries[row["oid"]]: _table(row, columns, keys, entries) for row in found}
         return [by_name[entry] for entry in tables if entry in by_name]
@@ -183,6 +236,17 @@ class PostgresBackend:
         if self._is_open:
             self._pool.terminate()
             await asyncio.gather(*self._resets, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _catalogue(self) -> AsyncIterator[PoolConnectionProxy[Any]]:
+        try:
+            async with (
+                asyncio.timeout(_CATALOG_TIMEOUT_S + _CLIENT_SLACK_S),
+                self._read_only(_CATALOG_TIMEOUT_S) as connection,
+            ):
+                yield connection
+        except (TimeoutError, asyncpg.QueryCanceledError):
+            raise QueryTimedOut(_CATALOG_TIMEOUT_S) from None
 
     @asynccontextmanager
     async def _read_only(self, timeout_s: float) -> AsyncIterator[PoolConnectionProxy[Any]]:

@@ -11,14 +11,19 @@ from bos_mcp_db.backends.backend import ColumnType, Result, refuse_role
 from bos_mcp_db.backends.blocking import BlockingCalls
 from bos_mcp_db.backends.rows import RowCollector, check_columns
 from bos_mcp_db.backends.sqlite_functions import bounded_functions
-from bos_mcp_db.backends.sqlite_schema import describe_tables, table_names
+from bos_mcp_db.backends.sqlite_schema import (
+    describe_tables,
+    listed_tables,
+    table_names,
+    view_sources,
+)
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from bos_mcp_db.backends.backend import Limits, TableInfo
+    from bos_mcp_db.backends.backend import Limits, TableInfo, TableName
     from bos_mcp_db.backends.blocking import Clock
     from bos_sqlguard import Dialect, Kept
 
@@ -68,6 +73,14 @@ class SqliteBackend:
                 return _fetch(connection, sql, limits)
 
         return await self._run(fetch, limits.timeout_s)
+
+    async def listed(self) -> list[TableName]:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+        return await self._run(listed_tables, _CATALOG_TIMEOUT_S)
+
+    async def view_sources(self) -> Mapping[TableName, frozenset[TableName]]:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+        return await self._run(view_sources, _CATALOG_TIMEOUT_S)
 
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from bos_mcp_db.backends.backend import ForeignKey, TableColumn, TableInfo
+from bos_mcp_db.backends.backend import MAX_LISTED, ForeignKey, TableColumn, TableInfo
 from bos_mcp_db.names import quote
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Mapping, Sequence
+
+    from bos_mcp_db.backends.backend import TableName
 
 
 def table_names(connection: sqlite3.Connection) -> frozenset[str]:
@@ -18,6 +20,39 @@ def table_names(connection: sqlite3.Connection) -> frozenset[str]:
         "SELECT lower(name) FROM sqlite_schema WHERE type IN ('table', 'view')"
     )
     return frozenset(row[0] for row in rows)
+
+
+def listed_tables(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return schema and name of all tables and views but SQLite's own, sorted."""
+    rows = connection.execute(
+        "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
+        " AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name LIMIT ?",
+        (MAX_LISTED + 1,),
+    )
+    return [("main", row[0]) for row in rows]
+
+
+def view_sources(connection: sqlite3.Connection) -> dict[TableName, frozenset[TableName]]:
+    """Return what each view reads, as SQLite reports it of a query that is not run."""
+    found: dict[TableName, frozenset[TableName]] = {}
+    views = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'view'").fetchall()
+    for (view,) in views:
+        read: set[TableName] = set()
+
+        def authorize(action: int, table: str | None, *_: str | None, into: set[Any] = read) -> int:
+            if action == sqlite3.SQLITE_READ and table:
+                into.add(("main", table))
+            return sqlite3.SQLITE_OK
+
+        connection.set_authorizer(authorize)
+        try:
+            connection.execute(f"EXPLAIN SELECT * FROM main.{quote(view)}").close()  # noqa: S608
+        except sqlite3.OperationalError:
+            continue  # of a table that is gone: nothing can be read by it
+        finally:
+            connection.set_authorizer(None)
+        found[("main", view)] = frozenset(read - {("main", view)})
+    return found
 
 
 def describe_tables(connection: sqlite3.Connection, tables: Sequence[str]) -> list[TableInfo]:

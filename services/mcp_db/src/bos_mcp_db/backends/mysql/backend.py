@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asyncmy.constants import FIELD_TYPE
@@ -13,7 +14,7 @@ from asyncmy.errors import MySQLError
 
 from bos_errors import BosError
 from bos_mcp_db.backends.backend import ColumnType, Result, refuse_role
-from bos_mcp_db.backends.mysql.schema import describe_tables
+from bos_mcp_db.backends.mysql.schema import describe_tables, listed_tables
 from bos_mcp_db.backends.mysql.session import connect, read_only_session, run
 from bos_mcp_db.backends.rows import RowCollector, check_columns
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut
@@ -89,17 +90,18 @@ class MySqlBackend:
         async with self._reading(limits.timeout_s) as connection:
             return await _fetch(connection, sql, limits)
 
+    async def listed(self) -> list[tuple[str, str]]:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+        async with self._reading(_CATALOG_TIMEOUT_S) as connection:
+            return await listed_tables(partial(_read, connection), self.default_schema)
+
+    async def view_sources(self) -> None:
+        """See :class:`~bos_mcp_db.backends.backend.Backend`."""
+
     async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
         async with self._reading(_CATALOG_TIMEOUT_S) as connection:
-
-            async def read(sql: str, names: Sequence[Any]) -> Sequence[Sequence[Any]]:
-                cursor = connection.cursor(_Rows)
-                await cursor.execute(sql, names)
-                rows: Sequence[Sequence[Any]] = await cursor.fetchall()
-                return rows
-
-            return await describe_tables(read, tables, self.default_schema)
+            return await describe_tables(partial(_read, connection), tables, self.default_schema)
 
     async def aclose(self) -> None:
         """See :class:`~bos_mcp_db.backends.backend.Backend`."""
@@ -142,6 +144,15 @@ class MySqlBackend:
                     await run(connection, f"KILL {int(thread)}")
                 finally:
                     connection.close()
+
+
+async def _read(
+    connection: asyncmy.Connection, sql: str, names: Sequence[Any]
+) -> Sequence[Sequence[Any]]:
+    cursor = connection.cursor(_Rows)
+    await cursor.execute(sql, names)
+    rows: Sequence[Sequence[Any]] = await cursor.fetchall()
+    return rows
 
 
 async def _fetch(connection: asyncmy.Connection, sql: str, limits: Limits) -> Result:

@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from bos_mcp_db.backends.backend import ForeignKey, TableColumn, TableInfo
+from bos_mcp_db.backends.backend import MAX_LISTED, ForeignKey, TableColumn, TableInfo
 from bos_mcp_db.names import split_table
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ _TEXT_TYPES = frozenset(
     {"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set"}
 )
 
+_LISTED = f"""\
+SELECT table_schema, table_name FROM information_schema.tables
+WHERE BINARY table_schema = %s AND table_type IN ('BASE TABLE', 'SYSTEM VERSIONED', 'VIEW')
+ORDER BY table_name LIMIT {MAX_LISTED + 1}"""  # noqa: S608  a number of ours
 _TABLES = """\
 SELECT table_schema, table_name, table_type, table_comment, table_rows
 FROM information_schema.tables WHERE {wanted}"""
@@ -40,6 +44,12 @@ SELECT table_schema, table_name, constraint_name, referenced_table_schema, refer
 FROM information_schema.key_column_usage
 WHERE referenced_table_name IS NOT NULL AND ({wanted})
 ORDER BY table_schema, table_name, constraint_name, ordinal_position"""
+
+
+async def listed_tables(read: Read, database: str) -> list[Name]:
+    """Return the names of all tables and views of ``database``, sorted."""
+    rows = await read(_LISTED, [database])
+    return [(row[0], row[1]) for row in rows]
 
 
 async def describe_tables(

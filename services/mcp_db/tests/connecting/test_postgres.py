@@ -1,0 +1,350 @@
+"""``bos connect`` with PostgreSQL: the role's script, run, and the role tried."""
+
+from __future__ import annotations
+
+import secrets
+import stat
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+from connect_rig import read
+from mcp_db_rig import call, running
+
+from bos_mcp_db.connecting.roles.postgres import scram_verifier
+from bos_mcp_db.connecting.roles.script import role_url
+from bos_mcp_db.connecting.roles.trial import try_role
+from bos_mcp_db.settings import DatabaseSettings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from connect_rig import Connect, Connected
+
+_SHOP = """
+CREATE SCHEMA crm;
+CREATE SCHEMA "crm; DROP SCHEMA crm";
+CREATE TABLE customers (customer_id integer PRIMARY KEY, name text NOT NULL);
+COMMENT ON TABLE customers IS E'Who buys\\n# check: nothing\\nmetrics: {}';
+COMMENT ON COLUMN customers.name IS 'As on the "contract": {legal}';
+CREATE TABLE orders (
+    order_id integer PRIMARY KEY,
+    customer_id integer NOT NULL REFERENCES customers (customer_id),
+    login_id integer,
+    amount numeric(12, 2), twice numeric GENERATED ALWAYS AS (amount * 2) STORED,
+    placed_on date
+);
+CREATE TABLE logins (login_id integer PRIMARY KEY, passwd text);
+ALTER TABLE orders ADD FOREIGN KEY (login_id) REFERENCES logins (login_id);
+CREATE TABLE crm.accounts (account_id bigint PRIMARY KEY, owner text);
+CREATE TABLE crm."Upper Case" (n integer);
+CREATE TABLE "crm; DROP SCHEMA crm".t (n integer);
+CREATE TABLE "t'; DROP TABLE customers; --" (n integer);
+CREATE TABLE parts (n integer) PARTITION BY RANGE (n);
+CREATE TABLE parts_one PARTITION OF parts FOR VALUES FROM (1) TO (2);
+CREATE MATERIALIZED VIEW seen AS SELECT login_id, passwd AS p FROM logins;
+CREATE VIEW seen_again AS SELECT count(p) AS n FROM seen;
+CREATE VIEW by_customer AS SELECT customer_id, sum(amount) AS amount FROM orders GROUP BY 1;
+INSERT INTO customers VALUES (1, 'Asha');
+INSERT INTO orders (order_id, customer_id, amount) VALUES (1, 1, 10);
+"""
+_ALLOWED = ["crm.Upper Case", "crm.accounts", "by_customer", "customers", "orders", "parts"]
+
+
+@pytest.fixture
+async def shop(postgres_dsn: str) -> AsyncIterator[str]:
+    connection = await asyncpg.connect(postgres_dsn)
+    try:
+        await connection.execute(_SHOP)
+    finally:
+        await connection.close()
+    return postgres_dsn
+
+
+@pytest.fixture
+async def role(shop: str) -> AsyncIterator[str]:
+    """Name of a role that is gone with the test: roles are of the whole server."""
+    name = f"reader_{secrets.token_hex(4)}"
+    yield name
+    connection = await asyncpg.connect(shop)
+    try:
+        if await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", name):
+            await connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+    finally:
+        await connection.close()
+
+
+async def administer(url: str, sql: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(sql)
+    finally:
+        await connection.close()
+
+
+def problems(done: Connected) -> list[str]:
+    return [line.split("PROBLEM  ")[1] for line in done.shown.splitlines() if "PROBLEM  " in line]
+
+
+async def test_views_of_what_is_left_out_are_left_out_whatever_they_call_it(
+    bos_connect: Connect, shop: str
+) -> None:
+    done = await bos_connect(shop)
+
+    assert "by_customer" in done.allowed
+    for line in (
+        "seen: it is a view of logins, which is left out",
+        "seen_again: it is a view of logins, which is left out",
+    ):
+        assert line in done.shown
+
+
+async def test_without_apply_the_database_is_not_changed(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    done = await bos_connect(shop, "--role", role)
+
+    assert done.code == 0
+    assert done.allowed == _ALLOWED
+    assert "logins: its column 'passwd' looks like a secret" in done.shown
+    assert done.files() == {"shop-role.sql", "shop-metadata.yaml"}
+    connection = await asyncpg.connect(shop)
+    assert not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", role)
+    await connection.close()
+
+
+async def test_the_role_is_made_and_reads_through_mcp_db_by_the_printed_settings(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    done = await bos_connect(shop, "--role", role, "--apply")
+
+    assert (done.code, problems(done)) == (0, [])
+    assert "it reads all 6 tables" in done.shown
+    assert "attempts to write, all refused: " in done.shown
+    assert "reads of other tables, all refused: 4" in done.shown  # logins, two views, pg_authid
+    main = DatabaseSettings(
+        url=done.settings["BOS_DATABASE_URL"], allowed_tables=tuple(done.allowed)
+    )
+    async with running({"main": main}) as (client, _):
+        reply = await call(client, "mcp_db_query", query="SELECT sum(amount) AS n FROM orders")
+    assert reply["data"] == [[{"$decimal": "10.00"}]]
+
+
+async def test_the_password_is_in_a_file_of_its_own_that_nobody_else_reads(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    done = await bos_connect(shop, "--role", role, "--apply")
+
+    path = done.folder / f"shop-{role}.password"
+    password = path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert done.settings["BOS_DATABASE_URL"].endswith(f"&password_file={path}")
+    others = (done.folder / "shop-role.sql").read_text() + done.metadata() + done.shown
+    assert password not in others
+    administrator = urlsplit(shop).password
+    assert administrator
+    assert f":{administrator}@" not in others
+
+
+async def test_run_again_the_role_keeps_its_password_and_gets_the_new_tables(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    first = await bos_connect(shop, "--role", role, "--apply")
+    password = (first.folder / f"shop-{role}.password").read_text()
+    await administer(shop, "CREATE TABLE later (n integer)")
+
+    again = await bos_connect(shop, "--role", role, "--apply", "--force", "--exclude", "parts")
+
+    assert (again.code, problems(again)) == (0, [])
+    assert (again.folder / f"shop-{role}.password").read_text() == password
+    assert "later" in again.allowed
+    assert "parts" not in again.allowed
+
+
+async def test_a_role_that_something_else_may_use_is_not_taken_over(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    await administer(shop, f"CREATE ROLE {role} LOGIN CREATEDB")
+
+    done = await bos_connect(shop, "--role", role, "--apply")
+
+    assert done.code == 1
+    assert f"There is a role {role} already" in done.shown
+    assert f"shop-{role}.password" not in done.files()
+    connection = await asyncpg.connect(shop)
+    assert await connection.fetchval("SELECT rolcreatedb FROM pg_roles WHERE rolname = $1", role)
+    await connection.close()
+
+
+async def test_the_login_of_the_url_is_never_made_the_reader(
+    bos_connect: Connect, shop: str
+) -> None:
+    done = await bos_connect(shop, "--role", urlsplit(shop).username or "", "--apply", "--force")
+
+    assert done.code == 1
+    assert "would lose its rights" in done.shown
+
+
+@pytest.mark.parametrize(
+    ("surplus", "expected"),
+    [
+        ("GRANT SELECT ON logins TO PUBLIC", "it may read public.logins"),
+        ("GRANT INSERT ON customers TO PUBLIC", "it may write to public.customers"),
+        ("GRANT UPDATE (name) ON customers TO PUBLIC", "it may write to public.customers"),
+        ("GRANT CREATE ON SCHEMA public TO PUBLIC", "it may create tables in schema public"),
+        ("GRANT pg_read_all_data TO {role}", "it is a member of pg_read_all_data"),
+    ],
+)
+async def test_whatever_else_the_role_may_do_is_a_problem(
+    bos_connect: Connect, shop: str, role: str, surplus: str, expected: str
+) -> None:
+    if "{role}" in surplus:
+        await administer(shop, f"CREATE ROLE {role}")
+    await administer(shop, surplus.format(role=role))
+
+    done = await bos_connect(shop, "--role", role, "--apply", "--force")
+
+    assert done.code == 2
+    assert any(line.startswith(expected) for line in problems(done))
+
+
+async def test_tables_of_extensions_are_left_to_them(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    await administer(shop, "CREATE TABLE statistics (n integer)")
+    await administer(shop, "GRANT SELECT ON statistics TO PUBLIC")
+    await administer(shop, "ALTER EXTENSION plpgsql ADD TABLE statistics")
+
+    done = await bos_connect(shop, "--role", role, "--apply")
+
+    assert (done.code, problems(done)) == (0, [])
+    assert "statistics" not in done.allowed
+
+
+@pytest.mark.parametrize("right", ["DELETE", "INSERT"])
+async def test_a_write_that_is_not_refused_is_a_problem(
+    bos_connect: Connect, shop: str, role: str, right: str
+) -> None:
+    done = await bos_connect(shop, "--role", role, "--apply")
+    await administer(shop, f"GRANT {right} ON customers TO {role}")
+
+    found = await try_role(done.settings["BOS_DATABASE_URL"], ["customers"], [])
+
+    (problem,) = [each.text for each in found if not each.ok and "not refused" in each.text]
+    assert problem.startswith(right)
+
+
+async def test_a_read_that_fails_for_another_reason_shows_nothing_and_is_a_problem(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    done = await bos_connect(shop, "--role", role, "--apply")
+
+    found = await try_role(done.settings["BOS_DATABASE_URL"], done.allowed, ["absent"])
+
+    (problem,) = [each.text for each in found if not each.ok]
+    assert problem.startswith("absent failed for another reason")
+
+
+async def test_hostile_names_and_comments_are_values_and_no_parts_of_files(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    done = await bos_connect(shop, "--role", role, "--apply")
+    drafted = read(done.metadata())
+
+    assert drafted["tables"]["customers"] == {
+        "description": "Who buys # check: nothing metrics: {}",
+        "fields": {"name": {"description": 'As on the "contract": {legal}'}},
+    }
+    script = (done.folder / "shop-role.sql").read_text()
+    assert "DROP" not in script
+    assert "DROP" not in done.metadata()
+    connection = await asyncpg.connect(shop)
+    assert await connection.fetchval("SELECT count(*) FROM customers") == 1
+    assert await connection.fetchval("SELECT count(*) FROM crm.accounts") == 0
+    await connection.close()
+
+
+async def test_keys_that_the_database_declares_are_no_joins_of_the_file(
+    bos_connect: Connect, shop: str
+) -> None:
+    drafted = read((await bos_connect(shop)).metadata())
+
+    joined = [join["on"] for join in drafted.get("joins", [])]
+    assert not any(join.startswith("orders.") for join in joined)
+    assert "by_customer.customer_id = customers.customer_id" in joined
+    assert "logins" not in str(drafted)
+
+
+async def test_only_tables_of_the_schemas_that_were_named(bos_connect: Connect, shop: str) -> None:
+    done = await bos_connect(shop, "--schema", "crm")
+
+    assert done.allowed == ["crm.Upper Case", "crm.accounts"]
+
+
+async def test_an_administrator_who_may_not_make_roles_is_told_so(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    parts = urlsplit(shop)
+    await administer(shop, f"CREATE ROLE {role} LOGIN PASSWORD 'weak'")
+    await administer(shop, f"GRANT SELECT (name) ON customers TO {role}")
+    weak = parts._replace(netloc=f"{role}:weak@{parts.netloc.rpartition('@')[2]}").geturl()
+
+    done = await bos_connect(weak, "--role", f"{role}_2", "--apply")
+
+    assert done.code == 1
+    assert done.allowed == ["customers"]
+    assert "The script of the role failed, and changed nothing: permission denied" in done.shown
+    assert not any(name.endswith(".password") for name in done.files())
+
+
+@pytest.mark.parametrize("url", ["postgresql://[half", "", "shop", "postgresql://h:x/shop"])
+async def test_what_is_no_url_is_an_error_and_no_trace(bos_connect: Connect, url: str) -> None:
+    done = await bos_connect(url)
+
+    assert done.code == 1
+    assert done.shown.startswith("Error: ")
+    assert "Traceback" not in done.shown
+
+
+async def test_errors_of_the_database_hold_no_address(
+    bos_connect: Connect, shop: str, role: str
+) -> None:
+    parts = urlsplit(shop)
+    wrong = shop.replace(f":{parts.password}@", ":wrong-password@")
+
+    done = await bos_connect(wrong, "--role", role)
+
+    assert done.code == 1
+    for hidden in ("wrong-password", str(parts.port), "Traceback"):
+        assert hidden not in done.shown
+
+
+def test_the_url_of_the_role_takes_over_only_how_the_server_is_reached(tmp_path: Path) -> None:
+    url = (
+        "postgresql://admin:s%40cret@db.example:5433/shop?sslmode=verify-full&password=x&user=admin"
+        "&sslkey=/admin.key&passfile=/pass"
+    )
+
+    made = role_url(url, "bos_reader", tmp_path / "a b.password")
+
+    assert made == (
+        "postgresql://bos_reader@db.example:5433/shop?sslmode=verify-full"
+        f"&password_file={tmp_path}/a%20b.password"
+    )
+
+
+async def test_the_digest_of_a_password_is_the_servers_own(shop: str, role: str) -> None:
+    password = "a-password-of-36-characters-or-nearly"
+    await administer(shop, f"CREATE ROLE {role} LOGIN PASSWORD '{scram_verifier(password)}'")
+
+    parts = urlsplit(shop)
+    address = parts.netloc.rpartition("@")[2]
+    connection = await asyncpg.connect(
+        parts._replace(netloc=f"{role}:{password}@{address}").geturl()
+    )
+    assert await connection.fetchval("SELECT current_user") == role
+    await connection.close()
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        await asyncpg.connect(parts._replace(netloc=f"{role}:other@{address}").geturl())
