@@ -12,7 +12,7 @@ import os
 import runpy
 import signal
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -111,7 +111,8 @@ class ForkedProcess:
     def send_signal(self, number: int) -> None:
         """Does nothing if it is gone."""
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has gone, and how it ended is on its way here
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End it at once."""
