@@ -9,7 +9,8 @@ import pytest
 from bos_chassis.values import make_table
 from bos_sql.checks.empty import empty_probes, is_empty
 from bos_sql.checks.joins import fan_out, fan_out_probe, repeating_sources
-from bos_sql.checks.shape import is_aggregated, parsed, read_shape
+from bos_sql.checks.reading import read_shapes
+from bos_sql.checks.shape import is_aggregated, parsed
 from bos_sql.checks.totals import totals_probe
 from bos_sql.grounding.catalog import Catalog, Field, Join, Table
 from bos_sqlguard import Guard, GuardPolicy
@@ -48,9 +49,13 @@ WHERE l.quantity > 1"""
 
 
 def shape(sql: str, dialect: Dialect = "postgres") -> Shape:
-    found = read_shape(parsed(sql, dialect), dialect, SHOP)
-    assert found is not None
+    (found,) = read_shapes(parsed(sql, dialect), dialect, SHOP)
     return found
+
+
+def parts(sql: str, dialect: Dialect = "postgres") -> dict[str, Shape]:
+    """Parts of a query by name; that of the query itself is empty."""
+    return {each.part: each for each in read_shapes(parsed(sql, dialect), dialect, SHOP)}
 
 
 def passed(sql: str, dialect: Dialect) -> str:
@@ -130,16 +135,116 @@ def test_single_rows_are_told_from_totals_and_groups(sql: str, expected: bool) -
     "sql",
     [
         "SELECT 1",
-        "SELECT order_id FROM orders UNION SELECT line_id FROM lines",
-        "WITH t AS (SELECT * FROM orders) SELECT * FROM t",
-        "SELECT * FROM (SELECT * FROM orders) AS t",
         "SELECT * FROM elsewhere",
+        "SELECT * FROM orders, orders",
         "SELECT * FROM orders JOIN LATERAL (SELECT 1) AS t ON TRUE",
+        "WITH RECURSIVE t AS (SELECT 1 AS n UNION SELECT n FROM t) SELECT * FROM t",
         "SELECT (((",
     ],
 )
-def test_nested_and_unknown_queries_are_not_checked(sql: str) -> None:
-    assert read_shape(parsed(sql, "postgres"), "postgres", SHOP) is None
+def test_unknown_and_lateral_and_recursive_queries_are_not_checked(sql: str) -> None:
+    assert parts(sql) == {}
+
+
+NESTED = """\
+WITH per_order AS (
+    SELECT o.order_id, o.customer_id, SUM(o.amount) AS amount
+    FROM orders o JOIN lines l ON l.order_id = o.order_id
+    WHERE l.quantity > 1 GROUP BY o.order_id, o.customer_id
+), per_customer AS (
+    SELECT customer_id, SUM(amount) AS amount FROM per_order GROUP BY 1
+), everything AS (SELECT SUM(amount) AS amount FROM orders)
+SELECT r.name, SUM(p.amount) AS total, MAX(e.amount) AS everything
+FROM per_customer p
+JOIN customers c ON c.customer_id = p.customer_id
+JOIN (SELECT region_id, name FROM regions WHERE name <> 'x') r ON r.region_id = c.region_id
+CROSS JOIN everything e GROUP BY r.name"""
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_query_is_checked_with_its_ctes_and_subqueries_from_the_outside(dialect: Dialect) -> None:
+    found = parts(NESTED, dialect)
+    assert list(found) == ["", "r", "everything", "per_customer", "per_order"]
+    assert [table.name for table in found[""].tables.values()] == [
+        "per_customer",
+        "customers",
+        "r",
+        "everything",
+    ]
+    for each in found.values():
+        for probe in empty_probes(each, 9):
+            assert passed(probe.query.sql(dialect=dialect), dialect)
+    repeated = fan_out_probe(found["per_order"])
+    assert repeated is not None
+    assert passed(repeated.sql(dialect=dialect), dialect)
+
+
+def test_rows_of_a_part_are_known_by_what_it_groups_by_and_a_single_row_repeats_none() -> None:
+    found = parts(NESTED)
+    assert repeating_sources(found[""], "p") == ["r"], "its rows have no known key"
+    assert repeating_sources(found["per_order"], "o") == ["l"]
+    by_group = NESTED.replace("SELECT region_id, name FROM", "SELECT DISTINCT region_id FROM")
+    assert repeating_sources(parts(by_group)[""], "p") == []
+    open_lists = NESTED.replace("WITH per_order AS", "WITH per_order (a, b, amount) AS")
+    assert "per_customer" not in [
+        table.name for table in parts(open_lists)["per_order"].tables.values()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inner", "is_unique"),
+    [
+        ("SELECT order_id, COUNT(*) AS n FROM lines GROUP BY order_id", True),
+        ("SELECT order_id AS o, COUNT(*) AS n FROM lines GROUP BY o", True),
+        ("SELECT order_id AS o, quantity FROM lines GROUP BY o, 2", False),
+        ("SELECT order_id, COUNT(*) AS n FROM lines GROUP BY 1", True),
+        ("SELECT order_id, quantity FROM lines GROUP BY order_id, quantity", False),
+        ("SELECT order_id FROM lines GROUP BY order_id, quantity", False),
+        ("SELECT order_id, COUNT(*) AS n FROM lines GROUP BY ROLLUP (order_id)", False),
+        ("SELECT DISTINCT order_id FROM lines", True),
+        ("SELECT DISTINCT ON (quantity) order_id FROM lines", False),
+        ("SELECT order_id FROM lines UNION SELECT order_id FROM orders", False),
+        ("SELECT order_id FROM lines LIMIT 1", True),
+        ("SELECT order_id FROM lines LIMIT 2", False),
+        ("SELECT MAX(order_id) AS order_id FROM lines", True),
+        ("SELECT MAX(order_id) OVER () AS order_id FROM lines", False),
+    ],
+)
+def test_a_subquery_repeats_rows_unless_it_is_joined_by_its_key(
+    inner: str, is_unique: bool
+) -> None:
+    column = "o" if " AS o," in inner else "order_id"
+    sql = f"SELECT SUM(o.amount) FROM orders o JOIN ({inner}) t ON t.{column} = o.order_id"
+    assert (repeating_sources(parts(sql)[""], "o") == []) is is_unique
+
+
+def test_branches_of_set_operations_are_parts_with_the_ctes_they_read() -> None:
+    sql = """\
+WITH big AS (SELECT order_id, amount FROM orders WHERE amount > 5), other AS (SELECT 1 AS x)
+SELECT SUM(amount) AS n FROM big WHERE amount < 9
+UNION ALL SELECT SUM(quantity) FROM lines WHERE quantity > 3"""
+    found = parts(sql)
+    assert list(found) == ["part 1", "part 2", "big"]
+    (probe,) = empty_probes(found["part 1"], 9)
+    assert probe.query.sql() == (
+        "WITH big AS (SELECT order_id, amount FROM orders WHERE amount > 5)"
+        " SELECT 1 AS found FROM big LIMIT 1"
+    )
+    assert found["part 2"].ctes == ()
+    assert found["big"].said("The join.") == "In big: the join."
+
+
+def test_a_name_that_is_no_table_of_the_catalogue_hides_a_part_but_not_the_others() -> None:
+    sql = "WITH a AS (SELECT * FROM orders), b AS (SELECT order_id FROM orders) SELECT * FROM a, b"
+    assert list(parts(sql)) == ["b", "a"], "the columns of a are not known by name"
+    hidden = "WITH orders AS (SELECT * FROM nowhere) SELECT SUM(amount) FROM orders"
+    assert parts(hidden) == {}, "the CTE hides the table"
+    deep = "SELECT order_id FROM orders"
+    for number in range(40):
+        deep = f"SELECT order_id FROM ({deep}) AS t{number}"
+    assert 0 < len(parts(deep)) <= 12
+    wide = " UNION ALL ".join(["SELECT order_id FROM orders"] * 60)
+    assert len(parts(wide)) <= 12
 
 
 def test_both_ends_of_a_period_are_one_filter() -> None:

@@ -317,6 +317,84 @@ async def test_zeros_empty_groups_and_empty_tables_are_explained(
     assert caveat.startswith(explained)
 
 
+@pytest.mark.parametrize(
+    ("sql", "explained"),
+    [
+        (
+            "WITH rich AS (SELECT customer_id, SUM(amount) AS total FROM orders WHERE amount > 1"
+            " AND order_id = 99 GROUP BY customer_id) SELECT name, total FROM rich"
+            " JOIN customers USING (customer_id) WHERE total > 1",
+            "In rich: the filter “order_id = 99” removes all rows: without it",
+        ),
+        (
+            "SELECT total FROM (SELECT SUM(amount) AS total, customer_id FROM orders"
+            " GROUP BY customer_id) AS t WHERE total < 0",
+            "The filter “total < 0” removes all rows of t.",
+        ),
+        (
+            "SELECT name FROM customers WHERE city = 'Goa' AND customer_id > 0"
+            " UNION SELECT name FROM customers WHERE city = 'Diu' AND customer_id > 0",
+            "In part 1: the filter “city = 'Goa'” removes all rows: without it",
+        ),
+        (
+            "WITH a AS (SELECT customer_id FROM orders WHERE amount > 1), b AS (SELECT customer_id"
+            " FROM customers WHERE city = 'Pune' AND customer_id < 0)"
+            " SELECT customer_id FROM a INTERSECT SELECT customer_id FROM b",
+            "In b: the filter “customer_id < 0” removes all rows: without it",
+        ),
+    ],
+    ids=["CTE", "over a subquery", "set operation", "one of two CTEs"],
+)
+async def test_empty_result_is_explained_by_the_part_of_the_query_that_is_empty(
+    start: StartHarness, postgres_url: str, sql: str, explained: str
+) -> None:
+    harness = await start(fixtures(drafted=draft(sql)), url=postgres_url)
+
+    done = await harness.ask()
+
+    assert done.result.status == SUCCEEDED, done.result.error
+    (caveat,) = done.result.caveats
+    assert caveat.startswith(explained)
+    assert harness.queries() <= 1 + 4
+
+
+FANNED_IN_A_CTE = """\
+WITH amounts AS (
+    SELECT o.customer_id, SUM(o.amount) AS total FROM orders o
+    JOIN lines l ON l.order_id = o.order_id GROUP BY o.customer_id
+) SELECT c.city, SUM(a.total) AS total FROM amounts a
+JOIN customers c ON c.customer_id = a.customer_id GROUP BY c.city"""
+FANNED_OVER_A_CTE = """\
+WITH amounts AS (SELECT customer_id, SUM(amount) AS total FROM orders GROUP BY customer_id)
+SELECT c.city, SUM(a.total) AS total FROM amounts a
+JOIN customers c ON c.customer_id = a.customer_id
+JOIN orders o ON o.customer_id = c.customer_id GROUP BY c.city"""
+
+
+@pytest.mark.parametrize(
+    ("sql", "found"),
+    [
+        (
+            FANNED_IN_A_CTE,
+            "In amounts: the join with lines repeats rows of orders: 4 of them are counted 5 times",
+        ),
+        (FANNED_OVER_A_CTE, "The join with orders repeats rows of amounts: 3 of them are"),
+        (FANNED_OVER_A_CTE.replace("JOIN orders o ON o.customer_id = c.customer_id", ""), ""),
+    ],
+    ids=["inside", "over it", "not at all"],
+)
+async def test_rows_that_a_join_repeats_are_found_inside_a_cte_and_over_it(
+    start: StartHarness, wide_url: str, sql: str, found: str
+) -> None:
+    harness = await start(fixtures(drafted=draft(sql)), url=wide_url, tables=WIDE)
+
+    done = await harness.ask()
+
+    assert done.result.status == SUCCEEDED, done.result.error
+    caveats = list(done.result.caveats)
+    assert [each[: len(found)] for each in caveats] == ([found] if found else [])
+
+
 async def test_known_values_of_a_column_are_named_beside_the_filter_that_matches_none(
     start: StartHarness, postgres_url: str
 ) -> None:

@@ -50,17 +50,20 @@ def is_empty(table: Table) -> bool:
 
 
 def empty_probes(shape: Shape, most: int) -> list[Probe]:
-    """At most ``most`` probes: without HAVING, without any filter, then without one at a time."""
+    """At most ``most`` probes: without HAVING, without any filter, then without one at a time.
+
+    Of a part of a query, of which is known that it is empty, those without one come first: other
+    parts have had their probes.
+    """
     filters = shape.filters
     having = shape.select.args.get("having") is not None
-    probes = [Probe(_any_row(shape, filters), None, is_grouped=True)] if having else []
-    if filters:
-        probes.append(Probe(_any_row(shape, ()), None))
-    if len(filters) > 1:
-        probes += [
-            Probe(_any_row(shape, [each for each in filters if each is not left_out]), left_out)
-            for left_out in filters
-        ]
+    probes = [Probe(any_row(shape, filters), None, is_grouped=True)] if having else []
+    bare = [Probe(any_row(shape, ()), None)] if filters else []
+    single = [
+        Probe(any_row(shape, [each for each in filters if each is not left_out]), left_out)
+        for left_out in (filters if len(filters) > 1 else ())
+    ]
+    probes += [*single, *bare] if shape.part else [*bare, *single]
     return probes[:most]
 
 
@@ -112,7 +115,13 @@ def explanation(shape: Shape, findings: Sequence[Finding], *, is_stated: bool = 
     return ""
 
 
-def _any_row(shape: Shape, filters: Sequence[Filter]) -> exp.Select:
+def lies_deeper(findings: Sequence[Finding]) -> bool:
+    """Whether there are no rows even without filters, so that only a part can say why."""
+    return any(each.probe.without is None and not each.has_rows for each in findings[-1:])
+
+
+def any_row(shape: Shape, filters: Sequence[Filter]) -> exp.Select:
+    """Query for one row before grouping, if there is any with these filters."""
     found = exp.alias_(exp.Literal.number(1), "found")
     return shape.probe([found], filters).limit(1)
 

@@ -39,7 +39,7 @@ def measures(shape: Shape) -> list[exp.Expr]:
 def repeating_sources(shape: Shape, source: str) -> list[str]:
     """Aliases whose join may repeat rows of ``source``: not reached along their own keys."""
     edges = list(_edges(shape))
-    reached = {source}
+    reached = {source, *shape.single_rows}
     while True:
         further = {
             alias
@@ -79,7 +79,7 @@ def fan_out(shape: Shape, counts: Sequence[object]) -> str:
         return ""
     source = measured_source(shape)
     others = ", ".join(shape.tables[each].name for each in repeating_sources(shape, source))
-    return (
+    return shape.said(
         f"The join with {others} repeats rows of {shape.tables[source].name}: {distinct} of them"
         f" are counted {joined} times, so that totals and averages over them may be wrong."
     )

@@ -13,10 +13,19 @@ from bos_agentkit import AgentFailure
 from bos_chassis.values import from_value
 from bos_errors import BosError
 from bos_llm import assistant
-from bos_sql.checks.empty import Finding, empty_probes, explanation, is_empty, is_settled
+from bos_sql.checks.empty import (
+    Finding,
+    any_row,
+    empty_probes,
+    explanation,
+    is_empty,
+    is_settled,
+    lies_deeper,
+)
 from bos_sql.checks.joins import fan_out, fan_out_probe
 from bos_sql.checks.probing import Prober
-from bos_sql.checks.shape import is_aggregated, parsed, read_shape
+from bos_sql.checks.reading import read_shapes
+from bos_sql.checks.shape import is_aggregated, parsed
 from bos_sql.checks.totals import reconciliation, totals_probe
 from bos_sql.prompts import rewrite
 from bos_sql.steps.execute import execute_query, parse_results
@@ -27,6 +36,8 @@ from bos_sql.steps.review import safety_check
 from bos_sql.steps.step_state import AttemptFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bos_sql.checks.shape import Shape
     from bos_sql.steps.execute import QueryResult
     from bos_sql.steps.step_state import StepState
@@ -81,19 +92,20 @@ async def _check(work: StepState, result: QueryResult, prober: Prober) -> Checke
     dialect = work.overview.dialect
     tree = parsed(result.query.sql, dialect)
     done = Checked(result, is_aggregated(tree))
-    shape = read_shape(tree, dialect, work.index.catalog)
+    shapes = read_shapes(tree, dialect, work.index.catalog)
     if is_empty(result.table):
-        if work.settings.check_empty and shape is not None:
-            await _explain_empty(shape, prober, done)
+        if work.settings.check_empty:
+            await _explain_empty(shapes, prober, done)
         return done
     if not done.is_aggregated:
         if work.settings.aggregate_first and is_cut(work, result):
             done.record("rows", _cut_text(len(result.table.rows)))
         return done
-    if shape is not None and work.settings.check_joins:
-        await _compare_counts(shape, prober, done)
-    if shape is not None and work.settings.check_totals:
-        await _reconcile(shape, prober, done)
+    if work.settings.check_joins:
+        for shape in shapes:
+            await _compare_counts(shape, prober, done)
+    if work.settings.check_totals and shapes and not shapes[0].part:
+        await _reconcile(shapes[0], prober, done)
     return done
 
 
@@ -112,18 +124,36 @@ def _cut_text(rows: int) -> str:
     )
 
 
-async def _explain_empty(shape: Shape, prober: Prober, done: Checked) -> None:
-    findings: list[Finding] = []
-    for probe in empty_probes(shape, prober.left):
-        table = await prober.table(probe.query, "empty result")
-        if table is None:
-            break
-        findings.append(Finding(probe, bool(table.rows)))
-        if is_settled(findings[-1]):
-            break
-    if findings:
+async def _explain_empty(shapes: Sequence[Shape], prober: Prober, done: Checked) -> None:
+    """Explain an empty result by its query, or by the first of its parts that is empty."""
+    said: str | None = None
+    for shape in shapes:
+        if shape.part and not await _has_no_rows(shape, prober):
+            continue
+        findings: list[Finding] = []
+        for probe in empty_probes(shape, prober.left):
+            table = await prober.table(probe.query, "empty result")
+            if table is None:
+                break
+            findings.append(Finding(probe, bool(table.rows)))
+            if is_settled(findings[-1]):
+                break
+        if not findings:
+            continue
         stated = describe_filters(done.result.query.sql, shape.dialect)
-        done.record("empty result", explanation(shape, findings, is_stated=bool(stated)))
+        said = shape.said(explanation(shape, findings, is_stated=bool(stated)))
+        if not lies_deeper(findings):
+            break
+    if said is not None:
+        done.record("empty result", said)
+
+
+async def _has_no_rows(shape: Shape, prober: Prober) -> bool:
+    """Whether a part is empty, and has filters that may be why."""
+    if not shape.filters:
+        return False
+    table = await prober.table(any_row(shape, shape.filters), "empty result")
+    return table is not None and not table.rows
 
 
 async def _compare_counts(shape: Shape, prober: Prober, done: Checked) -> None:
@@ -149,8 +179,8 @@ async def _reconcile(shape: Shape, prober: Prober, done: Checked) -> None:
 
 def _mendable(work: StepState, done: Checked) -> str:
     """Problem that another query may avoid; empty if there is none."""
-    found = next((e["found"] for e in done.done if e["check"] in ("rows", "joins")), "")
-    return str(found)
+    found = (e["found"] for e in done.done if e["check"] in ("rows", "joins"))
+    return str(next(filter(None, found), ""))
 
 
 async def _rewritten(work: StepState, first: Checked, problem: str) -> QueryResult | None:

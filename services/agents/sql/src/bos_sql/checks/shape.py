@@ -13,13 +13,12 @@ from bos_sql.semantics.expressions import conjuncts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from bos_sql.grounding.catalog import Catalog, Table
+    from bos_sql.grounding.catalog import Table
     from bos_sqlguard import Dialect
 
 _MAX_TEXT_CHARS = 80
 # Clauses of a SELECT that are not copied into a query that checks it.
 _DROPPED = ("group", "having", "order", "limit", "offset", "distinct", "qualify", "windows")
-_NESTED = (exp.SetOperation, exp.CTE, exp.Lateral)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +37,24 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One plain SELECT over tables: no set operation, no subquery in FROM."""
+    """One SELECT over tables of the catalogue and over rows of other parts of its query."""
 
     select: exp.Select
     dialect: Dialect
     tables: Mapping[str, Table]
-    """Tables of the catalogue by the alias or name that columns use, in lower case."""
+    """Tables, or rows of other parts, by the alias or name that columns use, in lower case."""
+    single_rows: frozenset[str] = frozenset()
+    """Aliases of sources with one row at most."""
+    part: str = ""
+    """Name of this part, such as that of a CTE; empty: its rows are the result."""
+    ctes: tuple[exp.CTE, ...] = ()
+    """What this part reads and does not define itself."""
+
+    def said(self, sentence: str) -> str:
+        """A sentence about this SELECT, beginning with its part if it is not the query itself."""
+        if not sentence or not self.part:
+            return sentence
+        return f"In {self.part}: {sentence[0].lower()}{sentence[1:]}"
 
     @property
     def joins(self) -> list[exp.Join]:
@@ -104,6 +115,8 @@ class Shape:
         probe.set("expressions", [each.copy() for each in expressions])
         conditions = [each.copy() for kept in filters for each in kept.conditions]
         probe.set("where", None)
+        for cte in self.ctes:
+            probe = probe.with_(cte.args["alias"].copy(), as_=cte.this.copy(), copy=False)
         return probe.where(*conditions, copy=False) if conditions else probe
 
 
@@ -113,27 +126,6 @@ def parsed(sql: str, dialect: Dialect) -> exp.Expr | None:
         return read_query(sql, dialect)
     except Unreadable:
         return None
-
-
-def read_shape(tree: exp.Expr | None, dialect: Dialect, catalog: Catalog) -> Shape | None:
-    """Shape of a query; None if it is not a plain SELECT over tables of the catalogue."""
-    if not isinstance(tree, exp.Select) or tree.find(*_NESTED) is not None:
-        return None
-    known = {table.name.casefold(): table for table in catalog.tables}
-    from_ = tree.args.get("from_") or tree.args.get("from")
-    if from_ is None:
-        return None
-    tables: dict[str, Table] = {}
-    for source in (from_.this, *(join.this for join in tree.args.get("joins") or ())):
-        if not isinstance(source, exp.Table):
-            return None
-        table = known.get(f"{source.db}.{source.name}".casefold().lstrip("."))
-        table = table or known.get(source.name.casefold())
-        alias = source.alias_or_name.casefold()
-        if table is None or alias in tables:
-            return None
-        tables[alias] = table
-    return Shape(tree, dialect, tables)
 
 
 def is_aggregated(tree: exp.Expr | None) -> bool:
