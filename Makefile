@@ -271,6 +271,11 @@ test-observability: install rest ## Traces before a real collector; metrics, rul
 	elif [ -n "$$CI" ]; then exit 1; \
 	else echo 'test-observability is left out: there is no Prometheus or collector here (see above).' >&2; fi
 
+.PHONY: test-jaeger
+test-jaeger: install ## By hand: traces in the real Jaeger behind the collector; both are built from source, some ten minutes once on a machine
+	@collector=$$(sh deploy/observability/collector.sh) && jaeger=$$(nice -n 15 sh deploy/observability/jaeger.sh) || exit; \
+	PATH="$$collector:$$jaeger:$$PATH" $(BIN)/pytest -q tests/observability/jaeger_trial.py $(PYTEST_ARGS)
+
 .PHONY: check
 check: install rest ## Lint, format, types, import floors and circles, sizes, contracts, licences, requirements
 	@$(SIDE_BY_SIDE) $(CHECKS)

@@ -48,39 +48,54 @@ class Collector:
 
 
 @asynccontextmanager
-async def real_collector(folder: Path) -> AsyncIterator[Collector]:
-    """Run it until the block is left: as shipped, but for where it sends what it gets."""
+async def real_collector(folder: Path, *, store: str = "") -> AsyncIterator[Collector]:
+    """Run it until the block is left, as shipped, but that it also writes what it gets.
+
+    Args:
+        folder: Of its own, for that and for its log.
+        store: Address of a store of traces, which gets everything as well.
+    """
     otlp, health, metrics = free_port(), free_port(), free_port()
     file = folder / "traces.binpb"
+    exporters = ["file", *(["otlp_grpc"] if store else [])]
     own = {
         "exporters": {"file": {"path": str(file), "format": "proto"}},
-        "service": {"pipelines": {"traces": {"exporters": ["file"]}}},
+        "service": {"pipelines": {"traces": {"exporters": exporters}}},
     }
     (folder / "collector.yaml").write_text(yaml.safe_dump(own))
     environment = {
-        **os.environ,
         "OTLP_ADDRESS": f"127.0.0.1:{otlp}",
         "HEALTH_ADDRESS": f"127.0.0.1:{health}",
         "METRICS_PORT": str(metrics),
+        **({"TRACES_ENDPOINT": store} if store else {}),
     }
-    log = (folder / "collector.log").open("wb")
-    process = await asyncio.create_subprocess_exec(
-        *("otelcol", f"--config={CONFIG}", f"--config={folder / 'collector.yaml'}"),
-        env=environment,
-        stdout=log,
-        stderr=log,
-    )
-    try:
-        async with asyncio.timeout(_START_S):
-            while not await asyncio.to_thread(_healthy, f"http://127.0.0.1:{health}"):
-                assert process.returncode is None, (folder / "collector.log").read_text()
-                await asyncio.sleep(_PAUSE_S)
+    program = ("otelcol", f"--config={CONFIG}", f"--config={folder / 'collector.yaml'}")
+    healthy = f"http://127.0.0.1:{health}"
+    async with running_program(
+        *program, healthy=healthy, log=folder / "collector.log", **environment
+    ):
         yield Collector(f"http://127.0.0.1:{otlp}", file)
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
-        log.close()
+
+
+@asynccontextmanager
+async def running_program(
+    *program: str, healthy: str, log: Path, **environment: str
+) -> AsyncIterator[None]:
+    """Run a program until the block is left; entered once it answers at ``healthy``."""
+    with log.open("wb") as said:
+        process = await asyncio.create_subprocess_exec(
+            *program, env={**os.environ, **environment}, stdout=said, stderr=said
+        )
+        try:
+            async with asyncio.timeout(_START_S):
+                while not await asyncio.to_thread(_healthy, healthy):
+                    assert process.returncode is None, await asyncio.to_thread(log.read_text)
+                    await asyncio.sleep(_PAUSE_S)
+            yield
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
 
 
 def _healthy(url: str) -> bool:
