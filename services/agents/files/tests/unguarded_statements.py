@@ -1,0 +1,57 @@
+"""Program of a test: runs statements by a locked DuckDB, without any guard, and counts the answers.
+
+It reads a list of statements as JSON from its standard input. Each gets a DuckDB of its own with
+the tables that a user would have, and is interrupted if it runs on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from typing import Any
+
+import duckdb
+
+from bos_files.queries.limits import QueryLimits
+from bos_files.queries.worker import connect, lock
+
+LIMITS = QueryLimits(memory_mib=128, threads=1)
+LONGEST_S = 0.5
+TABLES = """
+CREATE TABLE orders AS SELECT 1 AS order_id, 1 AS customer_id, 5 AS amount, 'open' AS status,
+    'x' AS note, DATE '2025-01-31' AS placed_on;
+CREATE TABLE customers AS SELECT 1 AS customer_id, 'Asha' AS name, 'a@example.com' AS email;
+CREATE TABLE products AS SELECT 1 AS product_id, 'a' AS name, ['a'] AS tags;
+"""
+
+
+def main() -> None:
+    """Run all statements."""
+    statements = json.load(sys.stdin)
+    leaked, answered = [], 0
+    for statement in statements:
+        with connect(LIMITS) as connection:
+            connection.execute(TABLES)
+            lock(connection)
+            rows = run(connection, statement)
+        answered += bool(rows)
+        if "canary" in str(rows):
+            leaked.append(statement)
+    json.dump({"statements": len(statements), "leaked": leaked, "answered": answered}, sys.stdout)
+
+
+def run(connection: duckdb.DuckDBPyConnection, statement: str) -> list[Any]:
+    """Rows of a statement, its result's or of the error."""
+    watch = threading.Timer(LONGEST_S, connection.interrupt)
+    watch.start()
+    try:
+        return connection.execute(statement).fetchmany(200)
+    except (duckdb.Error, RuntimeError, MemoryError, UnicodeError):
+        return []
+    finally:
+        watch.cancel()
+
+
+if __name__ == "__main__":
+    main()
