@@ -70,8 +70,8 @@ async def test_files_are_joined_and_no_other_one_is_read(engine: QueryEngine) ->
     read.clear()
     result = await engine.query(
         files,
-        "SELECT t.region, t.target - sum(s.amount) FROM sales AS s JOIN targets AS t USING (region)"
-        " GROUP BY ALL",
+        "SELECT t.region, max(t.target) - sum(s.amount) FROM sales AS s JOIN targets AS t"
+        " USING (region) GROUP BY ALL",
     )
     assert result.rows == [["North", Decimal("8.50")]]
     assert read == []
@@ -80,9 +80,7 @@ async def test_files_are_joined_and_no_other_one_is_read(engine: QueryEngine) ->
 @pytest.mark.isolation
 @pytest.mark.security
 async def test_query_sees_no_table_of_another_user(engine: QueryEngine) -> None:
-    await engine.query(
-        [table_file("salaries.csv", b"name,amount\na,1\n")], "SELECT * FROM salaries"
-    )
+    await engine.query([table_file("salaries.csv", SALES)], "SELECT * FROM salaries")
     mine = [table_file("sales.csv", SALES)]
     for sql in ("SELECT * FROM salaries", "SELECT * FROM sales, salaries"):
         with pytest.raises(QueryRefused) as refused:
@@ -245,6 +243,56 @@ def test_hostile_corpus_without_any_guard_reads_no_file_and_writes_none(tmp_path
     assert outcome["answered"] > 50
     assert [path.name for path in tmp_path.iterdir()] == ["sales.csv"]
     assert not evil.exists()
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('{file}')",
+        "SELECT * FROM '{file}'",
+        "SELECT * FROM glob('{folder}/*')",
+        "COPY (SELECT 1) TO '{folder}/evil.csv'",
+        "ATTACH '{folder}/evil.db' AS evil",
+        "EXPORT DATABASE '{folder}/evil'",
+    ],
+)
+@pytest.mark.parametrize("wall", ["lock(c)", "seal()"])
+def test_each_wall_alone_keeps_files_out(wall: str, sql: str, tmp_path: Path) -> None:
+    """With neither of them the same statement gets through."""
+    file = tmp_path / "secret.csv"
+    file.write_text(f"a\n{CANARY}\n")
+
+    def after(walls: str) -> tuple[str, list[str]]:
+        program = (
+            "from bos_files.queries.limits import QueryLimits as L\n"
+            "from bos_files.queries.worker import connect, lock, seal\n"
+            "c = connect(L(memory_mib=128, threads=1))\n"
+            f"{walls}\n"
+            f"try: print(c.execute({sql.format(file=file, folder=tmp_path)!r}).fetchall())\n"
+            "except Exception as error: print(type(error).__name__)\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={}
+        )
+        files = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
+        return done.stdout, files
+
+    said, left = after(wall)
+    assert said.strip() == "[]" or said.strip().endswith(("Exception", "Error")), said
+    assert left == ["secret.csv"]
+    said, left = after("")
+    assert CANARY in said or "secret.csv" in said or len(left) > 1, said
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    "sql",
+    ["CREATE TABLE evil AS SELECT 1", "DELETE FROM sales", "SELECT 1; SELECT 2", "PRAGMA version"],
+)
+async def test_process_runs_one_select_alone(sql: str, engine: QueryEngine) -> None:
+    with pytest.raises(QueryFailed, match="Only one SELECT statement is run"):
+        await unguarded(engine, sql)
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def _answer(request: dict[str, Any], limits: QueryLimits, source: BinaryIO) -> d
     if request["sql"] is None:
         return {"tables": [asdict(table) for table in tables]}
     lock(connection)
+    seal()
     return run(connection, str(request["sql"]), limits)
 
 
@@ -95,9 +96,13 @@ def connect(limits: QueryLimits) -> duckdb.DuckDBPyConnection:
 
 
 def lock(connection: duckdb.DuckDBPyConnection) -> None:
-    """From here on DuckDB reaches no file, no network and no setting, and the process neither."""
+    """From here on DuckDB reaches no file, no network and no extension, and no setting changes."""
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")
+
+
+def seal() -> None:
+    """From here on the process opens no file and no connection, and writes to no file."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
 
