@@ -7,16 +7,17 @@ ways.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
 
 _DIGITS: Final = 38
 _SCALE: Final = 12
 _AT_ONCE: Final = 50
+_SAMPLE_ROWS: Final = 1_000
 # Of the cell without blanks around it.
 _INTEGER: Final = r"[+-]?(0|[1-9][0-9]{0,17})"
 _DECIMAL: Final = r"[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?"
@@ -31,6 +32,19 @@ _TIMESTAMP: Final = f"{_DATE}({_TIME})?"
 _TRUTH: Final = r"(?i)true|false"
 
 _READ_POINTED_DATE: Final = "CAST(try_strptime({cell}, '%d.%m.%Y') AS DATE)"
+_SHAPES: Final = {
+    "truth": (_TRUTH, ""),
+    "integer": (_INTEGER, ""),
+    "decimal": (_DECIMAL, ""),
+    "double": (_DOUBLE, " AND NOT regexp_matches({cell}, '^[+-]?0[0-9]')"),
+    "commas": (_COMMAS, ""),
+    "points": (_POINTS, ""),
+    "date": (_DATE, " AND try_cast({cell} AS DATE) IS NOT NULL"),
+    "pointed_date": (_POINTED_DATE, f" AND {_READ_POINTED_DATE} IS NOT NULL"),
+    "timestamp": (_TIMESTAMP, " AND try_cast({cell} AS TIMESTAMP) IS NOT NULL"),
+}
+"""How cells may be written: a pattern of the whole cell, and what must hold besides."""
+_NUMBERS: Final = frozenset({"decimal", "commas", "points"})
 _NO_COMMAS: Final = "replace({cell}, ',', '')"
 _NO_POINTS: Final = "replace(replace({cell}, '.', ''), ',', '.')"
 
@@ -40,17 +54,19 @@ def make_typed(
 ) -> None:
     """Make ``target`` of ``source``, a table of text columns c1, c2, …: named, and with types.
 
-    Cells that are blank become NULL.
+    Cells that are blank become NULL. What the first rows rule out is not looked for in all of them.
     """
     reads = []
-    for start in range(0, len(names), _AT_ONCE):
-        places = range(start + 1, min(start + _AT_ONCE, len(names)) + 1)
-        looks = ", ".join(look for place in places for look in _looks(f"c{place}"))
-        looking = f"SELECT {looks} FROM {quoted(source)}"  # noqa: S608 - names are quoted
-        found = connection.execute(looking).fetchone() or ()
-        width = len(found) // len(places)
-        for at, place in enumerate(places):
-            reads.append(_read(f"c{place}", found[at * width : (at + 1) * width]))
+    sample = f"(SELECT * FROM {quoted(source)} LIMIT {_SAMPLE_ROWS})"  # noqa: S608 - names are quoted
+    for start in range(1, len(names) + 1, _AT_ONCE):
+        columns = [f"c{place}" for place in range(start, min(start + _AT_ONCE, len(names) + 1))]
+        possible = _found(connection, sample, {column: list(_SHAPES) for column in columns})
+        wanted = {
+            column: [shape for shape in _SHAPES if possible[column][shape] is not False]
+            for column in columns
+        }
+        found = _found(connection, quoted(source), wanted)
+        reads += [_read(column, found[column]) for column in columns]
     listed = ", ".join(f"{read} AS {quoted(name)}" for read, name in zip(reads, names, strict=True))
     made = f"SELECT {listed} FROM {quoted(source)}"  # noqa: S608
     connection.execute(f"CREATE TABLE {quoted(target)} AS {made}")
@@ -61,57 +77,63 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _looks(column: str) -> list[str]:
-    """What is asked of a column; _read takes the answers in this order."""
+def _found(
+    connection: DuckDBPyConnection, source: str, wanted: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, Any]]:
+    """Which of the wanted shapes all cells of each column have, and how many digits there are.
+
+    A shape is None if the column has no cells, and False for one that was not wanted.
+    """
+    looks = [(column, *look) for column in wanted for look in _looks(column, wanted[column])]
+    listed = ", ".join(look for *_, look in looks)
+    asked = connection.execute(f"SELECT {listed} FROM {source}").fetchone()  # noqa: S608
+    found: dict[str, dict[str, Any]] = {column: dict.fromkeys(_SHAPES, False) for column in wanted}
+    for (column, name, _), answer in zip(looks, asked or (), strict=True):
+        found[column][name] = answer
+    return found
+
+
+def _looks(column: str, shapes: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What is asked of a column: names and expressions."""
     cell = _cell(column)
-
-    def all_are(pattern: str, unless: str = "") -> str:
-        found = f"bool_and(regexp_full_match({cell}, '{pattern}'){unless})"
-        return f"{found} FILTER (WHERE {cell} IS NOT NULL)"
-
-    whole = _digits(cell, "^[+-]?([0-9]+)")
-    return [
-        f"count({cell})",
-        all_are(_TRUTH),
-        all_are(_INTEGER),
-        all_are(_DECIMAL),
-        f"max({whole})",
-        f"max({_digits(cell, '[.]([0-9]+)$')})",
-        all_are(_DOUBLE, f" AND NOT regexp_matches({cell}, '^[+-]?0[0-9]')"),
-        all_are(_COMMAS),
-        all_are(_POINTS),
-        f"max({_digits(cell, '[.,]([0-9]+)$')})",
-        f"max(length(regexp_replace({cell}, '[^0-9]', '', 'g')))",
-        all_are(_DATE, f" AND try_cast({cell} AS DATE) IS NOT NULL"),
-        all_are(_POINTED_DATE, f" AND {_READ_POINTED_DATE.format(cell=cell)} IS NOT NULL"),
-        all_are(_TIMESTAMP, f" AND try_cast({cell} AS TIMESTAMP) IS NOT NULL"),
-    ]
+    yield "cells", f"count({cell})"
+    for shape in shapes:
+        pattern, besides = _SHAPES[shape]
+        test = f"regexp_full_match({cell}, '{pattern}'){besides.format(cell=cell)}"
+        yield shape, f"bool_and({test}) FILTER (WHERE {cell} IS NOT NULL)"
+    if _NUMBERS.intersection(shapes):
+        yield "whole", f"max({_digits(cell, '^[+-]?([0-9]+)')})"
+        yield "scale", f"max({_digits(cell, '[.,]([0-9]+)$')})"
+        yield "digits", f"max(length(regexp_replace({cell}, '[^0-9]', '', 'g')))"
 
 
-def _read(column: str, found: Sequence[object]) -> str:
+def _read(column: str, found: Mapping[str, Any]) -> str:
     """The expression that reads a column, by what was found of its cells."""
     cell = _cell(column)
-    (cells, truth, integer, decimal, whole, scale, double) = found[:7]
-    (commas, points, signed_scale, digits, iso_date, pointed_date, timestamp) = found[7:]
-    if not cells:
+    if not found["cells"]:
         return "CAST(NULL AS VARCHAR)"
-    if truth:
+    if found["truth"]:
         return f"lower({cell}) = 'true'"
-    if integer:
+    if found["integer"]:
         return f"CAST({cell} AS BIGINT)"
-    if decimal and (exact := _exact(_number(whole), _number(scale))):
+    scale = _number(found.get("scale"))
+    if found["decimal"]:
+        exact = _exact(_number(found.get("whole")), scale)
+    else:
+        exact = _exact(_number(found.get("digits")), scale)
+    if found["decimal"] and exact:
         return f"CAST({cell} AS {exact})"
-    if commas and (exact := _exact(_number(digits), _number(signed_scale))):
+    if found["commas"] and exact:
         return f"CAST({_NO_COMMAS.format(cell=cell)} AS {exact})"
-    if points and (exact := _exact(_number(digits), _number(signed_scale))):
+    if found["points"] and exact:
         return f"CAST({_NO_POINTS.format(cell=cell)} AS {exact})"
-    if double:
+    if found["double"]:
         return f"CAST({cell} AS DOUBLE)"
-    if iso_date:
+    if found["date"]:
         return f"CAST({cell} AS DATE)"
-    if pointed_date:
+    if found["pointed_date"]:
         return _READ_POINTED_DATE.format(cell=cell)
-    if timestamp:
+    if found["timestamp"]:
         return f"CAST({cell} AS TIMESTAMP)"
     return f"nullif({column}, '')"
 
