@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from file_tables import SALES, table_file, workbook
 
 from bos_files.queries.cells import decode, encode
 from bos_files.queries.engine import QueryEngine
@@ -27,6 +26,8 @@ from bos_files.queries.failures import (
 from bos_files.queries.limits import QueryLimits
 from bos_testkit.hostile import guard_corpus
 from bos_testkit.waiting import eventually
+
+from .file_tables import SALES, table_file, workbook
 
 pytestmark = pytest.mark.process
 

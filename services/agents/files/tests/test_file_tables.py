@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import xlsxwriter  # type: ignore[import-untyped]
-from file_tables import SALES, bomb, parquet, table_file, workbook
 
 from bos_files.queries.engine import QueryEngine
 from bos_files.queries.limits import QueryLimits
 from bos_files.queries.loading import Loader
 from bos_files.queries.rejections import FileRejected
 from bos_files.queries.worker import connect
+
+from .file_tables import SALES, bomb, parquet, table_file, workbook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
