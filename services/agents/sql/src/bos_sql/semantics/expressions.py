@@ -21,6 +21,8 @@ Column = tuple[str, str]
 
 _COMMUTATIVE = (exp.Add, exp.Mul, exp.EQ, exp.NEQ, exp.And, exp.Or)
 _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GT: exp.LT, exp.GTE: exp.LTE}
+_SPLIT = ("ADD", "SUB")
+_ARITHMETIC = (*_SPLIT, "MUL")
 _MAX_CHARS = 20_000
 
 
@@ -176,16 +178,21 @@ class Normaliser:
             and _is_number(argument.expressions[0], 0)
         ):
             argument = argument.this
-        if _is_number(argument, 1):
+        return self._split(self._inside(argument), own)
+
+    def _split(self, inside: Normal, own: frozenset[Filter]) -> Normal:
+        """The sum of a sum is the sums of its sides where none of them is ever NULL."""
+        if inside.text == "1":
             return self._over_rows("COUNT(*)", None, own)
-        if isinstance(argument, exp.Add | exp.Sub) and self._never_null(argument):
-            sides = [self._sum(side, own) for side in (argument.left, argument.right)]
-            texts = [side.text for side in sides]
-            if isinstance(argument, exp.Add):
-                texts.sort()
-            return _made_of(f"{type(argument).__name__.upper()}({', '.join(texts)})", sides)
-        inside = self._inside(argument)
-        return self._over_rows(f"SUM({inside.text})", inside, own)
+        kind = inside.text.partition("(")[0]
+        never_null = not any(map(self._is_nullable, inside.columns))
+        if kind not in _SPLIT or not never_null or not _is_arithmetic(inside):
+            return self._over_rows(f"SUM({inside.text})", inside, own)
+        sides = [self._split(part, own) for part in inside.parts]
+        texts = [side.text for side in sides]
+        if kind == "ADD":
+            texts.sort()
+        return _made_of(f"{kind}({', '.join(texts)})", sides)
 
     def _over_rows(self, text: str, inside: Normal | None, own: frozenset[Filter]) -> Normal:
         parts = () if inside is None else (inside,)
@@ -206,14 +213,6 @@ class Normaliser:
             inside = [self.normal(each) for each in argument.expressions]
             return _made_of(f"DISTINCT {', '.join(each.text for each in inside)}", inside)
         return self.normal(argument)
-
-    def _never_null(self, node: exp.Expr) -> bool:
-        """Whether the operands are columns that are never NULL, so that sums may be split."""
-        columns = self.normal(node).columns
-        plain = (exp.Column, exp.Literal, exp.Paren, exp.Identifier, exp.Binary)
-        return not any(map(self._is_nullable, columns)) and all(
-            isinstance(each, plain) for each in node.walk()
-        )
 
 
 def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
@@ -278,6 +277,15 @@ def _is_join(part: exp.Expr, found: Normal) -> bool:
         and isinstance(part.right, exp.Column)
         and len({table for table, _ in found.columns}) > 1
     )
+
+
+def _is_arithmetic(found: Normal) -> bool:
+    """Whether it is made of columns and numbers alone, added, subtracted and multiplied."""
+    if found.has_aggregate:
+        return False
+    if found.parts:
+        return found.text.partition("(")[0] in _ARITHMETIC and all(map(_is_arithmetic, found.parts))
+    return len(found.columns) == 1 or found.text.replace(".", "", 1).isdecimal()
 
 
 def _literal(node: exp.Literal) -> str:
