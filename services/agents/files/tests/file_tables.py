@@ -32,7 +32,7 @@ def table_file(name: str, content: bytes, read: list[str] | None = None) -> Tabl
             read.append(name)
         return content
 
-    return TableFile(name, hashlib.sha256(content).hexdigest(), reading)
+    return TableFile(name, hashlib.sha256(content).hexdigest(), len(content), reading)
 
 
 def workbook(sheets: Mapping[str, Sequence[Sequence[Any]]], hidden: Sequence[str] = ()) -> bytes:

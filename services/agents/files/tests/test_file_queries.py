@@ -120,6 +120,18 @@ async def test_rows_beyond_the_limits_are_cut() -> None:
         await QueryEngine(replace(LIMITS, max_bytes=50), at_once=1).query(files, "SELECT * FROM t")
 
 
+@pytest.mark.security
+async def test_files_of_one_query_are_bounded_together() -> None:
+    read: list[str] = []
+    files = [table_file(name, SALES, read) for name in ("a.csv", "b.csv")]
+    engine = QueryEngine(replace(LIMITS, max_query_bytes=len(SALES) + 1), at_once=1)
+    assert (await engine.query(files, "SELECT count(*) FROM a")).rows == [[3]]
+    read.clear()
+    with pytest.raises(FileNotReadable, match="together"):
+        await engine.query(files, "SELECT count(*) FROM a, b")
+    assert read == []
+
+
 async def test_mistakes_are_told_in_the_words_of_the_engine(engine: QueryEngine) -> None:
     with pytest.raises(QueryFailed, match=r"Referenced column .*nope.* not found"):
         await engine.query([table_file("sales.csv", SALES)], "SELECT nope FROM sales")

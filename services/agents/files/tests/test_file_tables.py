@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -250,6 +251,21 @@ async def test_files_that_are_no_tables_do_not_hide_the_others() -> None:
     assert [(table.name, table.file, table.rows) for table in tables] == [("sales", "sales.csv", 3)]
     assert [column.title for column in tables[0].columns] == ["Region", "Amount", "Sold on", "Note"]
     assert list(rejected) == ["broken.parquet"]
+
+
+@pytest.mark.security
+async def test_files_beyond_the_limits_are_not_read() -> None:
+    read: list[str] = []
+    files = [table_file(f"{name}.csv", b"a,b\n1,2\n", read) for name in "cab"]
+    files.append(table_file("a large one.csv", b"a,b\n" * 20, read))
+    engine = QueryEngine(replace(LIMITS, max_files=3, max_file_bytes=50), at_once=1)
+    tables, rejected = await engine.tables(files)
+    assert [table.name for table in tables] == ["a", "b"]
+    assert rejected == {
+        "a large one.csv": "it is larger than 50 bytes",
+        "c.csv": "only 3 files become tables",
+    }
+    assert read == ["a.csv"]  # the others have the same content
 
 
 async def test_equal_content_is_read_once() -> None:

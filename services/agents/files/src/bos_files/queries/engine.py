@@ -52,11 +52,13 @@ class TableFile:
     Attributes:
         name: as the user calls it.
         digest: of its content; what was found of equal content is not looked for again.
+        size_bytes: of its content.
         content: reads it.
     """
 
     name: str
     digest: str
+    size_bytes: int
     content: Callable[[], Awaitable[bytes]]
 
     @property
@@ -127,9 +129,10 @@ class QueryEngine:
             Internal: a process ended without a reply.
         """
         found, rejected = {}, {}
-        for file in files:
-            if not file.kind:
-                continue
+        candidates = sorted((each for each in files if each.kind), key=lambda each: each.name)
+        for file in candidates[self._limits.max_files :]:
+            rejected[file.name] = f"only {self._limits.max_files} files become tables"
+        for file in candidates[: self._limits.max_files]:
             described = await self._describe(file)
             if described.rejected:
                 rejected[file.name] = described.rejected
@@ -157,7 +160,7 @@ class QueryEngine:
             QueryFailed: DuckDB says no, in its words.
             QueryTimedOut: the files and the query took longer than they may.
             QueryTooLarge: they took more memory.
-            FileNotReadable: a file changed under way.
+            FileNotReadable: a file changed under way, or all of them are too large together.
         """
         tables, _ = await self.tables(files)
         guard = Guard(
@@ -187,9 +190,13 @@ class QueryEngine:
             for file in files
             if file.name in used
         ]
+        named = ", ".join(sorted(used))
+        if sum(file.size_bytes for file, _ in chosen) > self._limits.max_query_bytes:
+            most = f"those of one query may have {self._limits.max_query_bytes} bytes together"
+            raise FileNotReadable(named, most)
         reply = await self._reply(chosen, sql)
         if "rejected" in reply:
-            raise FileNotReadable(", ".join(sorted(used)), str(reply["rejected"]))
+            raise FileNotReadable(named, str(reply["rejected"]))
         if reply.get("too_large"):
             raise QueryTooLarge
         if "failed" in reply:
@@ -207,6 +214,8 @@ class QueryEngine:
         if (known := self._described.get(key)) is not None:
             self._described.move_to_end(key)
             return known
+        if file.size_bytes > self._limits.max_file_bytes:
+            return _Described(rejected=f"it is larger than {self._limits.max_file_bytes} bytes")
         try:
             reply = await self._reply([(file, None)], None)
         except (QueryTimedOut, QueryTooLarge):

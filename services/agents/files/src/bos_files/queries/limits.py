@@ -18,7 +18,9 @@ class QueryLimits:
         timeout_s: time for reading the files and for the query together.
         memory_mib: memory that the engine may use; the process may have a gigabyte more.
         threads: threads of the engine.
+        max_files: files that become tables, the first ones by name.
         max_file_bytes: bytes of one file.
+        max_query_bytes: bytes of all files that one query reads.
         max_unpacked_bytes: bytes that the parts of a workbook unpack to.
         max_row_bytes: bytes of one row of a CSV file.
         max_file_columns: columns of a table.
@@ -32,7 +34,9 @@ class QueryLimits:
     timeout_s: float = 30.0
     memory_mib: int = 512
     threads: int = 2
+    max_files: int = 200
     max_file_bytes: int = 20 * _MIB
+    max_query_bytes: int = 60 * _MIB
     max_unpacked_bytes: int = 256 * _MIB
     max_row_bytes: int = _MIB
     max_file_columns: int = 500
