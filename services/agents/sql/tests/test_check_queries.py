@@ -9,7 +9,7 @@ import pytest
 from bos_chassis.values import make_table
 from bos_sql.checks.empty import empty_probes, is_empty
 from bos_sql.checks.joins import fan_out, fan_out_probe, repeating_sources
-from bos_sql.checks.shape import is_aggregated, read_shape
+from bos_sql.checks.shape import is_aggregated, parsed, read_shape
 from bos_sql.checks.totals import totals_probe
 from bos_sql.grounding.catalog import Catalog, Field, Join, Table
 from bos_sqlguard import Guard, GuardPolicy
@@ -48,7 +48,7 @@ WHERE l.quantity > 1"""
 
 
 def shape(sql: str, dialect: Dialect = "postgres") -> Shape:
-    found = read_shape(sql, dialect, SHOP)
+    found = read_shape(parsed(sql, dialect), dialect, SHOP)
     assert found is not None
     return found
 
@@ -123,7 +123,7 @@ def test_more_joined_than_distinct_rows_are_a_fan_out(counts: list[object], is_f
     ],
 )
 def test_single_rows_are_told_from_totals_and_groups(sql: str, expected: bool) -> None:
-    assert is_aggregated(sql, "postgres") is expected
+    assert is_aggregated(parsed(sql, "postgres")) is expected
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_single_rows_are_told_from_totals_and_groups(sql: str, expected: bool) -
     ],
 )
 def test_nested_and_unknown_queries_are_not_checked(sql: str) -> None:
-    assert read_shape(sql, "postgres", SHOP) is None
+    assert read_shape(parsed(sql, "postgres"), "postgres", SHOP) is None
 
 
 def test_both_ends_of_a_period_are_one_filter() -> None:

@@ -147,9 +147,8 @@ def _show(result: Graded) -> None:
     )
     for check in result.checks:
         if not check.passed:
-            found, expected = one_line(check.found, _SHOWN_CHARS), one_line(check.expected)
-            console.print(Text(f"        {check.name}: {found}"))
-            console.print(Text(f"        expected: {one_line(expected, _SHOWN_CHARS)}"))
+            console.print(Text(f"        {check.name}: {one_line(check.found, _SHOWN_CHARS)}"))
+            console.print(Text(f"        expected: {one_line(check.expected, _SHOWN_CHARS)}"))
 
 
 def _show_totals(found: dict[str, Any]) -> None:

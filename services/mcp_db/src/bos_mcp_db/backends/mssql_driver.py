@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from bos_mcp_db.backends.mssql_session import ServerError
 from bos_mcp_db.backends.mssql_wire import (
@@ -17,13 +14,14 @@ from bos_mcp_db.backends.mssql_wire import (
     connect,
     tls_context,
 )
+from bos_mcp_db.backends.server_address import parse_server_address
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Iterator, Sequence
 
     from bos_mcp_db.backends.blocking import Clock
     from bos_mcp_db.backends.mssql_session import OpenSession, Session
+    from bos_mcp_db.backends.server_address import ServerAddress
 
 _CONNECT_TIMEOUT_S = 5.0
 _DEFAULT_PORT = 1433
@@ -31,21 +29,8 @@ _DEFAULT_PORT = 1433
 _NO_SECOND_ATTEMPT_S = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class MssqlAddress:
-    """Parts of ``mssql://user:password@host:1433/database``. ``tls`` None: not encrypted."""
-
-    host: str
-    port: int
-    database: str
-    user: str
-    password: Callable[[], str] = field(repr=False)
-    """Asked with each connection."""
-    tls: ssl.SSLContext | None = field(repr=False)
-
-
-def parse_address(url: str, password: Callable[[], str] | None = None) -> MssqlAddress:
-    """Return the parts of ``url``; ``?ca_file=…`` and ``?encrypt=no`` are its options.
+def parse_address(url: str, password: Callable[[], str] | None = None) -> ServerAddress:
+    """Return the parts of ``mssql://user:password@host/database``, with the options of servers.
 
     Args:
         url: Of the database.
@@ -54,29 +39,8 @@ def parse_address(url: str, password: Callable[[], str] | None = None) -> MssqlA
     Raises:
         ValueError: something is missing or unknown; the message says what, without the URL.
     """
-    parts = urlsplit(url)
-    try:
-        port = parts.port or _DEFAULT_PORT
-    except ValueError:
-        raise ValueError("the port must be a number") from None
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    encrypt, ca_file = options.pop("encrypt", "yes"), options.pop("ca_file", None)
-    if options or encrypt not in ("yes", "no"):
-        raise ValueError("the only options are encrypt=yes, encrypt=no and ca_file=/path")
-    database = unquote(parts.path.removeprefix("/"))
-    if not (parts.hostname and database and parts.username and (parts.password or password)):
-        raise ValueError("write mssql://user:password@host:1433/database")
-    try:
-        tls = tls_context(ca_file) if encrypt == "yes" else None
-    except OSError:
-        raise ValueError("ca_file is not a file of certificates in PEM format") from None
-    return MssqlAddress(
-        host=parts.hostname,
-        port=port,
-        database=database,
-        user=unquote(parts.username),
-        password=password or partial(unquote, parts.password or ""),
-        tls=tls,
+    return parse_server_address(
+        url, password, scheme="mssql", default_port=_DEFAULT_PORT, tls_context=tls_context
     )
 
 
@@ -85,7 +49,7 @@ def driver_installed() -> bool:
     return find_spec("pytds") is not None
 
 
-def session_opener(address: MssqlAddress) -> OpenSession:
+def session_opener(address: ServerAddress) -> OpenSession:
     """Return what opens sessions with ``address``."""
 
     @contextlib.contextmanager
@@ -97,7 +61,7 @@ def session_opener(address: MssqlAddress) -> OpenSession:
     return open_session
 
 
-def _log_in(wire: Wire, address: MssqlAddress) -> Any:
+def _log_in(wire: Wire, address: ServerAddress) -> Any:
     import pytds  # type: ignore[import-untyped]
 
     try:

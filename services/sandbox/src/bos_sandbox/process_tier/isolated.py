@@ -212,7 +212,16 @@ async def start_isolated(jail: Jail, *, preload: bool, timeout_s: float) -> Isol
             # The filter is far smaller than the buffer of a pipe, so this does not block.
             filter_in.write(first_filter(platform.machine()))
             filter_in.close()
-            process = await _spawn(jail, theirs.fileno(), filter_out, info_in, preload)
+            spawning = asyncio.ensure_future(
+                _spawn(jail, theirs.fileno(), filter_out, info_in, preload)
+            )
+            try:
+                process = await asyncio.shield(spawning)
+            except asyncio.CancelledError:
+                # Half a process could be neither killed as a whole nor waited for.
+                await asyncio.wait([spawning])
+                process = None if spawning.exception() else spawning.result()
+                raise
             info_in.close()
             theirs.close()
             async with asyncio.timeout(timeout_s):
@@ -243,6 +252,7 @@ async def _spawn(
         stderr=asyncio.subprocess.PIPE,
         pass_fds=(control, filter_out.fileno(), info_in.fileno()),
         env={},
+        start_new_session=True,  # a group of its own, which can be killed as a whole
     )
 
 
@@ -269,10 +279,14 @@ async def _ready(control: socket.socket) -> int:
 
 
 async def _last_words(process: asyncio.subprocess.Process) -> str:
-    """Kill a process that did not get ready; what it said last."""
+    """Kill a process that did not get ready; what it said last.
+
+    Its child goes with it by group: until it has asked the kernel to die with its parent it would
+    stay, wait for ever for what the parent was to set up, and hold the pipes open.
+    """
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
     _, words = await process.communicate()
     return words[-_MAX_START_MESSAGE:].decode("utf-8", "replace").strip()
 

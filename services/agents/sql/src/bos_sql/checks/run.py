@@ -16,7 +16,7 @@ from bos_llm import assistant
 from bos_sql.checks.empty import Finding, empty_probes, explanation, is_empty, is_settled
 from bos_sql.checks.joins import fan_out, fan_out_probe
 from bos_sql.checks.probing import Prober
-from bos_sql.checks.shape import is_aggregated, read_shape
+from bos_sql.checks.shape import is_aggregated, parsed, read_shape
 from bos_sql.checks.totals import reconciliation, totals_probe
 from bos_sql.prompts import rewrite
 from bos_sql.steps.execute import execute_query, parse_results
@@ -78,9 +78,10 @@ async def checked(work: StepState, result: QueryResult) -> Checked:
 
 
 async def _check(work: StepState, result: QueryResult, prober: Prober) -> Checked:
-    sql, dialect = result.query.sql, work.overview.dialect
-    done = Checked(result, is_aggregated(sql, dialect))
-    shape = read_shape(sql, dialect, work.index.catalog)
+    dialect = work.overview.dialect
+    tree = parsed(result.query.sql, dialect)
+    done = Checked(result, is_aggregated(tree))
+    shape = read_shape(tree, dialect, work.index.catalog)
     if is_empty(result.table):
         if work.settings.check_empty and shape is not None:
             await _explain_empty(shape, prober, done)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from bos_sql.dialects.reading import Unreadable, read_query
+from bos_sql.semantics.expressions import conjuncts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from bos_sql.grounding.catalog import Catalog, Table
     from bos_sqlguard import Dialect
@@ -54,7 +55,7 @@ class Shape:
         """Conditions of WHERE that all have to hold, those on the same columns together."""
         where = self.select.args.get("where")
         found: dict[frozenset[str], list[exp.Expr]] = {}
-        for part in _conjuncts(where.this) if where is not None else ():
+        for part in conjuncts(None if where is None else where.this):
             columns = frozenset(each.sql().casefold() for each in part.find_all(exp.Column))
             found.setdefault(columns, []).append(part)
         return [Filter(tuple(parts), columns) for columns, parts in found.items()]
@@ -106,12 +107,16 @@ class Shape:
         return probe.where(*conditions, copy=False) if conditions else probe
 
 
-def read_shape(sql: str, dialect: Dialect, catalog: Catalog) -> Shape | None:
-    """Shape of a query; None if it is not a plain SELECT over tables of the catalogue."""
+def parsed(sql: str, dialect: Dialect) -> exp.Expr | None:
+    """Syntax tree of a query; None if it cannot be read."""
     try:
-        tree = read_query(sql, dialect)
+        return read_query(sql, dialect)
     except Unreadable:
         return None
+
+
+def read_shape(tree: exp.Expr | None, dialect: Dialect, catalog: Catalog) -> Shape | None:
+    """Shape of a query; None if it is not a plain SELECT over tables of the catalogue."""
     if not isinstance(tree, exp.Select) or tree.find(*_NESTED) is not None:
         return None
     known = {table.name.casefold(): table for table in catalog.tables}
@@ -131,11 +136,9 @@ def read_shape(sql: str, dialect: Dialect, catalog: Catalog) -> Shape | None:
     return Shape(tree, dialect, tables)
 
 
-def is_aggregated(sql: str, dialect: Dialect) -> bool:
+def is_aggregated(tree: exp.Expr | None) -> bool:
     """Whether the rows of a query are totals or groups; also if it cannot be read."""
-    try:
-        tree = read_query(sql, dialect)
-    except Unreadable:
+    if tree is None:
         return True
     found = tree.find_all(exp.AggFunc, exp.Group, exp.Distinct)
     return any(_shapes_rows(each) for each in found)
@@ -149,12 +152,3 @@ def _shapes_rows(node: exp.Expr) -> bool:
             return False
         parent = parent.parent
     return True
-
-
-def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
-    condition = condition.unnest()
-    if not isinstance(condition, exp.And):
-        yield condition
-        return
-    for side in condition.flatten():
-        yield from _conjuncts(side)

@@ -222,7 +222,7 @@ def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
     condition = condition.unnest()
     if not isinstance(condition, exp.And):
         return [condition]
-    return [part for side in (condition.left, condition.right) for part in conjuncts(side)]
+    return [part for side in condition.flatten() for part in conjuncts(side)]
 
 
 def over(found: Normal, rows: Rows) -> Normal:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import asyncmy
 
     from bos_mcp_db.backends.backend import Limits, TableInfo
-    from bos_mcp_db.backends.mysql.session import MySqlAddress
+    from bos_mcp_db.backends.server_address import ServerAddress
     from bos_sqlguard import Dialect, Kept
 
 _ROWS_PER_FETCH = 200
@@ -73,7 +73,7 @@ class MySqlBackend:
 
     dialect: Dialect = "mysql"
 
-    def __init__(self, address: MySqlAddress, *, default_schema: str) -> None:
+    def __init__(self, address: ServerAddress, *, default_schema: str) -> None:
         """Read the database at ``address``; nothing is connected before the first query."""
         self.default_schema = default_schema
         self._address = address

