@@ -152,8 +152,15 @@ class QueryEngine:
         ]
         return tables, rejected
 
-    async def query(self, files: Sequence[TableFile], sql: str) -> QueryResult:
+    async def query(
+        self, files: Sequence[TableFile], sql: str, limits: QueryLimits | None = None
+    ) -> QueryResult:
         """Run one query over the tables of the files; cancelling ends its process.
+
+        Args:
+            files: all that the caller may read.
+            sql: one SELECT.
+            limits: of this query; None: those of the engine.
 
         Raises:
             QueryRefused: the guard says no; names the rules.
@@ -162,19 +169,20 @@ class QueryEngine:
             QueryTooLarge: they took more memory.
             FileNotReadable: a file changed under way, or all of them are too large together.
         """
+        limits = limits or self._limits
         tables, _ = await self.tables(files)
         guard = Guard(
             GuardPolicy(
                 "duckdb",
                 frozenset(table.name for table in tables),
-                max_rows=self._limits.max_rows,
-                max_columns=self._limits.max_columns,
+                max_rows=limits.max_rows,
+                max_columns=limits.max_columns,
             )
         )
         verdict = guard.check(sql)
         if not verdict.is_safe:
             raise QueryRefused(verdict.user_message, verdict.violations)
-        return await self.run(files, tables, verdict.safe_sql, verdict.used_tables)
+        return await self.run(files, tables, verdict.safe_sql, verdict.used_tables, limits)
 
     async def run(
         self,
@@ -182,8 +190,10 @@ class QueryEngine:
         tables: Sequence[FileTable],
         sql: str,
         used_tables: tuple[str, ...],
+        limits: QueryLimits | None = None,
     ) -> QueryResult:
         """Run a query that the guard wrote; no other file than those of its tables is loaded."""
+        limits = limits or self._limits
         used = {table.file for table in tables if table.name in used_tables}
         chosen = [
             (file, [table.name for table in tables if table.file == file.name])
@@ -191,10 +201,10 @@ class QueryEngine:
             if file.name in used
         ]
         named = ", ".join(sorted(used))
-        if sum(file.size_bytes for file, _ in chosen) > self._limits.max_query_bytes:
-            most = f"those of one query may have {self._limits.max_query_bytes} bytes together"
+        if sum(file.size_bytes for file, _ in chosen) > limits.max_query_bytes:
+            most = f"those of one query may have {limits.max_query_bytes} bytes together"
             raise FileNotReadable(named, most)
-        reply = await self._reply(chosen, sql)
+        reply = await self._reply(chosen, sql, limits)
         if "rejected" in reply:
             raise FileNotReadable(named, str(reply["rejected"]))
         if reply.get("too_large"):
@@ -217,7 +227,7 @@ class QueryEngine:
         if file.size_bytes > self._limits.max_file_bytes:
             return _Described(rejected=f"it is larger than {self._limits.max_file_bytes} bytes")
         try:
-            reply = await self._reply([(file, None)], None)
+            reply = await self._reply([(file, None)], None, self._limits)
         except (QueryTimedOut, QueryTooLarge):
             reply = {"too_large": True}
         if reply.get("too_large"):
@@ -232,14 +242,17 @@ class QueryEngine:
         return found
 
     async def _reply(
-        self, files: Sequence[tuple[TableFile, list[str] | None]], sql: str | None
+        self,
+        files: Sequence[tuple[TableFile, list[str] | None]],
+        sql: str | None,
+        limits: QueryLimits,
     ) -> dict[str, Any]:
         """Start a process, give it the files and return its reply."""
         async with self._places:
             contents = [await file.content() for file, _ in files]
             header = json.dumps(
                 {
-                    "limits": asdict(self._limits),
+                    "limits": asdict(limits),
                     "sql": sql,
                     "files": [
                         {"kind": file.kind, "tables": names, "size": len(content)}
@@ -248,7 +261,7 @@ class QueryEngine:
                 }
             ).encode()
             request = b"".join([len(header).to_bytes(4, "big"), header, *contents])
-            output = await self._run(request)
+            output = await self._run(request, limits)
         try:
             reply: dict[str, Any] = json.loads(output)
         except ValueError:
@@ -256,7 +269,7 @@ class QueryEngine:
             raise QueryTooLarge from None
         return reply
 
-    async def _run(self, request: bytes) -> bytes:
+    async def _run(self, request: bytes, limits: QueryLimits) -> bytes:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-m", _WORKER),
             stdin=PIPE,
@@ -267,17 +280,19 @@ class QueryEngine:
             start_new_session=True,
         )
         try:
-            async with asyncio.timeout(self._limits.timeout_s):
-                return await self._exchange(process, request)
+            async with asyncio.timeout(limits.timeout_s):
+                return await self._exchange(process, request, limits)
         except TimeoutError:
-            raise QueryTimedOut(self._limits.timeout_s) from None
+            raise QueryTimedOut(limits.timeout_s) from None
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
 
-    async def _exchange(self, process: asyncio.subprocess.Process, request: bytes) -> bytes:
+    async def _exchange(
+        self, process: asyncio.subprocess.Process, request: bytes, limits: QueryLimits
+    ) -> bytes:
         """Write the request and read the reply, of which there is only so much."""
         stdin, stdout = process.stdin, process.stdout
         if stdin is None or stdout is None:
@@ -289,7 +304,7 @@ class QueryEngine:
                 await stdin.drain()
                 stdin.close()
 
-        most = _REPLY_FACTOR * self._limits.max_bytes + _REPLY_BYTES
+        most = _REPLY_FACTOR * limits.max_bytes + _REPLY_BYTES
         async with asyncio.TaskGroup() as group:
             group.create_task(send())
             reading = group.create_task(_at_most(stdout, most))

@@ -66,3 +66,12 @@ class FileNotReadable(InvalidArgument):
     def __init__(self, file: str, why: str) -> None:
         super().__init__(f"The file {file!r} cannot be read as a table: {why}.")
         self.why = why
+
+
+class QueriesBusy(ResourceExhausted):
+    """All places for queries over files are taken, and none became free in time."""
+
+    default_reason = "QUERIES_BUSY"
+
+    def __init__(self) -> None:
+        super().__init__("Too many queries over files run at once.", retry_after_s=1)
