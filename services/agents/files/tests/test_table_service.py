@@ -69,14 +69,12 @@ class Steps:
                 timeout=60,
             )
 
-    async def query(
-        self, sql: str, user: str = "ada", *, timeout: float = 60, **limits: int
-    ) -> Any:
+    async def query(self, sql: str, user: str = "ada", **limits: int) -> Any:
         with translate_rpc_errors():
             return await self._stub.QueryFileTables(
                 QueryFileTablesRequest(sql=sql, **limits),
                 metadata=((RUN_TOKEN_KEY, self.token(user)),),
-                timeout=timeout,
+                timeout=60,
             )
 
 
@@ -303,8 +301,6 @@ async def test_queries_beyond_their_places_are_refused_and_counted() -> None:
     assert table_rows(first.result().table) == [{"one": 1}]
 
     def counted(outcome: str) -> float | None:
-        return telemetry.registry.get_sample_value(
-            "bos_files_queries_total", {"outcome": outcome}
-        )
+        return telemetry.registry.get_sample_value("bos_files_queries_total", {"outcome": outcome})
 
     assert (counted("ok"), counted("queries_busy")) == (1, 1)

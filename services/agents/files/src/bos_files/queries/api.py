@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from bos.common.v1 import Column, ColumnType
+from bos.common.v1 import Column
 from bos.files.v1 import (
     FileColumn,
     FileTable,
@@ -26,6 +26,7 @@ from bos_files.queries.engine import TableFile
 from bos_files.queries.failures import QueriesBusy, QueryTimedOut
 
 if TYPE_CHECKING:
+    from bos.common.v1 import Table
     from bos.files.v1 import ListFileTablesRequest, QueryFileTablesRequest
     from bos_files.metrics import FilesMetrics
     from bos_files.queries.engine import QueryEngine, QueryResult
@@ -162,9 +163,9 @@ class FileTableServicer(FileTableServiceServicer):
         return TableFile(stored.name, stored.digest, stored.size_bytes, content)
 
 
-def _table(result: QueryResult) -> Any:
+def _table(result: QueryResult) -> Table:
     columns = [
-        Column(name=name, type=ColumnType.Value(f"COLUMN_TYPE_{kind.upper()}"))
+        Column(name=name, type=f"COLUMN_TYPE_{kind.upper()}")
         for name, kind in zip(unique_names(result.columns), result.types, strict=True)
     ]
     rows = [[_with_zone(cell) for cell in row] for row in result.rows]
