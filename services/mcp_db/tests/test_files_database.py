@@ -105,7 +105,7 @@ async def test_files_of_the_caller_are_listed_with_the_names_that_users_know(rig
             "kind": "table",
             "comment": "Sheet Targets of the uploaded file Plan 2025.xlsx",
             "row_estimate": 1,
-            "title": "Plan 2025.xlsx, Targets",
+            "title": "Plan 2025.xlsx / Targets",
         },
     ]
     assert listed["rejected"] == [{"file": "odd.csv", "reason": "it has no rows"}]

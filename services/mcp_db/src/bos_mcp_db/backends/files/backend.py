@@ -84,7 +84,7 @@ def _described(table: FileTable) -> TableInfo:
             )
             for column in table.columns
         ],
-        title=f"{table.file}, {table.sheet}" if table.sheet else table.file,
+        title=f"{table.file} / {table.sheet}" if table.sheet else table.file,
     )
 
 
