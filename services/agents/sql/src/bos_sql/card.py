@@ -27,6 +27,12 @@ KEYWORDS = (
     "trend",
     "breakdown",
     "report",
+    # Of uploaded files, which are tables too.
+    ".csv",
+    ".tsv",
+    ".xlsx",
+    ".parquet",
+    "spreadsheet",
 )
 
 
