@@ -37,6 +37,7 @@ not change. How the guard works: `libs/sqlguard/README.md`; what holds without i
 """
 
 _NAMES: dict[Dialect, str] = {
+    "duckdb": "DuckDB",
     "mysql": "MySQL and MariaDB",
     "postgres": "PostgreSQL",
     "sqlite": "SQLite",

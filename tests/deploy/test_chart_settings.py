@@ -184,7 +184,7 @@ def test_gateway_is_given_agents_and_what_each_may_call(
     assert settings.agent_targets["api_docs"] == "dns:///bos-api-docs:8080"
     assert settings.agent_audiences == {
         "*": (),
-        "sql": ("mcp_db",),
+        "sql": ("mcp_db", "file_tables"),
         "rag": ("documents",),
         "code": ("sandbox",),
         "computation": ("sandbox",),

@@ -69,6 +69,30 @@ SQL_GUARD = Dashboard(
                 ),
             ),
         ),
+        Row(
+            "Uploaded files",
+            (
+                Panel(
+                    "Queries over uploaded files",
+                    "By outcome, per second; all but ok were not answered.",
+                    "ops",
+                    (Query(rate("bos_files_queries_total", "outcome"), "{{outcome}}"),),
+                ),
+                Panel(
+                    "Time of a query over uploaded files",
+                    "With waiting for a place, and reading the files.",
+                    "s",
+                    tuple(
+                        Query(
+                            quantile(share, "bos_files_query_duration_seconds"),
+                            f"p{share * 100:g}",
+                            exemplars=True,
+                        )
+                        for share in (0.5, 0.95)
+                    ),
+                ),
+            ),
+        ),
     ),
 )
 

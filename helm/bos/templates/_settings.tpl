@@ -53,6 +53,9 @@ file:///var/lib/bos/files
 {{- $through = append $through $called -}}
 {{- end -}}
 {{- end -}}
+{{- range $audience, $server := $agent.handsOn -}}
+{{- if hasKey $.services $server -}}{{- $through = append $through $audience -}}{{- end -}}
+{{- end -}}
 {{- if $through -}}{{- $_ := set $audiences $name $through -}}{{- end -}}
 {{- if $agent.connections -}}{{- $_ := set $connections $name $agent.connections -}}{{- end -}}
 {{- end -}}

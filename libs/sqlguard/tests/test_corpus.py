@@ -1,4 +1,4 @@
-"""Both sides of every rule on statements of the three dialects."""
+"""Both sides of every rule on statements of every dialect."""
 
 from __future__ import annotations
 

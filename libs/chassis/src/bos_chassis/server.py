@@ -55,6 +55,9 @@ class Servicer:
     """Largest request; a larger one is refused before it is unpacked."""
     auth: Authenticator | None = None
     """Authenticator of this service, if it is not that of the others."""
+    shown_by: frozenset[str] | None = None
+    """With an ``auth``: services that may show a run token beside the gateway and the agent that it
+    was made for, by certificate; None: all of them may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ async def grpc_server(
         auth,
         opened,
         of_services={one.name: one.auth for one in servicers if one.auth is not None},
+        shown_by={one.name: one.shown_by for one in servicers if one.shown_by is not None},
         request_bytes={one.name: one.max_request_bytes for one in servicers},
         from_proxy=from_proxy,
     )

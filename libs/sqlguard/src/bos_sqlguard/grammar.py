@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 from sqlglot.errors import ErrorLevel
+from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.mysql import MySQLGenerator
 from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.generators.sqlite import SQLiteGenerator
 from sqlglot.generators.tsql import TSQLGenerator
+from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.parsers.mysql import MySQLParser
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.parsers.sqlite import SQLiteParser
@@ -74,6 +76,13 @@ class _PostgresReader(BoundedParser, PostgresParser):
         TokenType.ARROW: _json_get,
         TokenType.DARROW: _json_get_text,
     }
+
+
+class _DuckDBReader(BoundedParser, DuckDBParser):
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS = _only(
+        DuckDBParser, "CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM"
+    )
 
 
 class _SQLiteReader(BoundedParser, SQLiteParser):
@@ -144,6 +153,15 @@ class _PostgresWriter(PostgresGenerator):
         return str(super().cast_sql(expression, safe_prefix=safe_prefix))
 
 
+class _DuckDBWriter(DuckDBGenerator):
+    MULTI_ARG_DISTINCT = True  # string_agg(DISTINCT a, ', ')
+
+    def withingroup_sql(self, expression: exp.WithinGroup) -> str:
+        """Write what was read; sqlglot would move the order into a call that it renames."""
+        within = self.sql(expression, "expression").strip()
+        return f"{self.sql(expression, 'this')} WITHIN GROUP ({within})"
+
+
 class _SQLiteWriter(SQLiteGenerator):
     # CAST(x AS NUMERIC) keeps integers; sqlglot's REAL would turn them into floats.
     TYPE_MAPPING: ClassVar[dict[exp.DType, str]] = {
@@ -153,6 +171,7 @@ class _SQLiteWriter(SQLiteGenerator):
 
 
 _PARTS: dict[Dialect, tuple[type[BoundedParser], type[Generator]]] = {
+    "duckdb": (_DuckDBReader, _DuckDBWriter),
     "mysql": (_MySQLReader, _MySQLWriter),
     "postgres": (_PostgresReader, _PostgresWriter),
     "sqlite": (_SQLiteReader, _SQLiteWriter),

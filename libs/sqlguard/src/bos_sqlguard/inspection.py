@@ -27,6 +27,7 @@ _KEYWORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]*")
 _LARGEST_ARGUMENT = 10_000
 _WIDE = re.compile(r"(?:^|[^%])(?:%%)*%[^%a-zA-Z]*(?:\d{4}|\*)")
 _FRAME_EXCLUSIONS = frozenset({"CURRENT ROW", "NO OTHERS"})
+_CLAUSES = frozenset({"with_", "order", "limit", "offset", "by_name"})
 _NO_NAMES: frozenset[str] = frozenset()
 
 Broken = tuple[str, str]
@@ -52,6 +53,8 @@ class Inspection:
         self._functions = functions
         self.broken: list[Broken] = []
         self.used_tables: set[str] = set()
+        self._begins: dict[int, str] = {}
+        """By identity of a query where the recursive CTE around it is not seen yet: its name."""
 
     def walk(self, tree: exp.Expr) -> None:
         """Inspect every node of ``tree``."""
@@ -60,6 +63,8 @@ class Inspection:
         stack: list[tuple[exp.Expr, frozenset[str]]] = [(tree, _NO_NAMES)]
         while stack:
             node, visible = stack.pop()
+            if id(node) in self._begins:
+                visible = visible - {self._begins[id(node)]}
             kind = type(node)
             allowed = NODES.get(kind)
             if allowed is None:
@@ -115,6 +120,8 @@ class Inspection:
         names = [self._cte_name(cte) for cte in with_.expressions]
         if self._dialect == "sqlite" or (with_.recursive and self._dialect == "postgres"):
             return [(cte, visible.union(names)) for cte in with_.expressions]
+        if self._dialect == "duckdb" and with_.recursive:
+            self._mark_begins(with_, visible)
         # Earlier ones only; T-SQL lets a CTE see itself as well, and MySQL a recursive one. MariaDB
         # would see later ones, MySQL the tables of their names.
         own = 1 if self._dialect == "tsql" or with_.recursive else 0
@@ -122,6 +129,21 @@ class Inspection:
             (cte, visible.union(names[: place + own]))
             for place, cte in enumerate(with_.expressions)
         ]
+
+    def _mark_begins(self, with_: exp.With, visible: frozenset[str]) -> None:
+        """Mark where DuckDB takes a recursive CTE's own name for a table, or one further outside.
+
+        It sees itself in the last operand of a UNION alone; of any other query, nowhere. A UNION
+        with clauses of its own is taken for another query.
+        """
+        for cte in with_.expressions:
+            query, name = cte.this, self._cte_name(cte)
+            plain = type(query) is exp.Union and not _CLAUSES.intersection(
+                key for key, value in query.args.items() if value
+            )
+            begin = query.this if plain else query
+            if name not in visible:
+                self._begins[id(begin)] = name
 
     def _cte_name(self, cte: exp.CTE) -> str:
         alias = cte.args.get("alias")
@@ -146,6 +168,8 @@ class Inspection:
             exp.Anonymous: self._check_function,
             exp.DataType: self._check_type,
             exp.Collate: self._check_collation,
+            exp.Group: self._check_group,
+            exp.Star: self._check_star,
             exp.Literal: self._check_literal,
             exp.Var: self._check_word,
             exp.Alias: self._check_alias,
@@ -199,6 +223,17 @@ class Inspection:
         """Refuse what is no query where one must stand; `(CHECKPOINT)` reads like a column."""
         if not isinstance(node, exp.Select | exp.SetOperation | exp.Subquery | exp.Values):
             self.broken.append(("NODE_NOT_ALLOWED", node.sql(comments=False)))
+
+    def _check_group(self, node: exp.Group) -> None:
+        """``GROUP BY ALL`` is by every column that is not aggregated in DuckDB, and only there."""
+        if node.args.get("all") and (self._dialect != "duckdb" or node.expressions):
+            self.broken.append(("NODE_NOT_ALLOWED", "Group all"))
+
+    def _check_star(self, node: exp.Star) -> None:
+        """``* LIKE 'a%'`` chooses columns by their names in DuckDB, and looks like a comparison."""
+        parent = node.parent.parent if isinstance(node.parent, exp.Column) else node.parent
+        if self._dialect == "duckdb" and not isinstance(parent, exp.Select | exp.Anonymous):
+            self.broken.append(("NODE_NOT_ALLOWED", "Star"))
 
     def _check_collation(self, node: exp.Collate) -> None:
         if not isinstance(node.expression, exp.Identifier | exp.Var):

@@ -14,9 +14,12 @@ PLAIN_NAME = re.compile(r"[^\W\d][\w$]*")
 
 _SYSTEM_SCHEMAS = frozenset({"information_schema", "sys", "temp"})
 _SYSTEM_DATABASES: dict[Dialect, frozenset[str]] = {
+    "duckdb": frozenset({"system"}),
     "mysql": frozenset({"mysql", "performance_schema", "ndbinfo"}),
 }
 _SYSTEM_TABLE_PREFIXES: dict[Dialect, tuple[str, ...]] = {
+    # Those of PostgreSQL and SQLite are here under their own names, in every schema.
+    "duckdb": ("duckdb_", "pragma_", "pg_", "sqlite_"),
     "mysql": (),
     "postgres": ("pg_",),
     "sqlite": ("sqlite_", "pragma_", "dbstat"),
@@ -31,7 +34,8 @@ _SYSTEM_TABLE_PREFIXES: dict[Dialect, tuple[str, ...]] = {
 def fold(dialect: Dialect, name: str, *, quoted: bool) -> str:
     """Return the form of ``name`` that two references to the same thing share.
 
-    PostgreSQL folds unquoted names to lower case and compares exactly; SQLite ignores ASCII case.
+    PostgreSQL folds unquoted names to lower case and compares exactly; SQLite and DuckDB ignore
+    ASCII case, of quoted names too.
     T-SQL compares by collation, so the CTE lookup does not rely on this fold alone. MySQL compares
     tables as its file system does, so only the same spelling is surely the same table.
     """
@@ -50,5 +54,5 @@ def is_system_table(dialect: Dialect, schema: str, table: str) -> bool:
     return table.startswith(_SYSTEM_TABLE_PREFIXES[dialect])
 
 
-Dialect = Literal["mysql", "postgres", "sqlite", "tsql"]
+Dialect = Literal["duckdb", "mysql", "postgres", "sqlite", "tsql"]
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 # fmt: off
 _ARGUMENTS: Mapping[type[exp.Expr], str] = {
     # queries
-    exp.Select: "with_ expressions distinct from_ joins laterals where group having windows order"
-                " limit offset",
+    exp.Select: "with_ expressions distinct from_ joins laterals where group having windows qualify"
+                " order limit offset",
     exp.Union: "with_ this expression distinct by_name order limit offset",
     exp.Intersect: "with_ this expression distinct order limit offset",
     exp.Except: "with_ this expression distinct order limit offset",
@@ -34,11 +34,12 @@ _ARGUMENTS: Mapping[type[exp.Expr], str] = {
     exp.Unnest: "expressions alias offset",
     # clauses
     exp.Where: "this",
-    exp.Group: "expressions rollup cube grouping_sets",
+    exp.Group: "expressions all rollup cube grouping_sets",
     exp.Rollup: "expressions",
     exp.Cube: "expressions",
     exp.GroupingSets: "expressions",
     exp.Having: "this",
+    exp.Qualify: "this",
     exp.Order: "this expressions",
     exp.Ordered: "this desc nulls_first",
     exp.Limit: "expression limit_options",
@@ -173,11 +174,21 @@ ARGUMENT_RULES: Mapping[tuple[type[exp.Expr], str], str] = {
     (exp.Table, "catalog"): "TABLE_NOT_ALLOWED",
 }
 
-# What a dialect hands to a function that somebody may have added: SQLite's REGEXP.
+# What a dialect hands to a function that somebody may have added: SQLite's REGEXP. What only one of
+# them has, and what is spelled differently when it is written: paths into JSON of DuckDB.
+_ELSEWHERE: Mapping[type[exp.Expr], str] = {exp.Qualify: "NODE_NOT_ALLOWED"}
 DIALECT_RULES: Mapping[str, Mapping[type[exp.Expr], str]] = {
+    "duckdb": {
+        exp.JSONExtract: "NODE_NOT_ALLOWED",
+        exp.JSONExtractScalar: "NODE_NOT_ALLOWED",
+    },
+    "mysql": _ELSEWHERE,
+    "postgres": _ELSEWHERE,
+    "tsql": _ELSEWHERE,
     "sqlite": {
         exp.RegexpLike: "FUNCTION_NOT_ALLOWED",
         exp.RegexpILike: "FUNCTION_NOT_ALLOWED",
+        **_ELSEWHERE,
     },
 }
 
@@ -199,6 +210,9 @@ _COMMON_TYPES = (
     "SMALLINT INT BIGINT DECIMAL FLOAT DOUBLE BOOLEAN TEXT VARCHAR CHAR DATE TIME TIMESTAMP"
 )
 TYPES: Mapping[str, frozenset[str]] = {
+    "duckdb": frozenset(
+        f"{_COMMON_TYPES} TINYINT INT128 TIMESTAMPNTZ TIMESTAMPTZ INTERVAL UUID".split()
+    ),
     "mysql": frozenset(f"{_COMMON_TYPES} UBIGINT DATETIME TIMESTAMPTZ JSON".split()),
     "postgres": frozenset(
         f"{_COMMON_TYPES} TIMETZ TIMESTAMPTZ INTERVAL UUID JSON JSONB ARRAY".split()

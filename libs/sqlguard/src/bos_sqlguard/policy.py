@@ -9,6 +9,7 @@ from importlib import resources
 from bos_sqlguard.names import DIALECTS, Dialect, fold, is_system_table
 
 _DEFAULT_SCHEMAS: dict[Dialect, str] = {
+    "duckdb": "main",
     "mysql": "main",
     "postgres": "public",
     "sqlite": "main",
@@ -21,7 +22,7 @@ class GuardPolicy:
     """What a query may read and how much it may return.
 
     Attributes:
-        dialect: ``mysql`` (MariaDB as well), ``postgres``, ``sqlite`` or ``tsql``.
+        dialect: ``duckdb``, ``mysql`` (MariaDB as well), ``postgres``, ``sqlite`` or ``tsql``.
         allowed_tables: ``table`` (in ``default_schema``) or ``schema.table``, spelled as the
             database spells them. Nothing else can be read.
         default_schema: where an unqualified name lives; by default ``public``, ``main`` or ``dbo``.

@@ -66,6 +66,17 @@ PLACES = (
     "SELECT 1 LIMIT 1 OFFSET {}",
 )
 PAYLOADS: dict[str, tuple[str, ...]] = {
+    "duckdb": (
+        "(SELECT max(amount) FROM salaries)", "(FROM salaries)", "getenv('HOME')", "evil()",
+        "(SELECT content FROM read_text('/etc/passwd'))", "(SELECT 1 FROM 'x.csv')", "$1", "$a",
+        "(SELECT 1 FROM glob('/etc/*'))", "(SELECT 1 FROM duckdb_settings())", "sleep_ms(9000)",
+        "(SELECT 1 FROM information_schema.tables)", "(SELECT 1 FROM query('FROM salaries'))",
+        "(SELECT 1 FROM private.orders)", "current_setting('threads')", "current_user", "(#1)",
+        "list_transform([1], x -> x)", "{'a': 1}", "repeat('x', 1000000000)", "E'\\x41'",
+        "(SELECT 1 FROM orders TABLESAMPLE 10%)", "(SELECT 1 FROM orders FOR SHARE)",
+        "(SELECT count(*) FROM range(1000000000))", "'x'.upper()", "COLUMNS('a')",
+        "(WITH RECURSIVE salaries AS (FROM salaries) SELECT 1 FROM salaries)",
+    ),
     "mysql": (
         "(SELECT MAX(amount) FROM salaries)", "(SELECT 1 FROM mysql.user)", "SLEEP(9)", "evil()",
         "(SELECT 1 FROM information_schema.tables)", "LOAD_FILE('/etc/passwd')", "@@version", "@a",

@@ -44,6 +44,10 @@ RIGHT = [
      "SELECT name, COUNT(*) AS many FROM t GROUP BY name ORDER BY many DESC NULLS FIRST LIMIT 5"),
     ("sqlite", "postgres", COUNTED,
      "SELECT name, COUNT(*) AS many FROM t GROUP BY name ORDER BY many DESC NULLS LAST LIMIT 5"),
+    ("postgres", "duckdb", COUNTED,
+     "SELECT name, COUNT(*) AS many FROM t GROUP BY name ORDER BY many DESC NULLS FIRST LIMIT 5"),
+    ("duckdb", "postgres", COUNTED,
+     "SELECT name, COUNT(*) AS many FROM t GROUP BY name ORDER BY many DESC NULLS LAST LIMIT 5"),
     ("postgres", "tsql", "SELECT to_char(d, 'YYYY-MM') AS m, SUM(net) AS s FROM t GROUP BY 1",
      "SELECT FORMAT(d, 'yyyy-MM') AS m, SUM(net) AS s FROM t GROUP BY FORMAT(d, 'yyyy-MM')"),
     ("postgres", "tsql", "SELECT to_char(d, 'YYYY-MM') AS m, SUM(net) AS s FROM t GROUP BY m",
@@ -75,6 +79,8 @@ BOTH = ("sqlite", "tsql")
 OTHERS = ("postgres", "tsql")
 # Queries by dialect, with the targets for which the translation is known to be wrong.
 WRONG = [
+    ("postgres", ("duckdb",), "SELECT upper(name) || 'x' FROM t", "not known to mean the same"),
+    ("duckdb", BOTH, "SELECT id FROM t QUALIFY row_number() OVER (ORDER BY n) = 1", ""),
     ("postgres", BOTH, "SELECT d + INTERVAL '1 month' FROM t", "an interval"),
     ("postgres", BOTH, "SELECT d - 7 FROM t", "arithmetic with dates"),
     ("postgres", BOTH, "SELECT at - d FROM t", "arithmetic with dates"),

@@ -16,9 +16,11 @@ from pydantic import Field
 from bos_chassis.auth.callers import current_principal
 from bos_chassis.tracing import attributes as names
 from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
+from bos_mcp_db.backends.files.opening import FILES_DATABASE
 from bos_mcp_db.envelope import (
     Envelope,
     failure_envelope,
+    files_envelope,
     overview_envelope,
     result_envelope,
     schema_envelope,
@@ -29,7 +31,8 @@ from bos_mcp_db.samples import HiddenColumns, sample_values
 
 if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
-    from bos_mcp_db.databases import Databases
+    from bos_mcp_db.backends.files.opening import UserFiles
+    from bos_mcp_db.databases import Database, Databases
     from bos_mcp_db.metrics import QueryMetrics
 
 _READ_ONLY = ToolAnnotations(
@@ -50,8 +53,10 @@ class Tools:
         telemetry: Telemetry,
         metrics: QueryMetrics,
         hidden: HiddenColumns,
+        files: UserFiles | None = None,
     ) -> None:
         self._databases = databases
+        self._files = files
         self._hidden = hidden
         self._tracer = telemetry.tracer
         self._log = telemetry.logger("tools")
@@ -80,7 +85,7 @@ class Tools:
         ):
             span.set_attribute(names.DB_NAMESPACE, database[:64])
             try:
-                target = self._databases.get(database, _groups())
+                target = await self._target(database)
                 limits = target.lowered(max_rows, max_cols, timeout_s)
                 result = await target.query(query, limits)
                 envelope = result_envelope(result, _elapsed_ms(started))
@@ -108,16 +113,24 @@ class Tools:
     ) -> CallToolResult:
         """List the readable tables, or describe some of them in detail."""
         try:
-            target = self._databases.get(database, _groups())
+            target = await self._target(database)
             found = await target.describe(tables or ())
             if tables:
                 samples = await sample_values(target, found, self._hidden)
                 envelope = schema_envelope(target, found, samples)
+            elif target.name == FILES_DATABASE and self._files is not None:
+                envelope = files_envelope(target, found)
             else:
                 envelope = overview_envelope(target, found)
         except Exception as error:
             envelope = schema_failure_envelope(self._known(error))
         return _reply(envelope)
+
+    async def _target(self, name: str) -> Database:
+        """The database called ``name``, as the caller may read it."""
+        if self._files is not None and name == FILES_DATABASE:
+            return await self._files.database()
+        return self._databases.get(name, _groups())
 
     def _known(self, error: Exception) -> BosError:
         if isinstance(error, QueryRefused):

@@ -217,7 +217,18 @@ async def open_databases(settings: McpDbSettings) -> AsyncIterator[Databases]:
     Raises:
         ConfigurationError: an unusable URL or allow-list; names the setting and the fix.
     """
-    limits = Limits(
+    limits = limits_of(settings)
+    async with AsyncExitStack() as stack:
+        databases = {}
+        for name, wanted in settings.named_databases().items():
+            databases[name] = _build(name, wanted, limits, settings)
+            stack.push_async_callback(databases[name].backend.aclose)
+        yield Databases(databases, AccessRules(settings.access))
+
+
+def limits_of(settings: McpDbSettings) -> Limits:
+    """Return the limits that a query of any database has."""
+    return Limits(
         max_rows=settings.max_rows,
         max_columns=settings.max_columns,
         max_bytes=settings.max_bytes,
@@ -225,12 +236,6 @@ async def open_databases(settings: McpDbSettings) -> AsyncIterator[Databases]:
         max_estimated_cost=settings.max_estimated_cost or None,
         max_kept_bytes=settings.max_kept_mib * 1024 * 1024 or None,
     )
-    async with AsyncExitStack() as stack:
-        databases = {}
-        for name, wanted in settings.named_databases().items():
-            databases[name] = _build(name, wanted, limits, settings)
-            stack.push_async_callback(databases[name].backend.aclose)
-        yield Databases(databases, AccessRules(settings.access))
 
 
 def _build(

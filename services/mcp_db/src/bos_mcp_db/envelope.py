@@ -62,11 +62,21 @@ def overview_envelope(database: Database, tables: Sequence[TableInfo]) -> Envelo
                 "kind": table.kind,
                 "comment": table.comment,
                 "row_estimate": table.row_estimate,
+                **({"title": table.title} if table.title else {}),
             }
             for table in tables
         ],
         "error": None,
         "violations": [],
+    }
+
+
+def files_envelope(database: Database, tables: Sequence[TableInfo]) -> Envelope:
+    """Return the overview of uploaded files, with those that cannot be tables, and why."""
+    rejected = getattr(database.backend, "rejected", ())
+    return {
+        **overview_envelope(database, tables),
+        "rejected": [{"file": each.file, "reason": each.reason} for each in rejected],
     }
 
 

@@ -10,6 +10,7 @@
     ├── DatabaseUnavailable   DATABASE_UNAVAILABLE   the server does not answer
     ├── RoleUnavailable       DATABASE_ROLE_UNAVAILABLE   ConfigurationError
     ├── NothingReadable       NOTHING_READABLE       no table of any database
+    ├── FilesNotOpen          FILES_NOT_OPEN         not for the run token: ConfigurationError
     ├── DatabaseBusy          DATABASE_BUSY          all connections are in use
     ├── UnknownTable          UNKNOWN_TABLE          not on the allow-list
     └── UnknownDatabase       UNKNOWN_DATABASE       not configured: ConfigurationError
@@ -115,6 +116,19 @@ class NothingReadable(QueryFailure, PermissionDenied):
 
     def __init__(self) -> None:
         super().__init__("You may not read any table. Ask an administrator for a group that may.")
+
+
+class FilesNotOpen(QueryFailure, FailedPrecondition):
+    """The files service does not accept the run token of the step."""
+
+    default_reason = "FILES_NOT_OPEN"
+    error_type = AgentErrorType.CONFIGURATION_ERROR
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Uploaded files cannot be read: the run token of this step is not for them. Add "
+            "file_tables to what the agent may call (BOS_GATEWAY_AGENT_AUDIENCES)."
+        )
 
 
 class DatabaseBusy(QueryFailure, ResourceExhausted):

@@ -6,11 +6,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bos_chassis.channels import Channels
 from bos_chassis.metrics import metrics_server
 from bos_chassis.settings import require_loopback
 from bos_errors import ConfigurationError
 from bos_mcp_db.api import Tools, build_server
-from bos_mcp_db.databases import open_databases
+from bos_mcp_db.backends.files.opening import UserFiles
+from bos_mcp_db.databases import limits_of, open_databases
 from bos_mcp_db.failures import DatabaseUnavailable, RoleUnavailable
 from bos_mcp_db.metrics import QueryMetrics
 from bos_mcp_db.samples import HiddenColumns
@@ -64,7 +66,8 @@ async def serve(
         await _check_access(databases, telemetry)
         _tell_ignored_limits(databases, telemetry)
         hidden = HiddenColumns(settings.sample_hidden_columns)
-        tools = Tools(databases, telemetry, QueryMetrics(telemetry.registry), hidden)
+        files = await _open_files(stack, settings, telemetry)
+        tools = Tools(databases, telemetry, QueryMetrics(telemetry.registry), hidden, files)
         app = build_app(build_server(tools), host=server.host, auth=auth)
         metrics_port = None
         if server.metrics_port is not None:
@@ -76,6 +79,16 @@ async def serve(
         )
         port = await stack.enter_async_context(http_server(app, server, limits, telemetry))
         yield McpDbServer(AUDIENCE, server.host, port, metrics_port)
+
+
+async def _open_files(
+    stack: AsyncExitStack, settings: McpDbSettings, telemetry: Telemetry
+) -> UserFiles | None:
+    """The database of what users have uploaded; None where no files service is named."""
+    if not settings.files_target:
+        return None
+    channels = await stack.enter_async_context(Channels(telemetry, tls=settings.server.tls))
+    return UserFiles(settings, limits_of(settings), channels)
 
 
 async def _check_tables(databases: Databases, telemetry: Telemetry) -> None:

@@ -77,6 +77,12 @@ class McpDbSettings(WebServerSettings):
         default_factory=dict,
         description='Databases by name, as JSON: {"sales": {"url": …, "allowed_tables": […]}}',
     )
+    files_target: str = Field(
+        default="",
+        description="Where the files service listens, such as dns:///files:8080: what users have"
+        " uploaded (CSV, Excel, Parquet) is then the database 'files' of each of them; empty: it"
+        " is not",
+    )
     max_rows: int = Field(default=200, ge=1, le=10_000, description="Rows of a result")
     max_columns: int = Field(default=50, ge=1, le=500, description="Columns of a result")
     max_bytes: int = Field(

@@ -62,8 +62,11 @@ if TYPE_CHECKING:
 _HOST = "127.0.0.1"
 _ARTEFACTS = "artefacts"
 _DOCUMENTS = "documents"
-_AUDIENCES: Mapping[str, tuple[str, ...]] = {"rag": ("documents",)}
-"""Services that agents may call beyond those of every agent."""
+_AUDIENCES: Mapping[str, tuple[str, ...]] = {
+    "rag": ("documents",),
+    "sql": ("mcp_db", "file_tables"),
+}
+"""Services that agents may call, where that is not what every agent may."""
 _CONNECTIONS: Mapping[str, tuple[str, ...]] = {"mail": ("mail.gmail", "mail.imap")}
 """Kinds of users' connections that agents are given."""
 
@@ -179,7 +182,7 @@ class Composition:
                 for name, factory in self._agents.items()
             ),
             _row("sandbox", self._sandbox, SandboxSettings),
-            _row("mcp_db", self._mcp_db, McpDbSettings, "demo"),
+            _row("mcp_db", self._mcp_db, McpDbSettings, "demo", *self._with_files()),
             _row("doors", self._doors, DoorsSettings, "gateway", "documents", wanted=with_rest),
             Row(
                 "rest",
@@ -236,17 +239,23 @@ class Composition:
 
     def _mcp_db(self, running: Running) -> Start:
         company: demo.Demo | None = running.get("demo")
+        files = {"files_target": self.address("files")} if self._with_files() else {}
         if company is None:
-            return self._for_steps(mcp_db.AUDIENCE, mcp_db.serve, self._mcp_db_settings)
+            own = self._mcp_db_settings.model_copy(update=files)
+            return self._for_steps(mcp_db.AUDIENCE, mcp_db.serve, own)
 
         @asynccontextmanager
         async def start() -> AsyncIterator[Any]:
             databases = {"company": await company_database(company)}
-            settings = McpDbSettings.load(server=self._server(), databases=databases)
+            settings = McpDbSettings.load(server=self._server(), databases=databases, **files)
             async with self._for_steps(mcp_db.AUDIENCE, mcp_db.serve, settings)() as server:
                 yield server
 
         return start
+
+    def _with_files(self) -> Sequence[str]:
+        """The row of the files agent, whose files are tables at mcp_db, if it is installed."""
+        return ("files",) if "files" in self._agents else ()
 
     def _agent(self, name: str, factory: AgentFactory) -> Callable[[Running], Start]:
         def make(running: Running) -> Start:

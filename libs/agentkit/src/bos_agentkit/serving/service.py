@@ -119,6 +119,7 @@ def agent_servicer(
         _SERVICE,
         max_request_bytes=settings.server.max_message_bytes,
         auth=auth,
+        shown_by=None if auth is None else frozenset(),
     )
 
 

@@ -217,7 +217,9 @@ def calling_services(
     return callers(shown.get(_NAMES, ()), trust_domain)
 
 
-def in_foreign_hands(principal: Principal, services: frozenset[str] | None) -> bool:
+def in_foreign_hands(
+    principal: Principal, services: frozenset[str] | None, others: Iterable[str] = ()
+) -> bool:
     """Whether a run token comes from a service that was not given it.
 
     The gateway makes it, and the agent that it is made for passes it on.
@@ -225,10 +227,11 @@ def in_foreign_hands(principal: Principal, services: frozenset[str] | None) -> b
     Args:
         principal: Whom the credential of the call names.
         services: The caller's services, by certificate; None if it has shown none.
+        others: Services that may hand it on beside these two.
     """
     if services is None or principal.kind != "run_token":
         return False
-    return not services & {_GATEWAY, principal.agent}
+    return not services & {_GATEWAY, principal.agent, *others}
 
 
 def _server_configuration(now: Certificates) -> grpc.ServerCertificateConfiguration:

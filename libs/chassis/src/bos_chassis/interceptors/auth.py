@@ -29,15 +29,19 @@ class Authentication(Concern):
     Args:
         authenticator: None for no authentication; the server then binds to loopback only.
         of_services: Authenticators of single services, by full name, in place of the first.
+        shown_by: Of these, the services that may show a run token beside the gateway and the agent
+            that it was made for; whoever asks may, where a service is left out.
     """
 
     def __init__(
         self,
         authenticator: Authenticator | None,
         of_services: Mapping[str, Authenticator] | None = None,
+        shown_by: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
         self._authenticator = authenticator
         self._of_services = dict(of_services or {})
+        self._shown_by = dict(shown_by or {})
         self._unknown = Crowd(_UNKNOWN)
 
     async def begin(self, call: ServerCall) -> None:
@@ -73,8 +77,9 @@ class Authentication(Concern):
                     reason="CREDENTIAL_MISSING",
                 )
             # A service that asks about a token shows it, and is not its holder.
-            asked_about = call.service in self._of_services
-            if not asked_about and in_foreign_hands(principal, call.services):
+            others = self._shown_by.get(call.service)
+            asked_about = call.service in self._of_services and others is None
+            if not asked_about and in_foreign_hands(principal, call.services, others or ()):
                 raise Unauthenticated(
                     "The run token was not given to the service that shows it.",
                     reason="RUN_TOKEN_INVALID",

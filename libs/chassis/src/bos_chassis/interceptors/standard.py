@@ -44,6 +44,7 @@ def server_chain(
     open_methods: Collection[str] = (),
     *,
     of_services: Mapping[str, Authenticator] | None = None,
+    shown_by: Mapping[str, frozenset[str]] | None = None,
     request_bytes: Mapping[str, int] | None = None,
     from_proxy: Callable[[Mapping[str, str]], str | None] | None = None,
 ) -> Chain:
@@ -55,6 +56,7 @@ def server_chain(
         authenticator: None for no authentication.
         open_methods: Methods as ``service/method`` that need no credential.
         of_services: Authenticators of single services, by full name, in place of the first.
+        shown_by: Of such services, who may show a run token that was made for another.
         request_bytes: Largest request of each service.
         from_proxy: The client's address, where metadata prove that a call comes through a proxy of
             this house; None where they do not.
@@ -77,7 +79,7 @@ def server_chain(
         Metrics(telemetry),
         RequestLog(telemetry, settings.slow_call_s),
         Deadlines(settings.default_deadline_s, settings.max_deadline_s),
-        Authentication(authenticator, of_services),
+        Authentication(authenticator, of_services, shown_by),
         Places(
             per_caller=settings.max_calls_per_caller,
             bytes_per_caller=settings.max_request_bytes_per_caller,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from bos_sqlguard.growth.crossing import is_crossed
-from bos_sqlguard.growth.series import LONGEST_SERIES, rows_of_series
+from bos_sqlguard.growth.series import LONGEST_SERIES, SERIES, rows_of_series
 from bos_sqlguard.growth.sizes import (
     EVERY_MATCH,
     KEEPING,
@@ -82,6 +82,11 @@ _ARITHMETIC = (
     exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot,
     exp.BitwiseLeftShift, exp.BitwiseRightShift,
 )  # fmt: skip
+
+# What a function goes by that means something else in a dialect.
+_OTHERWISE = {("mysql", "regexp_replace"): EVERY_MATCH, ("duckdb", "strftime"): "to_char"}
+# Aggregates of DuckDB that list as many values as one argument more says.
+_LISTING = {"min": 1, "max": 1, "arg_min": 2, "arg_max": 2, "min_by": 2, "max_by": 2}
 
 Broken = tuple[str, str]
 
@@ -234,7 +239,10 @@ class GrowthCheck:
                 is_open = is_open or source.open
         # SQLite lets every clause name what the query puts out.
         named = {**scope, _OUTPUT: Source(columns)}
-        rest = ("distinct", "where", "group", "having", "windows", "order", "limit", "offset")
+        rest = (
+            *("distinct", "where", "group", "having", "windows", "qualify", "order", "limit"),
+            "offset",
+        )
         self._expressions(node, rest, named, ctes, outer)
         if total([size for _, size in columns]).weight > _ROW_BYTES:
             self._grows(f"a row of more than {_ROW_BYTES:,} bytes")
@@ -315,8 +323,10 @@ class GrowthCheck:
         """A function that gives rows."""
         sizes = [self._expression(argument, scope, ctes, outer) for argument in arguments]
         alias = alias_of(node) or name
-        if name == "generate_series":
-            rows = rows_of_series(arguments)
+        if name in SERIES:
+            # With one argument those of DuckDB begin at 0.
+            from_zero = [exp.Literal.number(0), *arguments] if len(arguments) == 1 else arguments
+            rows = rows_of_series(from_zero)
             if rows is None or rows > LONGEST_SERIES:
                 self.broken.append(("SERIES_TOO_LONG", name))
             found = Source([(alias, NUMBER)], min(rows or LONGEST_SERIES, LONGEST_SERIES))
@@ -392,8 +402,9 @@ class GrowthCheck:
         queries: Mapping[int, Source],
     ) -> Size:
         name = node.name.lower()
-        if name == "regexp_replace" and self._dialect == "mysql":
-            name = EVERY_MATCH
+        name = _OTHERWISE.get((self._dialect, name), name)
+        if self._dialect == "duckdb" and len(node.expressions) > _LISTING.get(name, len(parts)):
+            name = "list"  # such as max(x, n): the n largest
         if name not in KEEPING:
             return size_of_call(name, node.expressions, parts)
         inner = [queries[id(each)] for each in node.expressions if id(each) in queries]

@@ -13,6 +13,7 @@ from bos_sqlguard.growth.sizes import number_of, text_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+SERIES = frozenset({"generate_series", "range"})
 LONGEST_SERIES = 100_000
 _UNITS_S = {
     "second": 1, "minute": 60, "hour": 3_600, "day": 86_400, "week": 604_800, "month": 2_419_200,

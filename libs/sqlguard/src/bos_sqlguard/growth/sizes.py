@@ -61,7 +61,7 @@ KEEPING = frozenset(
     {
         "string_agg", "array_agg", "json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg",
         "group_concat", "json_group_array", "json_group_object", "json_arrayagg", "json_objectagg",
-        "array",
+        "array", "list", "listagg",
     }
 )  # fmt: skip
 """Aggregates whose result holds every value they are given."""
@@ -69,14 +69,16 @@ CHOOSING = frozenset(
     {
         "min", "max", "any_value", "mode", "percentile_disc", "first_value", "last_value",
         "nth_value", "lag", "lead", "coalesce", "ifnull", "isnull", "nullif", "greatest", "least",
-        "iif", "if", "choose",
+        "iif", "if", "choose", "first", "last", "arg_min", "arg_max", "min_by", "max_by",
+        "quantile_disc",
     }
 )  # fmt: skip
 """Functions that return one of the values they are given."""
 AGGREGATES = KEEPING | frozenset(
     {
         "count", "count_big", "sum", "total", "avg", "min", "max", "bool_and", "bool_or", "every",
-        "any_value", "median",
+        "any_value", "median", "count_if", "countif", "fsum", "favg", "mean", "first", "last",
+        "arg_min", "arg_max", "min_by", "max_by", "mode", "quantile_cont", "quantile_disc",
     }
 )  # fmt: skip
 _NUMERIC = frozenset(
@@ -98,6 +100,11 @@ _NUMERIC = frozenset(
         "week", "weekofyear", "yearweek", "weekday", "dayofmonth", "dayofweek", "dayofyear",
         "dayname", "hour", "minute", "second", "microsecond", "date_add", "date_sub", "adddate",
         "subdate", "timestampdiff", "timestampadd", "str_to_date", "from_unixtime",
+        "count_if", "countif", "fsum", "favg", "mean", "strlen", "levenshtein", "contains",
+        "prefix", "suffix", "ends_with", "regexp_matches", "regexp_full_match", "date_diff",
+        "datesub", "datetrunc", "time_bucket", "strptime", "try_strptime", "epoch", "epoch_ms",
+        "isodow", "isoyear", "quantile_cont", "approx_count_distinct", "list_contains", "list_has",
+        "array_contains", "list_sum", "list_avg",
         "unix_timestamp", "last_day", "to_days", "json_length", "json_depth", "json_contains",
     }
 )  # fmt: skip
@@ -107,6 +114,8 @@ _FACTORS = {
     "to_json": 3, "to_jsonb": 4, "row_to_json": 3, "json_build_object": 2, "json_build_array": 2,
     "jsonb_build_object": 3, "jsonb_build_array": 3, "json_object": 2, "json_array": 2,
     "string_to_array": 8, "array_positions": 8, "lcase": 3, "ucase": 3, "json_unquote": 2,
+    "string_split": 24, "str_split": 24, "split": 24, "regexp_split_to_array": 24,
+    "regexp_extract_all": 24,
 }  # fmt: skip
 
 

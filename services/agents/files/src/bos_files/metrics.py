@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, Histogram
 
-from bos_chassis.metrics import SharedMetrics
+from bos_chassis.metrics import SharedMetrics, current_exemplar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +40,26 @@ class FilesMetrics(SharedMetrics):
             ("outcome",),
             registry=None,
         )
+        self.queries = Counter(
+            "bos_files_queries",
+            "Queries over uploaded files by outcome: ok, cancelled, or the reason of the failure",
+            ("outcome",),
+            registry=None,
+        )
+        self.query_seconds = Histogram(
+            "bos_files_query_duration_seconds",
+            "Time of queries over uploaded files, with waiting and reading the files",
+            registry=None,
+        )
+
+    def queried(self, outcome: str, seconds: float) -> None:
+        """Count one query that ended as ``outcome``."""
+        self.queries.labels(outcome).inc()
+        self.query_seconds.observe(seconds, current_exemplar())
 
     def parts(self) -> Iterable[MetricWrapperBase]:
         """All of them."""
-        return (self.uploads, self.uploads_open, self.written, self.deleted, self.downloads)
+        return (
+            *(self.uploads, self.uploads_open, self.written, self.deleted, self.downloads),
+            *(self.queries, self.query_seconds),
+        )

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bos.account.v1 import add_AccountDataServiceServicer_to_server
-from bos.files.v1 import add_FileServiceServicer_to_server
+from bos.files.v1 import (
+    add_FileServiceServicer_to_server,
+    add_FileTableServiceServicer_to_server,
+)
 from bos_agentkit import agent_servicer
 from bos_artefacts import open_artefacts
 from bos_chassis.auth.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
@@ -28,6 +31,11 @@ from bos_files.card import NAME
 from bos_files.metrics import FilesMetrics
 from bos_files.pdf.fonts import font_folders
 from bos_files.pdf.rendering import PdfMaker
+from bos_files.queries.api import AUDIENCE as TABLES_AUDIENCE
+from bos_files.queries.api import SERVICE_NAME as TABLES_SERVICE_NAME
+from bos_files.queries.api import FileTableServicer
+from bos_files.queries.engine import QueryEngine
+from bos_files.queries.limits import QueryLimits
 from bos_files.workspaces.store import Quota, Store
 from bos_files.workspaces.uploads import Uploads
 from bos_files.workspaces.workspace import Workspaces
@@ -49,6 +57,12 @@ SCHEMA: Final = "files"
 READER: Final = "bos_files_reader"
 _POOL_SIZE: Final = 8
 _READERS: Final = 4
+_MAX_ROWS: Final = 10_000
+_MAX_COLUMNS: Final = 500
+_MAX_BYTES: Final = 2 * 1024 * 1024
+"""Most that a query over files returns, whatever its caller's limits are: one message of gRPC."""
+_HANDS_ON: Final = frozenset({"mcp_db"})
+"""Who shows run tokens of other agents to the tables of files: what agents call for queries."""
 
 
 async def migrate_store(dsn: str) -> None:
@@ -91,7 +105,7 @@ async def serve(
     )
     await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
-        people, steps = await _callers(stack, settings, telemetry)
+        people, steps, tables = await _callers(stack, settings, telemetry)
         pool, readers = await stack.enter_async_context(
             open_pools(
                 settings.store_url,
@@ -130,6 +144,13 @@ async def serve(
                 SERVICE_NAME,
             ),
             Servicer(
+                _file_tables(settings, workspaces, metrics),
+                add_FileTableServiceServicer_to_server,
+                TABLES_SERVICE_NAME,
+                auth=tables,
+                shown_by=_HANDS_ON,
+            ),
+            Servicer(
                 AccountDataServicer(workspaces),
                 add_AccountDataServiceServicer_to_server,
                 ACCOUNT_SERVICE_NAME,
@@ -146,13 +167,36 @@ async def serve(
         )
 
 
+def _file_tables(
+    settings: FilesSettings, workspaces: Workspaces, metrics: FilesMetrics
+) -> FileTableServicer:
+    limits = QueryLimits(
+        max_rows=_MAX_ROWS,
+        max_columns=_MAX_COLUMNS,
+        max_bytes=_MAX_BYTES,
+        timeout_s=settings.query_timeout_s,
+        memory_mib=settings.query_memory_mib,
+        max_files=settings.max_table_files,
+        max_file_bytes=settings.max_file_bytes,
+        max_query_bytes=3 * settings.max_file_bytes,
+    )
+    return FileTableServicer(
+        workspaces,
+        QueryEngine(limits, at_once=settings.max_queries),
+        limits,
+        at_once=settings.max_queries,
+        queue_timeout_s=settings.query_queue_timeout_s,
+        metrics=metrics,
+    )
+
+
 async def _callers(
     stack: AsyncExitStack, settings: FilesSettings, telemetry: Telemetry
-) -> tuple[Authenticator | None, Authenticator | None]:
-    """Who is let in to the workspaces, and who to the agent.
+) -> tuple[Authenticator | None, Authenticator | None, Authenticator | None]:
+    """Who is let in to the workspaces, who to the agent, and who to the tables of files.
 
-    Where only one of them is configured the other service is closed: a token of a person must not
-    start steps, nor one of a step read a workspace.
+    Where only one of them is configured the others are closed: a token of a person must not start
+    steps, nor one of a step read a workspace.
     """
     auth, tls = settings.auth, settings.server.tls
     keyless = auth.model_copy(update={"static_key": None, "static_keys_file": None})
@@ -169,9 +213,14 @@ async def _callers(
             tls=tls,
         )
     )
+    tables = await stack.enter_async_context(
+        open_run_tokens(
+            keyless, TABLES_AUDIENCE, telemetry, check_target=settings.gateway_target, tls=tls
+        )
+    )
     if people is None and steps is None:
-        return None, None
-    return people or _Closed(), steps or _Closed()
+        return None, None, None
+    return people or _Closed(), steps or _Closed(), tables or _Closed()
 
 
 class _Closed:

@@ -77,6 +77,34 @@ class FilesSettings(AgentServiceSettings):
         default=1024, ge=256, description="Memory of the process that makes a PDF"
     )
     max_pdfs: int = Field(default=2, ge=1, description="PDFs that are made at once; more wait")
+    query_timeout_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=600,
+        description="Time for one query over uploaded files, with reading them",
+    )
+    query_memory_mib: int = Field(
+        default=512,
+        ge=128,
+        description="Memory that one query over uploaded files may use; its process may have 1 GiB "
+        "more",
+    )
+    max_queries: int = Field(
+        default=2,
+        ge=1,
+        le=64,
+        description="Queries over uploaded files at once; more wait, one user alone has all but "
+        "one",
+    )
+    query_queue_timeout_s: float = Field(
+        default=10.0, gt=0, le=600, description="Wait for a place for a query over uploaded files"
+    )
+    max_table_files: int = Field(
+        default=200,
+        ge=1,
+        le=1000,
+        description="Uploaded files of one user that become tables, the first ones by name",
+    )
     collect_s: float = Field(
         default=60.0, gt=0, description="Time between two looks for content to delete"
     )

@@ -21,6 +21,8 @@ from bos_sql.checks.run import Checked, checked
 from bos_sql.database.metadata import bounded, database_sources, list_tables, load_index
 from bos_sql.database.prefetch import PrefetchedOverviews
 from bos_sql.database.table_listing import asks_for_tables, tables_result
+from bos_sql.database.uploaded_files import FILES_DATABASE, files_overview, sounds_like_files
+from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.model_calls import ModelCalls
 from bos_sql.steps.attempts import run_attempts
 from bos_sql.steps.clarity import choose_tables
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from bos_llm import Model
     from bos_sql.database.mcp import McpClient
     from bos_sql.database.metadata import Overview, ReadSchema
-    from bos_sql.grounding.cache import MetadataIndexes
+    from bos_sql.grounding.index import MetadataIndex
     from bos_sql.metrics import SqlMetrics
     from bos_sql.settings import SqlSettings
     from bos_sql.steps.interpret import Interpretation
@@ -49,6 +51,7 @@ _SCHEMA = "mcp_db_schema"
 _SCHEMA_TIMEOUT_S = 15.0
 # mcp_db cancels a query at its time limit and then sends the error.
 _REPLY_TIME_S = 2.0
+_TRACED_FILES = 20
 
 
 class SqlAgent(Agent):
@@ -77,6 +80,8 @@ class SqlAgent(Agent):
         self._model = model
         self._guards = Guards(metrics)
         self._indexes = indexes
+        # Of their own, so that users' files displace no index of a database.
+        self._file_indexes = MetadataIndexes(None, ttl_s=settings.metadata_ttl_s)
         self._prefetched = PrefetchedOverviews()
         self._log = telemetry.logger("bos.sql")
         self.card = sql_card(self.all_tools())
@@ -150,9 +155,7 @@ class SqlAgent(Agent):
         if asks_for_tables(task.effective_task, overview):
             return tables_result(task, overview)
         guard = self._guards.for_overview(overview)
-        index = await load_index(
-            _reading(task), settings, overview, self._indexes, task.input.backend
-        )
+        index = await self._index(task, overview)
         work = StepState(task, settings, ModelCalls(self._model, task), overview, index, guard)
         describe(work)
         if work.model.tier == "small":
@@ -166,11 +169,19 @@ class SqlAgent(Agent):
         )
         return _answered(work, found, words, variants)
 
+    async def _index(self, task: AgentTask, overview: Overview) -> MetadataIndex:
+        backend, indexes = task.input.backend, self._indexes
+        if overview.database == FILES_DATABASE:
+            backend, indexes = FILES_DATABASE, self._file_indexes
+        return await load_index(_reading(task), self._settings, overview, indexes, backend)
+
     async def _overview(self, task: AgentTask) -> Overview:
         """Table overview as the request bounds it, prefetched for this run or read now."""
         return bounded(await self._own_or_asked(task), task.input)
 
     async def _own_or_asked(self, task: AgentTask) -> Overview:
+        if (files := await self._uploaded(task)) is not None:
+            return files
         metadata, allowed = task.input.metadata, task.input.tools
         overview = (
             self._prefetched.get((metadata.user_id, metadata.run_id)) if metadata.run_id else None
@@ -191,6 +202,23 @@ class SqlAgent(Agent):
             prepared=prepared,
         )
         return overview
+
+    async def _uploaded(self, task: AgentTask) -> Overview | None:
+        """Overview of the uploaded files that the task is about; None if it is about none."""
+        backend, text = task.input.backend, task.effective_task
+        if backend == FILES_DATABASE:
+            task.taint()  # whoever made the file wrote what is in it
+            return None
+        if backend or not sounds_like_files(text):
+            return None
+        files = await files_overview(_reading(task), self._settings, text)
+        if files is not None:
+            task.taint()
+            task.trace.decision(
+                "The task is about uploaded files",
+                files=[table.title for table in files.tables][:_TRACED_FILES],
+            )
+        return files
 
 
 def _reading(task: AgentTask) -> ReadSchema:

@@ -27,6 +27,12 @@ KEYWORDS = (
     "trend",
     "breakdown",
     "report",
+    # Of uploaded files, which are tables too.
+    ".csv",
+    ".tsv",
+    ".xlsx",
+    ".parquet",
+    "spreadsheet",
 )
 
 
@@ -59,7 +65,8 @@ def sql_card(tools: Iterable[AgentTool]) -> AgentCard:
         default_timeout_s=60.0,
         max_retries=2,
         latency_budget_s=8.0,
-        downstream_audiences=["mcp_db"],
+        # mcp_db hands the token on to the files service for tables of uploaded files.
+        downstream_audiences=["mcp_db", "file_tables"],
         aliases=["sql_agent"],
         version="0.1.0",
     )

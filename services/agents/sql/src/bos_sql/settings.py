@@ -26,8 +26,8 @@ class SqlSettings(AgentServiceSettings):
     )
     dialect: Dialect | None = Field(
         default=None,
-        description="Dialect that the database must have: mysql (MariaDB as well), postgres,"
-        " sqlite or tsql; unset accepts what mcp_db reports",
+        description="Dialect that the database must have: duckdb, mysql (MariaDB as well),"
+        " postgres, sqlite or tsql; unset accepts what mcp_db reports",
     )
     max_attempts: int = Field(
         default=4, ge=1, le=10, description="Attempts at one question, the first included"
@@ -55,8 +55,8 @@ class SqlSettings(AgentServiceSettings):
     )
     variant_dialects: Annotated[tuple[Dialect, ...], NoDecode] = Field(
         default=("postgres", "sqlite", "tsql"),
-        description="The dialects of these variants, separated by commas: mysql, postgres, sqlite,"
-        " tsql",
+        description="The dialects of these variants, separated by commas: duckdb, mysql,"
+        " postgres, sqlite, tsql",
     )
     aggregate_first: bool = Field(
         default=True,

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 MCP_DB: Final = "mcp_db"
 SANDBOX: Final = "sandbox"
 DOCUMENTS: Final = "documents"
+FILE_TABLES: Final = "file_tables"
+"""Tables of users' files, which the server of the files agent offers under a name of their own."""
 DEFAULT: Final[Audiences] = {"*": (MCP_DB, SANDBOX)}
 NEVER: Final = frozenset({"gateway", "identity", "memory", "planner", "composer", "rest", "bos"})
 """What acts for a whole run or for its user; a step has no business there."""
-SERVICES: Final = NEVER | {MCP_DB, SANDBOX, DOCUMENTS}
+SERVICES: Final = NEVER | {MCP_DB, SANDBOX, DOCUMENTS, FILE_TABLES}
 """Names that no agent may have: its tokens would be theirs."""
 
 

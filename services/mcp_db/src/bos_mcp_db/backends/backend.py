@@ -92,6 +92,8 @@ class TableInfo:
     primary_key: list[str] = field(default_factory=list)
     unique_keys: list[list[str]] = field(default_factory=list)
     foreign_keys: list[ForeignKey] = field(default_factory=list)
+    title: str = ""
+    """What users call it, where that is not its name."""
 
 
 def refuse_role(role: str) -> None:

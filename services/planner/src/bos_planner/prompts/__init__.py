@@ -1,10 +1,10 @@
 """Prompts of the planner, made from the ``*.md`` files beside this module.
 
 The system message (rules, example, agents in brief) is the same for every question of a deployment,
-for the prompt cache of endpoints; how reports are planned follows where a question may ask for one.
-The user message is ordered from rarely changing parts to the question, which comes last; missing
-facts have no section. Details of a card are shown for candidates alone, so that prompts grow little
-with every agent that is installed.
+for the prompt cache of endpoints; rules for reports and for uploaded files follow where a question
+may be about them. The user message is ordered from rarely changing parts to the question, which
+comes last; missing facts have no section. Details of a card are shown for candidates alone, so that
+prompts grow little with every agent that is installed.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ REFINEMENT = (
 _SYSTEM = prompt_file(__name__, "system")
 _REVISION = prompt_file(__name__, "revision")
 _REPORT = prompt_file(__name__, "report")
+_UPLOADS = prompt_file(__name__, "uploads")
 _INSTRUCTIONS = prompt_file(__name__, "instructions")
 
 _MAX_CONTEXT_KEYS = 50
@@ -73,6 +74,10 @@ _TEMPORAL_KEYS = frozenset(
         "current_date_start_hour",
         "current_date_end_hour",
     )
+)
+# What may be about rows of an uploaded file; all other questions need no rules for these.
+_ABOUT_UPLOADS = re.compile(
+    r"\.(?:csv|tsv|xlsx|parquet)\b|\b(?:upload(?:s|ed)?|spreadsheets?|workbooks?)\b", re.IGNORECASE
 )
 # Outputs that the rules describe once for all agents.
 _COMMON_OUTPUTS = frozenset(("answer", "table", "rows", "columns", "row_count"))
@@ -111,6 +116,8 @@ def plan_messages(
         rules.append(_REVISION.text)
     elif asks_for_report(request.question):
         rules.append(_REPORT.text)
+    if _ABOUT_UPLOADS.search(request.question):
+        rules.append(_UPLOADS.text)
     if "<untrusted>" in shown:
         rules.append(UNTRUSTED_NOTICE)
     return [system("\n\n".join(rules)), user(shown)]

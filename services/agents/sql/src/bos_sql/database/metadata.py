@@ -38,6 +38,8 @@ class TableSummary:
     kind: str
     comment: str
     row_estimate: int | None
+    title: str = ""
+    """What users call it, where that is not its name: the file of an uploaded table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ async def list_tables(read: ReadSchema, settings: SqlSettings, backend: str = ""
     if backend:
         _require_known(envelope)
     require_success(envelope)
-    overview = _read_overview(envelope, settings)
+    overview = read_overview(envelope, settings)
     if not backend and settings.dialect not in (None, overview.dialect):
         raise AgentFailure(
             AgentErrorType.CONFIGURATION_ERROR,
@@ -175,10 +177,11 @@ def database_failure(envelope: Mapping[str, Any]) -> AgentFailure:
 def database_sources(overview: Overview, tables: Iterable[str]) -> list[Source]:
     """Sources of an answer from ``tables``."""
     comments = {table.name: table.comment for table in overview.tables}
+    titles = {table.name: table.title for table in overview.tables}
     return [
         Source(
             type=SourceType.SOURCE_TYPE_DATABASE,
-            title=table,
+            title=titles.get(table) or table,
             reference=f"{overview.database}.{table}",
             excerpt=comments.get(table, ""),
         )
@@ -186,7 +189,12 @@ def database_sources(overview: Overview, tables: Iterable[str]) -> list[Source]:
     ]
 
 
-def _read_overview(envelope: Mapping[str, Any], settings: SqlSettings) -> Overview:
+def read_overview(envelope: Mapping[str, Any], settings: SqlSettings) -> Overview:
+    """Overview in a successful reply of ``mcp_db_schema`` without tables.
+
+    Raises:
+        Internal: the reply is none.
+    """
     try:
         limits, dialect = envelope["limits"], envelope["dialect"]
         if dialect not in DIALECTS:
@@ -199,7 +207,13 @@ def _read_overview(envelope: Mapping[str, Any], settings: SqlSettings) -> Overvi
             max_rows=min(settings.max_rows, limits["max_rows"]),
             max_columns=min(settings.max_columns, limits["max_columns"]),
             tables=tuple(
-                TableSummary(each["name"], each["kind"], each["comment"], each["row_estimate"])
+                TableSummary(
+                    each["name"],
+                    each["kind"],
+                    each["comment"],
+                    each["row_estimate"],
+                    each.get("title", ""),
+                )
                 for each in envelope["tables"]
             ),
             fingerprint=envelope.get("fingerprint", ""),

@@ -1,6 +1,6 @@
-"""Constructs that mean the same in MySQL and in every other dialect.
+"""Constructs that mean the same in MySQL, in DuckDB and in every other dialect.
 
-Between MySQL and the others a translation is given only if it consists of these; between the
+Between these two and the others a translation is given only if it consists of these; between the
 others the rules of ``known_wrong`` say what is withheld. Collations, which decide in MySQL whether
 upper and lower case are equal, are settings of a database and not considered.
 """
@@ -29,11 +29,11 @@ _TRUTHS = (exp.Predicate, exp.Connector, exp.Not)
 
 
 def unportable(tree: exp.Expr, kinds: Kinds) -> str:
-    """Why ``tree`` may mean something else in MySQL than elsewhere; empty if it does not."""
+    """Why ``tree`` may mean something else in MySQL or DuckDB; empty if it does not."""
     columns = kinds.columns
     for node in tree.walk():
         if type(node) not in _PORTABLE:
-            return f"not known to mean the same in MySQL ({node.key})"
+            return f"not known to mean the same there ({node.key})"
         if isinstance(node, exp.Select):
             # MySQL shows conditions as 1 and 0, and knows new names where others do not.
             if any(isinstance(each.unalias(), _TRUTHS) for each in node.expressions):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.parsers.mysql import MySQLParser
 from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.parsers.sqlite import SQLiteParser
@@ -27,6 +28,10 @@ class Unreadable(ValueError):
     """The query cannot be parsed, or not within the step limit."""
 
 
+class _DuckDB(BoundedParser, DuckDBParser):
+    pass
+
+
 class _MySQL(BoundedParser, MySQLParser):
     pass
 
@@ -44,6 +49,7 @@ class _TSQL(BoundedParser, TSQLParser):
 
 
 _PARSERS: dict[Dialect, type[BoundedParser]] = {
+    "duckdb": _DuckDB,
     "mysql": _MySQL,
     "postgres": _Postgres,
     "sqlite": _SQLite,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bos_sql.grounding.catalog import Table
     from bos_sqlguard import Dialect
 
+# Between these and the others only what is known to be the same is translated.
+_PORTABLE_ALONE: frozenset[Dialect] = frozenset({"duckdb", "mysql"})
 _NEVER_NULL = (exp.Count, exp.RowNumber, exp.Rank, exp.DenseRank, exp.Literal)
 
 
@@ -45,7 +47,7 @@ def translate(sql: str, source: Dialect, target: Dialect, tables: Iterable[Table
         tree = read_query(sql, source)
         if reason := known_wrong(tree, kinds, source, target):
             return Translation(withheld=reason)
-        if "mysql" in (source, target) and (reason := unportable(tree, kinds)):
+        if _PORTABLE_ALONE & {source, target} and (reason := unportable(tree, kinds)):
             return Translation(withheld=reason)
         if target == "tsql":
             tree = _for_sql_server(tree, kinds, nulls_last=source == "postgres")

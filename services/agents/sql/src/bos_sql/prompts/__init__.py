@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Section = tuple[str, str]
 
 DIALECT_NAMES: dict[Dialect, str] = {
+    "duckdb": "DuckDB",
     "mysql": "MySQL (or MariaDB)",
     "postgres": "PostgreSQL",
     "tsql": "SQL Server",

@@ -1,0 +1,275 @@
+"""Files become tables with types; files that are none are refused, with the reason."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import xlsxwriter  # type: ignore[import-untyped]
+
+from bos_files.queries.engine import QueryEngine
+from bos_files.queries.limits import QueryLimits
+from bos_files.queries.loading import Loader
+from bos_files.queries.rejections import FileRejected
+from bos_files.queries.worker import connect
+
+from .file_tables import SALES, bomb, parquet, table_file, workbook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from duckdb import DuckDBPyConnection
+
+_TEN = datetime(2025, 1, 31, 10)  # noqa: DTZ001 - cells have no zone
+_DAY = datetime(2025, 1, 31)  # noqa: DTZ001
+LIMITS = QueryLimits(max_file_bytes=8 * 1024 * 1024, max_file_rows=50_000, threads=1)
+
+
+@pytest.fixture
+def connection() -> Iterator[DuckDBPyConnection]:
+    with connect(LIMITS) as connection:
+        yield connection
+
+
+def types(connection: DuckDBPyConnection, content: bytes, kind: str = "csv") -> dict[str, str]:
+    (table,) = Loader(connection, LIMITS).load(content, kind, ["t"])
+    return {name: found for name, found, _ in table.columns}
+
+
+def rows(connection: DuckDBPyConnection, table: str = "t") -> list[tuple[Any, ...]]:
+    return connection.execute(f"SELECT * FROM {table}").fetchall()
+
+
+def rejection(connection: DuckDBPyConnection, content: bytes, kind: str = "csv") -> str:
+    with pytest.raises(FileRejected) as refused:
+        Loader(connection, LIMITS).load(content, kind, ["t"])
+    return str(refused.value)
+
+
+def test_csv_has_exact_numbers_dates_and_blanks(connection: DuckDBPyConnection) -> None:
+    assert types(connection, SALES) == {
+        "region": "VARCHAR",
+        "amount": "DECIMAL(18,2)",
+        "sold_on": "DATE",
+        "note": "VARCHAR",
+    }
+    assert rows(connection) == [
+        ("North", Decimal("10.50"), date(2025, 1, 31), "first, of all"),
+        ("South", Decimal("3.25"), date(2025, 2, 1), None),
+        ("North", Decimal("1.00"), None, "x"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cells", "type_", "first"),
+    [
+        (["1", "-20", "+3"], "BIGINT", 1),
+        (["007", "12"], "VARCHAR", "007"),
+        (["9223372036854775808", "1"], "DECIMAL(19,0)", Decimal(9223372036854775808)),
+        (["9" * 39, "1"], "DOUBLE", 1e39),
+        (["1.5", "2"], "DECIMAL(18,1)", Decimal("1.5")),
+        (["1.5e3", "2"], "DOUBLE", 1500.0),
+        (["NaN", "1"], "VARCHAR", "NaN"),
+        (["1,234.50", "12.00"], "DECIMAL(18,2)", Decimal("1234.50")),
+        (["1.234,50", "12,00"], "DECIMAL(18,2)", Decimal("1234.50")),
+        (["1,234", "2,345"], "VARCHAR", "1,234"),
+        (["2025-01-31", " 2025-02-01 "], "DATE", date(2025, 1, 31)),
+        (["2025-02-30", "2025-02-01"], "VARCHAR", "2025-02-30"),
+        (["31.01.2025", "1.2.2025"], "DATE", date(2025, 1, 31)),
+        (["31.02.2025", "1.2.2025"], "VARCHAR", "31.02.2025"),
+        (["01/02/2025", "03/04/2025"], "VARCHAR", "01/02/2025"),
+        (["2025-01-31 10:00", "2025-01-31T10:00:01.5"], "TIMESTAMP", _TEN),
+        (["2025-01-31 10:00", "2025-01-31"], "TIMESTAMP", _TEN),
+        (["TRUE", "false"], "BOOLEAN", True),
+        (["yes", "no"], "VARCHAR", "yes"),
+        (["1", "two"], "VARCHAR", "1"),
+        (["=1+1", "=cmd|' /C calc'!A0"], "VARCHAR", "=1+1"),
+        (["", " "], "VARCHAR", None),
+        (["1", "", "3"], "BIGINT", 1),
+    ],
+)
+def test_type_of_a_column_is_that_of_all_its_cells(
+    cells: list[str], type_: str, first: Any, connection: DuckDBPyConnection
+) -> None:
+    listed = "\n".join(f'"{cell}";x' for cell in cells)
+    found = types(connection, f"value;other\n{listed}\n".encode())
+    assert found["value"] == type_
+    assert rows(connection)[0][0] == first
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_encoding_and_separator_are_found(
+    encoding: str, separator: str, connection: DuckDBPyConnection
+) -> None:
+    text = f"Größe{separator}Name\n1{separator}Jürgen\n2{separator}José\n"
+    assert list(types(connection, text.encode(encoding))) == ["grösse", "name"]
+    assert rows(connection) == [(1, "Jürgen"), (2, "José")]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "count"),
+    [
+        ("1,2\n3,4\n", ["column_1", "column_2"], 2),
+        ("Region,2024,2025\nNorth,1,2\n", ["region", "n_2024", "n_2025"], 1),
+        ("a,,a\n1,2,3\n", ["a", "column_2", "a_2"], 1),
+        ("a,b\n1\n2,3\n", ["a", "b"], 2),
+        ("a,b\n1,2,3\n", ["a", "b", "column_3"], 1),
+        ("\n\r\na,b\r\n1,2\r\n", ["a", "b"], 1),
+        ('a,b\n"x\ny",2\n', ["a", "b"], 1),
+        ("name\nAsha\nRavi\n", ["name"], 2),
+        ("a,b\n", ["a", "b"], 0),
+    ],
+)
+def test_headings_and_uneven_rows(
+    text: str, columns: list[str], count: int, connection: DuckDBPyConnection
+) -> None:
+    assert list(types(connection, text.encode())) == columns
+    assert len(rows(connection)) == count
+
+
+def test_visible_sheets_become_tables(connection: DuckDBPyConnection) -> None:
+    content = workbook(
+        {
+            "Sales": [
+                ["Region", "Net", "On", "Paid", "Code"],
+                ["North", 10.5, _DAY, True, "007"],
+                ["South", 3, _DAY, False, "12"],
+                ["All", "=SUM(B2:B3)"],
+            ],
+            "Secret": [["a"], [1]],
+            "Empty": [],
+            "People": [["Name"], ["Asha"]],
+        },
+        hidden=["Secret"],
+    )
+    sales, people = Loader(connection, LIMITS).load(content, "xlsx", ["one", "two"])
+    assert (sales.sheet, sales.rows, people.sheet) == ("Sales", 3, "People")
+    assert [kind for _, kind, _ in sales.columns] == [
+        "VARCHAR",
+        "DECIMAL(18,1)",
+        "DATE",
+        "BOOLEAN",
+        "VARCHAR",
+    ]
+    assert rows(connection, "one")[0] == (
+        "North",
+        Decimal("10.5"),
+        date(2025, 1, 31),
+        True,
+        "007",
+    )
+    # A formula is what was stored with it: nothing is worked out.
+    assert rows(connection, "one")[2][1] == 0
+
+
+def test_parquet_keeps_its_types_and_nested_values_become_text(
+    connection: DuckDBPyConnection, tmp_path: Path
+) -> None:
+    select = """SELECT 1::BIGINT AS "Order", 1.50::DECIMAL(9, 2) AS amount,
+        DATE '2025-01-31' AS day, [1, 2] AS list, {'a': 1} AS nested, 'x'::BLOB AS bytes,
+        TIMESTAMP '2025-01-31 10:00' AS at"""
+    found = types(connection, parquet(tmp_path, select), "parquet")
+    assert found == {
+        "order_": "BIGINT",
+        "amount": "DECIMAL(9,2)",
+        "day": "DATE",
+        "list": "VARCHAR",
+        "nested": "VARCHAR",
+        "bytes": "VARCHAR",
+        "at_": "TIMESTAMP",
+    }
+    assert rows(connection)[0][3:5] == ("[1, 2]", "{'a': 1}")
+
+
+@pytest.mark.security
+@pytest.mark.parametrize(
+    ("content", "kind", "why"),
+    [
+        (b"", "csv", "empty"),
+        (b" \n\n ", "csv", "empty"),
+        (b"a,b\n1,\0\n", "csv", "not text"),
+        (b"a,b\n1,2\n" * 200 + b"3,4,5\n", "csv", "row 401 has 3 cells"),
+        (b"x" * (9 * 1024 * 1024), "csv", "larger than"),
+        (b"a,b\n1," + b"x" * (2 * 1024 * 1024) + b"\n", "csv", "longer than"),
+        (b'a,b\n1,"' + b"x,\n" * 500_000, "csv", "in row 2 a quote does not end"),
+        (b'a,b\n1,2\n3,"x"y\n', "csv", "in row 3 a quote"),
+        (",".join("a" * 501).encode(), "csv", "501 columns"),
+        (b"a\n" + b"1\n" * 50_001, "csv", "more than 50000 rows"),
+        (b"PAR1" + b"x" * 100 + b"PAR1", "parquet", "damaged"),
+        (b"", "parquet", "damaged"),
+        (b"PK\x03\x04 broken", "xlsx", "no workbook"),
+        (b"\xd0\xcf\x11\xe0" + b"\0" * 600, "xlsx", "no workbook"),
+        (bomb(300), "xlsx", "unpacks"),
+        (workbook({"a": [["x"] * 501]}), "xlsx", "501 columns"),
+        (workbook({"a": []}), "xlsx", "none of its visible sheets"),
+        (workbook({"a": [["a"]], "b": [["b"]]}).replace(b"sheet1", b"sheetX"), "xlsx", "damaged"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
+)
+def test_what_is_no_table_is_refused_with_the_reason(
+    content: bytes, kind: str, why: str, connection: DuckDBPyConnection
+) -> None:
+    assert why in rejection(connection, content, kind)
+
+
+@pytest.mark.security
+@pytest.mark.process
+async def test_sheet_that_spans_the_whole_grid_ends_its_process_alone() -> None:
+    stream = io.BytesIO()
+    with xlsxwriter.Workbook(stream) as book:
+        sheet = book.add_worksheet("wide")
+        sheet.write(0, 0, "a")
+        sheet.write(1_048_575, 16_383, 1)
+    engine = QueryEngine(LIMITS, at_once=1)
+    wide, sales = table_file("wide.xlsx", stream.getvalue()), table_file("sales.csv", SALES)
+    tables, rejected = await engine.tables([wide, sales])
+    assert [table.name for table in tables] == ["sales"]
+    assert rejected == {"wide.xlsx": "it takes more time or memory than it may"}
+
+
+@pytest.mark.security
+def test_rejection_shows_neither_content_nor_paths(connection: DuckDBPyConnection) -> None:
+    why = rejection(connection, b"a,b\n1,2\n" * 200 + b"canary,4,5\n")
+    assert "canary" not in why
+    assert "/" not in why
+
+
+async def test_files_that_are_no_tables_do_not_hide_the_others() -> None:
+    engine = QueryEngine(LIMITS, at_once=2)
+    files = [
+        table_file("sales.csv", SALES),
+        table_file("broken.parquet", b"x"),
+        table_file("picture.png", b"x"),
+    ]
+    tables, rejected = await engine.tables(files)
+    assert [(table.name, table.file, table.rows) for table in tables] == [("sales", "sales.csv", 3)]
+    assert [column.title for column in tables[0].columns] == ["Region", "Amount", "Sold on", "Note"]
+    assert list(rejected) == ["broken.parquet"]
+
+
+@pytest.mark.security
+async def test_files_beyond_the_limits_are_not_read() -> None:
+    read: list[str] = []
+    files = [table_file(f"{name}.csv", b"a,b\n1,2\n", read) for name in "cab"]
+    files.append(table_file("a large one.csv", b"a,b\n" * 20, read))
+    engine = QueryEngine(replace(LIMITS, max_files=3, max_file_bytes=50), at_once=1)
+    tables, rejected = await engine.tables(files)
+    assert [table.name for table in tables] == ["a", "b"]
+    assert rejected == {
+        "a large one.csv": "it is larger than 50 bytes",
+        "c.csv": "only 3 files become tables",
+    }
+    assert read == ["a.csv"]  # the others have the same content
+
+
+async def test_equal_content_is_read_once() -> None:
+    engine, read = QueryEngine(LIMITS, at_once=1), []
+    for name in ("a.csv", "a.csv", "b.csv"):
+        await engine.tables([table_file(name, SALES, read)])
+    assert read == ["a.csv"]

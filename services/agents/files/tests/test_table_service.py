@@ -1,0 +1,306 @@
+"""Tables of files as steps reach them: by run token, each for its user, within limits."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from bos.common.v1 import ColumnType
+from bos.files.v1 import (
+    FileTableServiceStub,
+    FileUpload,
+    ListFileTablesRequest,
+    QueryFileTablesRequest,
+    UploadFileRequest,
+)
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
+from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.settings import AuthSettings
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import table_rows
+from bos_errors import (
+    BosError,
+    InvalidArgument,
+    PermissionDenied,
+    ResourceExhausted,
+    Unauthenticated,
+)
+from bos_files.metrics import FilesMetrics
+from bos_files.queries.api import FileTableServicer
+from bos_files.queries.engine import QueryEngine
+from bos_files.queries.limits import QueryLimits
+from bos_testkit.waiting import eventually
+
+from .conftest import ADA_KEY
+from .file_tables import SALES, workbook
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from .conftest import Files
+
+pytestmark = pytest.mark.process
+
+PRIVATE, PUBLIC = generate_keypair()
+TOTALS = "SELECT region, sum(amount) AS total FROM sales GROUP BY region ORDER BY region"
+ENDLESS = "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+
+
+class Steps:
+    """Steps of runs, each with its run token."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = FileTableServiceStub(channel)
+        self._signer = RunTokenSigner(PRIVATE)
+
+    def token(self, user: str, audiences: Sequence[str] = ("sql", "mcp_db", "file_tables")) -> str:
+        return self._signer.mint(user, "run-1", "run-1/0/1", audiences, 600.0)
+
+    async def tables(self, user: str = "ada", token: str = "") -> Any:
+        with translate_rpc_errors():
+            return await self._stub.ListFileTables(
+                ListFileTablesRequest(),
+                metadata=((RUN_TOKEN_KEY, token or self.token(user)),),
+                timeout=60,
+            )
+
+    async def query(self, sql: str, user: str = "ada", **limits: int) -> Any:
+        with translate_rpc_errors():
+            return await self._stub.QueryFileTables(
+                QueryFileTablesRequest(sql=sql, **limits),
+                metadata=((RUN_TOKEN_KEY, self.token(user)),),
+                timeout=60,
+            )
+
+
+@pytest.fixture
+async def channels() -> AsyncIterator[Callable[[str], grpc.aio.Channel]]:
+    opened: list[grpc.aio.Channel] = []
+
+    def channel(address: str) -> grpc.aio.Channel:
+        opened.append(grpc.aio.insecure_channel(address))
+        return opened[-1]
+
+    yield channel
+    for each in opened:
+        await each.close()
+
+
+@pytest.fixture
+def serving(start: Any, channels: Callable[[str], grpc.aio.Channel]) -> Any:
+    """Start the service with Ada's static key and the run tokens of steps."""
+
+    async def serving(**settings: Any) -> tuple[Files, Steps]:
+        auth = AuthSettings(
+            static_key=ADA_KEY,  # type: ignore[arg-type]
+            static_key_user="ada",
+            run_token_public_keys=PUBLIC,  # type: ignore[arg-type]
+        )
+        files: Files = await start(
+            models=False, **{"auth": auth, "query_memory_mib": 256, **settings}
+        )
+        files.key = ADA_KEY
+        return files, Steps(channels(files.address))
+
+    return serving
+
+
+async def test_uploaded_csv_and_workbook_are_listed_and_answer_a_query(serving: Any) -> None:
+    files, steps = await serving()
+    await files.upload("sales.csv", SALES)
+    sheets = {"Targets": [["Region", "Goal"], ["North", 20]], "Old": [["Region"], ["South"]]}
+    await files.upload("Plan 2025.xlsx", workbook(sheets))
+    await files.upload("broken.parquet", b"no parquet")
+    await files.upload("notes.txt", b"no table")
+    listed = await steps.tables()
+    assert [(each.name, each.file, each.sheet, each.row_count) for each in listed.tables] == [
+        ("plan_2025_targets", "Plan 2025.xlsx", "Targets", 1),
+        ("plan_2025_old", "Plan 2025.xlsx", "Old", 1),
+        ("sales", "sales.csv", "", 3),
+    ]
+    assert [(each.name, each.type, each.title) for each in listed.tables[2].columns][:3] == [
+        ("region", "VARCHAR", "Region"),
+        ("amount", "DECIMAL(18,2)", "Amount"),
+        ("sold_on", "DATE", "Sold on"),
+    ]
+    assert listed.tables[2].digest == (await files.get("sales.csv")).digest
+    assert [each.file for each in listed.rejected] == ["broken.parquet"]
+    reply = await steps.query(TOTALS)
+    assert table_rows(reply.table) == [
+        {"region": "North", "total": Decimal("11.50")},
+        {"region": "South", "total": Decimal("3.25")},
+    ]
+    assert reply.table.columns[1].type == ColumnType.COLUMN_TYPE_DECIMAL
+    assert list(reply.used_tables) == ["sales"]
+
+
+async def test_a_step_reads_the_files_of_its_user_alone(serving: Any) -> None:
+    files, steps = await serving()
+    await files.upload("sales.csv", SALES)
+    assert [each.name for each in (await steps.tables("ada")).tables] == ["sales"]
+    assert not (await steps.tables("bob")).tables
+    with pytest.raises(PermissionDenied) as refused:
+        await steps.query(TOTALS, "bob")
+    assert refused.value.reason == "QUERY_REFUSED"
+    assert (await steps.query(TOTALS, "ada")).table.row_count == 2
+
+
+async def test_the_current_version_is_read_and_a_deleted_file_is_gone(serving: Any) -> None:
+    files, steps = await serving()
+    await files.upload("sales.csv", SALES)
+    await files.upload("sales.csv", b"region,amount\nWest,7\n")
+    assert table_rows((await steps.query(TOTALS)).table) == [
+        {"region": "West", "total": Decimal(7)}
+    ]
+    await files.delete("sales.csv")
+    with pytest.raises(PermissionDenied):
+        await steps.query(TOTALS)
+
+
+@pytest.mark.parametrize(
+    "audiences",
+    [("sql", "mcp_db"), ("files",), ("sql", "files"), ("gateway",)],
+    ids=lambda each: "-".join(each),
+)
+async def test_a_run_token_that_does_not_name_tables_of_files_opens_nothing(
+    serving: Any, audiences: Sequence[str]
+) -> None:
+    files, steps = await serving()
+    await files.upload("sales.csv", SALES)
+    with pytest.raises(Unauthenticated):
+        await steps.tables(token=steps.token("ada", audiences))
+
+
+async def test_people_and_strangers_do_not_reach_tables_of_files(
+    serving: Any, channels: Callable[[str], grpc.aio.Channel]
+) -> None:
+    files, _ = await serving()
+    stub = FileTableServiceStub(channels(files.address))
+    for metadata in ((), (("authorization", f"Bearer {ADA_KEY}"),)):
+        for call in (
+            stub.ListFileTables(ListFileTablesRequest(), metadata=metadata, timeout=30),
+            stub.QueryFileTables(
+                QueryFileTablesRequest(sql="SELECT 1"), metadata=metadata, timeout=30
+            ),
+        ):
+            with pytest.raises(Unauthenticated), translate_rpc_errors():
+                await call
+
+
+async def test_a_token_for_tables_of_files_opens_no_workspace_and_no_agent(serving: Any) -> None:
+    files, steps = await serving()
+    files.key = steps.token("ada")
+    with pytest.raises(Unauthenticated):
+        await files.listed()
+    with pytest.raises(Unauthenticated), translate_rpc_errors():
+        await files.files.UploadFile(
+            iter([UploadFileRequest(upload=FileUpload(name="a.csv"))]),
+            metadata=((RUN_TOKEN_KEY, steps.token("ada")),),
+            timeout=30,
+        )
+
+
+async def test_callers_lower_limits_and_never_raise_them(serving: Any) -> None:
+    files, steps = await serving()
+    await files.upload("numbers.csv", b"n,m\n" + b"".join(b"%d,1\n" % n for n in range(11_000)))
+    few = (await steps.query("SELECT n FROM numbers ORDER BY n", max_rows=2)).table
+    assert (few.row_count, few.truncated) == (2, True)
+    many = (await steps.query("SELECT n FROM numbers", max_rows=1_000_000)).table
+    assert (many.row_count, many.truncated) == (10_000, True)
+    short = (await steps.query("SELECT n FROM numbers", max_bytes=1_000)).table
+    assert 0 < short.row_count < 100
+    assert short.truncated
+    with pytest.raises(PermissionDenied):
+        await steps.query("SELECT n, m FROM numbers", max_columns=1)
+
+
+async def test_repeated_column_names_are_numbered_and_moments_are_in_utc(serving: Any) -> None:
+    files, steps = await serving()
+    await files.upload("log.csv", b"seen\n2025-01-31 10:00:00\n")
+    table = (await steps.query("SELECT seen, seen FROM log")).table
+    assert table_rows(table) == [
+        {
+            "seen": datetime(2025, 1, 31, 10, tzinfo=UTC),
+            "seen_2": datetime(2025, 1, 31, 10, tzinfo=UTC),
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "reason"),
+    [
+        ("DELETE FROM sales", PermissionDenied, "QUERY_REFUSED"),
+        ("SELECT * FROM '/etc/passwd'", PermissionDenied, "QUERY_REFUSED"),
+        ("SELECT * FROM read_csv('/etc/passwd')", PermissionDenied, "QUERY_REFUSED"),
+        ("SELECT nothing FROM sales", InvalidArgument, "QUERY_FAILED"),
+    ],
+)
+async def test_what_is_refused_or_fails_says_why(
+    serving: Any, sql: str, error: type[BosError], reason: str
+) -> None:
+    files, steps = await serving()
+    await files.upload("sales.csv", SALES)
+    with pytest.raises(error) as raised:
+        await steps.query(sql)
+    assert raised.value.reason == reason
+
+
+async def test_a_caller_that_gives_up_frees_its_place(serving: Any) -> None:
+    files, steps = await serving(max_queries=1)
+    await files.upload("sales.csv", SALES)
+    await steps.tables()
+    given_up = asyncio.create_task(steps.query(ENDLESS))
+    queued = asyncio.create_task(steps.query(TOTALS))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    assert (await queued).table.row_count == 2
+
+
+async def test_queries_beyond_their_places_are_refused_and_counted() -> None:
+    telemetry = Telemetry.for_tests("files")
+    metrics = FilesMetrics.of(telemetry.registry)
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    class Waiting:
+        async def listed(self, *_: Any) -> list[Any]:
+            reached.set()
+            await go_on.wait()
+            return []
+
+    class Held:
+        store = Waiting()
+
+    class Context:
+        def time_remaining(self) -> float:
+            return 60.0
+
+    limits = QueryLimits()
+    servicer = FileTableServicer(
+        Held(),  # type: ignore[arg-type]
+        QueryEngine(limits, at_once=1),
+        limits,
+        at_once=1,
+        queue_timeout_s=0.05,
+        metrics=metrics,
+    )
+    request = QueryFileTablesRequest(sql="SELECT 1 AS one")
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(servicer.QueryFileTables(request, Context()))
+        await eventually(reached.is_set)
+        with pytest.raises(ResourceExhausted) as busy:
+            await servicer.QueryFileTables(request, Context())
+        assert busy.value.reason == "QUERIES_BUSY"
+        go_on.set()
+    assert table_rows(first.result().table) == [{"one": 1}]
+
+    def counted(outcome: str) -> float | None:
+        return telemetry.registry.get_sample_value("bos_files_queries_total", {"outcome": outcome})
+
+    assert (counted("ok"), counted("queries_busy")) == (1, 1)

@@ -1,0 +1,1 @@
+"""Uploaded files as a database of each user, which the files service answers for."""

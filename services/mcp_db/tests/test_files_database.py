@@ -1,0 +1,236 @@
+"""Uploaded files as the database 'files': each caller its own, behind the guard."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from file_tables_double import PLAN, SALES, FileTablesDouble, serving
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_db_rig import call, sqlite_database
+
+from bos.files.v1 import FileTable, FileWithoutTable
+from bos_chassis.auth.callers import (
+    RUN_TOKEN_KEY,
+    RunTokenSigner,
+    RunTokenVerifier,
+    generate_keypair,
+)
+from bos_chassis.telemetry import Telemetry
+from bos_errors import (
+    BosError,
+    ConfigurationError,
+    DeadlineExceeded,
+    InvalidArgument,
+    PermissionDenied,
+    ResourceExhausted,
+    Unauthenticated,
+    Unavailable,
+)
+from bos_mcp_db.service import serve
+from bos_mcp_db.settings import McpDbSettings
+from bos_mcp_db.values import decode
+from bos_testkit.hostile import guard_corpus
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+CORPUS = Path(__file__).parents[3] / "libs/sqlguard/tests/corpus/hostile_duckdb.txt"
+PRIVATE, PUBLIC = generate_keypair()
+TOTALS = "SELECT region, sum(amount) AS amount FROM sales GROUP BY region"
+
+
+@dataclass
+class Rig:
+    """mcp_db beside a files service, and clients with run tokens."""
+
+    url: str
+    files: FileTablesDouble
+
+    @asynccontextmanager
+    async def client(self, user: str) -> AsyncIterator[Client]:
+        token = RunTokenSigner(PRIVATE).mint(
+            user, "run-1", "run-1/0/1", ["sql", "mcp_db", "file_tables"], 600.0
+        )
+        async with (
+            httpx2.AsyncClient(headers={RUN_TOKEN_KEY: token}) as http,
+            Client(streamable_http_client(self.url, http_client=http)) as client,
+        ):
+            yield client
+
+    async def call(self, user: str, tool: str, **arguments: Any) -> dict[str, Any]:
+        async with self.client(user) as client:
+            return await call(client, tool, **{"database": "files", **arguments})
+
+
+@pytest.fixture
+async def rig(sqlite_file: Path) -> AsyncIterator[Rig]:
+    double = FileTablesDouble(PUBLIC, tables={"ada": (SALES, PLAN)})
+    async with serving(double) as address:
+        settings = McpDbSettings.load(
+            databases={"main": sqlite_database(sqlite_file)},
+            database_url=None,
+            files_target=address,
+        )
+        auth = RunTokenVerifier([PUBLIC], "mcp_db")
+        async with serve(settings, Telemetry.for_tests("mcp_db"), auth=auth) as server:
+            yield Rig(server.url, double)
+
+
+async def test_files_of_the_caller_are_listed_with_the_names_that_users_know(rig: Rig) -> None:
+    rig.files.rejected = [FileWithoutTable(file="odd.csv", reason="it has no rows")]
+    listed = await rig.call("ada", "mcp_db_schema")
+    assert (listed["database"], listed["dialect"], listed["default_schema"]) == (
+        "files",
+        "duckdb",
+        "main",
+    )
+    assert listed["tables"] == [
+        {
+            "name": "sales",
+            "kind": "table",
+            "comment": "The uploaded file Sales.csv",
+            "row_estimate": 2,
+            "title": "Sales.csv",
+        },
+        {
+            "name": "plan",
+            "kind": "table",
+            "comment": "Sheet Targets of the uploaded file Plan 2025.xlsx",
+            "row_estimate": 1,
+            "title": "Plan 2025.xlsx / Targets",
+        },
+    ]
+    assert listed["rejected"] == [{"file": "odd.csv", "reason": "it has no rows"}]
+
+
+async def test_tables_of_files_are_described_with_headings_and_frequent_values(rig: Rig) -> None:
+    rig.files.columns, rig.files.rows = ("region",), [["North"], ["South"], ["North"]]
+    described = await rig.call("ada", "mcp_db_schema", tables=["sales"])
+    (table,) = described["tables"]
+    assert [(each["name"], each["type"], each["comment"]) for each in table["columns"]] == [
+        ("region", "varchar", "Region"),
+        ("amount", "decimal(18,2)", ""),
+    ]
+    assert table["columns"][0]["sample_values"] == ["North", "South"]
+
+
+async def test_rows_keep_their_types(rig: Rig) -> None:
+    rig.files.columns = ("exact", "day", "moment", "whole", "part", "list", "yes", "nothing")
+    rig.files.rows = [
+        [
+            Decimal("1.10"),
+            date(2025, 1, 31),
+            datetime(2025, 1, 31, 10, tzinfo=UTC),
+            9007199254740993,
+            1.5,
+            [1, 2],
+            True,
+            None,
+        ]
+    ]
+    reply = await rig.call("ada", "mcp_db_query", query=TOTALS)
+    assert [decode(cell) for cell in reply["data"][0]] == list(rig.files.rows[0])
+    assert reply["column_types"][:4] == ["decimal", "date", "timestamp", "int64"]
+
+
+async def test_each_caller_has_the_tables_of_its_own_files_alone(rig: Rig) -> None:
+    rig.files.tables["bob"] = (PLAN,)
+    names = [each["name"] for each in (await rig.call("bob", "mcp_db_schema"))["tables"]]
+    assert names == ["plan"]
+    refused = await rig.call("bob", "mcp_db_query", query=TOTALS)
+    assert refused["error"]["reason"] == "QUERY_REFUSED"
+    assert [each["rule"] for each in refused["violations"]] == ["TABLE_NOT_ALLOWED"]
+    described = await rig.call("bob", "mcp_db_schema", tables=["sales"])
+    assert described["error"]["reason"] == "UNKNOWN_TABLE"
+    assert rig.files.asked == []
+    assert (await rig.call("ada", "mcp_db_query", query=TOTALS))["success"]
+    assert [user for user, _ in rig.files.asked] == ["ada"]
+
+
+async def test_equal_tables_of_two_users_have_different_fingerprints(rig: Rig) -> None:
+    rig.files.tables["bob"] = (SALES, PLAN)
+    ada = await rig.call("ada", "mcp_db_schema")
+    assert ada["fingerprint"] == (await rig.call("ada", "mcp_db_schema"))["fingerprint"]
+    assert ada["fingerprint"] != (await rig.call("bob", "mcp_db_schema"))["fingerprint"]
+
+
+async def test_a_user_without_files_has_no_tables(rig: Rig) -> None:
+    listed = await rig.call("eve", "mcp_db_schema")
+    assert (listed["success"], listed["tables"]) == (True, [])
+    refused = await rig.call("eve", "mcp_db_query", query=TOTALS)
+    assert refused["error"]["reason"] == "QUERY_REFUSED"
+
+
+async def test_limits_of_the_caller_are_handed_on(rig: Rig) -> None:
+    await rig.call("ada", "mcp_db_query", query=TOTALS, max_rows=3, max_cols=2)
+    ((_, request),) = rig.files.asked
+    assert (request.max_rows, request.max_columns) == (3, 2)
+    assert request.max_bytes == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason", "kind"),
+    [
+        (InvalidArgument("no such column", reason="QUERY_FAILED"), "QUERY_FAILED", "QueryError"),
+        (ResourceExhausted("memory", reason="QUERY_TOO_LARGE"), "QUERY_FAILED", "QueryError"),
+        (InvalidArgument("damaged", reason="FILE_NOT_READABLE"), "QUERY_FAILED", "QueryError"),
+        (PermissionDenied("no", reason="QUERY_REFUSED"), "QUERY_REFUSED", "QueryError"),
+        (DeadlineExceeded("late", reason="QUERY_TIMED_OUT"), "QUERY_TIMED_OUT", "QueryError"),
+        (ResourceExhausted("busy", reason="QUERIES_BUSY"), "DATABASE_BUSY", "QueryError"),
+        (Unavailable("gone"), "DATABASE_UNAVAILABLE", "QueryError"),
+        (Unauthenticated("who?"), "FILES_NOT_OPEN", "ConfigurationError"),
+    ],
+    ids=lambda each: each.reason if isinstance(each, BosError) else "",
+)
+async def test_failures_of_the_files_service_are_those_of_a_database(
+    rig: Rig, failure: BosError, reason: str, kind: str
+) -> None:
+    rig.files.fails = failure
+    reply = await rig.call("ada", "mcp_db_query", query=TOTALS)
+    assert (reply["error"]["reason"], reply["error"]["type"]) == (reason, kind)
+
+
+async def test_hostile_statements_do_not_reach_the_files_service(rig: Rig) -> None:
+    tables = ("orders", "customers")
+    rig.files.tables["ada"] = [
+        FileTable(name=name, file=f"{name}.csv", columns=SALES.columns) for name in tables
+    ]
+    async with rig.client("ada") as client:
+        for statement in guard_corpus(CORPUS)[::20]:
+            reply = await call(client, "mcp_db_query", query=statement.text, database="files")
+            assert reply["error"]["reason"] == "QUERY_REFUSED", statement
+    assert rig.files.asked == []
+
+
+async def test_files_are_never_the_default_database_and_need_a_files_service(
+    rig: Rig, sqlite_file: Path
+) -> None:
+    assert (await rig.call("ada", "mcp_db_schema", database=""))["database"] == "main"
+    settings = McpDbSettings.load(
+        databases={"main": sqlite_database(sqlite_file)}, database_url=None
+    )
+    async with (
+        serve(settings, Telemetry.for_tests("mcp_db")) as server,
+        Client(server.url) as client,
+    ):
+        reply = await call(client, "mcp_db_schema", database="files")
+    assert reply["error"]["reason"] == "UNKNOWN_DATABASE"
+
+
+async def test_a_configured_database_with_the_name_of_files_is_refused(sqlite_file: Path) -> None:
+    settings = McpDbSettings.load(
+        databases={"files": sqlite_database(sqlite_file)},
+        database_url=None,
+        files_target="127.0.0.1:1",
+    )
+    with pytest.raises(ConfigurationError, match="BOS_MCP_DB_FILES_TARGET"):
+        async with serve(settings, Telemetry.for_tests("mcp_db")):
+            pass
