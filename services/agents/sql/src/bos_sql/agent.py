@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
+from bos.common.v1 import DatabaseQuery
 from bos_agentkit import (
     Agent,
     AgentFailure,
@@ -25,6 +26,7 @@ from bos_sql.model_calls import ModelCalls
 from bos_sql.steps.attempts import run_attempts
 from bos_sql.steps.clarity import choose_tables
 from bos_sql.steps.describe import describe
+from bos_sql.steps.examples import take_examples
 from bos_sql.steps.guard import Guards
 from bos_sql.steps.interpret import interpret
 from bos_sql.steps.step_state import ClarificationNeeded, StepState
@@ -76,6 +78,7 @@ class SqlAgent(Agent):
         self._database = database
         self._model = model
         self._guards = Guards(metrics)
+        self._metrics = metrics
         self._indexes = indexes
         self._prefetched = PrefetchedOverviews()
         self._log = telemetry.logger("bos.sql")
@@ -154,6 +157,7 @@ class SqlAgent(Agent):
             _reading(task), settings, overview, self._indexes, task.input.backend
         )
         work = StepState(task, settings, ModelCalls(self._model, task), overview, index, guard)
+        take_examples(work, self._metrics)
         describe(work)
         if work.model.tier == "small":
             await choose_tables(work)
@@ -217,6 +221,13 @@ def _answered(
         followups=words.followups,
         assumptions=work.stated_assumptions,
         caveats=found.caveats,
+        query=DatabaseQuery(
+            database=work.overview.database,
+            dialect=work.overview.dialect,
+            default_schema=work.overview.default_schema,
+            sql=result.query.sql,
+            tables=result.query.used_tables,
+        ),
     )
 
 

@@ -61,5 +61,6 @@ def sql_card(tools: Iterable[AgentTool]) -> AgentCard:
         latency_budget_s=8.0,
         downstream_audiences=["mcp_db"],
         aliases=["sql_agent"],
+        takes_verified_queries=True,
         version="0.1.0",
     )

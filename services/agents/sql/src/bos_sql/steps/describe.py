@@ -108,7 +108,13 @@ def _prompts(work: StepState, listed: Sequence[TableSummary] = ()) -> QueryPromp
     limit = work.settings.max_schema_chars
     named = [metric.name for metric in work.named_metrics]
     return QueryPrompts(
-        work.task, work.overview, work.pack, max_chars=limit, listed=listed, named_metrics=named
+        work.task,
+        work.overview,
+        work.pack,
+        max_chars=limit,
+        listed=listed,
+        named_metrics=named,
+        examples=work.examples,
     )
 
 
