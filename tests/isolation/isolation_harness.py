@@ -157,6 +157,8 @@ class IsolationHarness:
     """A webhook of hers."""
     query_id: str = ""
     """A query that she has verified."""
+    doomed_query_id: str = ""
+    """Another one, to be deleted."""
     invitation_id: str = ""
     """An invitation that she has made: she was the first, and so administers."""
 
@@ -458,6 +460,10 @@ async def _give_ada_runs(harness: IsolationHarness, stack: AsyncExitStack) -> No
     of_ada = harness.channels["bos.gateway.v1"], ada.access_token
     harness.webhook_id = await give_webhook(*of_ada, SECRET)
     harness.query_id = await give_verified_query(*of_ada, ended)
+    drawn, call = await harness.ask(ada, f"{DRAWS}: the {SECRET}, again", "drawn-again")
+    while await call.read() is not grpc.aio.EOF:
+        pass
+    harness.doomed_query_id = await give_verified_query(*of_ada, drawn)
 
 
 async def _give_ada_memory(harness: IsolationHarness) -> None:

@@ -40,7 +40,6 @@ from isolation_documents import give_document
 from isolation_files import give_file
 from isolation_harness import (
     CONVERSATION,
-    DRAWS,
     FILE_NAME,
     HELD,
     KEEPS,
@@ -51,7 +50,6 @@ from isolation_harness import (
     open_isolation_harness,
     sign_in,
 )
-from isolation_verified import give_verified_query
 from isolation_webhooks import give_webhook
 
 from bos.gateway.v1 import (
@@ -432,12 +430,7 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     channel = harness.channels["bos.gateway.v1"]
     things["webhook to delete"] = await give_webhook(channel, ada.access_token, "to-delete")
     things["verified query"] = harness.query_id
-    run_id, call = await harness.ask(ada, f"{DRAWS}: the {SECRET}, again", "drawn-again")
-    while await call.read() is not grpc.aio.EOF:
-        pass
-    things["verified query to delete"] = await give_verified_query(
-        channel, ada.access_token, run_id
-    )
+    things["verified query to delete"] = harness.doomed_query_id
     things["conversation"] = CONVERSATION
     things["conversation to delete"] = f"{CONVERSATION}-to-delete"
     turn = RecordTurnRequest(

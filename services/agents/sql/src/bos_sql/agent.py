@@ -25,8 +25,7 @@ from bos_sql.database.table_listing import asks_for_tables, tables_result
 from bos_sql.model_calls import ModelCalls
 from bos_sql.steps.attempts import run_attempts
 from bos_sql.steps.clarity import choose_tables
-from bos_sql.steps.describe import describe
-from bos_sql.steps.examples import take_examples
+from bos_sql.steps.describe import describe, take_examples
 from bos_sql.steps.guard import Guards
 from bos_sql.steps.interpret import interpret
 from bos_sql.steps.step_state import ClarificationNeeded, StepState
