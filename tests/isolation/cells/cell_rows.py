@@ -203,9 +203,7 @@ ROWS: dict[str, Row] = {
     f"{_WEBHOOKS}/DeleteWebhook": Row(kinds.CHANGES_RUN, things(webhook_id="webhook to delete")),
     f"{_VERIFIED}/ListVerifiedQueries": Row(kinds.LISTS_OWN, shows=True),
     f"{_VERIFIED}/CreateVerifiedQuery": Row(kinds.CHANGES_RUN, things(run_id="run")),
-    f"{_VERIFIED}/DeleteVerifiedQuery": Row(
-        kinds.CHANGES_RUN, things(query_id="verified query to delete")
-    ),
+    f"{_VERIFIED}/DeleteVerifiedQuery": Row(kinds.CHANGES_RUN, things(query_id="doomed query")),
     "bos.gateway.v1.RunTokenService/CheckRunToken": Row(kinds.ABOUT_RUN_TOKEN),
     # -- memory
     f"{_MEMORY}/ListConversations": Row(kinds.READS_OWN_MEMORY, shows=True),
