@@ -22,6 +22,7 @@ OF_ADA = {
     "session_id": ("session",),
     "approval_id": ("waiting",),
     "webhook_id": ("webhook",),
+    "query_id": ("verified query",),
     "request__continues_run_id": ("asking", "ended", "under way"),
     "user_id": ("account",),
     "owner_id": ("account",),
@@ -41,6 +42,7 @@ CHOSEN_BY_CALLER = {
     "request__conversation_id": "the-conversation",
     "conversation_id": "the-conversation",
     "filter__document_ids": [],
+    "step_id": "a",
 }
 """Fields that callers fill with ids of their own; here with those that ada chose."""
 QUESTION = {"request__question": "What is new?"}
@@ -128,6 +130,8 @@ def whats_of_ada(harness: IsolationHarness, field: str) -> list[str]:
         return [harness.approval_id]
     if field == "webhook_id":
         return [harness.webhook_id]
+    if field == "query_id":
+        return [harness.query_id]
     if field in ("user_id", "owner_id"):
         return [harness.people["ada"].user_id]
     if field == "document_id":

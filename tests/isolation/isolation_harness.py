@@ -20,6 +20,7 @@ from isolation_answers import Answer, answer_of
 from isolation_credentials import give_credentials
 from isolation_documents import documents_for, give_secret
 from isolation_files import files_for, give_file
+from isolation_verified import QueryingFileAgent, give_verified_query
 from isolation_webhooks import WEBHOOK_SETTINGS, give_webhook
 
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
@@ -51,7 +52,7 @@ from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_memory.service import serve as serve_memory
 from bos_memory.settings import MemorySettings
 from bos_standalone.rest import find_binary, serve_rest
-from bos_testkit.agents import EchoAgent, FileAgent, agent_server
+from bos_testkit.agents import EchoAgent, agent_server
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
@@ -154,6 +155,10 @@ class IsolationHarness:
     """A document of hers, and a passage of it."""
     webhook_id: str = ""
     """A webhook of hers."""
+    query_id: str = ""
+    """A query that she has verified."""
+    doomed_query_id: str = ""
+    """Another one, to be deleted."""
     invitation_id: str = ""
     """An invitation that she has made: she was the first, and so administers."""
 
@@ -316,7 +321,7 @@ async def open_isolation_harness(
                     agent_targets={
                         "echo": await enter(agent_server(EchoAgent("echo"))),
                         "deploy": await enter(agent_server(DeployAgent())),
-                        "drawing": await enter(agent_server(FileAgent("drawing", _FILES))),
+                        "drawing": await enter(agent_server(QueryingFileAgent("drawing", _FILES))),
                         **agents,
                     },
                     artefacts_url=(folder / "artefacts").as_uri(),
@@ -452,9 +457,13 @@ async def _give_ada_runs(harness: IsolationHarness, stack: AsyncExitStack) -> No
     while not event.HasField("approval_requested"):
         event = (await call.read()).event
     harness.approval_id = event.approval_requested.approval.approval_id
-    harness.webhook_id = await give_webhook(
-        harness.channels["bos.gateway.v1"], ada.access_token, SECRET
-    )
+    of_ada = harness.channels["bos.gateway.v1"], ada.access_token
+    harness.webhook_id = await give_webhook(*of_ada, SECRET)
+    harness.query_id = await give_verified_query(*of_ada, ended)
+    drawn, call = await harness.ask(ada, f"{DRAWS}: the {SECRET}, again", "drawn-again")
+    while await call.read() is not grpc.aio.EOF:
+        pass
+    harness.doomed_query_id = await give_verified_query(*of_ada, drawn)
 
 
 async def _give_ada_memory(harness: IsolationHarness) -> None:

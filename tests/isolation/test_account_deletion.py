@@ -52,6 +52,7 @@ _HOLD_HER = {
     "gateway.run_events",
     "gateway.run_feedback",
     "gateway.runs",
+    "gateway.verified_queries",
     "gateway.webhooks",
     "identity.api_keys",
     "identity.invitations",
@@ -192,6 +193,10 @@ async def test_an_export_holds_what_is_ones_own_and_nothing_of_others(
         assert harness.webhook_id.encode() in webhooks
         assert b"whsec_" not in webhooks
         assert "gateway/webhooks.json" not in exported["eve"]
+        verified = exported["ada"]["gateway/verified-queries.json"]
+        assert harness.query_id.encode() in verified
+        assert SECRET.encode() in verified
+        assert "gateway/verified-queries.json" not in exported["eve"]
         assert f"The plans of the {SECRET}".encode() in exported["ada"].values()
         document = exported["ada"][f"documents/documents/{harness.document_id}.bin"]
         assert document == f"The {SECRET} of the documents.".encode()

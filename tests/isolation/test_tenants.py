@@ -29,6 +29,7 @@ OF_A_CELL = {
 # Ids that are drawn at random, or digests.
 RANDOM = {"run_id", "event_id", "approval_id", "webhook_id", "delivery_id", "conversation_key"}
 RANDOM |= {"message_id", "summary_id", "document_id", "chunk_id", "file_id", "version_id"}
+RANDOM |= {"query_id"}
 
 _TABLES = """
 SELECT n.nspname || '.' || c.relname AS name,

@@ -426,7 +426,7 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     things["file"] = FILE_NAME
     doomed = harness.channels["bos.files.v1"], ada.access_token, f"doomed {SECRET}.txt"
     things["file to delete"] = await give_file(*doomed, "Gone soon.")
-    things["webhook"] = harness.webhook_id
+    things["webhook"], things["doomed query"] = harness.webhook_id, harness.doomed_query_id
     channel = harness.channels["bos.gateway.v1"]
     things["webhook to delete"] = await give_webhook(channel, ada.access_token, "to-delete")
     things["conversation"] = CONVERSATION

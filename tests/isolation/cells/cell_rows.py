@@ -132,6 +132,7 @@ def _keys_of_ada(estate: Estate) -> Mapping[str, Any]:
 
 _GATEWAY = "bos.gateway.v1.OrchestratorService"
 _FEEDBACK = "bos.gateway.v1.FeedbackService"
+_VERIFIED = "bos.gateway.v1.VerifiedQueryService"
 _OPERATOR = "bos.gateway.v1.OperatorService"
 _APPROVALS = "bos.gateway.v1.ApprovalService"
 _WEBHOOKS = "bos.gateway.v1.WebhookService"
@@ -200,6 +201,9 @@ ROWS: dict[str, Row] = {
     f"{_WEBHOOKS}/CreateWebhook": Row(kinds.ADDS_OWN, given(url=NEW_WEBHOOK)),
     f"{_WEBHOOKS}/TestWebhook": Row(kinds.CHANGES_RUN, _WEBHOOK),
     f"{_WEBHOOKS}/DeleteWebhook": Row(kinds.CHANGES_RUN, things(webhook_id="webhook to delete")),
+    f"{_VERIFIED}/ListVerifiedQueries": Row(kinds.LISTS_OWN, shows=True),
+    f"{_VERIFIED}/CreateVerifiedQuery": Row(kinds.CHANGES_RUN, things(run_id="run")),
+    f"{_VERIFIED}/DeleteVerifiedQuery": Row(kinds.CHANGES_RUN, things(query_id="doomed query")),
     "bos.gateway.v1.RunTokenService/CheckRunToken": Row(kinds.ABOUT_RUN_TOKEN),
     # -- memory
     f"{_MEMORY}/ListConversations": Row(kinds.READS_OWN_MEMORY, shows=True),

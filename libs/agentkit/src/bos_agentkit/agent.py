@@ -117,6 +117,7 @@ def agent_card(
     version: str = "",
     prepares: bool = False,
     takes_files: bool = False,
+    takes_verified_queries: bool = False,
 ) -> AgentCard:
     """Build an agent's card; ``bos/agent/v1/card.proto`` defines each field.
 
@@ -141,6 +142,8 @@ def agent_card(
         prepares: Whether to call ``Agent.prepare``; an override of it is detected anyway.
         takes_files: Whether its steps are sent the files of earlier steps
             (``AgentTask.input_files``).
+        takes_verified_queries: Whether its steps are given verified queries that are like their
+            question (``AgentInput.verified_queries``).
     """
     return AgentCard(
         name=name,
@@ -165,6 +168,7 @@ def agent_card(
         version=version,
         prepares=prepares,
         takes_files=takes_files,
+        takes_verified_queries=takes_verified_queries,
     )
 
 

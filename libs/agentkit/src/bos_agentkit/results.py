@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bos.agent.v1 import ProposedAction
-    from bos.common.v1 import Chart, ClarifyingQuestion, Source, Table
+    from bos.common.v1 import Chart, ClarifyingQuestion, DatabaseQuery, Source, Table
     from bos_agentkit.task import AgentTask
 
 
@@ -30,6 +30,7 @@ def succeeded(
     followups: Sequence[str] = (),
     assumptions: Sequence[str] = (),
     caveats: Sequence[str] = (),
+    query: DatabaseQuery | None = None,
 ) -> AgentResult:
     """Result of a step that succeeded.
 
@@ -46,6 +47,7 @@ def succeeded(
         followups: Suggested next questions.
         assumptions: Made instead of further clarifying questions; the final answer states them.
         caveats: What checks of the result found; the final answer states them.
+        query: The query that it rests on, as it ran; users may verify it.
 
     Raises:
         TypeError, ValueError: data without a typed form, or a confidence outside 0 to 1.
@@ -67,6 +69,7 @@ def succeeded(
         followups=followups,
         assumptions=assumptions,
         caveats=caveats,
+        query=query,
     )
 
 

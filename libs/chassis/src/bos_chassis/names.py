@@ -46,5 +46,6 @@ GroupName = Annotated[str, AfterValidator(_group)]
 
 Role = Literal["user", "approver", "operator", "administrator"]
 USER, APPROVER, OPERATOR, ADMINISTRATOR = ROLES = get_args(Role)
-"""What an account may do: ask questions; answer other people's approval requests; look at and stop
-other people's runs; manage accounts. No role includes another one."""
+"""What an account may do: ask questions; answer other people's approval requests, and share
+verified queries with its groups; look at and stop other people's runs; manage accounts. No role
+includes another one."""

@@ -27,6 +27,8 @@ AUDITED: Final[Mapping[str, str]] = {
     "bos.gateway.v1.OrchestratorService/CancelRun": "run.cancelled",
     "bos.gateway.v1.OrchestratorService/DownloadFile": "file.read",
     "bos.gateway.v1.OrchestratorService/SubmitRun": "question.asked",
+    "bos.gateway.v1.VerifiedQueryService/CreateVerifiedQuery": "query.verified",
+    "bos.gateway.v1.VerifiedQueryService/DeleteVerifiedQuery": "query.unverified",
     "bos.gateway.v1.WebhookService/CreateWebhook": "webhook.created",
     "bos.gateway.v1.WebhookService/DeleteWebhook": "webhook.deleted",
     "bos.identity.v1.AdministrationService/CreateInvitation": "account.invited",

@@ -12,7 +12,7 @@ from bos.account.v1 import (
     EraseAccountDataResponse,
     ExportAccountDataResponse,
 )
-from bos.gateway.v1 import ListWebhooksResponse
+from bos.gateway.v1 import ListVerifiedQueriesResponse, ListWebhooksResponse
 from bos_artefacts import Owner
 from bos_chassis.auth.account_data import ERASE, EXPORT, account_to, parts
 from bos_errors import NotFound
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bos_gateway.feedback.stored import Feedback
     from bos_gateway.run_log.run_files import RunFiles
     from bos_gateway.runs.follow import RunReader
+    from bos_gateway.verified_queries.stored import VerifiedQueries
     from bos_gateway.webhooks.registered import Webhooks
 
 _RUN_IDS = """
@@ -47,11 +48,12 @@ class AccountDataServicer(AccountDataServiceServicer):
     _files: RunFiles
     _webhooks: Webhooks
     _feedback: Feedback
+    _verified: VerifiedQueries
 
     async def EraseAccountData(
         self, request: EraseAccountDataRequest, context: Any
     ) -> EraseAccountDataResponse:
-        """Delete webhooks; ask runs under way to end; delete a batch of those that have."""
+        """Delete webhooks, verified queries and a batch of ended runs; ask the others to end."""
         user_id = account_to(ERASE)
         async with acquire(self._pool) as session:
             with statement_errors(session):
@@ -61,11 +63,15 @@ class AccountDataServicer(AccountDataServiceServicer):
     async def ExportAccountData(
         self, request: ExportAccountDataRequest, context: Any
     ) -> AsyncIterator[ExportAccountDataResponse]:
-        """Every run as its owner sees it, the files of its steps, and webhooks without secrets."""
+        """Every run as its owner sees it, files, verified queries, webhooks without secrets."""
         user_id = account_to(EXPORT)
         listed = ListWebhooksResponse(webhooks=await self._webhooks.all(user_id))
         if listed.webhooks:
             for part in _parts("webhooks.json", MessageToJson(listed).encode()):
+                yield part
+        verified = ListVerifiedQueriesResponse(verified_queries=await self._verified.all(user_id))
+        if verified.verified_queries:
+            for part in _parts("verified-queries.json", MessageToJson(verified).encode()):
                 yield part
         after: UUID | None = None
         while page := await fetch(self._pool, _RUN_IDS, user_id, after):

@@ -69,6 +69,18 @@ class GatewayMetrics:
             "Feedback of users on answers, by rating: up, down; taken_back counts what was undone",
             ["rating"],
         )
+        self.verified_queries = counter(
+            "bos_verified_queries",
+            "Changes of verified queries: verified for their author alone, shared with a group, "
+            "deleted",
+            ["change"],
+        )
+        self.verified_query_reads = counter(
+            "bos_verified_query_reads",
+            "Looks for verified queries like the question of a step: found, none, or failed (the "
+            "step goes on without)",
+            ["outcome"],
+        )
         self.revisions = counter(
             "bos_run_revisions",
             "Attempts to make another plan for what failed, by outcome: planned or failed",

@@ -64,6 +64,9 @@ from bos_gateway.run_log.store_gauges import StoreGauges
 from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.runs.background import running_replica
 from bos_gateway.runs.replica import Replica
+from bos_gateway.verified_queries.stored import VerifiedQueries
+from bos_gateway.verifying.servicer import SERVICE_NAME as VERIFIED_QUERY_SERVICE_NAME
+from bos_gateway.verifying.servicer import VerifiedQueryServicer
 from bos_gateway.webhooks.opening import running_webhooks
 from bos_gateway.webhooks.servicer import SERVICE_NAME as WEBHOOK_SERVICE_NAME
 from bos_gateway.webhooks.servicer import WebhookServicer
@@ -163,6 +166,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         writer = await enter(
             LogWriter(settings.store_url, replica_id, metrics=metrics, telemetry=telemetry)
         )
+        verified = VerifiedQueries(pool, readers, metrics, settings.max_verified_queries)
         deps = Deps(
             planner=PlannerServiceStub(channels.get(settings.planner_target)),
             composer=ComposerServiceStub(channels.get(settings.composer_target)),
@@ -177,6 +181,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             file_budget=MemoryBudget(settings.max_waiting_file_bytes),
             result_budget=MemoryBudget(settings.max_held_result_bytes),
             connections=ConnectionSecrets(channels, identity),
+            verified_queries=verified,
         )
         runs = Runs(pool, readers)
         ownership = Ownership(pool, replica_id, settings.lease_s, hold_off_s=settings.hold_off_s)
@@ -226,7 +231,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         webhooks, deliverer = await enter(
             running_webhooks(settings, pool, readers, runs, metrics, telemetry)
         )
-        accounts = AccountDataServicer(pool, replica.reader, files, webhooks, feedback)
+        accounts = AccountDataServicer(pool, replica.reader, files, webhooks, feedback, verified)
         services = [
             Servicer(
                 operators, gateway.add_OperatorServiceServicer_to_server, OPERATOR_SERVICE_NAME
@@ -244,6 +249,11 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                 FeedbackServicer(feedback, caller),
                 gateway.add_FeedbackServiceServicer_to_server,
                 FEEDBACK_SERVICE_NAME,
+            ),
+            Servicer(
+                VerifiedQueryServicer(verified, runs, replica.reader, deps.access, caller),
+                gateway.add_VerifiedQueryServiceServicer_to_server,
+                VERIFIED_QUERY_SERVICE_NAME,
             ),
             Servicer(accounts, add_AccountDataServiceServicer_to_server, ACCOUNT_SERVICE_NAME),
         ]

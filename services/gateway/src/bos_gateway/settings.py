@@ -226,6 +226,10 @@ class GatewaySettings(Settings):
     describe_interval_s: Seconds = 15.0
     """Time between two looks at every agent's card"""
 
+    max_verified_queries: int = Field(default=500, ge=0, le=5000)
+    """Verified queries that one user keeps for itself, and that one group has; 0: none can be
+    added"""
+
     max_webhooks_per_user: int = Field(default=10, ge=0, le=100)
     """Webhooks of one account; 0: none can be added, and nothing is posted"""
     webhook_allow_http: bool = False

@@ -31,6 +31,7 @@ from bos_gateway.runs.feed import RunFeed
 from bos_gateway.runs.orchestrator import Orchestrator
 from bos_gateway.service import migrate_store, new_run_id
 from bos_gateway.settings import GatewaySettings
+from bos_gateway.verified_queries.stored import VerifiedQueries
 from bos_postgres import open_database
 
 
@@ -79,6 +80,7 @@ async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_o
                 file_budget=MemoryBudget(0),
                 result_budget=MemoryBudget(0),
                 connections=ConnectionSecrets(channels, None),
+                verified_queries=VerifiedQueries(pool, pool, metrics, 0),
             ),
             lambda: held,
         )

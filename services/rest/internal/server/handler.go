@@ -35,6 +35,7 @@ const (
 	gatewayService   = "bos.gateway.v1.OrchestratorService"
 	approvalService  = "bos.gateway.v1.ApprovalService"
 	feedbackService  = "bos.gateway.v1.FeedbackService"
+	verifiedService  = "bos.gateway.v1.VerifiedQueryService"
 	webhookService   = "bos.gateway.v1.WebhookService"
 	operatorService  = "bos.gateway.v1.OperatorService"
 	identityService  = "bos.identity.v1.IdentityService"
@@ -180,7 +181,8 @@ func (s *Server) metricsHere() bool {
 
 func (s *Server) offers(service string) bool {
 	switch service {
-	case gatewayService, approvalService, feedbackService, operatorService, webhookService:
+	case gatewayService, approvalService, feedbackService, operatorService, verifiedService,
+		webhookService:
 		return true
 	case identityService, adminService, accountService, keyService, connService,
 		openIDService:
@@ -254,6 +256,9 @@ func (s *Server) services(sessions *browser.Browser) (http.Handler, error) {
 		return nil, err
 	}
 	if err := gatewayv1.RegisterFeedbackServiceHandler(ctx, mux, s.gateway); err != nil {
+		return nil, err
+	}
+	if err := gatewayv1.RegisterVerifiedQueryServiceHandler(ctx, mux, s.gateway); err != nil {
 		return nil, err
 	}
 	if err := gatewayv1.RegisterWebhookServiceHandler(ctx, mux, s.gateway); err != nil {

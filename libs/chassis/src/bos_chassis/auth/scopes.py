@@ -42,6 +42,7 @@ _ORCHESTRATOR: Final = "bos.gateway.v1.OrchestratorService"
 _APPROVALS: Final = "bos.gateway.v1.ApprovalService"
 _WEBHOOKS: Final = "bos.gateway.v1.WebhookService"
 _FEEDBACK: Final = "bos.gateway.v1.FeedbackService"
+_VERIFIED: Final = "bos.gateway.v1.VerifiedQueryService"
 _OPERATOR: Final = "bos.gateway.v1.OperatorService"
 _MEMORY: Final = "bos.memory.v1.MemoryService"
 _DOCUMENTS: Final = "bos.documents.v1.DocumentsService"
@@ -62,6 +63,8 @@ _BY_SCOPE: Final[dict[tuple[str, str], str]] = {
     (_ORCHESTRATOR, "runs.ask"): "Ask AskStream SubmitRun PlanQuestion CancelRun",
     (_ORCHESTRATOR, "runs.read"): "GetRun WatchRun ListRuns ListAgents",
     (_FEEDBACK, "runs.ask"): "SetRunFeedback DeleteRunFeedback",
+    (_VERIFIED, "runs.ask"): "CreateVerifiedQuery DeleteVerifiedQuery",
+    (_VERIFIED, "runs.read"): "ListVerifiedQueries",
     (_ORCHESTRATOR, "files.read"): "DownloadFile",
     (_OPERATOR, "runs.operate"): "ListUserRuns GetUserRun CancelUserRun",
     (_APPROVALS, "approvals.respond"): "ListApprovals GetApproval RespondApproval",

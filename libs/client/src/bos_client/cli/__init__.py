@@ -16,6 +16,7 @@ from bos_client.cli.memory import conversations, memory_group
 from bos_client.cli.plugins import PluginGroup
 from bos_client.cli.runs import agents, runs
 from bos_client.cli.session import Target
+from bos_client.cli.sql import sql
 from bos_client.cli.users import keys, users
 from bos_client.cli.webhooks import webhooks
 from bos_client.cli.workspace import workspace
@@ -113,7 +114,7 @@ def main(
 _asking = (
     *(ask, plan, runs, approvals, agents, feedback),
     *(documents, workspace, conversations, memory_group, mail),
-    webhooks,
+    *(webhooks, sql),
 )
 _accounts = (register, login, logout, whoami, reset_password, users, keys, account)
 for _command in (*_asking, *_accounts):

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from bos.agent.v1 import SideEffectClass
+from bos.common.v1 import DatabaseQuery
 from bos_agentkit import (
     Agent,
     AgentFailure,
@@ -26,7 +27,7 @@ from bos_sql.grounding.cache import MetadataIndexes
 from bos_sql.model_calls import ModelCalls
 from bos_sql.steps.attempts import run_attempts
 from bos_sql.steps.clarity import choose_tables
-from bos_sql.steps.describe import describe
+from bos_sql.steps.describe import describe, take_examples
 from bos_sql.steps.guard import Guards
 from bos_sql.steps.interpret import interpret
 from bos_sql.steps.step_state import ClarificationNeeded, StepState
@@ -79,6 +80,7 @@ class SqlAgent(Agent):
         self._database = database
         self._model = model
         self._guards = Guards(metrics)
+        self._metrics = metrics
         self._indexes = indexes
         # Of their own, so that users' files displace no index of a database.
         self._file_indexes = MetadataIndexes(None, ttl_s=settings.metadata_ttl_s)
@@ -157,6 +159,7 @@ class SqlAgent(Agent):
         guard = self._guards.for_overview(overview)
         index = await self._index(task, overview)
         work = StepState(task, settings, ModelCalls(self._model, task), overview, index, guard)
+        take_examples(work, self._metrics)
         describe(work)
         if work.model.tier == "small":
             await choose_tables(work)
@@ -245,6 +248,13 @@ def _answered(
         followups=words.followups,
         assumptions=work.stated_assumptions,
         caveats=found.caveats,
+        query=DatabaseQuery(
+            database=work.overview.database,
+            dialect=work.overview.dialect,
+            default_schema=work.overview.default_schema,
+            sql=result.query.sql,
+            tables=result.query.used_tables,
+        ),
     )
 
 

@@ -68,5 +68,6 @@ def sql_card(tools: Iterable[AgentTool]) -> AgentCard:
         # mcp_db hands the token on to the files service for tables of uploaded files.
         downstream_audiences=["mcp_db", "file_tables"],
         aliases=["sql_agent"],
+        takes_verified_queries=True,
         version="0.1.0",
     )

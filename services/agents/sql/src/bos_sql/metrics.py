@@ -31,6 +31,14 @@ class SqlMetrics(SharedMetrics):
             registry=None,
         )
 
+        self.examples = Counter(
+            "bos_sql_verified_queries",
+            "Verified queries that steps were given, by outcome: shown to the model, of another "
+            "database, refused by the guard, unlike the question, or without room",
+            ("outcome",),
+            registry=None,
+        )
+
     def parts(self) -> Iterable[MetricWrapperBase]:
         """All of them."""
-        return (self.checks, self.refusals)
+        return (self.checks, self.refusals, self.examples)

@@ -125,6 +125,16 @@ class SqlSettings(AgentServiceSettings):
     max_schema_chars: int = Field(
         default=24_000, ge=1_000, description="Longest description of tables in a prompt"
     )
+    verified_queries: int = Field(
+        default=3,
+        ge=0,
+        le=10,
+        description="Verified queries for similar questions that the model is shown as examples; 0:"
+        " none",
+    )
+    max_verified_chars: int = Field(
+        default=4_000, ge=0, le=20_000, description="Size of these examples together"
+    )
     max_reply_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1024 * 1024, description="Largest reply of mcp_db"
     )

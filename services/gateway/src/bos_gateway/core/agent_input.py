@@ -11,6 +11,7 @@ from bos.agent.v1 import (
     AgentResult,
     ConnectionInput,
     InputFile,
+    QueryExample,
     RetryConfig,
     TaskMetadata,
 )
@@ -42,6 +43,7 @@ def agent_input(
     secrets: Mapping[str, str],
     connections: Sequence[ConnectionSecret] = (),
     files: Sequence[InputFile] = (),
+    verified_queries: Sequence[QueryExample] = (),
     token_budget: int | None = None,
 ) -> AgentInput:
     """The input of one attempt at ``step``.
@@ -55,6 +57,7 @@ def agent_input(
         secrets: Credentials of the run; only those that the agent's card declares are sent.
         connections: Of the user, that the agent may have.
         files: Of earlier steps, if the agent takes files.
+        verified_queries: Examples for the step; those of other users taint it.
         token_budget: Model tokens the attempt may consume; None for no bound.
     """
     accepted, bounds = state.request, asked_bounds(state.request.request)
@@ -103,7 +106,7 @@ def agent_input(
         clarification_turn_count=accepted.clarification_turn_count,
         clarifications=accepted.clarifications,
         tool_name=sub_task.tool_name,
-        tainted=is_tainted(state, step),
+        tainted=is_tainted(state, step) or is_of_others(verified_queries),
         api_keys_config_ref=sub_task.api_keys_config_ref,
         # With wishes for the wording the composer has the last word, and its call is enough.
         is_final_answer=step.step.is_final_answer and not accepted.request.system_prompt,
@@ -111,7 +114,20 @@ def agent_input(
         backend=accepted.request.backend,
         max_rows=bounds.get("max_rows"),
         max_columns=bounds.get("max_columns"),
+        verified_queries=verified_queries,
     )
+
+
+def is_of_others(examples: Sequence[QueryExample]) -> bool:
+    """Whether another user has written one of the examples."""
+    return any(each.by_another_user for each in examples)
+
+
+def question_of_step(state: RunState, sub_task: SubTask | None) -> str:
+    """The question that a step answers: the user's, or of several steps this one's task."""
+    if len(state.steps) == 1 or sub_task is None:
+        return question_of(state.request).strip()
+    return sub_task.task.strip()
 
 
 def upstream_files(state: RunState, step: StepState) -> list[InputFile]:

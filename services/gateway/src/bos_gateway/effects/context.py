@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from bos_gateway.run_log.run_files import RunFiles
     from bos_gateway.run_log.secrets import RunSecrets
     from bos_gateway.settings import GatewaySettings
+    from bos_gateway.verified_queries.stored import VerifiedQueries
 
     Emit = Callable[[LogEvent], Awaitable[None]]
     """Hands an event to the run's loop, which stores it; waits while the loop is behind."""
@@ -65,6 +66,7 @@ class Deps:
     file_budget: MemoryBudget
     result_budget: MemoryBudget
     connections: ConnectionSecrets
+    verified_queries: VerifiedQueries
 
     @property
     def access(self) -> AccessRules:

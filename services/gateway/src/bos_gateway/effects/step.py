@@ -20,7 +20,12 @@ from bos_chassis.credentials.credential_forms import TooManyParts
 from bos_chassis.tracing.spans import under
 from bos_errors import AgentErrorType
 from bos_gateway.core import failures, proposals, result_limits, taint, unknown_outcomes
-from bos_gateway.core.agent_input import agent_input, missing_secrets, upstream_files
+from bos_gateway.core.agent_input import (
+    agent_input,
+    is_of_others,
+    missing_secrets,
+    upstream_files,
+)
 from bos_gateway.core.budget import counted, for_attempt
 from bos_gateway.core.clarification import clarification_limit
 from bos_gateway.core.decide import steps_deadline
@@ -36,6 +41,7 @@ from bos_gateway.core.run_state import (
 from bos_gateway.core.shown import given_links
 from bos_gateway.effects import connections, step_approval
 from bos_gateway.effects.call_retries import Absence, has_never_left
+from bos_gateway.effects.examples import examples_for
 from bos_gateway.effects.input_files import InputFiles
 from bos_gateway.effects.step_files import StepFiles, refer_to_kept_files
 from bos_gateway.permits.agents import listed_tools, step_problem
@@ -46,6 +52,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.trace import SpanContext
 
+    from bos.agent.v1 import QueryExample
     from bos.identity.v1 import ConnectionSecret
     from bos_gateway.core.decide import RunStep
     from bos_gateway.effects.context import EffectContext
@@ -97,6 +104,7 @@ class _StepRun:
         """An attempt may have performed approved actions, and nobody knows."""
         self._connections: Sequence[ConnectionSecret] = ()
         self._files = InputFiles(run.deps.file_budget)
+        self._examples: Sequence[QueryExample] | None = None
         self._tainted = taint.is_tainted(run.state, self._step)
         """Of its inputs, independent of the agent, or of what the agent says it has read."""
         self._traced = len(self._step.trace)
@@ -207,6 +215,9 @@ class _StepRun:
             return unconnected, FailedAttempt(transient=True, unsent=True, away=True)
         if unread := await self._read_files(timeout_s):
             return unread, FailedAttempt(transient=True, unsent=True, away=True)
+        if self._examples is None:
+            self._examples = await examples_for(run, self._card, self._command.sub_task)
+            self._tainted |= is_of_others(self._examples)
         request = self._request(attempt, timeout_s, tokens)
         if (size := request.ByteSize()) > (most := result_limits.MAX_REQUEST_BYTES):
             text = f"The inputs of this step are too large: {size} bytes of {most}."
@@ -307,6 +318,7 @@ class _StepRun:
             secrets=self._run.secrets,
             connections=self._connections,
             files=self._files.read_files,
+            verified_queries=self._examples or (),
         )
         step_input.tools[:] = listed_tools(self._step.step, self._card, self._access)
         if self._command.approval is not None:

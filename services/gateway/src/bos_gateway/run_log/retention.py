@@ -44,6 +44,7 @@ SELECT EXISTS (SELECT FROM runs WHERE user_id = $1 OR run_id = $2)
        -- Without a name it would be the sums of everybody.
        OR EXISTS (SELECT FROM token_days WHERE user_id = $1 AND user_id <> '')
        OR EXISTS (SELECT FROM webhooks WHERE user_id = $1)
+       OR EXISTS (SELECT FROM verified_queries WHERE user_id = $1 OR run_id = $2)
 """
 _HAS_RUNS = "SELECT EXISTS (SELECT FROM runs WHERE user_id = $1)"
 _UNFINISHED = """
@@ -83,6 +84,8 @@ WITH gone AS (
 )
 DELETE FROM webhook_deliveries AS d USING gone AS g WHERE d.webhook_id = g.webhook_id
 """
+# What a person has verified outlives the expiry of its run, and not its deletion on demand.
+_FORGET_VERIFIED = "DELETE FROM verified_queries WHERE user_id = $1 OR run_id = $2"
 _CANCEL = """
 INSERT INTO run_inputs (run_id, kind, payload)
 SELECT run_id, 'cancel', $2 FROM runs WHERE run_id = ANY ($1) AND finished_at IS NULL
@@ -160,7 +163,7 @@ async def unfinished(session: Session, scope: Scope) -> list[UUID]:
 async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -> Counter[str]:
     """Delete the runs in the scope with everything that is stored about them, in small batches.
 
-    Of a user, the webhooks too.
+    With them go verified queries that were made from them; of a user, all, and the webhooks too.
 
     Returns:
         How many ``runs``, ``events``, ``bytes`` of payload, and ``files`` in the artefact store.
@@ -182,6 +185,7 @@ async def erase(session: Session, scope: Scope, files: RunFiles | None = None) -
         )
     if scope.user_id is not None:
         await session.execute(_FORGET_WEBHOOKS, scope.user_id)
+    await session.execute(_FORGET_VERIFIED, *scope)
     erased = Counter[str]()
     while ended := await session.fetch(_ENDED, *scope, _BATCH):
         erased["files"] += await _forget_files(ended, files)
@@ -206,7 +210,7 @@ async def _forget_files(ended: Sequence[asyncpg.Record], files: RunFiles | None)
 async def erase_some(
     session: Session, user_id: str, files: RunFiles
 ) -> tuple[Counter[str], int, bool]:
-    """Delete a user's webhooks, ask runs under way to end, and delete a batch of those that have.
+    """Delete webhooks and verified queries, ask runs to end, delete a batch of those that have.
 
     Returns:
         What was deleted, as :func:`erase` counts it; how many runs have yet to end; and whether
@@ -218,6 +222,7 @@ async def erase_some(
     """
     scope = Scope(user_id)
     await session.execute(_FORGET_WEBHOOKS, user_id)
+    await session.execute(_FORGET_VERIFIED, *scope)
     if running := await unfinished(session, scope):
         await _ask_to_end(session, running)
     ended = await session.fetch(_ENDED, *scope, _BATCH)

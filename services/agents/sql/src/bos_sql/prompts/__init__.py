@@ -58,6 +58,7 @@ _DISAGREES = prompt_file(__name__, "metric_disagrees")
 _REWRITE_ROWS = prompt_file(__name__, "rewrite_rows")
 _REWRITE_JOINS = prompt_file(__name__, "rewrite_joins")
 _INTERPRET = prompt_file(__name__, "interpret")
+_VERIFIED = prompt_file(__name__, "verified")
 
 _MAX_INPUT_CHARS = 5_000
 _MAX_QUESTION_CHARS = 2_000
@@ -74,6 +75,7 @@ class QueryPrompts:
         max_chars: Longest schema.
         listed: Further tables to list with their meaning; usually none.
         named_metrics: Names of the metrics that the question names.
+        examples: Verified queries for similar questions; usually none.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class QueryPrompts:
         max_chars: int,
         listed: Sequence[TableSummary] = (),
         named_metrics: Sequence[str] = (),
+        examples: str = "",
     ) -> None:
         rules = _ROLE.fill(
             dialect=DIALECT_NAMES[overview.dialect],
@@ -96,6 +99,7 @@ class QueryPrompts:
             [
                 *_schema_sections(overview, pack, listed, max_chars),
                 *_metric_sections(pack, named_metrics, max_chars),
+                *_example_sections(examples),
                 *task_sections(task),
             ]
         )
@@ -246,6 +250,13 @@ def _metric_sections(pack: GroundingPack, named: Sequence[str], max_chars: int) 
     if named:
         text += f"\n{_NAMED.fill(names=', '.join(named))}"
     return [("### Metrics", text)]
+
+
+def _example_sections(examples: str) -> list[Section]:
+    """Section of verified queries, if any; others may have written them."""
+    if not examples:
+        return []
+    return [("### Verified queries", f"{_VERIFIED.text}\n{mark_untrusted(examples)}")]
 
 
 def _meaning(table: TableSummary) -> str:

@@ -1,9 +1,10 @@
-"""Choice of the tables that prompts describe, and the schema block that all calls share."""
+"""Choice of what prompts describe: tables, verified queries; the block that all calls share."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bos_sql.grounding.examples import chosen_examples, shown_text
 from bos_sql.grounding.schema_excerpt import GroundingPack
 from bos_sql.prompts import QueryPrompts
 from bos_sql.steps.metrics import named_metrics
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bos_sql.database.metadata import TableSummary
+    from bos_sql.metrics import SqlMetrics
     from bos_sql.steps.step_state import StepState
 
 _TRACED_HITS = 10
@@ -48,6 +50,36 @@ def describe(work: StepState) -> None:
     work.prompts = _prompts(work, () if work.described else _listed(work, query))
     if work.described:
         trace_pack(work)
+
+
+def take_examples(work: StepState, metrics: SqlMetrics | None) -> None:
+    """Choose the examples of the step, before its prompts are made; what became of each is traced.
+
+    The gateway has tainted the step if another user wrote one of them.
+    """
+    task, settings = work.task, work.settings
+    given = task.input.verified_queries
+    if not given or not settings.verified_queries:
+        return
+    # A step of several has a part of the question, which may be like another one's.
+    also = [task.input.question] if task.input.is_final_answer else []
+    shown, outcomes = chosen_examples(
+        given,
+        [task.effective_task, *also],
+        work.overview,
+        work.guard,
+        most=settings.verified_queries,
+        max_chars=settings.max_verified_chars,
+    )
+    work.examples = shown_text(shown)
+    task.trace.message(
+        "verified_queries",
+        shown=[each.query_id for each in shown],
+        left_out={key: outcome for key, outcome in outcomes.items() if outcome != "shown"},
+    )
+    if metrics is not None:
+        for outcome in outcomes.values():
+            metrics.examples.labels(outcome).inc()
 
 
 def describe_also(work: StepState, wanted: Sequence[str]) -> None:
@@ -108,7 +140,13 @@ def _prompts(work: StepState, listed: Sequence[TableSummary] = ()) -> QueryPromp
     limit = work.settings.max_schema_chars
     named = [metric.name for metric in work.named_metrics]
     return QueryPrompts(
-        work.task, work.overview, work.pack, max_chars=limit, listed=listed, named_metrics=named
+        work.task,
+        work.overview,
+        work.pack,
+        max_chars=limit,
+        listed=listed,
+        named_metrics=named,
+        examples=work.examples,
     )
 
 

@@ -46,6 +46,8 @@ class StepState:
     pack: GroundingPack = field(default_factory=GroundingPack)
     named_metrics: tuple[Metric, ...] = ()
     """Metrics that the question names, and the query has to compute as they are defined."""
+    examples: str = ""
+    """Verified queries for similar questions, as prompts show them; usually none."""
     metric_corrections: int = 0
     """How often a query was sent back because it computes a named metric in another way."""
     described: tuple[str, ...] = ()

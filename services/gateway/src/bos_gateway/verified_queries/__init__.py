@@ -1,0 +1,1 @@
+"""Verified queries: stored beside the log, and read for steps whose agents take examples."""

@@ -1,0 +1,1 @@
+"""VerifiedQueryService: users mark the queries of their runs as right."""
