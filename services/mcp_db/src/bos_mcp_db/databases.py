@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from bos_chassis.auth.access import Access
-    from bos_mcp_db.backends.backend import Backend, Result, TableInfo
+    from bos_mcp_db.backends.backend import Backend, ListedBackend, Result, TableInfo
     from bos_mcp_db.backends.mssql_session import OpenSession
     from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 
@@ -296,7 +296,7 @@ def open_backend(
     settings: McpDbSettings,
     *,
     catalogue_only: bool = False,
-) -> Backend:
+) -> ListedBackend:
     """Return the adapter for the database at ``url``; it connects when it is first asked.
 
     Args:
@@ -360,7 +360,7 @@ def _mssql_sessions(name: str, url: str, password: Callable[[], str] | None) -> 
 
 def _mysql_backend(
     name: str, url: str, password: Callable[[], str] | None, policy: GuardPolicy
-) -> Backend:
+) -> ListedBackend:
     try:
         address = parse_mysql_address(url, password)
     except ValueError as error:

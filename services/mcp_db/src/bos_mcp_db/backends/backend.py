@@ -147,6 +147,20 @@ class Backend(Protocol):
             RoleUnavailable: the role cannot be taken on.
         """
 
+    async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
+        """Return the given tables (names of the allow-list) that exist, in their order.
+
+        Raises:
+            DatabaseUnavailable: no connection.
+        """
+
+    async def aclose(self) -> None:
+        """Stop running queries and close every connection."""
+
+
+class ListedBackend(Backend, Protocol):
+    """A database of an address of its own, which can be looked through before it is connected."""
+
     async def listed(self) -> list[TableName]:
         """Schema and name of every table and view that the connection may read, sorted.
 
@@ -168,13 +182,3 @@ class Backend(Protocol):
             QueryFailed: the database refused.
             DatabaseUnavailable: no connection.
         """
-
-    async def describe(self, tables: Sequence[str]) -> list[TableInfo]:
-        """Return the given tables (names of the allow-list) that exist, in their order.
-
-        Raises:
-            DatabaseUnavailable: no connection.
-        """
-
-    async def aclose(self) -> None:
-        """Stop running queries and close every connection."""
