@@ -225,6 +225,9 @@ def _kubelet(plane: ControlPlane, folder: Path) -> dict[str, object]:
         "clusterDomain": "cluster.local",
         "resolvConf": "/dev/null",
         "serializeImagePulls": False,
+        # Images come from here alone, so none may be deleted because the disk of this machine fills.
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
         "evictionHard": {
             "memory.available": "100Mi",
             **dict.fromkeys(("nodefs.available", "imagefs.available"), "1%"),
