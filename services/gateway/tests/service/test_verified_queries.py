@@ -236,6 +236,7 @@ async def test_only_ended_runs_of_ones_own_that_asked_a_database_are_verified(
         assert len(await service.listed(ADA)) == 1
 
 
+@pytest.mark.requirement("D-14", "D-15")
 async def test_every_text_passes_the_guard_also_one_that_an_agent_says_it_has_run(
     harness: Harness, data: Asking, tmp_path: Path
 ) -> None:
