@@ -83,6 +83,7 @@ async def test_without_one_prompts_are_what_they_were(start: StartHarness) -> No
     assert not any(SECTION in str(messages) for messages in plain)
 
 
+@pytest.mark.requirement("D-15")
 async def test_those_that_may_not_run_now_are_left_out(start: StartHarness) -> None:
     harness = await start()
     refused = {

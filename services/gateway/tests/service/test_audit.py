@@ -18,6 +18,7 @@ from gateway_harness.harness import ERASE, gateway_process
 from gateway_harness.receiver import KEYS
 from prometheus_client import CollectorRegistry
 
+from bos.common.v1 import DatabaseQuery
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     APPROVAL_DECISION_DENY,
@@ -28,7 +29,9 @@ from bos.gateway.v1 import (
     AskStreamRequest,
     CancelRunRequest,
     CancelUserRunRequest,
+    CreateVerifiedQueryRequest,
     CreateWebhookRequest,
+    DeleteVerifiedQueryRequest,
     DeleteWebhookRequest,
     DownloadFileRequest,
     GetApprovalRequest,
@@ -37,6 +40,7 @@ from bos.gateway.v1 import (
     OperatorServiceStub,
     RespondApprovalRequest,
     SubmitRunRequest,
+    VerifiedQueryServiceStub,
     WebhookServiceStub,
 )
 from bos_agentkit import AgentTask, agent_card, succeeded, tool
@@ -95,6 +99,15 @@ class Liar(RecordingAgent):
         super().__init__("liar", card=card)
 
 
+class Querying(RecordingAgent):
+    """Says that it has run a query."""
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        query = DatabaseQuery(database="company", dialect="postgres", tables=[PLANTED])
+        query.sql = f"SELECT * FROM {PLANTED}"
+        return succeeded(task, answer=PLANTED, query=query)
+
+
 @pytest.fixture
 async def agent(harness: Harness) -> DeployAgent:
     agent = DeployAgent()
@@ -102,6 +115,7 @@ async def agent(harness: Harness) -> DeployAgent:
     await harness.add_agent(FileAgent("files", {f"{PLANTED}.txt": ("text/plain", FILE)}))
     await harness.add_agent(SlowAgent("slow"))
     await harness.add_agent(EchoAgent("echo"))
+    await harness.add_agent(Querying("querying"))
     made = step(f"{PLANTED}_step", "deploy", "deploy shop 1.2")
     made.tools.extend(["check_deploy_status", "trigger_deployment"])
     harness.planner.steps = [made]
@@ -160,6 +174,9 @@ async def do(harness: Harness, gateway: Client, method: str) -> tuple[str, str]:
         return "ops", await operate(harness, gateway, method)
     if method in ("CreateWebhook", "DeleteWebhook"):
         return "ada", await change_webhooks(gateway, method)
+    if method in ("CreateVerifiedQuery", "DeleteVerifiedQuery"):
+        harness.planner.steps = [step("a", "querying")]
+        return "ada", await change_verified_queries(gateway, method)
     approval = await asked(gateway, ADA)
     if method == "AskStream":
         return "ada", approval.run_id
@@ -179,6 +196,17 @@ async def change_webhooks(gateway: Client, method: str) -> str:
         gone = DeleteWebhookRequest(webhook_id=webhook_id)
         await stub.DeleteWebhook(gone, timeout=60, metadata=ADA)
     return webhook_id
+
+
+async def change_verified_queries(gateway: Client, method: str) -> str:
+    stub: Any = VerifiedQueryServiceStub(gateway.channel)
+    request = CreateVerifiedQueryRequest(run_id=(await ask(gateway)).run_id)
+    made = await stub.CreateVerifiedQuery(request, timeout=60, metadata=ADA)
+    query_id = str(made.verified_query.query_id)
+    if method == "DeleteVerifiedQuery":
+        gone = DeleteVerifiedQueryRequest(query_id=query_id)
+        await stub.DeleteVerifiedQuery(gone, timeout=60, metadata=ADA)
+    return query_id
 
 
 async def operate(harness: Harness, gateway: Client, method: str) -> str:
@@ -223,8 +251,10 @@ async def test_a_change_whose_audit_entry_fails_is_not_made(
             inputs = await session.fetchval("SELECT count(*) FROM run_inputs")
             open_ones = await session.fetch("SELECT approval_id, status FROM approvals")
             webhooks = await session.fetchval("SELECT count(*) FROM webhooks")
+            verified = await session.fetchval("SELECT count(*) FROM verified_queries")
         assert runs == (not AUDITED[rpc].startswith(("question.", "webhook.")))
         assert webhooks == rpc.endswith("/DeleteWebhook")
+        assert verified == rpc.endswith("/DeleteVerifiedQuery")
         assert inputs == 0
         assert [row["status"] for row in open_ones] == (
             [APPROVAL_STATUS_PENDING] if "RespondApproval" in rpc else []

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from gateway_harness.callers import signed_in, token
 
-from bos.common.v1 import DatabaseQuery
+from bos.common.v1 import ConversationMessage, DatabaseQuery
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
     AgentRequest,
@@ -19,9 +19,12 @@ from bos.gateway.v1 import (
     ListVerifiedQueriesRequest,
     VerifiedQueryServiceStub,
 )
+from bos.runlog.v1 import RunAccepted, SubTask
 from bos_agentkit import agent_card, failed, succeeded
 from bos_chassis.auth.access import AccessSettings
 from bos_errors import from_rpc_error
+from bos_gateway.core.agent_input import question_of_step
+from bos_gateway.core.run_state import RunState, StepState
 from bos_gateway.run_log.retention import Scope, erase
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.verified_queries.likeness import MAX_WORDS, words_of
@@ -233,6 +236,7 @@ async def test_only_ended_runs_of_ones_own_that_asked_a_database_are_verified(
         assert len(await service.listed(ADA)) == 1
 
 
+@pytest.mark.requirement("D-14", "D-15")
 async def test_every_text_passes_the_guard_also_one_that_an_agent_says_it_has_run(
     harness: Harness, data: Asking, tmp_path: Path
 ) -> None:
@@ -372,6 +376,24 @@ async def test_changes_are_in_the_audit_trail_without_question_and_query(
     assert "analysts" in details
     assert ORDERS not in details
     assert "SELECT" not in details
+
+
+def test_the_question_of_a_step_stands_by_itself() -> None:
+    sub_task = SubTask(task="Count the orders of May")
+    said = [ConversationMessage(content="How many orders came in April?")]
+
+    def question(steps: int, history: Any = ()) -> str:
+        accepted = RunAccepted(conversation_history=history)
+        accepted.request.question = "And in May? "
+        state = RunState("run", accepted=accepted)
+        for number in range(steps):
+            name = str(number)
+            state.steps[name] = StepState(step(name, "data"), 0, "data-1", frozenset())
+        return question_of_step(state, sub_task)
+
+    assert question(1) == "And in May?"
+    assert question(1, said) == sub_task.task
+    assert question(2) == sub_task.task
 
 
 @pytest.mark.parametrize(

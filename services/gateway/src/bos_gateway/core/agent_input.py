@@ -124,10 +124,13 @@ def is_of_others(examples: Sequence[QueryExample]) -> bool:
 
 
 def question_of_step(state: RunState, sub_task: SubTask | None) -> str:
-    """The question that a step answers: the user's, or of several steps this one's task."""
-    if len(state.steps) == 1 or sub_task is None:
-        return question_of(state.request).strip()
-    return sub_task.task.strip()
+    """The question that a step answers, which stands by itself.
+
+    It is the user's; of several steps, or in a conversation ("and in May?"), the step's task, which
+    the planner has put into words.
+    """
+    alone = len(state.steps) == 1 and not state.request.conversation_history
+    return (question_of(state.request) if alone or sub_task is None else sub_task.task).strip()
 
 
 def upstream_files(state: RunState, step: StepState) -> list[InputFile]:
