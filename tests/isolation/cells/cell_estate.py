@@ -288,6 +288,8 @@ async def open_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
             name: Target(name, harness.channels[f"bos.{name}.v1"])
             for name in ("gateway", "identity", "memory", "documents", "files")
         }
+        # The same server, for steps, under the name that their tokens have for it.
+        targets["file_tables"] = Target("file_tables", targets["files"].channel)
         started = await _inside(stack, harness, folder)
         for name, (address, _) in started.items():
             if name != "mcp_db":
@@ -426,6 +428,8 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     things["file"] = FILE_NAME
     doomed = harness.channels["bos.files.v1"], ada.access_token, f"doomed {SECRET}.txt"
     things["file to delete"] = await give_file(*doomed, "Gone soon.")
+    table = harness.channels["bos.files.v1"], ada.access_token, "rows-of-ada.csv"
+    things["table"] = await give_file(*table, f"name\n{SECRET}\n")
     things["webhook"] = harness.webhook_id
     channel = harness.channels["bos.gateway.v1"]
     things["webhook to delete"] = await give_webhook(channel, ada.access_token, "to-delete")
