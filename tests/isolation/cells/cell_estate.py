@@ -425,11 +425,11 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
         text = f"The {SECRET} to {which}."
         mine = harness.channels["bos.documents.v1"], ada.access_token
         things[f"document to {which}"] = await give_document(*mine, text, "a.txt")
+    table = harness.channels["bos.files.v1"], ada.access_token, "rows-of-ada.csv"
+    things["table"] = await give_file(*table, f"name\n{SECRET}\n")
     things["file"] = FILE_NAME
     doomed = harness.channels["bos.files.v1"], ada.access_token, f"doomed {SECRET}.txt"
     things["file to delete"] = await give_file(*doomed, "Gone soon.")
-    table = harness.channels["bos.files.v1"], ada.access_token, "rows-of-ada.csv"
-    things["table"] = await give_file(*table, f"name\n{SECRET}\n")
     things["webhook"] = harness.webhook_id
     channel = harness.channels["bos.gateway.v1"]
     things["webhook to delete"] = await give_webhook(channel, ada.access_token, "to-delete")
