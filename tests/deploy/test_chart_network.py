@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
@@ -133,6 +134,24 @@ def test_airgapped_release_reaches_private_networks_alone(rendered: dict[str, Re
                     assert ip_network(peer["ipBlock"]["cidr"]).is_private, name
     assert seen
     assert not {"web", "mail"} & profile.services().keys()
+
+
+def test_uploaded_files_are_asked_by_way_of_mcp_db_and_by_nobody_where_files_are_off(
+    chart: Chart,
+) -> None:
+    on, off = chart.render("ha"), chart.render("ha", 'services.files={"enabled": false}')
+    audiences = [
+        environment(each.services()["gateway"])["BOS_GATEWAY_AGENT_AUDIENCES"] for each in (on, off)
+    ]
+    assert [json.loads(each)["sql"] for each in audiences] == [
+        ["mcp_db", "file_tables"],
+        ["mcp_db"],
+    ]
+    assert "files" in peers(on.policies()["mcp-db"]["egress"], "to")
+    assert "mcp-db" in peers(on.policies()["files"]["ingress"], "from")
+    assert "sql" not in peers(on.policies()["files"]["ingress"], "from")
+    assert "files" not in peers(off.policies()["mcp-db"]["egress"], "to")
+    assert "BOS_MCP_DB_FILES_TARGET" not in environment(off.services()["mcp-db"])
 
 
 def test_service_that_is_off_leaves_no_edge_behind(chart: Chart) -> None:

@@ -273,6 +273,42 @@ async def test_a_run_token_is_good_in_the_hands_of_those_who_were_given_it(
         assert refused == ("" if taken or tls is None else "RUN_TOKEN_INVALID")
 
 
+@pytest.mark.parametrize(
+    ("caller", "shown_by", "taken"),
+    [
+        ("mcp_db", frozenset({"mcp_db"}), True),
+        ("sql", frozenset({"mcp_db"}), True),
+        ("mail", frozenset({"mcp_db"}), False),
+        ("mcp_db", frozenset(), False),
+        ("sql", frozenset(), True),
+        ("mail", None, True),
+    ],
+)
+async def test_a_service_with_callers_of_its_own_says_who_else_may_show_a_run_token(
+    start: Any,
+    stub_of: Any,
+    echo: Any,
+    authority: Authority,
+    caller: str,
+    shown_by: frozenset[str] | None,
+    taken: bool,
+) -> None:
+    private, public = generate_keypair()
+    token = RunTokenSigner(private).mint("ada", "r1", "r1/0/a", ["sql", "mcp_db", "echo"], 600)
+    offered = {"auth": RunTokenVerifier([public], "echo"), "shown_by": shown_by}
+    running = await start(tls=authority.issue("echo"), offered=offered)
+    refused = ""
+    async with Channels(Telemetry.for_tests("caller"), tls=authority.issue(caller)) as channels:
+        try:
+            with translate_rpc_errors(), run_token(token):
+                await stub_of(channels.get(running.server.address)).get(
+                    echo(text="hi"), timeout=_TIMEOUT_S
+                )
+        except Unauthenticated as error:
+            refused = error.reason
+    assert refused == ("" if taken else "RUN_TOKEN_INVALID")
+
+
 async def _shown_by(server: Any, calling: TlsSettings) -> bytes:
     """The certificate that new connections to ``server`` get."""
     context = ClientTls(CertificateFiles(calling, structlog.get_logger())).context

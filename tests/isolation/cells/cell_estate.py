@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sqlite3
-import sys
 import time
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
@@ -34,6 +32,7 @@ from cell_kinds import (
     STEP_AS_BEARER,
     STEP_FOR_ANOTHER,
 )
+from cell_processes import START_S, start_process
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from isolation_credentials import api_key
 from isolation_documents import give_document
@@ -91,7 +90,6 @@ ROW = f"the {SECRET} of ada"
 """In a database that ada's group alone may read."""
 TABLE = "customers"
 DATABASE_KEY = "a-static-key-of-mcp-db"
-_START_S = 120.0
 _WHO = {"other user": "eve", "other group": "gus", "operator": "olga"}
 _NO_ATTEMPTS = 10_000
 """Of wrong passwords: every caller tries one, from one address, and none is to be slowed down."""
@@ -133,7 +131,7 @@ class Keeper(RecordingAgent):
 
     async def token(self, user_id: str, *, ended: bool = False) -> str:
         """The one of a step for this user, as soon as it has begun."""
-        async with asyncio.timeout(_START_S), self._kept:
+        async with asyncio.timeout(START_S), self._kept:
             await self._kept.wait_for(lambda: (user_id, ended) in self.tokens)
         return self.tokens[user_id, ended]
 
@@ -288,6 +286,8 @@ async def open_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
             name: Target(name, harness.channels[f"bos.{name}.v1"])
             for name in ("gateway", "identity", "memory", "documents", "files")
         }
+        # The same server, for steps, under the name that their tokens have for it.
+        targets["file_tables"] = Target("file_tables", targets["files"].channel)
         started = await _inside(stack, harness, folder)
         for name, (address, _) in started.items():
             if name != "mcp_db":
@@ -329,7 +329,7 @@ async def _inside(
     }
     async with asyncio.TaskGroup() as tasks:
         first = {
-            name: tasks.create_task(_start(stack, name, {**common, **OWN.get(name, {})}))
+            name: tasks.create_task(start_process(stack, name, {**common, **OWN.get(name, {})}))
             for name in INSIDE
         }
     found = {name: task.result() for name, task in first.items()}
@@ -340,32 +340,8 @@ async def _inside(
         "BOS_COMPUTATION_SANDBOX_TARGET": found["sandbox"][0],
     }
     async with asyncio.TaskGroup() as tasks:
-        then = {name: tasks.create_task(_start(stack, name, agents)) for name in AGENTS}
+        then = {name: tasks.create_task(start_process(stack, name, agents)) for name in AGENTS}
     return {**found, **{name: task.result() for name, task in then.items()}}
-
-
-async def _start(stack: AsyncExitStack, name: str, variables: dict[str, str]) -> tuple[str, int]:
-    kept = {each: os.environ[each] for each in ("PATH", "PYTHONPATH") if each in os.environ}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", f"bos_{name}"),
-        env={**kept, **variables},
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    stack.push_async_callback(_stop, process)
-    assert process.stdout is not None
-    async with asyncio.timeout(_START_S):
-        line = await process.stdout.readline()
-    assert line, f"{name} did not start"
-    said = json.loads(line)
-    return said["address"], said["metrics_port"]
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.kill()
-    await process.wait()
 
 
 async def _let_people_in(estate: Estate) -> None:
@@ -423,6 +399,8 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
         text = f"The {SECRET} to {which}."
         mine = harness.channels["bos.documents.v1"], ada.access_token
         things[f"document to {which}"] = await give_document(*mine, text, "a.txt")
+    table = harness.channels["bos.files.v1"], ada.access_token, "rows-of-ada.csv"
+    things["table"] = await give_file(*table, f"name\n{SECRET}\n")
     things["file"] = FILE_NAME
     doomed = harness.channels["bos.files.v1"], ada.access_token, f"doomed {SECRET}.txt"
     things["file to delete"] = await give_file(*doomed, "Gone soon.")
@@ -459,7 +437,7 @@ async def _let_steps_run(estate: Estate, stack: AsyncExitStack) -> None:
     call.cancel()
     stub = OrchestratorServiceStub(estate.harness.channels["bos.gateway.v1"])
     async for _ in stub.WatchRun(
-        WatchRunRequest(run_id=run), metadata=bearer(ada.access_token), timeout=_START_S
+        WatchRunRequest(run_id=run), metadata=bearer(ada.access_token), timeout=START_S
     ):
         pass
     await estate.keeper.token(ada.user_id, ended=True)

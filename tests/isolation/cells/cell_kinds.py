@@ -247,6 +247,11 @@ def _of_steps(name: str, *, own_step: Outcome, ended: Outcome = STEP_OVER) -> Ki
 SERVES_STEPS = _of_steps(
     "serves any step that may call it, and holds nothing of anybody's", own_step=OK
 )
+READS_FOR_USER = _of_steps("reads what the step's user has alone", own_step=OK)
+QUERIES_FOR_USER = _of_steps(
+    "queries what the step's user has alone",
+    own_step=Outcome("PERMISSION_DENIED", "QUERY_REFUSED"),
+)
 WORKS_FOR_STEP = _of_steps("works for the step that the token names", own_step=OTHER_STEP)
 
 
@@ -323,6 +328,7 @@ KINDS = (
     *(OF_ACCOUNT, OWN_ACCOUNT, OTHERS_KEYS, MAKES_KEYS, CONNECTS, DISCONNECTS),
     *(NEEDS_PASSWORD, ADMINISTRATION),
     *(EXPORTS_OWN, IDENTITY_ONLY),
+    *(READS_FOR_USER, QUERIES_FOR_USER),
     *(ABOUT_SESSION, SERVES_STEPS, WORKS_FOR_STEP, GATEWAY_ONLY, GATEWAY_FOR_ITS_RUN),
     *(ABOUT_RUN_TOKEN, open_to_all(OK)),
 )

@@ -144,6 +144,8 @@ _MEMORY = "bos.memory.v1.MemoryService"
 _TURNS = "bos.memory.v1.MemoryTurnService"
 _DOCUMENTS = "bos.documents.v1.DocumentsService"
 _FILES = "bos.files.v1.FileService"
+_TABLES = "bos.files.v1.FileTableService"
+_OF_TABLES = ("file_tables",)
 _AGENTS = ("sql", "computation", "code", "files")
 _ACCOUNTS = "bos.identity.v1.AccountService"
 _OPENID = "bos.identity.v1.OpenIdService"
@@ -240,6 +242,13 @@ ROWS: dict[str, Row] = {
     f"{_FILES}/DownloadFile": Row(kinds.READS_FILE, things(name="file"), shows=True),
     f"{_FILES}/UploadFile": Row(kinds.ADDS_FILE, given(upload__name="everybody.txt")),
     f"{_FILES}/DeleteFile": Row(kinds.CHANGES_FILE, things(name="file to delete")),
+    f"{_TABLES}/ListFileTables": Row(kinds.READS_FOR_USER, shows=True, targets=_OF_TABLES),
+    f"{_TABLES}/QueryFileTables": Row(
+        kinds.QUERIES_FOR_USER,
+        given(sql="SELECT name FROM rows_of_ada"),
+        shows=True,
+        targets=_OF_TABLES,
+    ),
     # -- identity: what is open to everybody, if they know a secret
     f"{_IDENTITY}/GetJsonWebKeySet": Row(open_to_all(kinds.OK)),
     f"{_IDENTITY}/GetOpenIdConfiguration": Row(open_to_all(kinds.OK)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -31,6 +32,7 @@ from bos_errors import (
     Unauthenticated,
 )
 from bos_files.metrics import FilesMetrics
+from bos_files.queries import engine as engine_module
 from bos_files.queries.api import FileTableServicer
 from bos_files.queries.engine import QueryEngine
 from bos_files.queries.limits import QueryLimits
@@ -41,6 +43,7 @@ from .file_tables import SALES, workbook
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
 
     from .conftest import Files
 
@@ -48,6 +51,7 @@ pytestmark = pytest.mark.process
 
 PRIVATE, PUBLIC = generate_keypair()
 TOTALS = "SELECT region, sum(amount) AS total FROM sales GROUP BY region ORDER BY region"
+CANARY = "canary-3f9a"
 ENDLESS = "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
 
 
@@ -93,12 +97,12 @@ async def channels() -> AsyncIterator[Callable[[str], grpc.aio.Channel]]:
 
 @pytest.fixture
 def serving(start: Any, channels: Callable[[str], grpc.aio.Channel]) -> Any:
-    """Start the service with Ada's static key and the run tokens of steps."""
+    """Start the service with the static key of a user, and the run tokens of steps."""
 
-    async def serving(**settings: Any) -> tuple[Files, Steps]:
+    async def serving(user: str = "ada", **settings: Any) -> tuple[Files, Steps]:
         auth = AuthSettings(
             static_key=ADA_KEY,  # type: ignore[arg-type]
-            static_key_user="ada",
+            static_key_user=user,
             run_token_public_keys=PUBLIC,  # type: ignore[arg-type]
         )
         files: Files = await start(
@@ -248,6 +252,62 @@ async def test_what_is_refused_or_fails_says_why(
     with pytest.raises(error) as raised:
         await steps.query(sql)
     assert raised.value.reason == reason
+
+
+class NoGuard:
+    """Lets every statement pass, over all tables there are."""
+
+    def __init__(self, policy: Any) -> None:
+        self._tables = tuple(sorted(policy.allowed_tables))
+
+    def check(self, sql: str) -> Any:
+        return SimpleNamespace(is_safe=True, safe_sql=sql, used_tables=self._tables)
+
+
+@pytest.mark.security
+async def test_without_any_guard_nothing_is_written_and_nothing_of_others_is_read(
+    serving: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    files, steps = await serving()
+    await files.upload("sales.csv", SALES)
+    await files.upload("secret.csv", f"word\n{CANARY}\n".encode())
+    blobs = {path: path.read_bytes() for path in files.blobs()}
+    before = [(each.name, each.digest) for each in await files.listed()]
+    # Another user, whose steps run what they like.
+    others, _ = await serving("eve")
+    await others.upload("mine.csv", b"word\nmine\n")
+    monkeypatch.setattr(engine_module, "Guard", NoGuard)
+    made = tmp_path / "made.csv"
+    (secret,) = (path for path, content in blobs.items() if CANARY.encode() in content)
+    statements = [
+        "SELECT * FROM secret",
+        "SELECT * FROM sales",
+        "SELECT table_name FROM information_schema.tables",
+        f"SELECT * FROM read_text('{secret}')",
+        f"SELECT * FROM '{secret}'",
+        "SELECT * FROM read_text('/proc/self/environ')",
+        "SELECT * FROM read_text('/dev/stdin')",
+        f"COPY mine TO '{made}'",
+        f"ATTACH '{made}' AS made",
+        "INSERT INTO mine VALUES ('more')",
+        "DROP TABLE mine",
+        "SET enable_external_access = true",
+        "SELECT * FROM mine",
+    ]
+    answers, said = [], list[str]()
+    for statement in statements:
+        try:
+            reply = await steps.query(statement, "eve")
+            answers.append([next(iter(row.values())) for row in table_rows(reply.table)])
+        except (InvalidArgument, PermissionDenied) as error:
+            answers.append(error.reason)
+            said.append(error.message)
+    assert CANARY not in str(said)
+    refused = ["QUERY_FAILED"]
+    assert answers == [*refused * 2, ["mine"], *refused * 9, ["mine"]]
+    assert not made.exists()
+    assert {path: path.read_bytes() for path in blobs} == blobs
+    assert [(each.name, each.digest) for each in await files.listed()] == before
 
 
 async def test_a_caller_that_gives_up_frees_its_place(serving: Any) -> None:

@@ -265,6 +265,7 @@ async def test_card_asks_and_the_operator_grants(
         ({"agent_audiences": {"sql": ["*"]}}, "AUDIENCES"),
         ({"agent_audiences": {"unknown": ["mcp_db"]}}, "AUDIENCES"),
         ({"agent_targets": "mcp_db=somewhere:1"}, "TARGETS"),
+        ({"agent_targets": "file_tables=somewhere:1"}, "TARGETS"),
         ({"agent_targets": "Gateway=somewhere:1"}, "TARGETS"),
     ],
 )
