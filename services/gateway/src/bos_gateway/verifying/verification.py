@@ -91,6 +91,8 @@ def _as_it_ran(ran: DatabaseQuery) -> DatabaseQuery:
 
 def _corrected(ran: DatabaseQuery, sql: str) -> DatabaseQuery:
     """``ran`` with another text, which may read other tables."""
+    if len(sql) > MAX_SQL_CHARS:
+        raise InvalidArgument.field("corrected_sql", f"has over {MAX_SQL_CHARS} characters")
     tables = frozenset(ran.tables)
     verdict = _guard(ran, tables).check(sql)
     others = _others(verdict)
@@ -99,8 +101,6 @@ def _corrected(ran: DatabaseQuery, sql: str) -> DatabaseQuery:
             verdict = _guard(ran, tables | others).check(sql)
     if not verdict.is_safe:
         raise InvalidArgument.field("corrected_sql", verdict.user_message)
-    if len(sql) > MAX_SQL_CHARS:
-        raise InvalidArgument.field("corrected_sql", f"has over {MAX_SQL_CHARS} characters")
     corrected = DatabaseQuery()
     corrected.CopyFrom(ran)
     corrected.sql = sql
