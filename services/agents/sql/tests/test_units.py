@@ -269,7 +269,7 @@ async def test_the_card_says_what_the_planner_needs() -> None:
     assert [tool.name for tool in card.tools] == ["mcp_db_schema", "mcp_db_query"]
     assert {tool.side_effect for tool in card.tools} == {SideEffectClass.SIDE_EFFECT_CLASS_NONE}
     assert not any(tool.requires_approval for tool in card.tools)
-    assert list(card.downstream_audiences) == ["mcp_db"]
+    assert list(card.downstream_audiences) == ["mcp_db", "file_tables"]
     assert card.default_timeout.ToTimedelta().total_seconds() == 60
     assert {"sql", "rows", "row_count"} <= {field.name for field in card.output_fields}
 

@@ -27,12 +27,6 @@ KEYWORDS = (
     "trend",
     "breakdown",
     "report",
-    # Of uploaded files, which are tables too.
-    ".csv",
-    ".tsv",
-    ".xlsx",
-    ".parquet",
-    "spreadsheet",
 )
 
 
