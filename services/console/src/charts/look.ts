@@ -38,7 +38,7 @@ export function dressed(spec: ChartSpec, { look, width, hasTitle }: Frame): Json
   const parts = [drawn, ...layersOf(drawn)];
   if (!parts.some((part) => markOf(part) === "arc")) {
     drawn["width"] = px;
-    drawn["padding"] = { left: 4, top: 4, bottom: 4, right: OVERHANG_PX };
+    drawn["padding"] = { left: 4, top: 4, bottom: 4, right: parts.some(hasNumbersAcross) ? OVERHANG_PX : 8 };
     if (typeof drawn["height"] === "number") {
       drawn["height"] = Math.min(drawn["height"], Math.max(LOWEST_PX, Math.round(px * HEIGHT_SHARE)));
     }
@@ -59,6 +59,10 @@ export function dressed(spec: ChartSpec, { look, width, hasTitle }: Frame): Json
 
 function markOf(part: JsonMap): Json | undefined {
   return isMap(part["mark"]) ? part["mark"]["type"] : part["mark"];
+}
+
+function hasNumbersAcross({ encoding }: JsonMap): boolean {
+  return isMap(encoding) && isMap(encoding["x"]) && encoding["x"]["type"] === "quantitative";
 }
 
 /** Text has the colour of text, whatever it was written for. */
