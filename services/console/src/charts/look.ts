@@ -28,6 +28,8 @@ const HEIGHT_SHARE = 0.62;
 const LOWEST_PX = 180;
 /** Room beside the last label of an axis and the longest bar, which Vega does not reckon with. */
 const OVERHANG_PX = 40;
+/** Half of the width by which an amount of money is longer than the room that pies leave to it. */
+const CLEAR_PX = 20;
 
 /** The specification as it is drawn; the one given is not changed. */
 export function dressed(spec: ChartSpec, { look, width, hasTitle }: Frame): JsonMap {
@@ -65,9 +67,12 @@ function hasNumbersAcross({ encoding }: JsonMap): boolean {
   return isMap(encoding) && isMap(encoding["x"]) && encoding["x"]["type"] === "quantitative";
 }
 
-/** Text has the colour of text, whatever it was written for. */
+/** Text has the colour of text, whatever it was written for; beside a pie it keeps clear of it. */
 function paint(part: JsonMap, colour: string): void {
-  if (isMap(part["mark"])) part["mark"]["color"] = colour;
+  if (isMap(part["mark"])) {
+    part["mark"]["color"] = colour;
+    if (typeof part["mark"]["radius"] === "number") part["mark"]["radius"] += CLEAR_PX;
+  }
   const encoding = part["encoding"];
   if (isMap(encoding) && isMap(encoding["color"]) && "value" in encoding["color"]) {
     encoding["color"] = { value: colour };
