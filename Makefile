@@ -526,6 +526,11 @@ console-pictures: install console ## Take the pictures of docs/console.md anew, 
 	@$(MAKE) --no-print-directory rest
 	@BOS_CONSOLE_PICTURES=1 $(NODE) playwright test
 
+.PHONY: bench-console
+bench-console: install console ## How the console shows an answer that is being written, in Chromium: longest task, moves above the tail, first text
+	@$(MAKE) --no-print-directory rest
+	@BOS_CONSOLE_BENCH=1 $(NODE) playwright test
+
 .PHONY: console-dev
 console-dev: $(CONSOLE)/src/api/schema.d.ts ## The console from its sources, rebuilt as they change, before a running `make run` (BOS_CONSOLE_DEV_REST=http://127.0.0.1:8000)
 	@$(NODE) vite

@@ -3,7 +3,11 @@ import { defineConfig } from "@playwright/test";
 // `chromium` is Debian's: browsers that Playwright would download are not used.
 export default defineConfig({
   testDir: "e2e",
-  testMatch: process.env["BOS_CONSOLE_PICTURES"] ? "pictures.ts" : "**/*.spec.ts",
+  testMatch: process.env["BOS_CONSOLE_PICTURES"]
+    ? "pictures.ts"
+    : process.env["BOS_CONSOLE_BENCH"]
+      ? "bench.ts"
+      : "**/*.spec.ts",
   globalSetup: "./e2e/standalone.ts",
   workers: 1,
   retries: 0,

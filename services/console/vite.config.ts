@@ -11,6 +11,7 @@ const proxied = {
 
 export default defineConfig({
   plugins: [react()],
+  worker: { format: "es" },
   build: {
     target: "es2023",
     assetsInlineLimit: 0,

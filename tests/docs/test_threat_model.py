@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CODE = re.compile(r"`([^`]+)`")
-TEST = re.compile(r"^(?:async )?def test_|^func Test", re.MULTILINE)
+TEST = re.compile(r"^(?:async )?def test_|^func Test|^ *test(?:\.each)?\(", re.MULTILINE)
+TEST_FILE = re.compile(r"test_.*\.py|.*_test\.go|.*\.(?:test|spec)\.ts")
 
 
 def walls(page: str) -> list[tuple[str, list[str], list[str]]]:
@@ -22,7 +23,7 @@ def walls(page: str) -> list[tuple[str, list[str], list[str]]]:
 def holds_tests(path: Path) -> bool:
     """Whether there are tests in a file, or in any file of a folder."""
     files = [path] if path.is_file() else path.rglob("*")
-    named = [each for each in files if re.fullmatch(r"test_.*\.py|.*_test\.go", each.name)]
+    named = [each for each in files if TEST_FILE.fullmatch(each.name)]
     return any(TEST.search(each.read_text("utf-8")) for each in named)
 
 
@@ -61,6 +62,7 @@ def test_each_wall_stands_somewhere_and_is_attacked(
         ([], ["tests/docs"], "nobody knows"),
         (["libs"], ["tests/docs/test_gone.py"], "there are no tests in"),
         (["libs"], ["tests/supply/sbom.py"], "there are no tests in"),
+        (["libs"], ["services/console/e2e/page.ts"], "there are no tests in"),
         (["libs"], ["make check"], "no test attacks it"),
     ],
 )

@@ -40,3 +40,11 @@ test.describe("phone", () => {
     await page.screenshot({ path: file("phone") });
   });
 });
+
+test("report", async ({ page }) => {
+  await ask(page, "Give me a report on sales last year");
+  await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
+  await expect(page.locator("figure img")).toHaveCount(4);
+  await page.getByRole("heading", { name: "Main findings" }).evaluate((heading) => heading.scrollIntoView());
+  await page.screenshot({ path: file("report") });
+});

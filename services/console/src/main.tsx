@@ -9,6 +9,7 @@ import { en } from "./messages/en";
 import { TextContext } from "./messages/useText";
 import { router } from "./router";
 import { startTheme } from "./shell/theme";
+import "./text/trusted";
 import "./styles/tokens.css";
 import "./styles/base.css";
 

@@ -63,6 +63,13 @@ describe("blocks of Markdown", () => {
     ]);
     expect(blocks.join("")).toBe(TEXT);
   });
+  test.each([
+    ["a footnote", "one[^1]\n\ntwo\n\n[^1]: said at the end\n"],
+    ["an address by reference", "see [here][x]\n\ntwo\n\n[x]: https://example.com\n"],
+  ])("a text with %s is one block, as it concerns all of it", (_name, text) => {
+    expect(markdownBlocks(text)).toEqual([text]);
+    expect(markdownBlocks(text.replace(/^\[.*\n/m, ""))).toHaveLength(2);
+  });
   test("only the last one changes while the text grows by paragraphs", () => {
     for (let length = 1; length <= TEXT.length; length++) {
       expect(markdownBlocks(TEXT.slice(0, length)).join("")).toBe(TEXT.slice(0, length));

@@ -1,25 +1,25 @@
 /** One question with what became of it: steps, approvals, answer, table, sources, what to do next. */
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { memo, useCallback, useState, type ReactNode } from "react";
+import { memo, useState, type ReactNode } from "react";
 
 import { api, dataOf } from "../api/client";
 import { storedRun } from "../api/queries";
 import type { Run } from "../api/types";
 import { ApprovalCard } from "../approvals/ApprovalCard";
+import { Answer, FurtherCharts } from "../charts/Answer";
 import { useText } from "../messages/useText";
 import { endedRun, type RunState } from "../run/state";
 import { hasEnded } from "../run/status";
 import { Steps } from "../run/Steps";
 import { useRun } from "../run/useRun";
 import { Literal } from "../text/Literal";
-import { Markdown } from "../text/Markdown";
 import { Button, buttonClass, Failure, Icon, Notice } from "../ui/controls";
 import { useCopy } from "../ui/useCopy";
 import { ClarificationForm } from "./ClarificationForm";
 import { Feedback } from "./Feedback";
 import { ResultTable } from "./ResultTable";
-import { Citation, Sources } from "./Sources";
+import { Sources } from "./Sources";
 import type { Question } from "./ask";
 import styles from "./chat.module.css";
 
@@ -87,7 +87,7 @@ function TurnView({ state, isConnected, children, isLast, onAsk, onEdit }: ViewP
         ))}
         <Answer state={state} />
         {table && table.columns.length > 0 && <ResultTable table={table} name={`bos-${state.runId}`} />}
-        {response && response.charts.length > 0 && <Notice>{text.charts(response.charts.length)}</Notice>}
+        <FurtherCharts state={state} />
         {response && <Sources sources={response.sources} />}
         {isLast && response?.clarification && (
           <ClarificationForm clarification={response.clarification} state={state} onAsk={onAsk} />
@@ -107,46 +107,6 @@ function TurnView({ state, isConnected, children, isLast, onAsk, onEdit }: ViewP
         )}
       </div>
     </article>
-  );
-}
-
-function Answer({ state }: { state: RunState }) {
-  const text = useText();
-  const { response, answer } = state;
-  const sources = response?.sources;
-  const renderCitation = useCallback(
-    (number: number) => {
-      const source = sources?.[number - 1];
-      return source ? <Citation number={number} source={source} /> : null;
-    },
-    [sources],
-  );
-  if (!answer.text) return null;
-  const hasFailed = state.status === "RUN_STATUS_FAILED" || state.status === "RUN_STATUS_CANCELLED";
-  return (
-    <section className={styles.answer} aria-label={text.answer} aria-busy={!response}>
-      {hasFailed ? (
-        <Notice kind="bad">
-          <Literal text={answer.text} />
-        </Notice>
-      ) : (
-        <Markdown
-          text={answer.text}
-          isGrowing={!response}
-          sources={sources?.length ?? 0}
-          renderCitation={renderCitation}
-        />
-      )}
-      {response?.highlights.length ? (
-        <ul className={styles.highlights} aria-label={text.highlights}>
-          {response.highlights.map((highlight) => (
-            <li key={highlight}>
-              <Literal text={highlight} />
-            </li>
-          ))}
-        </ul>
-      ) : null}
-    </section>
   );
 }
 

@@ -1,3 +1,5 @@
+import { charts } from "./charts";
+
 /** All words of the console, in English. A catalogue of another language has the same type. */
 export const en = {
   brand: "Bos",
@@ -79,8 +81,7 @@ export const en = {
   imageLeftOut: (alt: string) => (alt ? `[image left out: ${alt}]` : "[image left out]"),
   rests: "Rests on content of others",
   highlights: "Noteworthy",
-  charts: (count: number) =>
-    count === 1 ? "1 chart, as files of the run" : `${String(count)} charts, as files of the run`,
+  charts: charts.en,
   download: (name: string) => `Download ${name}`,
   helpful: "Helpful",
   notHelpful: "Not helpful",

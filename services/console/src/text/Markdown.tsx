@@ -2,9 +2,10 @@
  * Markdown of models, rendered without HTML and without anything that is fetched.
  *
  * There is no image element at all: an image's address would carry data to any host. A link shows
- * where it leads. While the text grows only its last block is parsed again.
+ * where it leads. A text is parsed block by block: while it grows only its last one is parsed again, and
+ * when it is complete none.
  */
-import { memo, type ReactNode } from "react";
+import { createContext, memo, useContext, type ReactNode } from "react";
 import ReactMarkdown, { type Components } from "react-markdown";
 import remarkGfm from "remark-gfm";
 import remend from "remend";
@@ -18,40 +19,35 @@ import styles from "./text.module.css";
 interface Props {
   text: string;
   isGrowing?: boolean;
-  /** Number of sources, and what stands for `[n]`. */
-  sources?: number;
+  /** What stands for `[n]`; nothing if there is no such source. */
   renderCitation?: (number: number) => ReactNode;
 }
 
-export function Markdown({ text, isGrowing = false, sources = 0, renderCitation }: Props) {
-  const cite = { sources, ...(renderCitation ? { renderCitation } : {}) };
-  if (!isGrowing) {
-    return (
-      <div className={styles.markdown} dir="auto">
-        <Block text={text} {...cite} />
-      </div>
-    );
-  }
+/** Sources are known after the text: so they reach citations without the text being parsed again. */
+const CitationContext = createContext<Props["renderCitation"]>(undefined);
+
+export function Markdown({ text, isGrowing = false, renderCitation }: Props) {
   const blocks = markdownBlocks(text);
   return (
-    <div className={styles.markdown} dir="auto">
-      {blocks.map((block, index) => (
-        <Block key={index} text={index === blocks.length - 1 ? remend(block) : block} {...cite} />
-      ))}
-    </div>
+    <CitationContext value={renderCitation}>
+      <div className={styles.markdown} dir="auto">
+        {blocks.map((block, index) => (
+          <Block key={index} text={isGrowing && index === blocks.length - 1 ? remend(block) : block} />
+        ))}
+      </div>
+    </CitationContext>
   );
 }
 
-const Block = memo(function Block({ text, sources = 0, renderCitation }: Omit<Props, "isGrowing">) {
+const PLUGINS = [remarkGfm, remarkCitations];
+
+const Block = memo(function Block({ text }: { text: string }) {
   return (
     <ReactMarkdown
       skipHtml
-      remarkPlugins={[remarkGfm, [remarkCitations, { sources: renderCitation ? sources : 0 }]]}
+      remarkPlugins={PLUGINS}
       urlTransform={(url) => linkTarget(url)?.href ?? ""}
-      components={{
-        ...COMPONENTS,
-        cite: ({ node }) => renderCitation?.(Number(node?.properties["data-source"])),
-      }}
+      components={COMPONENTS}
     >
       {text}
     </ReactMarkdown>
@@ -59,6 +55,7 @@ const Block = memo(function Block({ text, sources = 0, renderCitation }: Omit<Pr
 });
 
 const COMPONENTS: Components = {
+  cite: ({ node }) => <Cited number={Number(node?.properties["data-source"])} />,
   a: ({ href, children }) => <Link href={href}>{children}</Link>,
   img: ({ alt }) => <ImageText alt={alt} />,
   table: ({ children }) => (
@@ -74,6 +71,11 @@ const COMPONENTS: Components = {
   h5: ({ children }) => <h6>{children}</h6>,
   input: ({ checked }) => <span aria-hidden="true">{checked ? "☑ " : "☐ "}</span>,
 };
+
+function Cited({ number }: { number: number }) {
+  const shown = useContext(CitationContext)?.(number);
+  return shown ?? `[${String(number)}]`;
+}
 
 function Link({ href, children }: { href: string | undefined; children: ReactNode }) {
   const target = linkTarget(href);

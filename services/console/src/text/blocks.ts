@@ -4,8 +4,15 @@ const FENCE = /^ {0,3}(`{3,}|~{3,})/;
 /** What may go on with the block before an empty line: list items, indented text, quotes, tables. */
 const CONTINUES = /^(\s|[-+*] |\d{1,9}[.)] |>|\||\[[^\]]+\]:)/;
 
-/** Splits at empty lines outside fenced code and lists; joined, the blocks are the text again. */
+/** What is said in one block and meant in others: footnotes, and addresses of links by reference. */
+const DEFINITION = /^ {0,3}\[[^\]\n]{1,200}\]:/m;
+
+/**
+ * Splits at empty lines outside fenced code and lists; joined, the blocks are the text again. A text
+ * with definitions, which concern all of it, is one block.
+ */
 export function markdownBlocks(text: string): string[] {
+  if (DEFINITION.test(text)) return [text];
   const blocks: string[] = [];
   let current = "";
   let fence = "";

@@ -1,4 +1,4 @@
-/** `[n]` in an answer, made into nodes of their own: the n-th source, counted from 1. */
+/** `[n]` in an answer, made into nodes of their own: the n-th source, counted from 1, if there is one. */
 
 interface Node {
   type: string;
@@ -9,28 +9,28 @@ interface Node {
 
 const CITATION = /\[(\d{1,4})\]/g;
 
-/** Plugin of remark. Code and texts of links stay as they are; numbers without a source too. */
-export function remarkCitations({ sources }: { sources: number }) {
-  return (tree: unknown) => split(tree as Node, sources);
+/** Plugin of remark. Code and texts of links stay as they are. */
+export function remarkCitations() {
+  return (tree: unknown) => split(tree as Node);
 }
 
-function split(node: Node, sources: number): void {
+function split(node: Node): void {
   if (!node.children || node.type === "link" || node.type === "linkReference") return;
   node.children = node.children.flatMap((child) => {
     if (child.type !== "text" || child.value === undefined) {
-      split(child, sources);
+      split(child);
       return [child];
     }
-    return pieces(child.value, sources);
+    return pieces(child.value);
   });
 }
 
-function pieces(value: string, sources: number): Node[] {
+function pieces(value: string): Node[] {
   const found: Node[] = [];
   let end = 0;
   for (const match of value.matchAll(CITATION)) {
     const number = Number(match[1]);
-    if (number < 1 || number > sources) continue;
+    if (number < 1) continue;
     if (match.index > end) found.push({ type: "text", value: value.slice(end, match.index) });
     found.push({
       type: "citation",

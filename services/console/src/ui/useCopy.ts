@@ -20,8 +20,8 @@ export function useCopy(): [boolean, (text: string) => void] {
   return [copied > 0, copy];
 }
 
-/** Offers a text to be saved as a file. */
-export function saveFile(name: string, mediaType: string, content: string): void {
+/** Offers a text or a picture to be saved as a file. */
+export function saveFile(name: string, mediaType: string, content: string | Blob): void {
   const address = URL.createObjectURL(new Blob([content], { type: mediaType }));
   const link = document.createElement("a");
   link.href = address;

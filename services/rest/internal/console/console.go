@@ -35,6 +35,8 @@ const (
 	nonceBytes       = 16
 	digestShown      = 16
 	immutable        = "public, max-age=31536000, immutable"
+	// The one policy of Trusted Types: services/console/src/text/trusted.ts makes it.
+	policyName = "bos"
 )
 
 // Template is the route of the console in metrics and traces.
@@ -218,7 +220,8 @@ func (c *Console) serveWithNonce(w http.ResponseWriter) {
 	_, _ = w.Write(page)
 }
 
-// pageHeaders sets what a page may load and do: nothing of other hosts, no inline script or style.
+// pageHeaders sets what a page may load and do: nothing of other hosts, no inline script or style, and no
+// text that becomes HTML or script but addresses of scripts that the named policy made.
 func pageHeaders(header http.Header, nonce string) {
 	style := "style-src 'self'"
 	if nonce != "" {
@@ -227,7 +230,7 @@ func pageHeaders(header http.Header, nonce string) {
 	header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; "+style+
 		"; img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; worker-src 'self'; "+
 		"manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "+
-		"object-src 'none'")
+		"object-src 'none'; require-trusted-types-for 'script'; trusted-types "+policyName)
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Permissions-Policy", "accelerometer=(), camera=(), display-capture=(), geolocation=(), "+
 		"gyroscope=(), magnetometer=(), microphone=(), midi=(), payment=(), usb=(), "+

@@ -124,10 +124,14 @@ func TestPagesAllowNothingInlineAndNoOtherHost(t *testing.T) {
 	policy := get(console, "/", html).Header().Get("Content-Security-Policy")
 	for _, part := range []string{
 		"default-src 'none'", "script-src 'self';", "style-src 'self';", "base-uri 'none'", "frame-ancestors 'none'",
+		"worker-src 'self';", "require-trusted-types-for 'script'; trusted-types bos",
 	} {
 		if !strings.Contains(policy, part) {
 			t.Errorf("the policy lacks %s: %s", part, policy)
 		}
+	}
+	if !strings.HasSuffix(policy, "trusted-types bos") {
+		t.Errorf("pages may make other policies: %s", policy)
 	}
 	if strings.Contains(policy, "unsafe") || strings.Contains(policy, "http") || strings.Contains(policy, "*") {
 		t.Errorf("the policy is loose: %s", policy)
