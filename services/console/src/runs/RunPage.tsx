@@ -62,7 +62,7 @@ function RunView({ runId }: { runId: string }) {
         <section className={styles.panels} aria-label={text.steps}>
           <h2>{text.steps}</h2>
           {state.steps.map((step) => (
-            <StepPanel key={`${String(step.revision)}/${step.stepId}`} step={step} />
+            <StepPanel key={`${String(step.revision)}/${step.stepId}`} step={step} runId={state.runId} />
           ))}
         </section>
         <Events events={state.events} />

@@ -3,6 +3,7 @@ import { useId, useState } from "react";
 
 import { ResultTable } from "../chat/ResultTable";
 import { Sources } from "../chat/Sources";
+import { RunFiles } from "../files/RunFiles";
 import { useText } from "../messages/useText";
 import { StepIcon } from "../run/Steps";
 import type { StepState } from "../run/state";
@@ -15,7 +16,7 @@ import styles from "./runs.module.css";
 const DIALECTS = ["sql", "sql_postgres", "sql_server", "sql_sqlite"] as const;
 type Dialect = (typeof DIALECTS)[number];
 
-export function StepPanel({ step }: { step: StepState }) {
+export function StepPanel({ step, runId }: { step: StepState; runId: string }) {
   const text = useText();
   const { result } = step;
   const data = result?.data ?? {};
@@ -60,6 +61,7 @@ export function StepPanel({ step }: { step: StepState }) {
         {result?.table && result.table.columns.length > 0 && (
           <ResultTable table={result.table} name={`bos-${step.stepId}`} />
         )}
+        {result && <RunFiles runId={runId} results={[result]} />}
         {result && <Sources sources={result.sources} />}
         {result && result.performed_actions.length > 0 && (
           <Listing title={text.performed} content={JSON.stringify(result.performed_actions, null, 2)} />
