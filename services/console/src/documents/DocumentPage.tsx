@@ -86,7 +86,7 @@ function DocumentView({ documentId }: { documentId: string }) {
             {actions.dialogs}
             <Facts document={document} />
             {cited && <CitedPassage chunkId={cited} />}
-            <Passages key={`${document.state} ${String(document.update_time)}`} document={document} frame={frame} />
+            <Passages document={document} frame={frame} />
           </>
         )}
       </div>
@@ -177,7 +177,7 @@ interface PassagesProps {
 function Passages({ document, frame }: PassagesProps) {
   const all = useText();
   const text = all.knowledge;
-  const found = useInfiniteQuery(documentChunks(document.document_id));
+  const found = useInfiniteQuery(documentChunks(document));
   const list = found.data?.pages.flatMap((page) => page.chunks) ?? [];
   const top = useRef<HTMLDivElement>(null);
   // eslint-disable-next-line react-hooks/incompatible-library -- its object is used here alone

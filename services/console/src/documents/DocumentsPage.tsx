@@ -25,6 +25,7 @@ import {
   replaceDocument,
   type Document,
 } from "./queries";
+import { PENDING } from "./states";
 import { FailureReason, Status } from "./Status";
 import { useDocumentActions, type DocumentActions } from "./useDocumentActions";
 import styles from "./documents.module.css";
@@ -40,9 +41,9 @@ export function DocumentsPage() {
   const { q = "", state } = useSearch({ from: "/shell/documents" });
   const query = useDeferredValue(q.trim());
   const found = useInfiniteQuery(documentList({ query, states: statesOf(state) }));
-  const pending = usePending();
-  const actions = useDocumentActions();
   const list = found.data?.pages.flatMap((page) => page.documents) ?? [];
+  const pending = usePending(list);
+  const actions = useDocumentActions();
   const narrow = (change: { q?: string; state?: string }) =>
     void navigate({ to: "/documents", search: narrowed({ q, state, ...change }), replace: true });
   const isNarrowed = query !== "" || state !== undefined;
@@ -118,26 +119,26 @@ function known(list: Document[], document: Document): Document {
   return list.find((each) => each.document_id === document.document_id) ?? document;
 }
 
-/** Documents that are being read, by id; what has ended is read once more and put into the lists. */
-function usePending(): Map<string, Document> {
+/** Documents that are being read, by id. What the list shows as one and is none any more is read again. */
+function usePending(list: Document[]): Map<string, Document> {
   const client = useQueryClient();
-  const found = useQuery(pendingDocuments);
+  const waiting = list.filter((each) => PENDING.includes(each.state)).map((each) => each.document_id);
+  const found = useQuery(pendingDocuments(waiting.length > 0));
   const now = new Map(found.data?.documents.map((each) => [each.document_id, each]));
-  const ids = [...now.keys()].join(" ");
-  const before = useRef("");
+  const gone = waiting.filter((id) => !now.has(id)).join(" ");
+  const { dataUpdatedAt } = found;
   useEffect(() => {
-    const ended = before.current.split(" ").filter((id) => id && !ids.split(" ").includes(id));
-    before.current = ids;
-    for (const id of ended) void settle(id);
+    if (dataUpdatedAt > 0) for (const id of gone.split(" ").filter(Boolean)) void settle(id);
     async function settle(id: string): Promise<void> {
       const call = api.GET("/v1/documents/{document_id}", { params: { path: { document_id: id } } });
       try {
         replaceDocument(client, id, await dataOf(call));
       } catch (error) {
+        // Without a connection it is asked again with the next look.
         if (error instanceof ApiError && error.status === 404) replaceDocument(client, id, undefined);
       }
     }
-  }, [ids, client]);
+  }, [gone, dataUpdatedAt, client]);
   // Uploads that were stored since the last look.
   const stored = useUploads(documentUploads).filter((each) => each.state === "done").length;
   const seen = useRef(stored);

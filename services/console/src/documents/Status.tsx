@@ -1,4 +1,5 @@
 /** Where a document stands, in words and as a bar while it is being read. */
+import { failureOf } from "../messages/knowledge";
 import { useText } from "../messages/useText";
 import { Literal } from "../text/Literal";
 import type { Document } from "./queries";
@@ -36,7 +37,7 @@ export function FailureReason({ document }: { document: Document }) {
   const { reason, message } = document.failure;
   return (
     <span className={styles.failure}>
-      <Literal text={text.failures[reason] ?? message} />
+      <Literal text={failureOf(text, reason) ?? message} />
     </span>
   );
 }

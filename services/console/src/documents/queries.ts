@@ -40,12 +40,14 @@ export const documentList = ({ query, states }: Filter) =>
     getNextPageParam: (last) => last.next_page_token || undefined,
   });
 
-/** Documents that are being read; looked at often while there are some. */
-export const pendingDocuments = queryOptions({
-  queryKey: ["documents", "pending"],
-  queryFn: () => dataOf(api.GET("/v1/documents", { params: { query: { page_size: 200, states: [...PENDING] } } })),
-  refetchInterval: ({ state }) => (state.data?.documents.length ? PENDING_MS : IDLE_MS),
-});
+/** Documents that are being read; looked at often while there are some, or a list shows one. */
+export const pendingDocuments = (isWaiting = false) =>
+  queryOptions({
+    queryKey: ["documents", "pending"],
+    queryFn: () =>
+      dataOf(api.GET("/v1/documents", { params: { query: { page_size: 200, states: [...PENDING] } } })),
+    refetchInterval: ({ state }) => (isWaiting || state.data?.documents.length ? PENDING_MS : IDLE_MS),
+  });
 
 export const oneDocument = (documentId: string) =>
   queryOptions({
@@ -55,9 +57,10 @@ export const oneDocument = (documentId: string) =>
     refetchInterval: ({ state }) => (state.data && PENDING.includes(state.data.state) ? PENDING_MS : false),
   });
 
-export const documentChunks = (documentId: string) =>
+/** Passages of a document as it was at its last change. */
+export const documentChunks = ({ document_id: documentId, update_time: version }: Document) =>
   infiniteQueryOptions({
-    queryKey: ["documents", "chunks", documentId],
+    queryKey: ["documents", "chunks", documentId, version],
     queryFn: ({ pageParam }) =>
       dataOf(
         api.GET("/v1/documents/{document_id}/chunks", {
@@ -85,7 +88,7 @@ export async function refreshDocuments(client: QueryClient): Promise<void> {
     data && { pages: data.pages.slice(0, 1), pageParams: data.pageParams.slice(0, 1) },
   );
   await client.invalidateQueries({ queryKey: LIST });
-  await client.invalidateQueries({ queryKey: pendingDocuments.queryKey });
+  await client.invalidateQueries({ queryKey: pendingDocuments().queryKey });
 }
 
 /** Puts a document into all lists that show it; undefined takes it out. Lists keep their place. */
@@ -97,7 +100,7 @@ export function replaceDocument(client: QueryClient, documentId: string, documen
       pages: data.pages.map((page) => ({ ...page, documents: page.documents.flatMap(kept) })),
     },
   );
-  client.setQueryData(pendingDocuments.queryKey, (data) =>
+  client.setQueryData(pendingDocuments().queryKey, (data) =>
     data && {
       ...data,
       documents: data.documents.filter(

@@ -24,7 +24,7 @@ export function useDocumentActions(onRemoved?: () => void): DocumentActions {
       dataOf(api.POST("/v1/documents/{document_id}:reindex", { params: { path: { document_id } }, body: {} })),
     onSuccess: async (document) => {
       replaceDocument(client, document.document_id, document);
-      await client.invalidateQueries({ queryKey: pendingDocuments.queryKey });
+      await client.invalidateQueries({ queryKey: pendingDocuments().queryKey });
     },
   });
   return {
@@ -65,7 +65,7 @@ function Remove({ document, onClose, onRemoved }: RemoveProps) {
       ),
     onSuccess: () => {
       replaceDocument(client, document.document_id, undefined);
-      client.removeQueries({ queryKey: documentChunks(document.document_id).queryKey });
+      client.removeQueries({ queryKey: documentChunks(document).queryKey });
       onRemoved();
     },
   });

@@ -169,6 +169,11 @@ export const en = {
   moreOrLess: (number: number) => `Show all ${String(number)}`,
 };
 
+/** Why something was refused or failed, by its reason; undefined for one that has no words here. */
+export function failureOf({ failures }: typeof en, reason: string): string | undefined {
+  return Object.hasOwn(failures, reason) ? failures[reason] : undefined;
+}
+
 const zahl = (eins: string, viele: string) => (nummer: number) =>
   `${nummer.toLocaleString("de")} ${nummer === 1 ? eins : viele}`;
 

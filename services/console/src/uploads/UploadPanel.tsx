@@ -2,6 +2,7 @@
 import type { ReactNode } from "react";
 
 import { ApiError } from "../api/errors";
+import { failureOf } from "../messages/knowledge";
 import { useText } from "../messages/useText";
 import { shownBytes } from "../text/bytes";
 import { Literal } from "../text/Literal";
@@ -102,7 +103,8 @@ function Entry<Result>({ upload, uploads, renderDone }: EntryProps<Result>) {
 function FailureOf({ error }: { error: Error | undefined }) {
   const all = useText();
   const text = all.knowledge;
-  const known = error instanceof ApiError ? text.failures[error.reason] : undefined;
-  const said = error instanceof UnreadableFile ? text.fileUnreadable : error instanceof ApiError ? error.message : all.noConnection;
+  const known = error instanceof ApiError ? failureOf(text, error.reason) : undefined;
+  const other = error instanceof ApiError ? error.message : all.noConnection;
+  const said = error instanceof UnreadableFile ? text.fileUnreadable : other;
   return <span className={styles.failure}>{known ?? said}</span>;
 }
