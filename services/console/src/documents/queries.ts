@@ -9,7 +9,7 @@ export type Document = components["schemas"]["Document"];
 export type Chunk = components["schemas"]["Chunk"];
 type Page = components["schemas"]["ListDocumentsResponse"];
 
-const PAGE = 100;
+const PAGE = 200;
 const LIST = ["documents", "list"];
 /** Time between two looks at documents that are being read, and at whether there are any. */
 const PENDING_MS = 1000;
