@@ -193,7 +193,7 @@ function Passages({ document, frame }: PassagesProps) {
   const last = items.at(-1)?.index ?? 0;
   const { hasNextPage, isFetchingNextPage, fetchNextPage } = found;
   useEffect(() => {
-    if (hasNextPage && !isFetchingNextPage && last >= list.length - AHEAD) void fetchNextPage();
+    if (hasNextPage && !isFetchingNextPage && last >= list.length - AHEAD) void fetchNextPage({ cancelRefetch: false });
   });
   return (
     <section aria-label={text.passagesTitle}>

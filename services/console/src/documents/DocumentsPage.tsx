@@ -49,7 +49,7 @@ export function DocumentsPage() {
   const isNarrowed = query !== "" || state !== undefined;
   return (
     <DropZone onFiles={(files) => documentUploads.add(files)} className={styles.page}>
-      <div className={styles.column}>
+      <div className={`${styles.column ?? ""} ${styles.full ?? ""}`}>
         <header className={styles.head}>
           <h1>{text.documents}</h1>
           <ChooseFiles label={text.uploadDocuments} onFiles={(files) => documentUploads.add(files)} />
@@ -106,7 +106,7 @@ export function DocumentsPage() {
             list={list.map((each) => pending.get(each.document_id) ?? each)}
             actions={actions}
             hasMore={found.hasNextPage}
-            onMore={() => !found.isFetchingNextPage && void found.fetchNextPage()}
+            onMore={() => void found.fetchNextPage({ cancelRefetch: false })}
           />
         )}
       </div>

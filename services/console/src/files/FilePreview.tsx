@@ -27,7 +27,7 @@ export function FilePreview({ file, onClose }: Props) {
   const text = all.knowledge;
   const kind = previewKind(file);
   return (
-    <Dialog title={text.preview} onClose={onClose}>
+    <Dialog title={text.preview} onClose={onClose} isWide>
       <div className={styles.preview}>
         <p>
           <Literal text={file.name} /> <small>{shownBytes(file.sizeBytes)}</small>

@@ -110,7 +110,7 @@ export function FilesPage() {
             list={list}
             onIntent={setIntent}
             hasMore={found.hasNextPage}
-            onMore={() => !found.isFetchingNextPage && void found.fetchNextPage()}
+            onMore={() => void found.fetchNextPage({ cancelRefetch: false })}
           />
         )}
       </div>
