@@ -1,6 +1,5 @@
-import type { Page } from "@playwright/test";
-
 import { HOSTILE } from "./hostile";
+import { expectInert } from "./inert";
 import { expect, signIn, test } from "./page";
 
 const ID = "hostile";
@@ -78,41 +77,6 @@ function hostileApproval(text: string, index: number) {
   };
 }
 
-async function expectInert(page: Page): Promise<void> {
-  const found = await page.evaluate(() => {
-    const all = [...document.querySelectorAll("#root *")];
-    const handlers = all.filter((element) =>
-      element.getAttributeNames().some((name) => name.startsWith("on")),
-    );
-    const active = document.querySelectorAll(
-      "#root :is(script, iframe, object, embed, video, audio, style, link, meta, base, form[action], image)",
-    );
-    const images = [...document.querySelectorAll("#root img")].map((image) => image.getAttribute("src"));
-    const links = [...document.querySelectorAll<HTMLAnchorElement>("#root a[target]")];
-    return {
-      pwned: "pwned" in globalThis,
-      handlers: handlers.map((element) => element.outerHTML),
-      active: [...active].map((element) => element.outerHTML),
-      images: [...new Set(images)],
-      schemes: [...new Set(links.map((link) => new URL(link.href).protocol))].sort(),
-      unsafeLinks: links.filter((link) => !/noopener/.test(link.rel)).map((link) => link.outerHTML),
-      // The host that is called is said beside the words of the link.
-      hiddenHosts: links
-        .filter((link) => !link.textContent.includes(new URL(link.href).host || link.pathname))
-        .map((link) => link.outerHTML),
-    };
-  });
-  expect(found).toEqual({
-    pwned: false,
-    handlers: [],
-    active: [],
-    images: ["/favicon.svg"],
-    schemes: ["https:"],
-    unsafeLinks: [],
-    hiddenHosts: [],
-  });
-}
-
 test.beforeEach(({ context }) => signIn(context));
 
 test(`${String(HOSTILE.length)} hostile texts in answers, cells, sources and questions are inert`, async ({
@@ -138,7 +102,7 @@ test(`${String(HOSTILE.length)} hostile texts in answers, cells, sources and que
   await expect(page.locator("[data-run]")).toHaveCount(HOSTILE.length);
   await expect(page.getByRole("region", { name: "Answer" })).toHaveCount(HOSTILE.length);
   await expect(page.getByRole("form", { name: "Bos needs to know" })).toBeVisible();
-  await expectInert(page);
+  await expectInert(page, ["https:"]);
   const citation = page.getByRole("button", { name: /^Source 1/ }).first();
   await citation.focus();
   await page.keyboard.press("Enter");

@@ -2,6 +2,7 @@
 import { join, resolve } from "node:path";
 
 import { ask, expect, MAIL, REVENUE, signIn, test } from "./page";
+import { companyDocument, CONTRACT, POLICY, sample } from "./samples";
 
 const FOLDER = resolve(import.meta.dirname, "../../../docs/images");
 const file = (name: string) => join(FOLDER, `console-${name}.png`);
@@ -29,6 +30,38 @@ test("approvals, dark", async ({ page }) => {
   await page.screenshot({ path: file("approvals") });
   await page.getByRole("button", { name: "Deny" }).click();
   await expect(page.getByRole("article", { name: "Denied" })).toBeVisible();
+});
+
+test("documents, one of them, memory and files", async ({ page }) => {
+  const [contract, policy] = [companyDocument(CONTRACT), companyDocument(POLICY)];
+  const damaged = sample("damaged.pdf", "%PDF-1.7\nnothing");
+  await page.goto("/documents");
+  await page.getByLabel("Upload documents").last().setInputFiles([contract, policy, damaged]);
+  const list = page.getByRole("region", { name: "Documents" });
+  await expect(list.getByRole("listitem").filter({ hasText: "Ready" })).toHaveCount(2);
+  await expect(list).toContainText("damaged or cut off");
+  await page.screenshot({ path: file("documents") });
+  await list.getByRole("link", { name: CONTRACT }).click();
+  await expect(page.getByRole("region", { name: "Passages" }).locator("[data-chunk]").first()).toBeVisible();
+  await page.screenshot({ path: file("document") });
+
+  await page.goto("/memory");
+  for (const [field, value] of Object.entries({ "Your name": "Asha Rao", "Tone of answers": "formal" })) {
+    await page.getByRole("button", { name: `Add: ${field}` }).click();
+    await page.getByRole("textbox").fill(value);
+    await page.getByRole("button", { name: "Save" }).click();
+    await expect(page.getByText(value)).toBeVisible();
+  }
+  await page.screenshot({ path: file("memory") });
+
+  await page.emulateMedia({ colorScheme: "dark" });
+  await page.goto("/files");
+  const csv = sample("late-deliveries.csv", "supplier,days\nNoyyal Valve Works,9\nKansai Hollow,3\n");
+  await page.getByLabel("Upload files").last().setInputFiles([csv]);
+  await page.getByRole("button", { name: "Clear list" }).click();
+  await page.getByRole("button", { name: csv.name, exact: true }).click();
+  await expect(page.getByRole("dialog").getByRole("row")).toHaveCount(3);
+  await page.screenshot({ path: file("files") });
 });
 
 test.describe("phone", () => {

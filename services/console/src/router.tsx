@@ -9,6 +9,7 @@ import {
 } from "@tanstack/react-router";
 
 import { ChatPage, NewChatPage } from "./chat/ChatPage";
+import { narrowed } from "./documents/narrowing";
 import { useText } from "./messages/useText";
 import { Shell } from "./shell/Shell";
 import { SignedIn } from "./shell/SignedIn";
@@ -44,8 +45,38 @@ const run = createRoute({
   component: lazyRouteComponent(() => import("./runs/RunPage"), "RunPage"),
 });
 
+const documents = createRoute({
+  getParentRoute: () => shell,
+  path: "/documents",
+  component: lazyRouteComponent(() => import("./documents/DocumentsPage"), "DocumentsPage"),
+  validateSearch: narrowed,
+});
+const document = createRoute({
+  getParentRoute: () => shell,
+  path: "/documents/$documentId",
+  component: lazyRouteComponent(() => import("./documents/DocumentPage"), "DocumentPage"),
+  validateSearch: ({ passage }: Record<string, unknown>): { passage?: string } =>
+    typeof passage === "string" ? { passage } : {},
+});
+const passage = createRoute({
+  getParentRoute: () => shell,
+  path: "/passages/$chunkId",
+  component: lazyRouteComponent(() => import("./documents/DocumentPage"), "PassagePage"),
+});
+const files = createRoute({
+  getParentRoute: () => shell,
+  path: "/files",
+  component: lazyRouteComponent(() => import("./files/FilesPage"), "FilesPage"),
+});
+const memory = createRoute({
+  getParentRoute: () => shell,
+  path: "/memory",
+  component: lazyRouteComponent(() => import("./memory/MemoryPage"), "MemoryPage"),
+});
+const knowledge = [documents, document, passage, files, memory] as const;
+
 export const router = createRouter({
-  routeTree: root.addChildren([shell.addChildren([newChat, chat, inbox, oneApproval, run])]),
+  routeTree: root.addChildren([shell.addChildren([newChat, chat, inbox, oneApproval, run, ...knowledge])]),
 });
 
 declare module "@tanstack/react-router" {

@@ -14,6 +14,7 @@ from bos.memory.v1 import (
     GetConversationRequest,
     GetLongTermMemoryRequest,
     ListConversationsRequest,
+    ListFactsRequest,
     ListMessagesRequest,
     MemoryServiceStub,
     MemoryTurnServiceStub,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
 
     from bos.common.v1 import LongTermMemory
-    from bos.memory.v1 import Conversation, Message, OpenTurnResponse
+    from bos.memory.v1 import Conversation, Fact, Message, OpenTurnResponse
     from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
     from bos_testkit.scripted_model.replies import Fixture
     from bos_testkit.scripted_model.server import ScriptedModel
@@ -100,8 +101,11 @@ class Caller:
         user: str = "local",
         asked: datetime | None = None,
         tainted: bool = False,
+        run_id: str = "",
     ) -> bool:
-        request = ExtractFactsRequest(user_id=user, question=question, tainted=tainted)
+        request = ExtractFactsRequest(
+            user_id=user, question=question, tainted=tainted, run_id=run_id
+        )
         request.ask_time.FromDatetime(asked or datetime.now(UTC))
         return bool((await self.tell("ExtractFacts", request)).remembered)
 
@@ -117,6 +121,9 @@ class Caller:
 
     async def memory(self) -> LongTermMemory:
         return (await self.call("GetLongTermMemory", GetLongTermMemoryRequest())).memory
+
+    async def facts(self) -> list[Fact]:
+        return list((await self.call("ListFacts", ListFactsRequest())).facts)
 
     async def conversation(self, conversation: str = "talk") -> Conversation:
         request = GetConversationRequest(conversation_id=conversation)

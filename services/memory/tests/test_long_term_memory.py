@@ -12,6 +12,7 @@ from bos.common.v1 import CriticalFacts, LongTermMemory, UserPreferences
 from bos.memory.v1 import DeleteLongTermMemoryRequest, UpdateLongTermMemoryRequest
 from bos_errors import InvalidArgument
 from bos_memory.facts import FoundFacts, FoundPreferences, PersonalFacts, joined
+from bos_memory.origins import Asked
 from bos_memory.profiles import Profiles
 from bos_memory.service import READER, SCHEMA
 from bos_postgres import open_database
@@ -180,7 +181,7 @@ async def test_correction_during_the_model_call_wins(memory: Caller, start: Star
         profiles, vinay = Profiles(pool, readers), found({"user_name": "Vinay"})
         assert await profiles.known("local", asked) == LongTermMemory()
         await memory.call("DeleteLongTermMemory", DeleteLongTermMemoryRequest())
-        assert await profiles.remember("local", vinay, asked, tainted=False) == "outdated"
+        assert await profiles.remember("local", vinay, Asked("", asked, False)) == "outdated"
 
     assert await memory.memory() == LongTermMemory()
 

@@ -219,6 +219,7 @@ ROWS: dict[str, Row] = {
     f"{_TURNS}/ExtractFacts": Row(kinds.GATEWAY_FOR_ITS_RUN, _facts),
     f"{_TURNS}/RecordTurn": Row(kinds.GATEWAY_FOR_ITS_RUN, _turn),
     f"{_MEMORY}/GetLongTermMemory": Row(kinds.READS_OWN_MEMORY, shows=True),
+    f"{_MEMORY}/ListFacts": Row(kinds.READS_OWN_MEMORY, shows=True),
     f"{_MEMORY}/UpdateLongTermMemory": Row(
         kinds.CHANGES_OWN_MEMORY, given(memory__preferences__tone="casual")
     ),
@@ -227,6 +228,7 @@ ROWS: dict[str, Row] = {
     f"{_DOCUMENTS}/GetDocument": Row(kinds.READS_DOCUMENT, _DOCUMENT, shows=True),
     f"{_DOCUMENTS}/WatchDocument": Row(kinds.READS_DOCUMENT, _DOCUMENT, shows=True),
     f"{_DOCUMENTS}/ListDocuments": Row(kinds.LISTS_DOCUMENTS, shows=True),
+    f"{_DOCUMENTS}/ListChunks": Row(kinds.READS_DOCUMENT, _DOCUMENT, shows=True),
     f"{_DOCUMENTS}/SearchDocuments": Row(kinds.SEARCHES, given(query="submarine"), shows=True),
     f"{_DOCUMENTS}/GetChunk": Row(kinds.READS_PASSAGE, things(chunk_id="passage"), shows=True),
     f"{_DOCUMENTS}/UploadDocument": Row(kinds.ADDS_DOCUMENT, given(upload__name="everybody.txt")),

@@ -100,6 +100,25 @@ async def test_one_name_in_two_spellings_is_one_file(start: Any) -> None:
     assert [each.name for each in await files.listed()] == ["\u00dcbersicht.txt"]
 
 
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["50%_off.csv", "Quarterly report.pdf"]),
+        ("REPORT quarterly", ["Quarterly report.pdf"]),
+        ("report off", []),
+        ("0%_o", ["50%_off.csv"]),
+        ("0x_o", []),
+    ],
+)
+async def test_words_find_files_by_their_names(start: Any, query: str, found: list[str]) -> None:
+    files: Files = await start(models=False)
+    await files.upload("Quarterly report.pdf", b"1")
+    await files.upload("50%_off.csv", b"2")
+    response = await files.call("ListFiles", ListFilesRequest(query=query))
+    assert [each.name for each in response.files] == found
+    assert response.usage.files == 2
+
+
 @pytest.mark.parametrize(("size", "kept"), [(1024, True), (1025, False)])
 async def test_a_file_ends_at_its_limit(start: Any, size: int, kept: bool) -> None:
     files: Files = await start(models=False, max_file_bytes=1024)

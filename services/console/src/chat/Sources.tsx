@@ -1,5 +1,6 @@
 /** Sources of an answer: numbers in the text that show the quoted passage, and the list below it. */
 import { Popover } from "@base-ui/react/popover";
+import { Link } from "@tanstack/react-router";
 
 import type { Source } from "../api/types";
 import { useText } from "../messages/useText";
@@ -73,6 +74,11 @@ function Passage({ source }: { source: Source }) {
         <blockquote>
           <Literal text={source.excerpt} />
         </blockquote>
+      )}
+      {source.type === "SOURCE_TYPE_DOCUMENT" && source.reference && (
+        <Link to="/passages/$chunkId" params={{ chunkId: source.reference }}>
+          {text.knowledge.openPassage}
+        </Link>
       )}
       {target && (
         <a href={target.href} target="_blank" rel="noopener noreferrer nofollow">

@@ -8,6 +8,7 @@ import { storedRun } from "../api/queries";
 import type { Run } from "../api/types";
 import { ApprovalCard } from "../approvals/ApprovalCard";
 import { Answer, FurtherCharts } from "../charts/Answer";
+import { RunFiles } from "../files/RunFiles";
 import { useText } from "../messages/useText";
 import { endedRun, type RunState } from "../run/state";
 import { hasEnded } from "../run/status";
@@ -88,6 +89,7 @@ function TurnView({ state, isConnected, children, isLast, onAsk, onEdit }: ViewP
         <Answer state={state} />
         {table && table.columns.length > 0 && <ResultTable table={table} name={`bos-${state.runId}`} />}
         <FurtherCharts state={state} />
+        {response && <RunFiles runId={state.runId} results={response.agent_results} />}
         {response && <Sources sources={response.sources} />}
         {isLast && response?.clarification && (
           <ClarificationForm clarification={response.clarification} state={state} onAsk={onAsk} />

@@ -10,6 +10,11 @@ export function forgetDrafts(): void {
   }
 }
 
+/** Begins a question that is to be written on the page of a new one. */
+export function beginDraft(draft: string): void {
+  sessionStorage.setItem(`${PREFIX}new`, draft);
+}
+
 export function useDraft(key: string): [string, (draft: string) => void] {
   const name = PREFIX + key;
   const [draft, setDraft] = useState(() => sessionStorage.getItem(name) ?? "");

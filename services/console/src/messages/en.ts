@@ -1,8 +1,11 @@
 import { charts } from "./charts";
 
 /** All words of the console, in English. A catalogue of another language has the same type. */
+import * as knowledge from "./knowledge";
+
 export const en = {
   brand: "Bos",
+  knowledge: knowledge.en,
   skip: "Skip to the content",
   loading: "Loading …",
   retry: "Try again",

@@ -4,6 +4,7 @@ import { useId, useState } from "react";
 import { Charts } from "../charts/Charts";
 import { ResultTable } from "../chat/ResultTable";
 import { Sources } from "../chat/Sources";
+import { RunFiles } from "../files/RunFiles";
 import { useText } from "../messages/useText";
 import { StepIcon } from "../run/Steps";
 import type { StepState } from "../run/state";
@@ -62,6 +63,7 @@ export function StepPanel({ step, runId }: { step: StepState; runId: string }) {
           <ResultTable table={result.table} name={`bos-${step.stepId}`} />
         )}
         {result && <Charts runId={runId} charts={result.charts} />}
+        {result && <RunFiles runId={runId} results={[result]} />}
         {result && <Sources sources={result.sources} />}
         {result && result.performed_actions.length > 0 && (
           <Listing title={text.performed} content={JSON.stringify(result.performed_actions, null, 2)} />

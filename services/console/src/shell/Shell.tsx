@@ -57,6 +57,15 @@ export function Shell() {
             <Icon name="plus" /> {text.newQuestion}
           </Link>
           <ApprovalsLink onClick={close} />
+          <Link to="/documents" className={styles.link} onClick={close}>
+            <Icon name="page" /> {text.knowledge.documents}
+          </Link>
+          <Link to="/files" className={styles.link} onClick={close}>
+            <Icon name="folder" /> {text.knowledge.files}
+          </Link>
+          <Link to="/memory" className={styles.link} onClick={close}>
+            <Icon name="bulb" /> {text.knowledge.memory}
+          </Link>
         </nav>
         <Conversations onOpen={close} />
         <Foot onHelp={() => setHelp(true)} />

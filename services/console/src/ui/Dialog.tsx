@@ -9,14 +9,16 @@ interface Props {
   children: ReactNode;
   /** Unset: the dialog stays until its question is settled. */
   onClose?: () => void;
+  /** For tables and listings. */
+  isWide?: boolean;
 }
 
-export function Dialog({ title, children, onClose }: Props) {
+export function Dialog({ title, children, onClose, isWide = false }: Props) {
   return (
     <Base.Root open onOpenChange={(isOpen) => !isOpen && onClose?.()} disablePointerDismissal={!onClose}>
       <Base.Portal>
         <Base.Backdrop className={styles.backdrop} />
-        <Base.Popup className={styles.dialog}>
+        <Base.Popup className={styles.dialog} data-wide={isWide}>
           <Base.Title>{title}</Base.Title>
           {children}
         </Base.Popup>

@@ -33,6 +33,11 @@ const PATHS = {
   skip: "M6 12h12",
   up: "M7 10v10H4V10zM7 10l4-7c1.500 0 2.500 1 2.500 2.500V9H19c1 0 1.800.9 1.600 1.900l-1.300 7A2 2 0 0 1 17.300 20H7",
   copy: "M9 9h11v11H9zM5 15H4V4h11v1",
+  upload: "M12 16V4M7 9l5-5 5 5M4 16v4h16v-4",
+  download: "M12 4v12M7 11l5 5 5-5M4 16v4h16v-4",
+  page: "M6 3h8l4 4v14H6zM14 3v4h4M9 12h6M9 16h6",
+  folder: "M3 6h6l2 2h10v11H3z",
+  bulb: "M9 18h6M10 21h4M8 14a6 6 0 1 1 8 0c-.8.8-1 1.500-1 2H9c0-.5-.2-1.200-1-2z",
 } as const;
 
 export function Icon({ name, flipped = false }: { name: keyof typeof PATHS; flipped?: boolean }) {

@@ -12,6 +12,7 @@ from bos.documents.v1 import (
     DocumentsServiceServicer,
     GetChunkResponse,
     GetDocumentResponse,
+    ListChunksResponse,
     ListDocumentsResponse,
     ReindexDocumentResponse,
     UploadDocumentResponse,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         DeleteDocumentRequest,
         GetChunkRequest,
         GetDocumentRequest,
+        ListChunksRequest,
         ListDocumentsRequest,
         ReindexDocumentRequest,
         SearchDocumentsRequest,
@@ -81,6 +83,11 @@ class DocumentsServicer(DocumentsServiceServicer):
         """The caller's documents."""
         found, token = await self._documents.listed(request, _person())
         return ListDocumentsResponse(documents=found, next_page_token=token)
+
+    async def ListChunks(self, request: ListChunksRequest, context: Any) -> ListChunksResponse:
+        """Passages of one of the caller's documents."""
+        found, token = await self._documents.chunks(request, _person())
+        return ListChunksResponse(chunks=found, next_page_token=token)
 
     async def DeleteDocument(
         self, request: DeleteDocumentRequest, context: Any

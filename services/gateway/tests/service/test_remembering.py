@@ -20,6 +20,7 @@ from bos.common.v1 import (
 )
 from bos.gateway.v1 import RUN_STATUS_CLARIFICATION_NEEDED, RUN_STATUS_SUCCEEDED
 from bos.memory.v1 import (
+    ExtractFactsRequest,
     ExtractFactsResponse,
     MemoryTurnServiceServicer,
     OpenTurnResponse,
@@ -51,6 +52,7 @@ class MemoryDouble(MemoryTurnServiceServicer):
 
     calls: list[str] = field(default_factory=list)
     recorded: list[RecordTurnRequest] = field(default_factory=list)
+    asked: list[ExtractFactsRequest] = field(default_factory=list)
     hanging: set[str] = field(default_factory=set)
     errors: dict[str, BosError] = field(default_factory=dict)
     said: list[ConversationMessage] = field(default_factory=lambda: [SAID])
@@ -69,6 +71,7 @@ class MemoryDouble(MemoryTurnServiceServicer):
 
     async def ExtractFacts(self, request: Any, context: Any) -> ExtractFactsResponse:
         await self._called("ExtractFacts")
+        self.asked.append(request)
         return ExtractFactsResponse()
 
     async def RecordTurn(self, request: Any, context: Any) -> RecordTurnResponse:
@@ -131,7 +134,7 @@ async def test_a_question_without_a_conversation_begins_one_and_returns_its_id(
     (turn,) = memory.recorded
     assert (turn.conversation_id, turn.run_id) == (conversation_id, events[0].run_id)
     assert (turn.question, turn.answer) == ("What was revenue in Q2?", response.answer)
-    assert memory.calls.count("ExtractFacts") == 1
+    assert [each.run_id for each in memory.asked] == [events[0].run_id]
     assert list(harness.planner.requests[0].conversation_history) == []
 
 

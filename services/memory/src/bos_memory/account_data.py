@@ -42,7 +42,7 @@ SELECT (SELECT count(*) FROM talks) AS conversations, (SELECT count(*) FROM know
 """
 _PROFILE = """
 SELECT json_build_object('critical_facts', critical_facts, 'preferences', preferences,
-                         'updated_at', updated_at)::text AS content
+                         'origins', origins, 'updated_at', updated_at)::text AS content
 FROM user_long_term_memory WHERE user_id = $1
 """
 _CONVERSATIONS = """

@@ -13,6 +13,7 @@ from bos.memory.v1 import (
     GetConversationResponse,
     GetLongTermMemoryResponse,
     ListConversationsResponse,
+    ListFactsResponse,
     ListMessagesResponse,
     MemoryServiceServicer,
     MemoryTurnServiceServicer,
@@ -23,6 +24,7 @@ from bos.memory.v1 import (
 from bos_chassis.auth.callers import LOCAL_USER, current_principal
 from bos_errors import InvalidArgument, PermissionDenied
 from bos_memory.facts import checked
+from bos_memory.origins import Asked
 from bos_memory.texts import MAX_STORED_CHARS, on_one_line
 from bos_postgres.audit import By
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         GetConversationRequest,
         GetLongTermMemoryRequest,
         ListConversationsRequest,
+        ListFactsRequest,
         ListMessagesRequest,
         OpenTurnRequest,
         OpenTurnResponse,
@@ -106,6 +109,10 @@ class MemoryServicer(MemoryServiceServicer):
         """Get the facts remembered about the caller."""
         return GetLongTermMemoryResponse(memory=await self._profiles.get(_caller()))
 
+    async def ListFacts(self, request: ListFactsRequest, context: Any) -> ListFactsResponse:
+        """List the facts remembered about the caller, with their origins."""
+        return ListFactsResponse(facts=await self._profiles.facts(_caller()))
+
     async def UpdateLongTermMemory(
         self, request: UpdateLongTermMemoryRequest, context: Any
     ) -> UpdateLongTermMemoryResponse:
@@ -149,11 +156,11 @@ class MemoryTurnServicer(MemoryTurnServiceServicer):
         self, request: ExtractFactsRequest, context: Any
     ) -> ExtractFactsResponse:
         """Extract facts about the author of a question."""
-        _require_run_of(request.user_id)
-        asked = request.ask_time.ToDatetime(tzinfo=UTC)
-        remembered = await self._extractor.extract(
-            request.user_id, request.question, asked, tainted=request.tainted
-        )
+        _require_run_of(request.user_id, request.run_id or None)
+        if "\0" in request.run_id:
+            raise InvalidArgument.field("run_id", "must not contain U+0000")
+        asked = Asked(request.run_id, request.ask_time.ToDatetime(tzinfo=UTC), request.tainted)
+        remembered = await self._extractor.extract(request.user_id, request.question, asked)
         return ExtractFactsResponse(remembered=remembered)
 
     async def RecordTurn(self, request: RecordTurnRequest, context: Any) -> RecordTurnResponse:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -11,9 +10,8 @@ from uuid import UUID, uuid4
 
 from bos.common.v1 import ConversationMessage, MessageRole
 from bos.memory.v1 import Conversation, Message, OpenTurnResponse
-from bos_chassis.paging import after_time, time_token
-from bos_errors import InvalidArgument, NotFound
-from bos_memory.paging import after_ordinal, ordinal_token
+from bos_chassis.paging import after_ordinal, after_time, ordinal_token, time_token, word_patterns
+from bos_errors import NotFound
 from bos_memory.profiles import parsed
 from bos_memory.texts import cut, storable, title_of
 from bos_postgres import acquire, acting_for, execute, fetch, for_user, statement_errors
@@ -34,7 +32,6 @@ SUMMARY_TURNS = 3
 """Number of turns per summary."""
 _MAX_SHOWN_CHARS = 2_000
 _DEFAULT_PAGE = 50
-_MOST_WORDS = 8
 _ROLES = {
     "user": MessageRole.MESSAGE_ROLE_USER,
     "assistant": MessageRole.MESSAGE_ROLE_ASSISTANT,
@@ -324,9 +321,11 @@ class Conversations:
         """
         size = request.page_size or _DEFAULT_PAGE
         before = after_time(request.page_token)
-        sought = _patterns(request.query)
-        query = _SEARCH if sought else _LIST
-        rows = await self._read(query, user_id, user_id, *before, size + 1, *sought)
+        given = (user_id, *before, size + 1)
+        if patterns := word_patterns(request.query):
+            rows = await self._read(_SEARCH, user_id, *given, patterns)
+        else:
+            rows = await self._read(_LIST, user_id, *given)
         last = rows[size - 1] if len(rows) > size else None
         token = time_token(last["updated_at"], last["conversation_key"]) if last else ""
         return [_conversation(row) for row in rows[:size]], token
@@ -340,19 +339,6 @@ class Conversations:
 
     async def _read(self, query: str, *arguments: object) -> Sequence[asyncpg.Record]:
         return await fetch(self._readers, query, *arguments)
-
-
-def _patterns(query: str) -> tuple[list[str]] | tuple[()]:
-    """Patterns of ILIKE for the words of a query, as one argument; none for no words.
-
-    Raises:
-        InvalidArgument: there are too many words.
-    """
-    words = query.replace("\0", " ").split()
-    if len(words) > _MOST_WORDS:
-        raise InvalidArgument.field("query", f"must have at most {_MOST_WORDS} words")
-    escaped = [re.sub(r"([\\%_])", r"\\\1", word) for word in words]
-    return ([f"%{word}%" for word in escaped],) if words else ()
 
 
 def _storable_id(conversation_id: str) -> None:

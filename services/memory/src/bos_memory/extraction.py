@@ -10,11 +10,10 @@ from bos_memory.facts import PersonalFacts
 from bos_memory.prompts import extraction_messages
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from bos_chassis.telemetry import Telemetry
     from bos_llm import Model
     from bos_memory.metrics import MemoryMetrics
+    from bos_memory.origins import Asked
     from bos_memory.profiles import Profiles
     from bos_memory.settings import MemorySettings
 
@@ -45,16 +44,13 @@ class Extractor:
         self._log = telemetry.logger("bos.memory.extraction")
         self._under_way = 0
 
-    async def extract(
-        self, user_id: str, question: str, ask_time: datetime, *, tainted: bool
-    ) -> bool:
+    async def extract(self, user_id: str, question: str, asked: Asked) -> bool:
         """Extract facts from a question; returns whether a new one was stored.
 
         Args:
             user_id: Author of the question.
             question: The question.
-            ask_time: Time of the question (UTC).
-            tainted: Whether it may hold content of others.
+            asked: Its run, its time, and whether it may hold content of others.
         """
         if self._model is None or not self._model.configured:
             return False
@@ -64,11 +60,11 @@ class Extractor:
         self._under_way += 1
         try:
             async with asyncio.timeout(self._settings.extraction_timeout_s):
-                found = await self._found(self._model, user_id, question, ask_time)
+                found = await self._found(self._model, user_id, question, asked)
                 outcome = (
                     found
                     if isinstance(found, str)
-                    else await self._profiles.remember(user_id, found, ask_time, tainted=tainted)
+                    else await self._profiles.remember(user_id, found, asked)
                 )
         except (BosError, TimeoutError) as error:
             self._log.info("no facts extracted", error=type(error).__name__)
@@ -79,10 +75,10 @@ class Extractor:
         return outcome == "remembered"
 
     async def _found(
-        self, model: Model, user_id: str, question: str, ask_time: datetime
+        self, model: Model, user_id: str, question: str, asked: Asked
     ) -> PersonalFacts | str:
         """Facts found by the model, or the outcome without any."""
-        known = await self._profiles.known(user_id, ask_time)
+        known = await self._profiles.known(user_id, asked.at)
         if known is None:
             return "outdated"
         reply = await model.structured(

@@ -151,6 +151,9 @@ func (s *schemas) parameter(field protoreflect.FieldDescriptor) object {
 		// Text as in answers, so that a value of an answer is one of a request as it is.
 		return made
 	}
+	if field.IsList() {
+		made = object{"type": "array", "items": made} // in a query the parameter is repeated
+	}
 	maps.Copy(made, s.rules.bounds(field))
 	return made
 }

@@ -128,13 +128,16 @@ func checkQuery(raw string, operation *openapi.Operation) error {
 		switch {
 		case !known && !operation.Door:
 			return apierror.Field(name, "is not a parameter of this path")
-		case len(values) > 1 && !operation.Door:
+		case len(values) > 1 && !operation.Door && !parameter.IsList():
 			return apierror.Field(name, "must be given once")
-		case !isText(values[0]):
-			return apierror.Field(name, "must be UTF-8, without a zero character")
 		}
-		if problem := parameter.Problem(values[0]); problem != "" {
-			return apierror.Field(name, problem)
+		for _, value := range values {
+			if !isText(value) {
+				return apierror.Field(name, "must be UTF-8, without a zero character")
+			}
+			if problem := parameter.Problem(value); problem != "" {
+				return apierror.Field(name, problem)
+			}
 		}
 	}
 	return nil

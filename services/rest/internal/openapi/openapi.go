@@ -82,10 +82,18 @@ type Parameter struct {
 	Type   string   `json:"type"`
 	Format string   `json:"format"`
 	Enum   []string `json:"enum"`
+	// Items is the type of each value where there may be several; nil if there is one.
+	Items *Parameter `json:"items"`
 }
+
+// IsList reports whether the parameter may be repeated.
+func (p Parameter) IsList() bool { return p.Items != nil }
 
 // Problem describes why a value is invalid; empty if it is valid.
 func (p Parameter) Problem(value string) string {
+	if p.IsList() {
+		return p.Items.Problem(value)
+	}
 	if len(p.Enum) > 0 && !slices.Contains(p.Enum, value) {
 		return "must be one of " + strings.Join(p.Enum, ", ")
 	}

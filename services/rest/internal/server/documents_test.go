@@ -10,6 +10,7 @@ import (
 	"mime/multipart"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type documents struct {
 	watch  chan documentsv1.DocumentState
 
 	mu      sync.Mutex
+	states  []documentsv1.DocumentState
 	header  *documentsv1.DocumentUpload
 	content []byte
 	largest int
@@ -50,6 +52,15 @@ func startDocuments(t *testing.T) *documents {
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)
 	return d
+}
+
+func (d *documents) ListDocuments(
+	_ context.Context, request *documentsv1.ListDocumentsRequest,
+) (*documentsv1.ListDocumentsResponse, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.states = request.GetStates()
+	return &documentsv1.ListDocumentsResponse{}, nil
 }
 
 func (d *documents) UploadDocument(call documentsv1.DocumentsService_UploadDocumentServer) error {
@@ -343,6 +354,28 @@ func TestUploadsNeedTheKeyAndTheService(t *testing.T) {
 	for _, path := range []string{"/v1/documents", "/upload"} {
 		if response, _ := post(t, without, path, kind, bytes.NewReader(body)); response.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+}
+
+func TestAParameterOfSeveralValuesIsRepeatedAndEachIsChecked(t *testing.T) {
+	s, d := withDocuments(t, nil)
+	path := "/v1/documents?states=DOCUMENT_STATE_QUEUED&states=DOCUMENT_STATE_READY"
+	if response := send(t, s, http.MethodGet, path, ""); response.StatusCode != http.StatusOK {
+		t.Error(response.Status)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	want := []documentsv1.DocumentState{
+		documentsv1.DocumentState_DOCUMENT_STATE_QUEUED, documentsv1.DocumentState_DOCUMENT_STATE_READY,
+	}
+	if !slices.Equal(d.states, want) {
+		t.Error(d.states)
+	}
+	for _, second := range []string{"SLEEPING", "%00", "%ff"} {
+		path := "/v1/documents?states=DOCUMENT_STATE_QUEUED&states=" + second
+		if response := send(t, s, http.MethodGet, path, ""); response.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %s", second, response.Status)
 		}
 	}
 }

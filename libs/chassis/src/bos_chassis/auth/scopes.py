@@ -73,11 +73,11 @@ _BY_SCOPE: Final[dict[tuple[str, str], str]] = {
     ),
     (_MEMORY, "memory"): (
         "ListConversations GetConversation ListMessages UpdateConversation DeleteConversation "
-        "GetLongTermMemory UpdateLongTermMemory DeleteLongTermMemory"
+        "GetLongTermMemory ListFacts UpdateLongTermMemory DeleteLongTermMemory"
     ),
     (_DOCUMENTS, "documents"): (
         "UploadDocument GetDocument ListDocuments DeleteDocument ReindexDocument WatchDocument "
-        "SearchDocuments GetChunk"
+        "SearchDocuments GetChunk ListChunks"
     ),
     (_FILES, "files"): "ListFiles GetFile DownloadFile UploadFile DeleteFile",
     (_IDENTITY, "account"): "GetUser ListSessions RevokeSession",

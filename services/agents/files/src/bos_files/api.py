@@ -15,7 +15,7 @@ from bos.files.v1 import (
     WorkspaceUsage,
 )
 from bos_chassis.auth.callers import LOCAL_USER, current_principal
-from bos_chassis.paging import decoded, encoded
+from bos_chassis.paging import decoded, encoded, word_patterns
 from bos_errors import NotFound
 from bos_files.workspaces.names import checked_name
 from bos_postgres.audit import By
@@ -58,7 +58,7 @@ class FileServicer(FileServiceServicer):
         user_id, size = _user(), request.page_size or _DEFAULT_PAGE
         store = self._workspaces.store
         after = decoded(request.page_token) if request.page_token else ""
-        found = await store.listed(user_id, after, size + 1)
+        found = await store.listed(user_id, after, size + 1, word_patterns(request.query))
         held, quota = await store.held(user_id), store.quota
         return ListFilesResponse(
             files=[each.message() for each in found[:size]],

@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
-from bos_chassis.paging import after_time, time_token
-from bos_documents.store.rows import CHUNK_COLUMNS, DOCUMENT_COLUMNS, chunk_of, document_of
+from bos_chassis.paging import after_ordinal, after_time, ordinal_token, time_token, word_patterns
+from bos_documents.store.rows import (
+    CHUNK_COLUMNS,
+    DOCUMENT_COLUMNS,
+    chunk_of,
+    document_of,
+    stored_states,
+)
 from bos_errors import Aborted, NotFound, ResourceExhausted
 from bos_postgres import fetch, fetchrow, for_user
 from bos_postgres.audit import deed, record
@@ -18,7 +24,13 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from bos.documents.v1 import Chunk, Document, GetChunkRequest, ListDocumentsRequest
+    from bos.documents.v1 import (
+        Chunk,
+        Document,
+        GetChunkRequest,
+        ListChunksRequest,
+        ListDocumentsRequest,
+    )
     from bos_postgres.audit import By
 
     Pool = asyncpg.Pool[asyncpg.Record]
@@ -60,7 +72,17 @@ _GET = for_user(
 _LIST = for_user(f"""
 SELECT {DOCUMENT_COLUMNS} FROM documents
 WHERE user_id = $1 AND state NOT IN ('storing', 'deleting') AND (created_at, document_id) < ($2, $3)
+  AND (cardinality($5::text[]) = 0
+       OR concat_ws(' ', name, document_type, array_to_string(topics, ' ')) ILIKE ALL ($5))
+  AND (cardinality($6::text[]) = 0 OR state = ANY ($6))
 ORDER BY created_at DESC, document_id DESC LIMIT $4
+""")  # noqa: S608
+_CHUNKS = for_user(f"""
+SELECT {CHUNK_COLUMNS} FROM documents AS d
+JOIN chunks AS c ON c.document_id = d.document_id AND c.generation = d.serving
+WHERE d.user_id = $1 AND c.user_id = $1 AND d.document_id = $2
+      AND d.state NOT IN ('storing', 'deleting') AND c.ordinal > $3
+ORDER BY c.ordinal LIMIT $4
 """)  # noqa: S608
 _CHUNK = for_user(f"""
 WITH wanted AS (
@@ -252,14 +274,30 @@ class Documents:
         """A page of the user's documents, newest first, and the token of the next page.
 
         Raises:
-            InvalidArgument: the page token is not one of ours.
+            InvalidArgument: the page token is not one of ours, or the query has too many words.
         """
         size = request.page_size or _DEFAULT_PAGE
         before = after_time(request.page_token)
-        rows = await fetch(self._readers, _LIST, user_id, user_id, *before, size + 1)
+        sought = word_patterns(request.query), stored_states(request.states)
+        rows = await fetch(self._readers, _LIST, user_id, user_id, *before, size + 1, *sought)
         last = rows[size - 1] if len(rows) > size else None
         token = time_token(last["created_at"], last["document_id"]) if last else ""
         return [document_of(row) for row in rows[:size]], token
+
+    async def chunks(self, request: ListChunksRequest, user_id: str) -> tuple[list[Chunk], str]:
+        """A page of a document's chunks that can be found, and the token of the next page.
+
+        Raises:
+            NotFound: there is no such document, or it belongs to another user.
+            InvalidArgument: the page token is not one of ours.
+        """
+        key, size = _key(request.document_id), request.page_size or _DEFAULT_PAGE
+        after = after_ordinal(request.page_token)
+        rows = await fetch(self._readers, _CHUNKS, user_id, user_id, key, after, size + 1)
+        if not rows:
+            await self.get(request.document_id, user_id)
+        token = ordinal_token(rows[size - 1]["ordinal"]) if len(rows) > size else ""
+        return [chunk_of(row) for row in rows[:size]], token
 
     async def chunk(
         self, request: GetChunkRequest, user_id: str

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from bos.documents.v1 import Chunk, ChunkKind, Document, DocumentState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import asyncpg
 
 MAX_PAGES_WITHOUT_TEXT: Final = 100
@@ -86,6 +88,12 @@ def chunk_of(row: asyncpg.Record) -> Chunk:
         topics=row["topics"],
         recognised=row["recognised"],
     )
+
+
+def stored_states(states: Iterable[DocumentState]) -> list[str]:
+    """What rows say for states of the contract."""
+    wanted = set(states)
+    return [name for name, state in _STATES.items() if state in wanted]
 
 
 def number_of_date(text: str) -> int:

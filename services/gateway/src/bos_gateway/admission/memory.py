@@ -234,6 +234,7 @@ def facts_request(run: NewRun) -> ExtractFactsRequest:
         ask_time=run.event.create_time,
         # The question may be one that was suggested by what the run begins with.
         tainted=run.event.run_accepted.tainted,
+        run_id=str(run.run_id),
     )
 
 

@@ -35,7 +35,9 @@ _GET: Final = for_user(_CURRENT)
 _LIST: Final = for_user(f"""
 SELECT {COLUMNS} FROM files AS f
 JOIN versions AS v ON v.file_id = f.file_id AND v.number = f.current
-WHERE f.user_id = $1 AND f.name COLLATE "C" > $2 ORDER BY f.name COLLATE "C" LIMIT $3
+WHERE f.user_id = $1 AND f.name COLLATE "C" > $2
+  AND (cardinality($4::text[]) = 0 OR f.name ILIKE ALL ($4))
+ORDER BY f.name COLLATE "C" LIMIT $3
 """)  # noqa: S608
 _VERSIONS: Final = for_user(f"""
 SELECT {COLUMNS} FROM files AS f JOIN versions AS v ON v.file_id = f.file_id
@@ -153,9 +155,18 @@ class Store:
             raise no_file()
         return [Stored.of(row) for row in rows]
 
-    async def listed(self, user_id: str, after: str, limit: int) -> list[Stored]:
-        """Files behind the name ``after``, in the order of their names."""
-        rows = await fetch(self._readers, _LIST, user_id, user_id, after, limit)
+    async def listed(
+        self, user_id: str, after: str, limit: int, patterns: Sequence[str] = ()
+    ) -> list[Stored]:
+        """Files behind the name ``after``, in the order of their names.
+
+        Args:
+            user_id: Whose they are.
+            after: The name before the first.
+            limit: Most files.
+            patterns: Patterns of ILIKE that the names must all match.
+        """
+        rows = await fetch(self._readers, _LIST, user_id, user_id, after, limit, list(patterns))
         return [Stored.of(row) for row in rows]
 
     async def held(self, user_id: str) -> Held:

@@ -1,0 +1,109 @@
+"""Documents found in the list by words and states, and a document's passages in its order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from documents_harness import FAILED, READY
+
+from bos.documents.v1 import DocumentState, ListChunksRequest, ListDocumentsRequest
+from bos_errors import InvalidArgument, NotFound, PermissionDenied
+
+if TYPE_CHECKING:
+    from documents_harness import Caller
+
+TEXT = "# Terms\nOne.\nTwo.\f# Prices\nThree."
+
+
+async def names(documents: Caller, **more: Any) -> list[str]:
+    found = (await documents.call("ListDocuments", ListDocumentsRequest(**more))).documents
+    return [each.name for each in found]
+
+
+async def chunks(documents: Caller, document_id: str, **more: Any) -> Any:
+    return await documents.call("ListChunks", ListChunksRequest(document_id=document_id, **more))
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["100%_sure.txt", "Supply contract.txt"]),
+        ("SUPPLY", ["Supply contract.txt"]),
+        ("contract supply", ["Supply contract.txt"]),
+        ("supply invoice", []),
+        ("framework", ["Supply contract.txt"]),
+        ("100%", ["100%_sure.txt"]),
+        ("%", ["100%_sure.txt"]),
+        ("0%_s", ["100%_sure.txt"]),
+        ("0x_s", []),
+        ("\0", ["100%_sure.txt", "Supply contract.txt"]),
+    ],
+)
+async def test_words_find_documents_by_name_and_kind(
+    documents: Caller, query: str, found: list[str]
+) -> None:
+    await documents.ready("First text.", "Supply contract.txt", document_type="framework")
+    await documents.ready("Second text.", "100%_sure.txt")
+    assert await names(documents, query=query) == found
+
+
+async def test_query_of_nine_words_is_refused(documents: Caller) -> None:
+    assert await names(documents, query="a " * 8) == []
+    with pytest.raises(InvalidArgument):
+        await names(documents, query="a " * 9)
+
+
+async def test_states_narrow_the_list_and_its_pages(documents: Caller) -> None:
+    for number in range(3):
+        await documents.ready(f"Text {number}.", f"{number}.txt")
+    failed = (await documents.upload("!encrypted", "locked.txt")).document
+    assert (await documents.until_ended(failed.document_id)).state == FAILED
+
+    assert await names(documents, states=[FAILED]) == ["locked.txt"]
+    assert await names(documents, states=[DocumentState.DOCUMENT_STATE_PARSING]) == []
+    assert len(await names(documents, states=[FAILED, READY])) == 4
+    seen, token = [], ""
+    while True:
+        request = ListDocumentsRequest(states=[READY], page_size=2, page_token=token)
+        page = await documents.call("ListDocuments", request)
+        seen += [each.name for each in page.documents]
+        token = page.next_page_token
+        if not token:
+            break
+    assert seen == ["2.txt", "1.txt", "0.txt"]
+    with pytest.raises(InvalidArgument):
+        await names(documents, states=[DocumentState.DOCUMENT_STATE_UNSPECIFIED])
+
+
+async def test_passages_come_page_by_page_in_the_order_of_the_document(documents: Caller) -> None:
+    found = await documents.ready(TEXT)
+    first = await chunks(documents, found.document_id, page_size=2)
+    rest = await chunks(documents, found.document_id, page_token=first.next_page_token)
+    assert [each.text for each in (*first.chunks, *rest.chunks)] == ["One.", "Two.", "Three."]
+    assert [list(each.section_path) for each in first.chunks] == [["Terms"], ["Terms"]]
+    assert [(each.first_page, *each.section_path) for each in rest.chunks] == [(2, "Prices")]
+    assert rest.next_page_token == ""
+    with pytest.raises(InvalidArgument):
+        await chunks(documents, found.document_id, page_token="made up")
+
+
+async def test_document_that_failed_has_no_passages_and_one_that_is_gone_is_not_found(
+    documents: Caller,
+) -> None:
+    failed = (await documents.upload("!encrypted")).document
+    await documents.until_ended(failed.document_id)
+    assert list((await chunks(documents, failed.document_id)).chunks) == []
+    await documents.delete(failed.document_id)
+    for document_id in (failed.document_id, "no id"):
+        with pytest.raises(NotFound):
+            await chunks(documents, document_id)
+
+
+@pytest.mark.security
+async def test_passages_are_listed_for_their_owner_alone(guarded: Caller) -> None:
+    found = await guarded.ready()
+    assert (await chunks(guarded, found.document_id)).chunks
+    for user in ("ada", "eve"):
+        with pytest.raises(PermissionDenied):
+            await chunks(guarded.as_run(user), found.document_id)
