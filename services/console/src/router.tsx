@@ -43,9 +43,19 @@ const run = createRoute({
   path: "/runs/$runId",
   component: lazyRouteComponent(() => import("./runs/RunPage"), "RunPage"),
 });
+const chooseRun = createRoute({
+  getParentRoute: () => shell,
+  path: "/runs/$runId/compare",
+  component: lazyRouteComponent(() => import("./runs/compare/ChooseRun"), "ChooseRunPage"),
+});
+const compareRuns = createRoute({
+  getParentRoute: () => shell,
+  path: "/runs/$runId/compare/$otherId",
+  component: lazyRouteComponent(() => import("./runs/compare/ComparePage"), "ComparePage"),
+});
 
 export const router = createRouter({
-  routeTree: root.addChildren([shell.addChildren([newChat, chat, inbox, oneApproval, run])]),
+  routeTree: root.addChildren([shell.addChildren([newChat, chat, inbox, oneApproval, run, chooseRun, compareRuns])]),
 });
 
 declare module "@tanstack/react-router" {

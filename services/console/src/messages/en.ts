@@ -1,5 +1,8 @@
+import { en as runs } from "./runs";
+
 /** All words of the console, in English. A catalogue of another language has the same type. */
 export const en = {
+  runs,
   brand: "Bos",
   skip: "Skip to the content",
   loading: "Loading …",
@@ -209,7 +212,13 @@ export const en = {
   modelCalls: "Model calls",
   traceId: "Trace",
   sql: "SQL",
-  dialects: { sql: "As run", sql_postgres: "PostgreSQL", sql_server: "SQL Server", sql_sqlite: "SQLite" },
+  dialects: {
+    sql: "As run",
+    sql_postgres: "PostgreSQL",
+    sql_mysql: "MySQL",
+    sql_server: "SQL Server",
+    sql_sqlite: "SQLite",
+  },
   program: "Program",
   output: "Result of the step",
   progress: "Trace of the step",
