@@ -15,12 +15,15 @@ interface Fixtures {
   offences: string[];
   origin: string;
   wire: Wire;
+  /** REST behind the wire; the standalone's unless a test has another. */
+  target: string;
 }
 
 export const test = base.extend<Fixtures>({
   // eslint-disable-next-line no-empty-pattern -- Playwright reads the pattern to see what is needed
-  wire: async ({}, provide) => {
-    const wire = new Wire(standalone().rest_url);
+  target: async ({}, provide) => provide(standalone().rest_url),
+  wire: async ({ target }, provide) => {
+    const wire = new Wire(target);
     await provide(wire);
     await wire.close();
   },

@@ -87,8 +87,8 @@ export const en = {
   marked: "Changes marked",
   rowsOf: (count: number) => (count === 1 ? "1 row" : `${String(count)} rows`),
 
-  longConversation: (count: number) =>
-    `${String(count)} questions. Only what is in view is drawn, so the browser's search does not see all of them.`,
+  longConversation:
+    "A long conversation: only what is in view is drawn, so the browser's search does not see all of it.",
   drawAll: "Draw all, for searching and printing",
   drawingAll: "All is drawn: the browser's search finds it, and printing prints it.",
   drawView: "Draw what is in view",
@@ -183,8 +183,8 @@ export const de: typeof en = {
   marked: "Änderungen markiert",
   rowsOf: (count) => (count === 1 ? "1 Zeile" : `${String(count)} Zeilen`),
 
-  longConversation: (count) =>
-    `${String(count)} Fragen. Gezeichnet wird nur, was zu sehen ist; die Suche des Browsers sieht daher nicht alle.`,
+  longConversation:
+    "Eine lange Unterhaltung: Gezeichnet wird nur, was zu sehen ist; die Suche des Browsers sieht daher nicht alles.",
   drawAll: "Alles zeichnen, zum Suchen und Drucken",
   drawingAll: "Alles ist gezeichnet: Die Suche des Browsers findet es, und der Ausdruck enthält es.",
   drawView: "Nur zeichnen, was zu sehen ist",

@@ -31,12 +31,14 @@ export function StepList({ steps, choice }: Props) {
   const onToggle = (key: string, open: boolean) =>
     setToggled((before) => (before.get(key) === open ? before : new Map(before).set(key, open)));
   // A step that is chosen opens, though it was closed before.
-  const [opened, setOpened] = useState(choice.count);
-  if (opened !== choice.count) {
-    setOpened(choice.count);
+  const chosen = `${String(choice.count)} ${choice.key ?? ""}`;
+  const [opened, setOpened] = useState(chosen);
+  if (opened !== chosen) {
+    setOpened(chosen);
     if (choice.key !== undefined) setToggled(new Map(toggled).set(choice.key, true));
     if (choice.key !== undefined && !keys.includes(choice.key)) setQuery("");
   }
+  const index = choice.key === undefined ? -1 : keys.indexOf(choice.key);
   const all = (open: boolean) => setToggled(new Map(steps.map((step) => [stepKey(step), open])));
   return (
     <section className={styles.panels} aria-label={text.steps}>
@@ -68,10 +70,10 @@ export function StepList({ steps, choice }: Props) {
         keys={keys}
         estimatePx={CLOSED_PX}
         className={styles.panelList}
-        index={choice.key === undefined ? -1 : keys.indexOf(choice.key)}
-        revealed={`${String(choice.count)} ${String(keys.length > 0)}`}
-        render={(index) => {
-          const step = found[index];
+        index={index}
+        revealed={`${chosen} ${String(index >= 0)}`}
+        render={(at) => {
+          const step = found[at];
           return step && <StepPanel step={step} isOpen={isOpen(stepKey(step))} onToggle={onToggle} />;
         }}
       />
