@@ -1,5 +1,7 @@
 import { ask, expect, expectAccessible, REVENUE, signIn, test } from "./page";
 
+const SHIFTING = "How is my dollar value shifting from yesterday to today?";
+
 test.beforeEach(({ context }) => signIn(context));
 
 test("a run is a graph that the keyboard walks, and each step says all it did", async ({ page }) => {
@@ -74,4 +76,27 @@ test("two runs of a question are compared step by step", async ({ page }) => {
   await expectAccessible(page);
   await page.getByRole("button", { name: "Only what differs" }).click();
   await expect(page.getByRole("row", { name: /State/ })).toBeHidden();
+});
+
+test("a question back is answered by clicks, and in own words", async ({ page }) => {
+  await ask(page, SHIFTING);
+  const turns = page.locator("[data-run]");
+  const form = page.getByRole("form", { name: "Bos needs to know" });
+  await expect(form).toBeVisible();
+  await expectAccessible(page);
+  await form.getByRole("button", { name: /^Revenue/ }).click();
+  await form.getByRole("button", { name: "Pumps", exact: true }).click();
+  await form.getByRole("button", { name: "Reply" }).click();
+  await expect(turns).toHaveCount(2);
+  await expect(turns.last()).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
+  await expect(form).toHaveCount(0);
+  await expect(turns.last().getByRole("region", { name: "Answer" })).toBeVisible();
+
+  await ask(page, SHIFTING);
+  await expect(form).toBeVisible();
+  await form.getByLabel("Or in your own words").first().fill("gross margin");
+  await form.getByLabel("Or in your own words").last().fill("Valves");
+  await page.keyboard.press("Enter");
+  await expect(turns).toHaveCount(2);
+  await expect(turns.last()).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
 });
