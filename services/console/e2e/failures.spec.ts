@@ -81,7 +81,7 @@ test("a conversation of 300 messages draws what is in view, and keeps its place"
   await scroller.evaluate((element) => (element.scrollTop = 0));
   await page.getByRole("button", { name: "Draw all, for searching and printing" }).click();
   await expect(page.locator("[data-run]")).toHaveCount(150);
-  await expect(page.getByRole("heading", { name: runs[75]?.question ?? "", exact: true })).toHaveCount(1);
+  await expect(page.getByRole("heading", { name: runs[75]?.question ?? "" })).toHaveCount(1);
 });
 
 test("the gateway is killed in the middle of an answer, and the page goes on at the other one", async ({

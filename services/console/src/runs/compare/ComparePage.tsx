@@ -111,7 +111,7 @@ function Facts({ left, right }: Sides) {
             {[left, right].map((run, side) => (
               <td key={side}>
                 <Link to="/runs/$runId" params={{ runId: run.runId }}>
-                  {run.runId.slice(0, 8)}
+                  … {run.runId.slice(-8)}
                 </Link>
               </td>
             ))}
