@@ -169,7 +169,7 @@ test-documents-ocr: install ## Scanned pages by the real tesseract, which it ins
 	$(BIN)/pytest -q services/documents/tests/trials/ocr_trial.py $(PYTEST_ARGS)
 
 .PHONY: test-console
-test-console: install console ## The web console in the real Chromium against a real standalone; it installs Chromium on Debian as root
+test-console: install console openid-issuer ## The web console in the real Chromium against a real standalone; it installs Chromium on Debian as root
 	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
 	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; }
 	@$(MAKE) --no-print-directory rest
@@ -522,7 +522,7 @@ $(CONSOLE_BUILD)/index.html: $(CONSOLE_SOURCES) $(CONSOLE)/src/api/schema.d.ts
 	@$(NODE) node scripts/first-load.js
 
 .PHONY: console-pictures
-console-pictures: install console ## Take the pictures of docs/console.md anew, in Chromium
+console-pictures: install console openid-issuer ## Take the pictures of docs/console.md anew, in Chromium
 	@$(MAKE) --no-print-directory rest
 	@BOS_CONSOLE_PICTURES=1 $(NODE) playwright test
 

@@ -1,6 +1,6 @@
 /** Pages of tests: signed in, and failed by a policy violation, a foreign request or a page error. */
 import AxeBuilder from "@axe-core/playwright";
-import { expect, test as base, type BrowserContext, type Page } from "@playwright/test";
+import { expect, test as base, type BrowserContext, type Page, type Request } from "@playwright/test";
 
 import { standalone } from "./standalone";
 import { Wire } from "./wire";
@@ -15,24 +15,31 @@ interface Fixtures {
   offences: string[];
   origin: string;
   wire: Wire;
+  /** REST behind the wire; the standalone's unless a test has another. */
+  target: string;
+  /** Another origin where the browser may go, such as an OpenID provider; its pages are not ours. */
+  elsewhere: string;
 }
 
 export const test = base.extend<Fixtures>({
+  elsewhere: ["", { option: true }],
   // eslint-disable-next-line no-empty-pattern -- Playwright reads the pattern to see what is needed
-  wire: async ({}, provide) => {
-    const wire = new Wire(standalone().rest_url);
+  target: async ({}, provide) => provide(standalone().rest_url),
+  wire: async ({ target }, provide) => {
+    const wire = new Wire(target);
     await provide(wire);
     await wire.close();
   },
   origin: async ({ wire }, provide) => provide(await wire.open()),
   baseURL: async ({ origin }, provide) => provide(origin),
   offences: [
-    async ({ context, origin }, provide) => {
+    async ({ context, origin, elsewhere }, provide) => {
       const offences: string[] = [];
       context.on("request", (request) => {
         const url = new URL(request.url());
         const isLocal = url.protocol === "data:" || url.protocol === "blob:";
-        if (!isLocal && url.origin !== origin) offences.push(`request of ${request.url()}`);
+        const isTheirs = elsewhere !== "" && (url.origin === elsewhere || isOn(request, elsewhere));
+        if (!isLocal && !isTheirs && url.origin !== origin) offences.push(`request of ${request.url()}`);
       });
       context.on("weberror", (error) => offences.push(`page error: ${String(error.error())}`));
       context.on("dialog", (dialog) => {
@@ -42,12 +49,13 @@ export const test = base.extend<Fixtures>({
       await context.exposeFunction("bosViolation", (what: string) => {
         offences.push(`policy violation: ${what}`);
       });
-      await context.addInitScript(() => {
+      await context.addInitScript((theirs: string) => {
+        if (location.origin === theirs) return;
         document.addEventListener("securitypolicyviolation", (event) => {
           const report = (globalThis as unknown as Record<string, (what: string) => void>)["bosViolation"];
           report?.(`${event.effectiveDirective} ${event.blockedURI} ${event.sample}`);
         });
-      });
+      }, elsewhere);
       await provide(offences);
       expect(offences).toEqual([]);
     },
@@ -56,6 +64,11 @@ export const test = base.extend<Fixtures>({
 });
 
 export { expect };
+
+/** Whether a page of that origin asked. */
+function isOn(request: Request, origin: string): boolean {
+  return !request.isNavigationRequest() && request.frame().url().startsWith(`${origin}/`);
+}
 
 /** Signs the browser in by the API key of the local user, as the sign-in page does. */
 export async function signIn(context: BrowserContext): Promise<void> {

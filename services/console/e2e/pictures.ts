@@ -4,6 +4,7 @@ import { join, resolve } from "node:path";
 import { ask, expect, MAIL, REVENUE, signIn, test } from "./page";
 import { companyDocument, CONTRACT, POLICY, sample } from "./samples";
 
+const DAYS = "How many days are there between 17 January 2026 and 15 June 2026?";
 const FOLDER = resolve(import.meta.dirname, "../../../docs/images");
 const file = (name: string) => join(FOLDER, `console-${name}.png`);
 
@@ -19,6 +20,24 @@ test("answer and run", async ({ page }) => {
   await page.getByRole("link", { name: "Open run" }).click();
   await expect(page.getByRole("region", { name: "Timeline" })).toBeVisible();
   await page.screenshot({ path: file("run") });
+});
+
+test("graph of a run, and two runs compared", async ({ page }) => {
+  await ask(page, DAYS);
+  const turns = page.locator("[data-run]");
+  await expect(turns).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
+  await page.getByLabel("Question", { exact: true }).fill(REVENUE);
+  await page.keyboard.press("Enter");
+  await expect(turns).toHaveCount(2);
+  await expect(turns.last()).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
+  await turns.last().getByRole("link", { name: "Open run" }).click();
+  await page.getByRole("list", { name: "Graph" }).getByRole("link").last().click();
+  await expect(page.locator("details[id^=step-] > summary").last()).toBeFocused();
+  await page.screenshot({ path: file("step") });
+  await page.getByRole("link", { name: "Compare" }).click();
+  await page.getByRole("main").getByRole("link", { name: DAYS }).first().click();
+  await expect(page.getByRole("region", { name: "Answer" }).locator("ins").first()).toBeVisible();
+  await page.screenshot({ path: file("compare") });
 });
 
 test("approvals, dark", async ({ page }) => {

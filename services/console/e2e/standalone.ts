@@ -1,5 +1,6 @@
 /**
- * A real standalone for the tests: all services, the sample company, the scripted model.
+ * A real standalone for the tests: all services, the sample company, the scripted model, and beside
+ * it an OpenID provider.
  *
  * `BOS_CONSOLE_DATA_DIR` names the data folder of one that runs already, for work on the tests.
  */
@@ -7,6 +8,8 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+
+import { startIssuer } from "./issuer";
 
 const ROOT = resolve(import.meta.dirname, "../../..");
 const START_MS = 300_000;
@@ -28,6 +31,8 @@ export default async function setUp(): Promise<(() => Promise<void>) | undefined
   const folder = join(home, "data");
   process.env["BOS_CONSOLE_DATA_DIR"] = folder;
   const log = openSync(join(home, "log"), "w");
+  const [issuer, stopIssuer] = await startIssuer(ROOT, home);
+  process.env["BOS_CONSOLE_ISSUER"] = issuer;
   const program = spawn(join(ROOT, ".venv/bin/bos"), ["serve", "all"], {
     cwd: ROOT,
     stdio: ["ignore", log, log],
@@ -36,12 +41,16 @@ export default async function setUp(): Promise<(() => Promise<void>) | undefined
       HOME: home,
       BOS_STANDALONE_DATA_DIR: folder,
       BOS_STANDALONE_DEMO_DOCUMENTS: "false",
+      BOS_IDENTITY_OPENID_ISSUER: issuer,
+      BOS_IDENTITY_OPENID_CLIENT_ID: "bos",
+      BOS_IDENTITY_OPENID_NAME: "Example",
     },
   });
   const exited = new Promise<void>((done) => program.once("exit", () => done()));
   const stop = async () => {
     program.kill("SIGTERM");
     await exited;
+    stopIssuer();
     rmSync(home, { recursive: true, force: true });
   };
   const until = Date.now() + START_MS;

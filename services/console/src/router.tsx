@@ -44,6 +44,16 @@ const run = createRoute({
   path: "/runs/$runId",
   component: lazyRouteComponent(() => import("./runs/RunPage"), "RunPage"),
 });
+const chooseRun = createRoute({
+  getParentRoute: () => shell,
+  path: "/runs/$runId/compare",
+  component: lazyRouteComponent(() => import("./runs/compare/ChooseRun"), "ChooseRunPage"),
+});
+const compareRuns = createRoute({
+  getParentRoute: () => shell,
+  path: "/runs/$runId/compare/$otherId",
+  component: lazyRouteComponent(() => import("./runs/compare/ComparePage"), "ComparePage"),
+});
 
 const documents = createRoute({
   getParentRoute: () => shell,
@@ -76,7 +86,9 @@ const memory = createRoute({
 const knowledge = [documents, document, passage, files, memory] as const;
 
 export const router = createRouter({
-  routeTree: root.addChildren([shell.addChildren([newChat, chat, inbox, oneApproval, run, ...knowledge])]),
+  routeTree: root.addChildren([
+    shell.addChildren([newChat, chat, inbox, oneApproval, run, chooseRun, compareRuns, ...knowledge]),
+  ]),
 });
 
 declare module "@tanstack/react-router" {

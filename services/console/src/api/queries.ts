@@ -50,6 +50,20 @@ export const storedRun = (runId: string) =>
     staleTime: Infinity, // a run that has ended does not change
   });
 
+/** The newest runs of the user, or of a conversation if one is named. */
+export const recentRuns = (conversationId: string) =>
+  queryOptions({
+    queryKey: ["runs", conversationId, "recent"],
+    queryFn: () =>
+      dataOf(
+        api.GET("/v1/runs", {
+          params: {
+            query: { page_size: 100, ...(conversationId ? { conversation_id: conversationId } : {}) },
+          },
+        }),
+      ),
+  });
+
 export const pendingApprovals = queryOptions({
   queryKey: ["approvals", "pending"],
   queryFn: () =>

@@ -15,6 +15,8 @@ export interface BrowserSession {
   sign_in?: SignInWays;
   /** Context of every question, such as the sample company's fixed today. */
   context?: Record<string, never>;
+  /** Address of a trace, with {trace_id} in the place of its id. */
+  trace_url?: string;
 }
 
 export interface SessionState {

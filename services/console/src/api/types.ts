@@ -19,4 +19,5 @@ export type RunStatus = Run["status"];
 export type Source = Schemas["Source"];
 export type Table = Schemas["Table"];
 export type TraceEvent = Schemas["TraceEvent"];
+export type Usage = Schemas["Usage"];
 export type User = Schemas["User"];

@@ -1,14 +1,14 @@
 /** A conversation: its questions with their answers, and where the next one is asked. */
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { useNavigate, useParams } from "@tanstack/react-router";
-import { useCallback, useState } from "react";
+import { useLocation, useNavigate, useParams } from "@tanstack/react-router";
+import { useCallback, useEffect, useState } from "react";
 
 import { conversationRuns } from "../api/queries";
 import { useText } from "../messages/useText";
 import { Literal } from "../text/Literal";
-import { Button, Failure, Icon } from "../ui/controls";
+import { Button, Failure, Icon, Notice } from "../ui/controls";
 import { QuestionBox } from "./QuestionBox";
-import { Turn } from "./Turn";
+import { LONG, TurnsInView, WholeTurns } from "./Turns";
 import { useAsk, type Question } from "./ask";
 import { useDraft } from "./useDraft";
 import { useStickToEnd } from "./useStickToEnd";
@@ -31,8 +31,24 @@ function Chat({ conversationId, isNew = false }: { conversationId: string; isNew
   const [draft, setDraft] = useDraft(isNew ? "new" : conversationId);
   const found = useInfiniteQuery({ ...conversationRuns(conversationId), enabled: !isNew });
   const ask = useAsk();
-  const { frame, isAtEnd, toEnd } = useStickToEnd();
+  const hash = useLocation({ select: (location) => location.hash });
+  const wanted = hash.startsWith("run-") ? hash.slice("run-".length) : undefined;
   const runs = (found.data?.pages.flatMap((page) => page.runs) ?? []).toReversed();
+  const [isWhole, setWhole] = useState(false);
+  const isLong = runs.length > LONG || found.hasNextPage;
+  const isInView = isLong && !isWhole;
+  const { frame, isAtEnd, toEnd } = useStickToEnd(!isInView && wanted === undefined);
+  const { hasNextPage, isFetchingNextPage, fetchNextPage } = found;
+  const isMissing = wanted !== undefined && !runs.some((run) => run.run_id === wanted);
+  // What the address names is fetched, and so is all that shall be drawn.
+  const mustFetch = hasNextPage && !isFetchingNextPage && !found.isError && (isMissing || isWhole);
+  useEffect(() => {
+    if (mustFetch) void fetchNextPage();
+  }, [mustFetch, fetchNextPage]);
+  const onNearBegin = () => {
+    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
+  };
+  const Turns = isInView ? TurnsInView : WholeTurns;
   const { mutate } = ask;
   const send = useCallback(
     (question: Omit<Question, "conversationId">, onError?: () => void) => {
@@ -67,9 +83,17 @@ function Chat({ conversationId, isNew = false }: { conversationId: string; isNew
     <div className={styles.chat}>
       <div className={styles.scroll} ref={frame}>
         <div className={styles.column}>
-          {found.hasNextPage && (
-            <Button kind="quiet" onClick={() => void found.fetchNextPage()}>
-              {text.earlier}
+          {isLong && (
+            <Notice>
+              <span>{isWhole ? text.runs.drawingAll : text.runs.longConversation}</span>
+              <Button onClick={() => setWhole(!isWhole)}>
+                {isWhole ? text.runs.drawView : text.runs.drawAll}
+              </Button>
+            </Notice>
+          )}
+          {hasNextPage && (
+            <Button kind="quiet" disabled={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+              {isFetchingNextPage ? text.runs.loadingEarlier : text.earlier}
             </Button>
           )}
           {found.error && <Failure error={found.error} onRetry={() => void found.refetch()} />}
@@ -80,15 +104,14 @@ function Chat({ conversationId, isNew = false }: { conversationId: string; isNew
               <p>{text.welcomeHint}</p>
             </div>
           )}
-          {runs.map((run, index) => (
-            <Turn
-              key={run.run_id}
-              run={run}
-              isLast={index === runs.length - 1}
-              onAsk={send}
-              onEdit={onEdit}
-            />
-          ))}
+          <Turns
+            runs={runs}
+            frame={frame}
+            wanted={wanted}
+            onNearBegin={onNearBegin}
+            onAsk={send}
+            onEdit={onEdit}
+          />
           {ask.isPending && (
             <p className={styles.question}>
               <Literal text={ask.variables.question} />

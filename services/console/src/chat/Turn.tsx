@@ -28,6 +28,9 @@ export interface TurnProps {
   run: Run;
   /** The last turn of the conversation: follow-ups and questions back are offered there alone. */
   isLast: boolean;
+  /** Its place among all turns, from 1, where not all are drawn. */
+  position?: number;
+  size?: number;
   onAsk: (question: Omit<Question, "conversationId">) => void;
   onEdit: (question: string) => void;
 }
@@ -68,13 +71,19 @@ interface ViewProps extends TurnProps {
   children: ReactNode;
 }
 
-function TurnView({ state, isConnected, children, isLast, onAsk, onEdit }: ViewProps) {
+function TurnView({ state, isConnected, children, isLast, position, size, onAsk, onEdit }: ViewProps) {
   const text = useText();
   const { response } = state;
   const isOver = hasEnded(state.status);
   const table = response?.data;
   return (
-    <article className={styles.turn} data-run={state.runId} data-status={state.status}>
+    <article
+      className={styles.turn}
+      data-run={state.runId}
+      data-status={state.status}
+      aria-posinset={position}
+      aria-setsize={size}
+    >
       <h2 className={styles.question}>
         <span className="visually-hidden">{text.you}: </span>
         <Literal text={state.question} />

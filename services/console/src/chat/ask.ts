@@ -36,6 +36,7 @@ function requestOf(question: Question, requestId: string): AgentRequest {
     question: question.question,
     request_id: requestId,
     conversation_id: question.conversationId,
+    trace: true, // the page of the run shows what each step did
     ...(context ? { context } : {}),
     ...(question.tainted ? { tainted: true } : {}),
     ...(question.continues ? { continues_run_id: question.continues } : {}),

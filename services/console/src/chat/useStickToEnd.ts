@@ -9,9 +9,14 @@ interface Sticking {
   toEnd: () => void;
 }
 
-export function useStickToEnd(): Sticking {
+/** `isOn`: false where something else keeps the place, and only whether it is the end is told. */
+export function useStickToEnd(isOn = true): Sticking {
   const frame = useRef<HTMLDivElement>(null);
   const sticks = useRef(true);
+  const isActive = useRef(isOn);
+  useEffect(() => {
+    isActive.current = isOn;
+  }, [isOn]);
   const [isAtEnd, setAtEnd] = useState(true);
   useEffect(() => {
     const element = frame.current;
@@ -23,7 +28,7 @@ export function useStickToEnd(): Sticking {
       setAtEnd(sticks.current);
     };
     const observer = new ResizeObserver(() => {
-      if (sticks.current) element.scrollTop = element.scrollHeight;
+      if (sticks.current && isActive.current) element.scrollTop = element.scrollHeight;
       setAtEnd(isNear());
     });
     element.addEventListener("scroll", onScroll, { passive: true });

@@ -1,9 +1,10 @@
 import { charts } from "./charts";
+import * as knowledge from "./knowledge";
+import { en as runs } from "./runs";
 
 /** All words of the console, in English. A catalogue of another language has the same type. */
-import * as knowledge from "./knowledge";
-
 export const en = {
+  runs,
   brand: "Bos",
   knowledge: knowledge.en,
   skip: "Skip to the content",
@@ -213,7 +214,13 @@ export const en = {
   modelCalls: "Model calls",
   traceId: "Trace",
   sql: "SQL",
-  dialects: { sql: "As run", sql_postgres: "PostgreSQL", sql_server: "SQL Server", sql_sqlite: "SQLite" },
+  dialects: {
+    sql: "As run",
+    sql_postgres: "PostgreSQL",
+    sql_mysql: "MySQL",
+    sql_server: "SQL Server",
+    sql_sqlite: "SQLite",
+  },
   program: "Program",
   output: "Result of the step",
   progress: "Trace of the step",

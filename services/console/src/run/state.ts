@@ -22,7 +22,13 @@ export interface StepState {
   stepId: string;
   revision: number;
   agent: string;
+  /** What it was asked, references resolved; before it starts, as planned. */
   task: string;
+  /** The task as the plan says it, with references. */
+  plannedTask: string;
+  tool: string;
+  /** Input of the tool, references resolved. */
+  input: Record<string, unknown>;
   dependsOn: string[];
   status: StepStatus;
   attempt: number;
@@ -109,18 +115,25 @@ function changes(state: RunState, event: RunEvent): Partial<RunState> {
   }
   if (event.planned) return planned(state, event.planned);
   if (event.step_started) {
-    const { step_id, revision, agent_name, task, attempt } = event.step_started;
-    const startTime = event.create_time;
-    const started = { agent: agent_name, task, attempt, startTime, status: "running" as const };
+    const { step_id, revision, agent_name, task, attempt, tool_name, sub_task_input } = event.step_started;
+    const started = {
+      agent: agent_name,
+      task,
+      attempt,
+      tool: tool_name,
+      input: sub_task_input,
+      startTime: event.create_time,
+      status: "running" as const,
+    };
     return {
       status: "RUN_STATUS_EXECUTING",
       steps: changedStep(state.steps, step_id, revision, (step) => ({ ...step, ...started })),
     };
   }
   if (event.step_progress) {
-    const { step_id, events } = event.step_progress;
+    const { step_id, events, revision } = event.step_progress;
     return {
-      steps: changedStep(state.steps, step_id, undefined, (step) => ({
+      steps: changedStep(state.steps, step_id, revision, (step) => ({
         ...step,
         progress: [...step.progress, ...events],
       })),
@@ -196,6 +209,9 @@ function newStep(
     revision,
     agent,
     task,
+    plannedTask: task,
+    tool: "",
+    input: {},
     dependsOn,
     status: "waiting",
     attempt: 0,

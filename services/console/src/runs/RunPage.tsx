@@ -1,19 +1,28 @@
 /** A run for engineers: overview, steps on a time axis, what each step did, and its raw events. */
 import { Link, useParams } from "@tanstack/react-router";
+import { lazy, Suspense } from "react";
 
 import { ApprovalCard } from "../approvals/ApprovalCard";
 import { useText } from "../messages/useText";
 import type { RunState } from "../run/state";
 import { hasEnded } from "../run/status";
 import { useRun } from "../run/useRun";
+import { useSession } from "../shell/useSession";
 import { seconds, shownSeconds, shownTime } from "../text/format";
+import { linkTarget } from "../text/links";
 import { Literal } from "../text/Literal";
 import { Button, buttonClass, Failure, Notice } from "../ui/controls";
 import { useCopy } from "../ui/useCopy";
 import { Events } from "./Events";
-import { StepPanel } from "./StepPanel";
+import { StepList } from "./StepList";
+import { Progress } from "./step/Calls";
 import { Timeline } from "./Timeline";
+import { UsageTable } from "./UsageTable";
+import { grouped, shownCost } from "./usage";
+import { useChosenStep } from "./useChosenStep";
 import styles from "./runs.module.css";
+
+const Graph = lazy(() => import("./graph/Graph").then((module) => ({ default: module.Graph })));
 
 export function RunPage() {
   const { runId } = useParams({ from: "/shell/runs/$runId" });
@@ -24,6 +33,7 @@ function RunView({ runId }: { runId: string }) {
   const text = useText();
   const { state, isConnected, failure } = useRun(runId);
   const [isCopied, copy] = useCopy();
+  const [choice, choose] = useChosenStep(state.steps.length > 0);
   return (
     <div className={styles.page}>
       <div className={styles.column}>
@@ -44,30 +54,66 @@ function RunView({ runId }: { runId: string }) {
                 {text.toConversation}
               </Link>
             )}
+            <Link to="/runs/$runId/compare" params={{ runId }} className={buttonClass()}>
+              {text.runs.compare}
+            </Link>
             <Button onClick={() => copy(location.href)}>{isCopied ? text.copied : text.copyAddress}</Button>
           </div>
         </header>
         {failure && <Failure error={failure} />}
         {!isConnected && !hasEnded(state.status) && <Notice role="status">{text.reconnecting}</Notice>}
         <Overview state={state} />
-        {state.plans.at(-1)?.decision?.rationale && (
-          <p className={styles.muted}>
-            {text.rationale}: <Literal text={state.plans.at(-1)?.decision?.rationale ?? ""} />
-          </p>
+        <Planning state={state} />
+        {state.steps.length > 0 && (
+          <section aria-label={text.runs.graph}>
+            <h2>{text.runs.graph}</h2>
+            <Suspense fallback={<p role="status">{text.runs.graphLoading}</p>}>
+              <Graph state={state} chosen={choice.key} onChoose={choose} />
+            </Suspense>
+          </section>
         )}
-        <Timeline state={state} />
+        <Timeline state={state} onChoose={choose} />
         {state.approvals.map((approval) => (
           <ApprovalCard key={approval.approval_id} approval={approval} />
         ))}
-        <section className={styles.panels} aria-label={text.steps}>
-          <h2>{text.steps}</h2>
-          {state.steps.map((step) => (
-            <StepPanel key={`${String(step.revision)}/${step.stepId}`} step={step} runId={state.runId} />
-          ))}
-        </section>
+        <StepList runId={state.runId} steps={state.steps} choice={choice} />
+        <UsageTable state={state} />
         <Events events={state.events} />
       </div>
     </div>
+  );
+}
+
+/** Why these agents, and how each plan came about. */
+function Planning({ state }: { state: RunState }) {
+  const text = useText();
+  const rationale = state.plans.at(-1)?.decision?.rationale;
+  return (
+    <>
+      {rationale && (
+        <p className={styles.muted}>
+          {text.rationale}: <Literal text={rationale} />
+        </p>
+      )}
+      <Progress
+        title={text.runs.decisions}
+        events={state.plans.flatMap((plan) => plan.trace)}
+        startTime={state.createTime}
+      />
+    </>
+  );
+}
+
+/** The id of the run's trace, as a link if it is known where traces are kept. */
+function Trace({ traceId }: { traceId: string }) {
+  const text = useText();
+  const pattern = useSession().current?.trace_url;
+  const target = linkTarget(pattern?.replaceAll("{trace_id}", encodeURIComponent(traceId)));
+  if (!target) return <Literal text={traceId} />;
+  return (
+    <a href={target.href} target="_blank" rel="noopener noreferrer">
+      {text.runs.openTrace} (<Literal text={target.host} />)
+    </a>
   );
 }
 
@@ -83,9 +129,9 @@ function Overview({ state }: { state: RunState }) {
     [text.modelCalls, usage && `${String(usage.model_calls)} (${usage.models.join(", ")})`],
     [
       text.modelTokens,
-      usage && text.modelTokensOf(grouped(usage.input_tokens), grouped(usage.output_tokens)),
+      usage && text.modelTokensOf(grouped(BigInt(usage.input_tokens)), grouped(BigInt(usage.output_tokens))),
     ],
-    [text.traceId, metadata?.trace_id],
+    [text.runs.cost, usage && (shownCost(BigInt(usage.cost_micros)) ?? text.runs.costUnknown)],
     [text.errorOf, state.response?.error?.message],
   ];
   return (
@@ -100,10 +146,14 @@ function Overview({ state }: { state: RunState }) {
             </dd>
           </div>
         ))}
+      {metadata?.trace_id && (
+        <div>
+          <dt>{text.traceId}</dt>
+          <dd>
+            <Trace traceId={metadata.trace_id} />
+          </dd>
+        </div>
+      )}
     </dl>
   );
-}
-
-function grouped(count: string): string {
-  return new Intl.NumberFormat().format(BigInt(count));
 }

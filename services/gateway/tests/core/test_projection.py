@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos.gateway.v1 import AgentRequest, RunEvent
-from bos.runlog.v1 import LogEvent
+from bos.runlog.v1 import LogEvent, SubTask
 from bos_gateway.core.public_events import project
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 # Public name of each kind, and its fields that are the log's own.
 SHOWN = {
     "run_accepted": ("run_accepted", {"original_question"}),
-    "planned": ("planned", {"revision", "plan", "decision", "intent"}),
+    "planned": ("planned", {"revision", "plan", "decision", "intent", "trace", "usage"}),
     "step_dispatched": ("step_started", {"revision", "step_id", "agent_id", "attempt"}),
-    "step_progressed": ("step_progress", {"step_id", "events"}),
+    "step_progressed": ("step_progress", {"revision", "step_id", "events"}),
     "step_finished": ("step_finished", {"revision", "step_id", "result"}),
     "approval_requested": ("approval_requested", {"approval"}),
     "approval_resolved": ("approval_resolved", {"approval"}),
@@ -48,6 +48,32 @@ def test_client_sees_of_a_kind_what_is_listed_or_nothing(kind: str) -> None:
 def test_client_sees_of_a_request_what_is_listed() -> None:
     shared = both(AgentRequest(), RunEvent().run_accepted)
     assert shared == {"question", "request_id", "conversation_id", "continues_run_id"}
+
+
+def test_client_sees_of_what_is_sent_to_an_agent_what_is_listed() -> None:
+    assert both(SubTask(), RunEvent().step_started) == {"task", "tool_name", "sub_task_input"}
+
+
+def test_inputs_of_a_step_are_shown_with_data_alone() -> None:
+    event = LogEvent()
+    event.step_dispatched.sub_task.sub_task_input["rows"].int64_value = 5
+    shown = project("r", 1, event, AgentRequest())
+    hidden = project("r", 1, event, AgentRequest(include_data=False))
+    assert shown is not None
+    assert hidden is not None
+    assert shown.step_started.sub_task_input["rows"].int64_value == 5
+    assert not hidden.step_started.sub_task_input
+
+
+def test_trace_of_planning_is_shown_if_the_trace_was_asked_for() -> None:
+    event = LogEvent()
+    event.planned.trace.add(message="Chose sql")
+    event.planned.usage.model_calls = 1
+    for request in (AgentRequest(), AgentRequest(trace=True)):
+        shown = project("r", 1, event, request)
+        assert shown is not None
+        assert [each.message for each in shown.planned.trace] == ["Chose sql"] * request.trace
+        assert shown.planned.usage.model_calls == 1
 
 
 def both(stored: Message, public: Message) -> set[str]:

@@ -323,9 +323,9 @@ def result_of(events: list[RunEvent], step_id: str) -> AgentResult:
 
 
 @asynccontextmanager
-async def open_harness(dsn: str) -> AsyncIterator[Harness]:
+async def open_harness(dsn: str, composer: ComposerDouble | None = None) -> AsyncIterator[Harness]:
     """Planner, composer and no agents yet, in front of an empty database."""
-    planner, composer = PlannerDouble(), ComposerDouble()
+    planner, composer = PlannerDouble(), composer or ComposerDouble()
     telemetry = Telemetry.for_tests("doubles")
 
     async def served(servicer: object, add: Callable[..., None], name: str) -> str:

@@ -104,6 +104,9 @@ func sessionSchema() object {
 		"context": object{
 			"type": "object", "description": "Context that the page sends with each question, if the installation has some.",
 		},
+		"trace_url": object{
+			"type": "string", "description": "Address of a trace, with {trace_id} in the place of its id, if it is known.",
+		},
 	}, "state", "sign_in")
 }
 

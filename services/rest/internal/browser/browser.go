@@ -26,6 +26,8 @@ type Settings struct {
 	Loopback bool
 	// Context is a JSON object that pages send with each question; empty: none.
 	Context string
+	// TraceURL is the address of a trace, with {trace_id} for its id; empty: not known.
+	TraceURL string
 	// Within is the time of a call of a service.
 	Within time.Duration
 }

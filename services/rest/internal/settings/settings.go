@@ -59,6 +59,7 @@ type Settings struct {
 
 	SessionKeysFile string `env:"BOS_REST_SESSION_KEYS_FILE" about:"Keys that seal the session cookies of browsers, one a line, each 32 bytes in Base64 (openssl rand -base64 32): the first seals, all open. The same for all instances; may be replaced while they run. Unset makes one at the start, so that sessions of browsers end with the process"`
 	ConsoleContext  string `env:"BOS_REST_CONSOLE_CONTEXT" about:"JSON object that the web console sends as the context of each question, such as the fixed today of sample data"`
+	TraceURL        string `env:"BOS_REST_TRACE_URL" about:"Address of a trace where traces are kept, with {trace_id} in the place of its id, such as http://localhost:16686/trace/{trace_id}: the web console links runs to it; unset shows the id alone"`
 
 	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" least:"1024" about:"Largest request body"`
 	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" least:"1024" about:"Largest request line and headers together"`
@@ -151,6 +152,8 @@ func (s Settings) problems() []string {
 			"`openssl genpkey -algorithm ed25519` and give identity its public part")
 	wrong(s.ConsoleContext != "" && !isObject(s.ConsoleContext),
 		"BOS_REST_CONSOLE_CONTEXT: must be a JSON object")
+	wrong(s.TraceURL != "" && !isAddress(s.TraceURL),
+		"BOS_REST_TRACE_URL: write an address of http or https with {trace_id} in it")
 	_, err := s.Proxies()
 	wrong(err != nil, "BOS_REST_TRUSTED_PROXIES: write each as a network, such as 10.0.0.0/8")
 	found = append(found, s.outOfBounds()...)
@@ -165,6 +168,12 @@ func (s Settings) problems() []string {
 		found = append(found, "BOS_LOG_LEVEL: must be debug, info, warning or error")
 	}
 	return found
+}
+
+func isAddress(text string) bool {
+	parsed, err := url.Parse(strings.ReplaceAll(text, "{trace_id}", "0"))
+	return err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && parsed.Host != "" &&
+		strings.Contains(text, "{trace_id}")
 }
 
 func isObject(text string) bool {

@@ -48,11 +48,14 @@ def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) 
         _copy(event.run_accepted.request, told)
     elif kind == "planned":
         told.stages.extend(Stage(step_ids=ids) for ids in stages(event.planned.plan))
+        if not request.trace:
+            told.ClearField("trace")
     elif kind == "step_dispatched":
         sub_task = event.step_dispatched.sub_task
         told.agent_name = sub_task.assigned_agent_role
         # References in the task are resolved by now, so it may hold what was not asked for.
-        told.task = sub_task.task if includes_data(request) else ""
+        if includes_data(request):
+            _copy(sub_task, told)
     elif kind == "step_progressed" and not request.trace:
         del told.events[:]
         told.events.extend(map(_without_details, event.step_progressed.events))
