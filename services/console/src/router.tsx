@@ -44,8 +44,14 @@ const run = createRoute({
   component: lazyRouteComponent(() => import("./runs/RunPage"), "RunPage"),
 });
 
+const settings = createRoute({
+  getParentRoute: () => shell,
+  path: "/settings",
+  component: lazyRouteComponent(() => import("./settings/SettingsPage"), "SettingsPage"),
+});
+
 export const router = createRouter({
-  routeTree: root.addChildren([shell.addChildren([newChat, chat, inbox, oneApproval, run])]),
+  routeTree: root.addChildren([shell.addChildren([newChat, chat, inbox, oneApproval, run, settings])]),
 });
 
 declare module "@tanstack/react-router" {

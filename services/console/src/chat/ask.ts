@@ -5,6 +5,7 @@ import { api, dataOf } from "../api/client";
 import { isTransient } from "../api/errors";
 import { session } from "../api/session";
 import type { AgentRequest, Run } from "../api/types";
+import { preferences, type Preferences } from "../settings/preferences";
 
 export interface Question {
   question: string;
@@ -30,13 +31,19 @@ export function useAsk() {
   });
 }
 
-function requestOf(question: Question, requestId: string): AgentRequest {
+/** The request of a question, shaped by what the user has set. */
+export function requestOf(question: Question, requestId: string, set: Preferences = preferences.read()): AgentRequest {
   const context = session.read().current?.context;
   return {
     question: question.question,
     request_id: requestId,
     conversation_id: question.conversationId,
     ...(context ? { context } : {}),
+    ...(set.debug ? { trace: true } : {}),
+    ...(set.maxRows ? { max_rows: set.maxRows } : {}),
+    ...(set.maxColumns ? { max_columns: set.maxColumns } : {}),
+    ...(set.timeoutS ? { timeout: `${String(set.timeoutS)}s` } : {}),
+    ...(set.backend ? { backend: set.backend } : {}),
     ...(question.tainted ? { tainted: true } : {}),
     ...(question.continues ? { continues_run_id: question.continues } : {}),
   };

@@ -1,4 +1,8 @@
 /** All words of the console, in English. A catalogue of another language has the same type. */
+import { shownNumber } from "../text/format";
+import { operate } from "./operate";
+import { settings } from "./settings";
+
 export const en = {
   brand: "Bos",
   skip: "Skip to the content",
@@ -129,7 +133,7 @@ export const en = {
   },
 
   result: "Result",
-  rows: (count: number) => (count === 1 ? "1 row" : `${count.toLocaleString()} rows`),
+  rows: (count: number) => (count === 1 ? "1 row" : `${shownNumber(count)} rows`),
   truncated: "more rows were left out",
   saveCsv: "CSV",
   copyTable: "Copy table",
@@ -227,6 +231,10 @@ export const en = {
     help: "This list",
     write: "Write a question",
   },
+
+  debugSteps: "What each step did",
+  settings: settings.en,
+  operate: operate.en,
 };
 
 export type Messages = typeof en;

@@ -6,7 +6,7 @@ import { useText } from "../messages/useText";
 import type { RunState } from "../run/state";
 import { hasEnded } from "../run/status";
 import { useRun } from "../run/useRun";
-import { seconds, shownSeconds, shownTime } from "../text/format";
+import { seconds, shownNumber, shownSeconds, shownTime } from "../text/format";
 import { Literal } from "../text/Literal";
 import { Button, buttonClass, Failure, Notice } from "../ui/controls";
 import { useCopy } from "../ui/useCopy";
@@ -83,7 +83,7 @@ function Overview({ state }: { state: RunState }) {
     [text.modelCalls, usage && `${String(usage.model_calls)} (${usage.models.join(", ")})`],
     [
       text.modelTokens,
-      usage && text.modelTokensOf(grouped(usage.input_tokens), grouped(usage.output_tokens)),
+      usage && text.modelTokensOf(shownNumber(usage.input_tokens), shownNumber(usage.output_tokens)),
     ],
     [text.traceId, metadata?.trace_id],
     [text.errorOf, state.response?.error?.message],
@@ -102,8 +102,4 @@ function Overview({ state }: { state: RunState }) {
         ))}
     </dl>
   );
-}
-
-function grouped(count: string): string {
-  return new Intl.NumberFormat().format(BigInt(count));
 }

@@ -15,14 +15,14 @@ import styles from "./runs.module.css";
 const DIALECTS = ["sql", "sql_postgres", "sql_server", "sql_sqlite"] as const;
 type Dialect = (typeof DIALECTS)[number];
 
-export function StepPanel({ step }: { step: StepState }) {
+export function StepPanel({ step, isOpen = true }: { step: StepState; isOpen?: boolean }) {
   const text = useText();
   const { result } = step;
   const data = result?.data ?? {};
   const took = between(step.startTime, step.endTime) ?? seconds(result?.latency);
   const usage = result?.usage;
   return (
-    <details className={styles.panel} id={`step-${String(step.revision)}-${step.stepId}`} open>
+    <details className={styles.panel} id={`step-${String(step.revision)}-${step.stepId}`} open={isOpen}>
       <summary>
         <StepIcon status={step.status} />
         <strong>
