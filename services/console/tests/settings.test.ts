@@ -115,3 +115,14 @@ test("another account in this browser begins with no settings of questions, the 
   expect(preferences.read()).toMatchObject({ theme: "bank", maxRows: undefined, owner: "eve" });
   vi.unstubAllGlobals();
 });
+
+test("index.html has the places where the REST gateway writes name and logo of the installation", () => {
+  const index = readFileSync(new URL("../index.html", import.meta.url), "utf8");
+  for (const place of [
+    "<title>Bos</title>",
+    'name="application-name" content="Bos"',
+    'href="/favicon.svg" type="image/svg+xml"',
+  ]) {
+    expect(index.split(place)).toHaveLength(2);
+  }
+});

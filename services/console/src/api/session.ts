@@ -15,6 +15,8 @@ export interface BrowserSession {
   sign_in?: SignInWays;
   /** Context of every question, such as the sample company's fixed today. */
   context?: Record<string, never>;
+  /** Base address of Grafana, for pages of operators. */
+  dashboards_url?: string;
 }
 
 export interface SessionState {

@@ -5,7 +5,6 @@ import { operate } from "./operate";
 import { settings } from "./settings";
 
 export const de: Messages = {
-  brand: "Bos",
   skip: "Zum Inhalt springen",
   loading: "Wird geladen …",
   retry: "Erneut versuchen",
@@ -66,7 +65,7 @@ export const de: Messages = {
     "Ihre Nachrichten und ihre Zusammenfassung werden gelöscht. Ihre Läufe bleiben, bis sie ablaufen.",
 
   welcome: "Was möchten Sie wissen?",
-  welcomeHint: "Bos plant die Arbeit, zeigt jeden Schritt und nennt, worauf die Antwort beruht.",
+  welcomeHint: (brand) => `${brand} plant die Arbeit, zeigt jeden Schritt und nennt, worauf die Antwort beruht.`,
   question: "Frage",
   askPlaceholder: "Fragen Sie nach Ihren Daten",
   ask: "Fragen",
@@ -144,7 +143,7 @@ export const de: Messages = {
   copyTable: "Tabelle kopieren",
   sortBy: (column) => `Nach ${column} sortieren`,
 
-  clarification: "Bos hat eine Rückfrage",
+  clarification: (brand) => `${brand} hat eine Rückfrage`,
   ownWords: "Oder in Ihren eigenen Worten",
   reply: "Antworten",
   skipAssume: "Mit den Annahmen fortfahren",

@@ -4,7 +4,6 @@ import { operate } from "./operate";
 import { settings } from "./settings";
 
 export const en = {
-  brand: "Bos",
   skip: "Skip to the content",
   loading: "Loading …",
   retry: "Try again",
@@ -63,7 +62,8 @@ export const en = {
   removeExplained: "Its messages and summary are deleted. Its runs stay until they expire.",
 
   welcome: "What would you like to know?",
-  welcomeHint: "Bos plans the work, shows each step, and cites what the answer rests on.",
+  welcomeHint: (brand: string) =>
+    `${brand} plans the work, shows each step, and cites what the answer rests on.`,
   question: "Question",
   askPlaceholder: "Ask about your data",
   ask: "Ask",
@@ -139,7 +139,7 @@ export const en = {
   copyTable: "Copy table",
   sortBy: (column: string) => `Sort by ${column}`,
 
-  clarification: "Bos needs to know",
+  clarification: (brand: string) => `${brand} needs to know`,
   ownWords: "Or in your own words",
   reply: "Reply",
   skipAssume: "Go on with the assumptions",

@@ -12,6 +12,7 @@ import { usePreferences } from "../settings/usePreferences";
 import { Button, Icon } from "../ui/controls";
 import { Dialog } from "../ui/Dialog";
 import { Menu } from "../ui/Menu";
+import { brand } from "./brand";
 import { useSession } from "./useSession";
 import { useShortcuts } from "./useShortcuts";
 import styles from "./shell.module.css";
@@ -71,10 +72,9 @@ export function Shell() {
 }
 
 function Brand({ onClick }: { onClick: () => void }) {
-  const text = useText();
   return (
     <Link to="/" className={styles.brand} onClick={onClick}>
-      <img src="/favicon.svg" alt="" /> {text.brand}
+      <img src={brand.logo} alt="" /> {brand.name}
     </Link>
   );
 }

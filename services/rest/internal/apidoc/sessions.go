@@ -104,6 +104,9 @@ func sessionSchema() object {
 		"context": object{
 			"type": "object", "description": "Context that the page sends with each question, if the installation has some.",
 		},
+		"dashboards_url": object{
+			"type": "string", "description": "Base address of Grafana, for pages of operators, if the installation has one.",
+		},
 	}, "state", "sign_in")
 }
 

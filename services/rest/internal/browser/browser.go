@@ -26,6 +26,8 @@ type Settings struct {
 	Loopback bool
 	// Context is a JSON object that pages send with each question; empty: none.
 	Context string
+	// Dashboards is the base address of Grafana that pages link to; empty: none.
+	Dashboards string
 	// Within is the time of a call of a service.
 	Within time.Duration
 }

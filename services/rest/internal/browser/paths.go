@@ -70,6 +70,8 @@ type state struct {
 	SignIn     ways       `json:"sign_in"`
 	// Context is what pages send with each question.
 	Context json.RawMessage `json:"context,omitempty"`
+	// DashboardsURL is where Grafana is, for pages of operators.
+	DashboardsURL string `json:"dashboards_url,omitempty"`
 }
 
 // ways are those in which somebody can sign in here.
@@ -101,6 +103,7 @@ func (b *Browser) get(w http.ResponseWriter, r *http.Request) error {
 	err := b.accepts(r.Context(), "")
 	if err == nil {
 		answer.State, answer.Context = stateOpen, json.RawMessage(b.settings.Context)
+		answer.DashboardsURL = b.settings.Dashboards
 	} else if status.Code(err) != codes.Unauthenticated {
 		return err
 	}
@@ -318,7 +321,9 @@ func (b *Browser) signedOut(ctx context.Context) state {
 
 func (b *Browser) signedIn(w http.ResponseWriter, in ways, one session) error {
 	end := time.Unix(one.End, 0).UTC()
-	return write(w, state{stateSignedIn, &end, in, json.RawMessage(b.settings.Context)})
+	return write(w, state{
+		stateSignedIn, &end, in, json.RawMessage(b.settings.Context), b.settings.Dashboards,
+	})
 }
 
 func write(w http.ResponseWriter, answer any) error {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -67,7 +68,11 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := console.Open()
+	brand, err := console.LoadBrand(s.settings.BrandName, s.settings.BrandLogoFile)
+	if err != nil {
+		return nil, fmt.Errorf("Configuration is not usable. %w", err)
+	}
+	pages, err := console.Open(brand)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +212,8 @@ func (s *Server) sessions() (*browser.Browser, error) {
 	return browser.New(browser.Settings{
 		KeysFile: s.settings.SessionKeysFile, Refresh: s.settings.FilesRefresh.Duration(),
 		Loopback: s.settings.Loopback(), Context: s.settings.ConsoleContext,
-		Within: s.settings.CallTimeout.Duration(),
+		Dashboards: s.settings.GrafanaURL,
+		Within:     s.settings.CallTimeout.Duration(),
 	}, gatewayv1.NewOrchestratorServiceClient(s.gateway), identity, openID, s.log)
 }
 

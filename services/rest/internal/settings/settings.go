@@ -60,6 +60,10 @@ type Settings struct {
 	SessionKeysFile string `env:"BOS_REST_SESSION_KEYS_FILE" about:"Keys that seal the session cookies of browsers, one a line, each 32 bytes in Base64 (openssl rand -base64 32): the first seals, all open. The same for all instances; may be replaced while they run. Unset makes one at the start, so that sessions of browsers end with the process"`
 	ConsoleContext  string `env:"BOS_REST_CONSOLE_CONTEXT" about:"JSON object that the web console sends as the context of each question, such as the fixed today of sample data"`
 
+	BrandName     string `env:"BOS_REST_BRAND_NAME" about:"Name that the web console shows in place of Bos, also as the title of its pages; at most 40 characters"`
+	BrandLogoFile string `env:"BOS_REST_BRAND_LOGO_FILE" about:"Logo and icon of the web console: a PNG or SVG file of at most 256 KiB, read at the start"`
+	GrafanaURL    string `env:"BOS_REST_GRAFANA_URL" about:"Base address of Grafana, such as https://grafana.example.org, whose dashboards the console's pages of operators link to; unset leaves the links out"`
+
 	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" least:"1024" about:"Largest request body"`
 	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" least:"1024" about:"Largest request line and headers together"`
 	MaxConnections int   `env:"BOS_REST_MAX_CONNECTIONS" envDefault:"8192" least:"1" about:"Connections at once; beyond that the one that was waited for longest is closed, for its headers or its next request"`
@@ -151,6 +155,8 @@ func (s Settings) problems() []string {
 			"`openssl genpkey -algorithm ed25519` and give identity its public part")
 	wrong(s.ConsoleContext != "" && !isObject(s.ConsoleContext),
 		"BOS_REST_CONSOLE_CONTEXT: must be a JSON object")
+	wrong(s.GrafanaURL != "" && !isBaseAddress(s.GrafanaURL),
+		"BOS_REST_GRAFANA_URL: write it as http(s)://host[:port][/path], without user, query and fragment")
 	_, err := s.Proxies()
 	wrong(err != nil, "BOS_REST_TRUSTED_PROXIES: write each as a network, such as 10.0.0.0/8")
 	found = append(found, s.outOfBounds()...)
@@ -165,6 +171,12 @@ func (s Settings) problems() []string {
 		found = append(found, "BOS_LOG_LEVEL: must be debug, info, warning or error")
 	}
 	return found
+}
+
+func isBaseAddress(text string) bool {
+	parsed, err := url.Parse(text)
+	return err == nil && (parsed.Scheme == "https" || parsed.Scheme == "http") && parsed.Host != "" &&
+		parsed.User == nil && parsed.RawQuery == "" && !parsed.ForceQuery && parsed.Fragment == ""
 }
 
 func isObject(text string) bool {
