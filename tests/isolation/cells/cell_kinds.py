@@ -62,7 +62,7 @@ class Outcome:
 
 OK = Outcome("OK")
 IDS_ALONE = Outcome("OK", ids=True)
-"""Of runs: that there is one, and whose."""
+"""Of runs and approvals: that there is one, and whose."""
 STAYS = Outcome("OK", hides=False)
 """An access token is good until it expires, but for identity and approvals (the threat model)."""
 MISSING = Outcome("UNAUTHENTICATED", "CREDENTIAL_MISSING", at_headers=True)

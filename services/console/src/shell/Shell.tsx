@@ -7,6 +7,7 @@ import { me, pendingApprovals } from "../api/queries";
 import { session } from "../api/session";
 import { Conversations } from "../chat/Conversations";
 import { useText } from "../messages/useText";
+import { useRoles } from "../operate/useRoles";
 import { preferences, THEMES } from "../settings/preferences";
 import { usePreferences } from "../settings/usePreferences";
 import { Button, Icon } from "../ui/controls";
@@ -103,6 +104,7 @@ function Foot({ onHelp }: { onHelp: () => void }) {
   const { current } = useSession();
   const user = useQuery(me).data;
   const { theme } = usePreferences();
+  const roles = useRoles() ?? [];
   const userId = user?.user_id;
   useEffect(() => {
     if (userId) preferences.belongTo(userId);
@@ -122,6 +124,12 @@ function Foot({ onHelp }: { onHelp: () => void }) {
             onChoose: () => preferences.set({ theme: each }),
           })),
           { label: text.settings.title, onChoose: () => void navigate({ to: "/settings" }) },
+          ...(roles.includes("operator")
+            ? [{ label: text.operate.title, onChoose: () => void navigate({ to: "/operate" }) }]
+            : []),
+          ...(roles.includes("administrator")
+            ? [{ label: text.operate.administer, onChoose: () => void navigate({ to: "/administer" }) }]
+            : []),
           { label: text.shortcuts, onChoose: onHelp },
           { label: text.apiPage, onChoose: () => location.assign("/docs") },
           ...(current?.state === "SIGNED_IN"
