@@ -187,14 +187,8 @@ class Estate:
     @property
     def ids(self) -> set[str]:
         """Of ada, of her runs and of the approval that one of them waits for."""
-        runs = {text for name, text in self.things.items() if name.startswith("run ")}
-        return {
-            self.people["ada"].user_id,
-            self.things["run"],
-            self.things["approval"],
-            *runs,
-            *self.harness.runs.values(),
-        }
+        own = {text for name, text in self.things.items() if name.split()[0] in ("run", "approval")}
+        return {self.people["ada"].user_id, *own, *self.harness.runs.values()}
 
     def claims(self, who: str, *, ended: bool = False) -> dict[str, Any]:
         """Of the token of a running step of somebody's."""
