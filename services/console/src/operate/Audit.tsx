@@ -20,7 +20,9 @@ export function Audit() {
   const [service, setService] = useState<Trail>("identity");
   const [outcome, setOutcome] = useState<Outcome>("");
   const [filter, setFilter] = useState<AuditFilter>({});
-  const call = useQuery(auditEntries(service, { ...filter, page_token: pages.token }));
+  // The trail grows, and each look at it is an entry: it is read again when that is asked for.
+  const [look, setLook] = useState(0);
+  const call = useQuery(auditEntries(service, { ...filter, page_token: pages.token }, look));
   const entries = call.data?.entries ?? [];
   const next = call.data?.next_page_token;
   return (
@@ -36,6 +38,7 @@ export function Audit() {
             if (typeof value === "string" && value.trim()) given[name] = value.trim();
           }
           setFilter(given);
+          setLook(look + 1);
           pages.reset();
         }}
       >

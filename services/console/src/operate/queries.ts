@@ -85,9 +85,10 @@ export const apiKeys = (userId: string) =>
       dataOf(api.GET("/v1/apiKeys", { params: { query: userId ? { user_id: userId } : {} } })),
   });
 
-export const auditEntries = (service: Trail, query: AuditFilter) =>
+/** `look` counts the looks at the trail: each one reads it anew. */
+export const auditEntries = (service: Trail, query: AuditFilter, look: number) =>
   queryOptions({
-    queryKey: ["administer", "audit", service, query],
+    queryKey: ["administer", "audit", service, query, look],
     queryFn: () =>
       dataOf(
         api.GET("/v1/audit/{service}/entries", {
