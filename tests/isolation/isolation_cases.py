@@ -77,6 +77,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "ConnectionService.PutConnection": {"kind": "mail.imap", "secret": "app password"},
     "ConnectionService.DeleteConnection": {"kind": "mail.imap"},
     "AdministrationService.CreateServiceAccount": {"username": "a-robot"},
+    "AuditService.ListAuditEntries": {"service": "gateway"},
     "DocumentsService.UploadDocument": {"upload__name": "everybody.txt"},
     "DocumentsService.SearchDocuments": {"query": "What of the submarine?"},
     "FileService.UploadFile": {"upload__name": "everybody.txt"},
@@ -107,7 +108,9 @@ def references_of_ada(rpc: PublicRpc) -> list[str]:
 
 
 def is_administration(rpc: PublicRpc) -> bool:
-    return rpc.name.startswith(("AdministrationService.", "OperatorService."))
+    return rpc.name.startswith(
+        ("AdministrationService.", "OperatorService.", "IngestionService.", "AuditService.")
+    )
 
 
 ADMINISTRATION = [rpc for rpc in RPCS if is_administration(rpc)]

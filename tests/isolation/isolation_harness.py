@@ -389,6 +389,7 @@ async def open_isolation_harness(
                 "bos.memory.v1": at_memory,
                 "bos.documents.v1": at_documents,
                 "bos.files.v1": at_files,
+                "bos.audit.v1": at_gateway,
             },
             dsn=dsn,
             rest_url=rest.url,

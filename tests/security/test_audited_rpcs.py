@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.security
 
 READ_AND_TOLD = {
+    "bos.audit.v1.AuditService/ListAuditEntries",
+    "bos.documents.v1.IngestionService/GetIngestionQueue",
+    "bos.gateway.v1.OperatorService/GetSpend",
+    "bos.gateway.v1.OperatorService/GetStorage",
     "bos.gateway.v1.OperatorService/GetUserRun",
+    "bos.gateway.v1.OperatorService/ListUserApprovals",
     "bos.gateway.v1.OperatorService/ListUserRuns",
     "bos.gateway.v1.OrchestratorService/DownloadFile",
 }

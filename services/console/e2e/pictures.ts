@@ -83,6 +83,21 @@ test("documents, one of them, memory and files", async ({ page }) => {
   await page.screenshot({ path: file("files") });
 });
 
+test("operation", async ({ page }) => {
+  await ask(page, REVENUE);
+  await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
+  await page.goto("/operate/runs");
+  await expect(page.getByRole("table")).toBeVisible();
+  await page.screenshot({ path: file("operate") });
+});
+
+test("settings", async ({ page }) => {
+  await page.goto("/settings");
+  await page.getByLabel("Theme").selectOption("bank");
+  await page.getByLabel("Numbers and dates").selectOption("de-CH");
+  await page.screenshot({ path: file("settings") });
+});
+
 test.describe("phone", () => {
   test.use({ viewport: { width: 390, height: 720 }, hasTouch: true, isMobile: true });
   test("answer", async ({ page }) => {

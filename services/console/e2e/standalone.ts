@@ -15,6 +15,7 @@ const ROOT = resolve(import.meta.dirname, "../../..");
 const START_MS = 300_000;
 
 export interface Standalone {
+  target: string;
   rest_url: string;
   api_key: string;
 }

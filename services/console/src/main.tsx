@@ -5,12 +5,14 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 
 import { isTransient } from "./api/errors";
-import { en } from "./messages/en";
-import { TextContext } from "./messages/useText";
+import { Language } from "./messages/Language";
 import { router } from "./router";
 import { startTheme } from "./shell/theme";
 import "./text/trusted";
 import "./styles/tokens.css";
+import "./styles/themes/light.css";
+import "./styles/themes/dark.css";
+import "./styles/themes/bank.css";
 import "./styles/base.css";
 
 const client = new QueryClient({
@@ -28,11 +30,11 @@ if (!element) throw new Error("index.html has no #root");
 createRoot(element).render(
   <StrictMode>
     <CSPProvider disableStyleElements>
-      <TextContext value={en}>
+      <Language>
         <QueryClientProvider client={client}>
           <RouterProvider router={router} />
         </QueryClientProvider>
-      </TextContext>
+      </Language>
     </CSPProvider>
   </StrictMode>,
 );

@@ -85,9 +85,36 @@ const memory = createRoute({
 });
 const knowledge = [documents, document, passage, files, memory] as const;
 
+const settings = createRoute({
+  getParentRoute: () => shell,
+  path: "/settings",
+  component: lazyRouteComponent(() => import("./settings/SettingsPage"), "SettingsPage"),
+});
+
+const operatePage = lazyRouteComponent(() => import("./operate/OperatePage"), "OperatePage");
+const administerPage = lazyRouteComponent(() => import("./operate/AdministerPage"), "AdministerPage");
+const operate = [
+  createRoute({ getParentRoute: () => shell, path: "/operate", component: operatePage }),
+  createRoute({ getParentRoute: () => shell, path: "/operate/$section", component: operatePage }),
+  createRoute({ getParentRoute: () => shell, path: "/operate/runs/$runId", component: operatePage }),
+  createRoute({ getParentRoute: () => shell, path: "/administer", component: administerPage }),
+  createRoute({ getParentRoute: () => shell, path: "/administer/$section", component: administerPage }),
+];
+
 export const router = createRouter({
   routeTree: root.addChildren([
-    shell.addChildren([newChat, chat, inbox, oneApproval, run, chooseRun, compareRuns, ...knowledge]),
+    shell.addChildren([
+      newChat,
+      chat,
+      inbox,
+      oneApproval,
+      run,
+      chooseRun,
+      compareRuns,
+      settings,
+      ...knowledge,
+      ...operate,
+    ]),
   ]),
 });
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -62,6 +62,7 @@ class Caller:
     key: str = ""
     token: str = ""
     address: str = ""
+    channel: Any = None
     more: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -72,7 +73,7 @@ class Caller:
 
     def as_run(self, user: str, audiences: Sequence[str] = ("rag", "documents")) -> Caller:
         token = run_token(user, audiences)
-        return Caller(self.stub, self.engines, self.telemetry, self.dsn, self.folder, token=token)
+        return replace(self, token=token)
 
     async def call(self, method: str, request: Any) -> Any:
         with translate_rpc_errors():
@@ -195,6 +196,7 @@ class Starter:
             self.dsn,
             self.folder,
             address=server.address,
+            channel=channel,
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from bos.audit.v1 import AuditServiceStub
 from bos.identity.v1 import (
     AccountServiceStub,
     AdministrationServiceStub,
@@ -88,6 +89,7 @@ class Caller:
             ConnectionServiceStub,
             CredentialServiceStub,
             OpenIdServiceStub,
+            AuditServiceStub,
         )
         return [stub(self.channel) for stub in stubs]
 

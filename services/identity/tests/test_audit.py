@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from identity_harness import PASSWORD, Caller, coming_from, until
 
+from bos.audit.v1 import ListAuditEntriesRequest
 from bos.identity.v1 import (
     BeginOpenIdLogInRequest,
     ChangePasswordRequest,
@@ -411,3 +412,23 @@ async def test_claims_of_a_provider_are_audited(
     (changed,) = await audit_entries(postgres_dsn, SCHEMA, "roles.changed")
     assert (changed["actor"], changed["details"]["roles"]) == ("identity", "user")
     assert changed["target"] == registered["actor"]
+
+
+async def test_only_people_who_administer_at_this_moment_read_the_trail(
+    identity: Caller, postgres_dsn: str
+) -> None:
+    root = await identity.administrator()
+    ada = (await identity.invited(root, "ada")).user_id
+    token = (await identity.log_in("ada")).tokens.access_token
+    read = ListAuditEntriesRequest(service=SCHEMA, action="account.registered", actor=ada)
+    with pytest.raises(PermissionDenied):
+        await identity.call("ListAuditEntries", read, token)
+    assert await audit_entries(postgres_dsn, SCHEMA, "audit.read") == []
+    await sealed_trail(postgres_dsn, SCHEMA)
+    (entry,) = (await identity.call("ListAuditEntries", read, root)).entries
+    assert (entry.target, entry.outcome) == (ada, "succeeded")
+    # The role counts as it is now, not as the token has it.
+    await identity.call(
+        "SetUserRoles", SetUserRolesRequest(user_id=ada, roles=["administrator"]), root
+    )
+    await identity.call("ListAuditEntries", read, token)

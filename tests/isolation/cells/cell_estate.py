@@ -184,9 +184,9 @@ class Estate:
 
     @property
     def ids(self) -> set[str]:
-        """Of ada and of her runs."""
-        runs = {text for name, text in self.things.items() if name.startswith("run ")}
-        return {self.people["ada"].user_id, self.things["run"], *runs, *self.harness.runs.values()}
+        """Of ada, of her runs and of the approval that one of them waits for."""
+        own = {text for name, text in self.things.items() if name.split()[0] in ("run", "approval")}
+        return {self.people["ada"].user_id, *own, *self.harness.runs.values()}
 
     def claims(self, who: str, *, ended: bool = False) -> dict[str, Any]:
         """Of the token of a running step of somebody's."""

@@ -62,7 +62,7 @@ class Outcome:
 
 OK = Outcome("OK")
 IDS_ALONE = Outcome("OK", ids=True)
-"""Of runs: that there is one, and whose."""
+"""Of runs and approvals: that there is one, and whose."""
 STAYS = Outcome("OK", hides=False)
 """An access token is good until it expires, but for identity and approvals (the threat model)."""
 MISSING = Outcome("UNAUTHENTICATED", "CREDENTIAL_MISSING", at_headers=True)
@@ -135,6 +135,10 @@ OPERATES = Kind(
 )
 """Ada administers: her session that has ended shows that administrators are no operators."""
 
+READS_TRAIL = _of_people(
+    "for administrators alone, of a service's trail", NO_ROLE, key=NO_PERSON, ended_session=STAYS
+)
+
 # Of memory, which knows run tokens of the gateway's own calls.
 READS_MEMORY = _of_people(
     "reads an owner's memory", NOT_FOUND, ended_session=STAYS, step=BAD_RUN_TOKEN
@@ -169,6 +173,15 @@ LISTS_DOCUMENTS = _of_documents("lists the caller's documents", OK, DENIED, ende
 ADDS_DOCUMENT = _of_documents("adds to the caller's documents", OK, DENIED)
 SEARCHES = _of_documents("searches the caller's documents", OK, OK, ended_session=STAYS)
 READS_PASSAGE = _of_documents("reads an owner's passage", NOT_FOUND, NOT_FOUND, ended_session=STAYS)
+
+_NO_READER = _of_documents(
+    "for operators alone, of all documents", NO_ROLE, DENIED, ended_session=NO_ROLE
+)
+COUNTS_DOCUMENTS = Kind(
+    _NO_READER.name,
+    "olga",
+    {**_NO_READER.cells, "operator": {SESSION: OK, OWN_STEP: DENIED}},
+)
 
 # Of workspaces, whose server has an authenticator of its own for steps: what these are handed is no
 # credential here.
@@ -321,9 +334,10 @@ def open_to_all(outcome: Outcome) -> Kind:
 
 
 KINDS = (
-    *(READS_RUN, CHANGES_RUN, LISTS_OWN, ADDS_OWN, DECIDES, OPERATES),
+    *(READS_RUN, CHANGES_RUN, LISTS_OWN, ADDS_OWN, DECIDES, OPERATES, READS_TRAIL),
     *(READS_MEMORY, CHANGES_MEMORY, READS_OWN_MEMORY, CHANGES_OWN_MEMORY),
     *(READS_DOCUMENT, CHANGES_DOCUMENT, LISTS_DOCUMENTS, ADDS_DOCUMENT, SEARCHES, READS_PASSAGE),
+    COUNTS_DOCUMENTS,
     *(READS_FILE, CHANGES_FILE, LISTS_FILES, ADDS_FILE),
     *(OF_ACCOUNT, OWN_ACCOUNT, OTHERS_KEYS, MAKES_KEYS, CONNECTS, DISCONNECTS),
     *(NEEDS_PASSWORD, ADMINISTRATION),

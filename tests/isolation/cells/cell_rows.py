@@ -190,6 +190,12 @@ ROWS: dict[str, Row] = {
         ends="run for an operator to cancel",
         shows=True,
     ),
+    f"{_OPERATOR}/ListUserApprovals": Row(kinds.OPERATES, shows=True),
+    f"{_OPERATOR}/GetSpend": Row(kinds.OPERATES, shows=True),
+    f"{_OPERATOR}/GetStorage": Row(kinds.OPERATES),
+    "bos.audit.v1.AuditService/ListAuditEntries": Row(
+        kinds.READS_TRAIL, given(service="gateway"), shows=True, targets=("gateway",)
+    ),
     f"{_APPROVALS}/ListApprovals": Row(kinds.LISTS_OWN, shows=True),
     f"{_APPROVALS}/GetApproval": Row(kinds.READS_RUN, things(approval_id="approval"), shows=True),
     f"{_APPROVALS}/RespondApproval": Row(
@@ -238,6 +244,7 @@ ROWS: dict[str, Row] = {
     f"{_DOCUMENTS}/ReindexDocument": Row(
         kinds.CHANGES_DOCUMENT, things(document_id="document to read anew")
     ),
+    "bos.documents.v1.IngestionService/GetIngestionQueue": Row(kinds.COUNTS_DOCUMENTS),
     # -- workspaces
     f"{_FILES}/ListFiles": Row(kinds.LISTS_FILES, shows=True),
     f"{_FILES}/GetFile": Row(kinds.READS_FILE, things(name="file")),

@@ -13,14 +13,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 AUDITED: Final[Mapping[str, str]] = {
+    "bos.audit.v1.AuditService/ListAuditEntries": "audit.read",
     "bos.documents.v1.DocumentsService/DeleteDocument": "document.deleted",
     "bos.documents.v1.DocumentsService/ReindexDocument": "document.reindexed",
     "bos.documents.v1.DocumentsService/UploadDocument": "document.uploaded",
+    "bos.documents.v1.IngestionService/GetIngestionQueue": "ingestion.read",
     "bos.files.v1.FileService/DeleteFile": "file.deleted",
     "bos.files.v1.FileService/UploadFile": "file.uploaded",
     "bos.gateway.v1.ApprovalService/RespondApproval": "approval.answered",
     "bos.gateway.v1.OperatorService/CancelUserRun": "run.cancelled",
+    "bos.gateway.v1.OperatorService/GetSpend": "spend.read",
+    "bos.gateway.v1.OperatorService/GetStorage": "storage.read",
     "bos.gateway.v1.OperatorService/GetUserRun": "run.inspected",
+    "bos.gateway.v1.OperatorService/ListUserApprovals": "approvals.listed",
     "bos.gateway.v1.OperatorService/ListUserRuns": "runs.listed",
     "bos.gateway.v1.OrchestratorService/Ask": "question.asked",
     "bos.gateway.v1.OrchestratorService/AskStream": "question.asked",

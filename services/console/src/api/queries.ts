@@ -13,6 +13,12 @@ export const me = queryOptions({
   retry: false, // without identity there are no accounts
 });
 
+/** What the caller may use: agents with their cards, roles, groups, tables. */
+export const agents = queryOptions({
+  queryKey: ["agents"],
+  queryFn: () => dataOf(api.GET("/v1/agents")),
+});
+
 export const conversations = (query: string) =>
   infiniteQueryOptions({
     queryKey: ["conversations", query],

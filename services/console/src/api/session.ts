@@ -17,6 +17,8 @@ export interface BrowserSession {
   context?: Record<string, never>;
   /** Address of a trace, with {trace_id} in the place of its id. */
   trace_url?: string;
+  /** Base address of Grafana, for pages of operators. */
+  dashboards_url?: string;
 }
 
 export interface SessionState {

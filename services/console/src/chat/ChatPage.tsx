@@ -5,6 +5,7 @@ import { useCallback, useEffect, useState } from "react";
 
 import { conversationRuns } from "../api/queries";
 import { useText } from "../messages/useText";
+import { brand } from "../shell/brand";
 import { Literal } from "../text/Literal";
 import { Button, Failure, Icon, Notice } from "../ui/controls";
 import { QuestionBox } from "./QuestionBox";
@@ -101,7 +102,7 @@ function Chat({ conversationId, isNew = false }: { conversationId: string; isNew
           {isNew && !ask.isPending && (
             <div className={styles.welcome}>
               <h1>{text.welcome}</h1>
-              <p>{text.welcomeHint}</p>
+              <p>{text.welcomeHint(brand.name)}</p>
             </div>
           )}
           <Turns

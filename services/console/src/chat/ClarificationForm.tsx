@@ -4,6 +4,7 @@ import { useState, type FormEvent } from "react";
 import type { Clarification } from "../api/types";
 import { useText } from "../messages/useText";
 import type { RunState } from "../run/state";
+import { brand } from "../shell/brand";
 import { Literal } from "../text/Literal";
 import { Button } from "../ui/controls";
 import ui from "../ui/ui.module.css";
@@ -32,7 +33,7 @@ export function ClarificationForm({ clarification, state, onAsk }: Props) {
     send(joined(questions.map((each) => each.question), replies));
   };
   return (
-    <form className={styles.clarification} onSubmit={submit} aria-label={text.clarification}>
+    <form className={styles.clarification} onSubmit={submit} aria-label={text.clarification(brand.name)}>
       {questions.map((each, index) => (
         <fieldset key={index}>
           <legend>

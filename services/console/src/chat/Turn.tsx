@@ -1,7 +1,7 @@
 /** One question with what became of it: steps, approvals, answer, table, sources, what to do next. */
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { memo, useState, type ReactNode } from "react";
+import { lazy, memo, Suspense, useState, type ReactNode } from "react";
 
 import { api, dataOf } from "../api/client";
 import { storedRun } from "../api/queries";
@@ -14,6 +14,7 @@ import { endedRun, type RunState } from "../run/state";
 import { hasEnded } from "../run/status";
 import { Steps } from "../run/Steps";
 import { useRun } from "../run/useRun";
+import { usePreferences } from "../settings/usePreferences";
 import { Literal } from "../text/Literal";
 import { Button, buttonClass, Failure, Icon, Notice } from "../ui/controls";
 import { useCopy } from "../ui/useCopy";
@@ -23,6 +24,9 @@ import { ResultTable } from "./ResultTable";
 import { Sources } from "./Sources";
 import type { Question } from "./ask";
 import styles from "./chat.module.css";
+
+/** What each step did, for those who switched debugging on. */
+const DebugPanels = lazy(() => import("../runs/DebugPanels"));
 
 export interface TurnProps {
   run: Run;
@@ -74,6 +78,7 @@ interface ViewProps extends TurnProps {
 function TurnView({ state, isConnected, children, isLast, position, size, onAsk, onEdit }: ViewProps) {
   const text = useText();
   const { response } = state;
+  const { debug } = usePreferences();
   const isOver = hasEnded(state.status);
   const table = response?.data;
   return (
@@ -102,6 +107,11 @@ function TurnView({ state, isConnected, children, isLast, position, size, onAsk,
         {response && <Sources sources={response.sources} />}
         {isLast && response?.clarification && (
           <ClarificationForm clarification={response.clarification} state={state} onAsk={onAsk} />
+        )}
+        {debug && (
+          <Suspense fallback={<p role="status">{text.loading}</p>}>
+            <DebugPanels state={state} />
+          </Suspense>
         )}
         <Actions state={state} onAsk={onAsk} onEdit={onEdit} />
         {isLast && isOver && response && response.followups.length > 0 && (

@@ -5,6 +5,7 @@ import { api, dataOf } from "../api/client";
 import { isTransient } from "../api/errors";
 import { session } from "../api/session";
 import type { AgentRequest, Run } from "../api/types";
+import { preferences, type Preferences } from "../settings/preferences";
 
 export interface Question {
   question: string;
@@ -30,7 +31,8 @@ export function useAsk() {
   });
 }
 
-function requestOf(question: Question, requestId: string): AgentRequest {
+/** The request of a question, shaped by what the user has set. */
+export function requestOf(question: Question, requestId: string, set: Preferences = preferences.read()): AgentRequest {
   const context = session.read().current?.context;
   return {
     question: question.question,
@@ -38,6 +40,10 @@ function requestOf(question: Question, requestId: string): AgentRequest {
     conversation_id: question.conversationId,
     trace: true, // the page of the run shows what each step did
     ...(context ? { context } : {}),
+    ...(set.maxRows ? { max_rows: set.maxRows } : {}),
+    ...(set.maxColumns ? { max_columns: set.maxColumns } : {}),
+    ...(set.timeoutS ? { timeout: `${String(set.timeoutS)}s` } : {}),
+    ...(set.backend ? { backend: set.backend } : {}),
     ...(question.tainted ? { tainted: true } : {}),
     ...(question.continues ? { continues_run_id: question.continues } : {}),
   };

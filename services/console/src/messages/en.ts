@@ -1,11 +1,13 @@
+/** All words of the console, in English. A catalogue of another language has the same type. */
+import { shownNumber } from "../text/format";
 import { charts } from "./charts";
 import * as knowledge from "./knowledge";
-import { en as runs } from "./runs";
+import { operate } from "./operate";
+import * as runs from "./runs";
+import { settings } from "./settings";
 
-/** All words of the console, in English. A catalogue of another language has the same type. */
 export const en = {
-  runs,
-  brand: "Bos",
+  runs: runs.en,
   knowledge: knowledge.en,
   skip: "Skip to the content",
   loading: "Loading …",
@@ -65,7 +67,8 @@ export const en = {
   removeExplained: "Its messages and summary are deleted. Its runs stay until they expire.",
 
   welcome: "What would you like to know?",
-  welcomeHint: "Bos plans the work, shows each step, and cites what the answer rests on.",
+  welcomeHint: (brand: string) =>
+    `${brand} plans the work, shows each step, and cites what the answer rests on.`,
   question: "Question",
   askPlaceholder: "Ask about your data",
   ask: "Ask",
@@ -134,13 +137,13 @@ export const en = {
   },
 
   result: "Result",
-  rows: (count: number) => (count === 1 ? "1 row" : `${count.toLocaleString()} rows`),
+  rows: (count: number) => (count === 1 ? "1 row" : `${shownNumber(count)} rows`),
   truncated: "more rows were left out",
   saveCsv: "CSV",
   copyTable: "Copy table",
   sortBy: (column: string) => `Sort by ${column}`,
 
-  clarification: "Bos needs to know",
+  clarification: (brand: string) => `${brand} needs to know`,
   ownWords: "Or in your own words",
   reply: "Reply",
   skipAssume: "Go on with the assumptions",
@@ -238,6 +241,10 @@ export const en = {
     help: "This list",
     write: "Write a question",
   },
+
+  debugSteps: "What each step did",
+  settings: settings.en,
+  operate: operate.en,
 };
 
 export type Messages = typeof en;

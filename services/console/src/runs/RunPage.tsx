@@ -8,7 +8,7 @@ import type { RunState } from "../run/state";
 import { hasEnded } from "../run/status";
 import { useRun } from "../run/useRun";
 import { useSession } from "../shell/useSession";
-import { seconds, shownSeconds, shownTime } from "../text/format";
+import { seconds, shownNumber, shownSeconds, shownTime } from "../text/format";
 import { linkTarget } from "../text/links";
 import { Literal } from "../text/Literal";
 import { Button, buttonClass, Failure, Notice } from "../ui/controls";
@@ -18,7 +18,7 @@ import { StepList } from "./StepList";
 import { Progress } from "./step/Calls";
 import { Timeline } from "./Timeline";
 import { UsageTable } from "./UsageTable";
-import { grouped, shownCost } from "./usage";
+import { shownCost } from "./usage";
 import { useChosenStep } from "./useChosenStep";
 import styles from "./runs.module.css";
 
@@ -129,7 +129,7 @@ function Overview({ state }: { state: RunState }) {
     [text.modelCalls, usage && `${String(usage.model_calls)} (${usage.models.join(", ")})`],
     [
       text.modelTokens,
-      usage && text.modelTokensOf(grouped(BigInt(usage.input_tokens)), grouped(BigInt(usage.output_tokens))),
+      usage && text.modelTokensOf(shownNumber(usage.input_tokens), shownNumber(usage.output_tokens)),
     ],
     [text.runs.cost, usage && (shownCost(BigInt(usage.cost_micros)) ?? text.runs.costUnknown)],
     [text.errorOf, state.response?.error?.message],

@@ -1,16 +1,19 @@
 /** The frame of all pages: navigation, conversations, what waits, the user's menu. */
 import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 
 import { me, pendingApprovals } from "../api/queries";
 import { session } from "../api/session";
 import { Conversations } from "../chat/Conversations";
 import { useText } from "../messages/useText";
+import { useRoles } from "../operate/useRoles";
+import { preferences, THEMES } from "../settings/preferences";
+import { usePreferences } from "../settings/usePreferences";
 import { Button, Icon } from "../ui/controls";
 import { Dialog } from "../ui/Dialog";
 import { Menu } from "../ui/Menu";
-import { chooseTheme, storedTheme, THEMES } from "./theme";
+import { brand } from "./brand";
 import { useSession } from "./useSession";
 import { useShortcuts } from "./useShortcuts";
 import styles from "./shell.module.css";
@@ -79,10 +82,9 @@ export function Shell() {
 }
 
 function Brand({ onClick }: { onClick: () => void }) {
-  const text = useText();
   return (
     <Link to="/" className={styles.brand} onClick={onClick}>
-      <img src="/favicon.svg" alt="" /> {text.brand}
+      <img src={brand.logo} alt="" /> {brand.name}
     </Link>
   );
 }
@@ -107,9 +109,15 @@ function ApprovalsLink({ onClick, isShort = false }: { onClick: () => void; isSh
 
 function Foot({ onHelp }: { onHelp: () => void }) {
   const text = useText();
+  const navigate = useNavigate();
   const { current } = useSession();
   const user = useQuery(me).data;
-  const [theme, setTheme] = useState(storedTheme);
+  const { theme } = usePreferences();
+  const roles = useRoles() ?? [];
+  const userId = user?.user_id;
+  useEffect(() => {
+    if (userId) preferences.belongTo(userId);
+  }, [userId]);
   return (
     <div className={styles.foot}>
       <span className={styles.user}>
@@ -122,11 +130,15 @@ function Foot({ onHelp }: { onHelp: () => void }) {
           ...THEMES.map((each) => ({
             label: `${text.theme}: ${text.themes[each]}`,
             isChosen: each === theme,
-            onChoose: () => {
-              chooseTheme(each);
-              setTheme(each);
-            },
+            onChoose: () => preferences.set({ theme: each }),
           })),
+          { label: text.settings.title, onChoose: () => void navigate({ to: "/settings" }) },
+          ...(roles.includes("operator")
+            ? [{ label: text.operate.title, onChoose: () => void navigate({ to: "/operate" }) }]
+            : []),
+          ...(roles.includes("administrator")
+            ? [{ label: text.operate.administer, onChoose: () => void navigate({ to: "/administer" }) }]
+            : []),
           { label: text.shortcuts, onChoose: onHelp },
           { label: text.apiPage, onChoose: () => location.assign("/docs") },
           ...(current?.state === "SIGNED_IN"

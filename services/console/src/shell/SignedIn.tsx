@@ -8,6 +8,7 @@ import { forgetDrafts } from "../chat/useDraft";
 import { useText } from "../messages/useText";
 import { Failure, Notice } from "../ui/controls";
 import { Dialog } from "../ui/Dialog";
+import { brand } from "./brand";
 import { SignInForm } from "./SignIn";
 import { useSession } from "./useSession";
 import styles from "./shell.module.css";
@@ -47,7 +48,7 @@ export function SignedIn({ children }: { children: ReactNode }) {
       <main className={styles.page}>
         <section className={styles.card}>
           <h1>
-            <img src="/favicon.svg" alt="" /> {text.brand}
+            <img src={brand.logo} alt="" /> {brand.name}
           </h1>
           <p>{text.signInIntro}</p>
           <SignInForm ways={current.sign_in ?? { api_key: true }} />

@@ -1,5 +1,6 @@
 /** Cells of result tables: order, alignment, and what leaves the page. */
 import type { Table } from "../api/types";
+import { shownLanguage, shownLocale } from "../settings/preferences";
 
 export type Column = Table["columns"][number];
 export type Cell = unknown;
@@ -27,7 +28,7 @@ export function cellText(cell: Cell): string {
 }
 
 /** A cell for reading: numbers grouped as the locale does it, every digit kept. */
-export function shownCell(cell: Cell, column: Column, locale?: string): string {
+export function shownCell(cell: Cell, column: Column, locale = shownLocale()): string {
   const text = cellText(cell);
   if (!isNumeric(column) || !NUMBER.test(text)) return text;
   if (column.type === "COLUMN_TYPE_DOUBLE") return new Intl.NumberFormat(locale, { maximumFractionDigits: 6 }).format(Number(text));
@@ -44,7 +45,7 @@ export function shownCell(cell: Cell, column: Column, locale?: string): string {
 export function sortedRows(table: Table, column: number, isDescending: boolean): number[] {
   const numeric = table.columns[column] !== undefined && isNumeric(table.columns[column]);
   const texts = table.rows.map((row) => cellText(cellsOf(row)[column]));
-  const collator = new Intl.Collator(undefined, { numeric: true });
+  const collator = new Intl.Collator(shownLanguage(), { numeric: true });
   const compare = numeric ? compareDecimals : collator.compare;
   return texts
     .map((_, index) => index)

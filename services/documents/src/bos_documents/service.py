@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from bos.account.v1 import add_AccountDataServiceServicer_to_server
-from bos.documents.v1 import add_DocumentsServiceServicer_to_server
+from bos.documents.v1 import (
+    add_DocumentsServiceServicer_to_server,
+    add_IngestionServiceServicer_to_server,
+)
 from bos_artefacts import open_artefacts
 from bos_chassis.auth.account_data import SERVICE_NAME as ACCOUNT_SERVICE_NAME
 from bos_chassis.auth.callers import AnyOf
@@ -25,6 +28,8 @@ from bos_documents.files import DocumentFiles, open_spool
 from bos_documents.ingest.describing import Describer
 from bos_documents.ingest.maintenance import Maintenance
 from bos_documents.ingest.runner import Runner
+from bos_documents.ingest.servicer import SERVICE_NAME as INGESTION_SERVICE_NAME
+from bos_documents.ingest.servicer import IngestionServicer
 from bos_documents.ingest.stages import Stages
 from bos_documents.metrics import DocumentsMetrics
 from bos_documents.search.searching import Searching
@@ -34,7 +39,12 @@ from bos_documents.uploads import Uploads
 from bos_documents.watching import Watches
 from bos_http import issuer_document
 from bos_postgres import Notices, migrate, open_pools
-from bos_postgres.audit import migrate_audit, record_settings, running_audit
+from bos_postgres.audit import (
+    audit_servicer,
+    migrate_audit,
+    record_settings,
+    running_audit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -153,6 +163,12 @@ async def serve(
                 add_AccountDataServiceServicer_to_server,
                 ACCOUNT_SERVICE_NAME,
             ),
+            Servicer(
+                IngestionServicer(pool),
+                add_IngestionServiceServicer_to_server,
+                INGESTION_SERVICE_NAME,
+            ),
+            audit_servicer(pool, SCHEMA),
         ]
         server = await stack.enter_async_context(
             grpc_server(

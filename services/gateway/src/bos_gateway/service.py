@@ -74,6 +74,7 @@ from bos_http import issuer_document
 from bos_postgres import PoolMetrics, migrate, open_database, require_session_features
 from bos_postgres.audit import (
     Refusals,
+    audit_servicer,
     migrate_audit,
     record_alone,
     record_settings,
@@ -227,7 +228,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         )
         sessions = SessionCheck(channels, identity) if identity else None
         decisions = ApprovalServicer(approvals, sessions)
-        operators = OperatorServicer(replica, pool, audit)
+        operators = OperatorServicer(replica, pool, audit, settings)
         webhooks, deliverer = await enter(
             running_webhooks(settings, pool, readers, runs, metrics, telemetry)
         )
@@ -256,6 +257,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                 VERIFIED_QUERY_SERVICE_NAME,
             ),
             Servicer(accounts, add_AccountDataServiceServicer_to_server, ACCOUNT_SERVICE_NAME),
+            audit_servicer(pool, SCHEMA),
         ]
         if signer is not None:
             services.append(

@@ -35,7 +35,10 @@ from bos.gateway.v1 import (
     DeleteWebhookRequest,
     DownloadFileRequest,
     GetApprovalRequest,
+    GetSpendRequest,
+    GetStorageRequest,
     GetUserRunRequest,
+    ListUserApprovalsRequest,
     ListUserRunsRequest,
     OperatorServiceStub,
     RespondApprovalRequest,
@@ -67,6 +70,12 @@ OPS = token("ops", roles=("operator",))
 FOUR_EYES = {"deploy.*": {"roles": ["approver"], "four_eyes": True}}
 PLANTED = "planted"
 FILE = f"{PLANTED} bytes".encode()
+LOOKED_AT = {
+    "ListUserApprovals": ListUserApprovalsRequest(),
+    "GetSpend": GetSpendRequest(),
+    "GetStorage": GetStorageRequest(),
+}
+OPERATED = {"ListUserRuns", "GetUserRun", "CancelUserRun", *LOOKED_AT}
 REFUSE = """
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'not now'; END $$;
@@ -170,7 +179,7 @@ async def do(harness: Harness, gateway: Client, method: str) -> tuple[str, str]:
         )
         assert b"".join([part.content async for part in call]) == FILE
         return "ada", run_id
-    if method in ("ListUserRuns", "GetUserRun", "CancelUserRun"):
+    if method in OPERATED:
         return "ops", await operate(harness, gateway, method)
     if method in ("CreateWebhook", "DeleteWebhook"):
         return "ada", await change_webhooks(gateway, method)
@@ -214,6 +223,9 @@ async def operate(harness: Harness, gateway: Client, method: str) -> str:
     if method == "ListUserRuns":
         await operator.ListUserRuns(ListUserRunsRequest(owner_id="ada"), timeout=60, metadata=OPS)
         return "ada"
+    if method in LOOKED_AT:
+        await getattr(operator, method)(LOOKED_AT[method], timeout=60, metadata=OPS)
+        return ""
     if method == "GetUserRun":
         await operator.GetUserRun(GetUserRunRequest(run_id=run_id), timeout=60, metadata=OPS)
         return run_id

@@ -68,7 +68,14 @@ from bos_identity.sessions import Sessions
 from bos_identity.signing.key_ring import open_key_ring, sealer
 from bos_identity.tokens import AccessTokens
 from bos_postgres import migrate, open_pools
-from bos_postgres.audit import Refusals, migrate_audit, record_settings, running_audit
+from bos_postgres.audit import (
+    By,
+    Refusals,
+    audit_servicer,
+    migrate_audit,
+    record_settings,
+    running_audit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -285,6 +292,13 @@ async def serve(
                     max_request_bytes=_REQUEST_BYTES,
                 )
             )
+
+        async def administrator(context: Any) -> By:
+            caller = await callers.caller()
+            caller.require_administrator()
+            return caller.by(addresses.of(context))
+
+        trail = audit_servicer(pool, SCHEMA, administrator)
         by_openid = Servicer(
             OpenIdServicer(openid, own.origin),
             add_OpenIdServiceServicer_to_server,
@@ -296,7 +310,7 @@ async def serve(
         yield await stack.enter_async_context(
             grpc_server(
                 settings.server,
-                (*servicers, *connecting, by_openid),
+                (*servicers, *connecting, by_openid, trail),
                 telemetry=telemetry,
                 auth=with_users(settings.auth, None, users, api_keys=verifier, telemetry=telemetry),
                 from_proxy=from_proxy(settings.auth, telemetry),

@@ -24,7 +24,12 @@ from bos_memory.metrics import MemoryMetrics
 from bos_memory.profiles import Profiles
 from bos_memory.summarizing import Summaries
 from bos_postgres import migrate, open_pools
-from bos_postgres.audit import migrate_audit, record_settings, running_audit
+from bos_postgres.audit import (
+    audit_servicer,
+    migrate_audit,
+    record_settings,
+    running_audit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -113,6 +118,7 @@ async def serve(
                 add_AccountDataServiceServicer_to_server,
                 ACCOUNT_SERVICE_NAME,
             ),
+            audit_servicer(pool, SCHEMA),
         ]
         yield await stack.enter_async_context(
             grpc_server(

@@ -107,6 +107,9 @@ func sessionSchema() object {
 		"trace_url": object{
 			"type": "string", "description": "Address of a trace, with {trace_id} in the place of its id, if it is known.",
 		},
+		"dashboards_url": object{
+			"type": "string", "description": "Base address of Grafana, for pages of operators, if the installation has one.",
+		},
 	}, "state", "sign_in")
 }
 

@@ -28,6 +28,8 @@ type Settings struct {
 	Context string
 	// TraceURL is the address of a trace, with {trace_id} for its id; empty: not known.
 	TraceURL string
+	// Dashboards is the base address of Grafana that pages link to; empty: none.
+	Dashboards string
 	// Within is the time of a call of a service.
 	Within time.Duration
 }

@@ -72,6 +72,8 @@ type state struct {
 	Context json.RawMessage `json:"context,omitempty"`
 	// TraceURL is the address of a trace, with {trace_id} for its id.
 	TraceURL string `json:"trace_url,omitempty"`
+	// DashboardsURL is where Grafana is, for pages of operators.
+	DashboardsURL string `json:"dashboards_url,omitempty"`
 }
 
 // ways are those in which somebody can sign in here.
@@ -104,6 +106,7 @@ func (b *Browser) get(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		answer.State, answer.Context = stateOpen, json.RawMessage(b.settings.Context)
 		answer.TraceURL = b.settings.TraceURL
+		answer.DashboardsURL = b.settings.Dashboards
 	} else if status.Code(err) != codes.Unauthenticated {
 		return err
 	}
@@ -322,7 +325,7 @@ func (b *Browser) signedOut(ctx context.Context) state {
 func (b *Browser) signedIn(w http.ResponseWriter, in ways, one session) error {
 	end := time.Unix(one.End, 0).UTC()
 	return write(w, state{
-		stateSignedIn, &end, in, json.RawMessage(b.settings.Context), b.settings.TraceURL,
+		stateSignedIn, &end, in, json.RawMessage(b.settings.Context), b.settings.TraceURL, b.settings.Dashboards,
 	})
 }
 

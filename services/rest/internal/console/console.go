@@ -71,7 +71,7 @@ type Console struct {
 }
 
 // Open returns the console that is embedded, or a page that says how to build it.
-func Open() (*Console, error) {
+func Open(brand Brand) (*Console, error) {
 	files, err := fs.Sub(built, "assets")
 	if err != nil {
 		return nil, err
@@ -81,11 +81,11 @@ func Open() (*Console, error) {
 			return nil, err
 		}
 	}
-	return New(files)
+	return New(files, brand)
 }
 
 // New returns the console of a build: index.html, and files beside it with their compressed forms.
-func New(files fs.FS) (*Console, error) {
+func New(files fs.FS, brand Brand) (*Console, error) {
 	console := &Console{files: map[string]file{}}
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || strings.HasPrefix(path.Base(name), ".") || isCompressed(name) {
@@ -98,10 +98,13 @@ func New(files fs.FS) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	index, given := console.files[indexPath]
-	if !given {
+	if _, given := console.files[indexPath]; !given {
 		return nil, fmt.Errorf("the console's build holds no index.html")
 	}
+	if brand.Name != "" || brand.Logo != nil {
+		console.apply(brand)
+	}
+	index := console.files[indexPath]
 	plain := index.variants[len(index.variants)-1].content
 	if parts := bytes.Split(plain, []byte(NoncePlaceholder)); len(parts) > 1 {
 		console.around = parts

@@ -24,7 +24,7 @@ func build(index string) fstest.MapFS {
 
 func opened(t *testing.T, files fstest.MapFS) *Console {
 	t.Helper()
-	made, err := New(files)
+	made, err := New(files, Brand{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestNonceIsAnotherForEachResponseAndNotStored(t *testing.T) {
 }
 
 func TestBuildWithoutAnIndexIsRefused(t *testing.T) {
-	if _, err := New(fstest.MapFS{"a.js": {Data: []byte("1")}}); err == nil {
+	if _, err := New(fstest.MapFS{"a.js": {Data: []byte("1")}}, Brand{}); err == nil {
 		t.Error("it was accepted")
 	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	auditv1 "bos/rest/gen/bos/audit/v1"
 	documentsv1 "bos/rest/gen/bos/documents/v1"
 	filesv1 "bos/rest/gen/bos/files/v1"
 	gatewayv1 "bos/rest/gen/bos/gateway/v1"
@@ -46,6 +48,8 @@ const (
 	openIDService    = "bos.identity.v1.OpenIdService"
 	memoryService    = "bos.memory.v1.MemoryService"
 	documentsService = "bos.documents.v1.DocumentsService"
+	ingestionService = "bos.documents.v1.IngestionService"
+	auditService     = "bos.audit.v1.AuditService"
 	fileService      = "bos.files.v1.FileService"
 	healthTimeout    = 2 * time.Second
 	bodyGrace        = 2 * time.Second
@@ -68,7 +72,11 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := console.Open()
+	brand, err := console.LoadBrand(s.settings.BrandName, s.settings.BrandLogoFile)
+	if err != nil {
+		return nil, fmt.Errorf("Configuration is not usable. %w", err)
+	}
+	pages, err := console.Open(brand)
 	if err != nil {
 		return nil, err
 	}
@@ -182,14 +190,14 @@ func (s *Server) metricsHere() bool {
 func (s *Server) offers(service string) bool {
 	switch service {
 	case gatewayService, approvalService, feedbackService, operatorService, verifiedService,
-		webhookService:
+		webhookService, auditService:
 		return true
 	case identityService, adminService, accountService, keyService, connService,
 		openIDService:
 		return s.identity != nil
 	case memoryService:
 		return s.memory != nil
-	case documentsService:
+	case documentsService, ingestionService:
 		return s.documents != nil
 	case fileService:
 		return s.files != nil
@@ -209,7 +217,7 @@ func (s *Server) sessions() (*browser.Browser, error) {
 	return browser.New(browser.Settings{
 		KeysFile: s.settings.SessionKeysFile, Refresh: s.settings.FilesRefresh.Duration(),
 		Loopback: s.settings.Loopback(), Context: s.settings.ConsoleContext,
-		TraceURL: s.settings.TraceURL,
+		TraceURL: s.settings.TraceURL, Dashboards: s.settings.GrafanaURL,
 		Within: s.settings.CallTimeout.Duration(),
 	}, gatewayv1.NewOrchestratorServiceClient(s.gateway), identity, openID, s.log)
 }
@@ -265,6 +273,9 @@ func (s *Server) services(sessions *browser.Browser) (http.Handler, error) {
 	if err := gatewayv1.RegisterWebhookServiceHandler(ctx, mux, s.gateway); err != nil {
 		return nil, err
 	}
+	if err := auditv1.RegisterAuditServiceHandlerClient(ctx, mux, s.trails()); err != nil {
+		return nil, err
+	}
 	if err := sessions.Register(mux); err != nil {
 		return nil, err
 	}
@@ -314,6 +325,7 @@ func (s *Server) services(sessions *browser.Browser) (http.Handler, error) {
 		client := documentsv1.NewDocumentsServiceClient(s.documents)
 		if err := errors.Join(
 			documentsv1.RegisterDocumentsServiceHandler(ctx, mux, s.documents),
+			documentsv1.RegisterIngestionServiceHandler(ctx, mux, s.documents),
 			streams.RegisterDocument(mux, client),
 			registerUpload(mux, client, uploadLimits{
 				bytes: s.settings.MaxUploadBytes, within: s.settings.UploadTimeout.Duration(),

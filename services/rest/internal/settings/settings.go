@@ -61,6 +61,10 @@ type Settings struct {
 	ConsoleContext  string `env:"BOS_REST_CONSOLE_CONTEXT" about:"JSON object that the web console sends as the context of each question, such as the fixed today of sample data"`
 	TraceURL        string `env:"BOS_REST_TRACE_URL" about:"Address of a trace where traces are kept, with {trace_id} in the place of its id, such as http://localhost:16686/trace/{trace_id}: the web console links runs to it; unset shows the id alone"`
 
+	BrandName     string `env:"BOS_REST_BRAND_NAME" about:"Name that the web console shows in place of Bos, also as the title of its pages; at most 40 characters"`
+	BrandLogoFile string `env:"BOS_REST_BRAND_LOGO_FILE" about:"Logo and icon of the web console: a PNG or SVG file of at most 256 KiB, read at the start"`
+	GrafanaURL    string `env:"BOS_REST_GRAFANA_URL" about:"Base address of Grafana, such as https://grafana.example.org, whose dashboards the console's pages of operators link to; unset leaves the links out"`
+
 	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" least:"1024" about:"Largest request body"`
 	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" least:"1024" about:"Largest request line and headers together"`
 	MaxConnections int   `env:"BOS_REST_MAX_CONNECTIONS" envDefault:"8192" least:"1" about:"Connections at once; beyond that the one that was waited for longest is closed, for its headers or its next request"`
@@ -154,6 +158,8 @@ func (s Settings) problems() []string {
 		"BOS_REST_CONSOLE_CONTEXT: must be a JSON object")
 	wrong(s.TraceURL != "" && !isAddress(s.TraceURL),
 		"BOS_REST_TRACE_URL: write an address of http or https with {trace_id} in it")
+	wrong(s.GrafanaURL != "" && !isBaseAddress(s.GrafanaURL),
+		"BOS_REST_GRAFANA_URL: write it as http(s)://host[:port][/path], without user, query and fragment")
 	_, err := s.Proxies()
 	wrong(err != nil, "BOS_REST_TRUSTED_PROXIES: write each as a network, such as 10.0.0.0/8")
 	found = append(found, s.outOfBounds()...)
@@ -174,6 +180,12 @@ func isAddress(text string) bool {
 	parsed, err := url.Parse(strings.ReplaceAll(text, "{trace_id}", "0"))
 	return err == nil && (parsed.Scheme == "http" || parsed.Scheme == "https") && parsed.Host != "" &&
 		strings.Contains(text, "{trace_id}")
+}
+
+func isBaseAddress(text string) bool {
+	parsed, err := url.Parse(text)
+	return err == nil && (parsed.Scheme == "https" || parsed.Scheme == "http") && parsed.Host != "" &&
+		parsed.User == nil && parsed.RawQuery == "" && !parsed.ForceQuery && parsed.Fragment == ""
 }
 
 func isObject(text string) bool {

@@ -46,6 +46,8 @@ _VERIFIED: Final = "bos.gateway.v1.VerifiedQueryService"
 _OPERATOR: Final = "bos.gateway.v1.OperatorService"
 _MEMORY: Final = "bos.memory.v1.MemoryService"
 _DOCUMENTS: Final = "bos.documents.v1.DocumentsService"
+_INGESTION: Final = "bos.documents.v1.IngestionService"
+_AUDIT: Final = "bos.audit.v1.AuditService"
 _FILES: Final = "bos.files.v1.FileService"
 _IDENTITY: Final = "bos.identity.v1.IdentityService"
 _KEYS: Final = "bos.identity.v1.ApiKeyService"
@@ -66,7 +68,11 @@ _BY_SCOPE: Final[dict[tuple[str, str], str]] = {
     (_VERIFIED, "runs.ask"): "CreateVerifiedQuery DeleteVerifiedQuery",
     (_VERIFIED, "runs.read"): "ListVerifiedQueries",
     (_ORCHESTRATOR, "files.read"): "DownloadFile",
-    (_OPERATOR, "runs.operate"): "ListUserRuns GetUserRun CancelUserRun",
+    (_OPERATOR, "runs.operate"): (
+        "ListUserRuns GetUserRun CancelUserRun ListUserApprovals GetSpend GetStorage"
+    ),
+    (_INGESTION, "runs.operate"): "GetIngestionQueue",
+    (_AUDIT, PEOPLE_ONLY): "ListAuditEntries",
     (_APPROVALS, "approvals.respond"): "ListApprovals GetApproval RespondApproval",
     (_WEBHOOKS, "webhooks"): (
         "CreateWebhook ListWebhooks GetWebhook DeleteWebhook TestWebhook ListWebhookDeliveries"

@@ -25,10 +25,12 @@ from bos_postgres.audit.sealing import (
     migrate_audit,
     running_audit,
 )
+from bos_postgres.audit.servicer import AUDIT_SERVICE, audit_servicer
 from bos_postgres.audit.trail import checkpoint, drop_older, read, seal
 
 __all__ = [
     "AUDIT_MIGRATIONS",
+    "AUDIT_SERVICE",
     "OPERATOR",
     "AuditEntry",
     "AuditSettings",
@@ -37,6 +39,7 @@ __all__ = [
     "Defect",
     "Refusals",
     "SealedEntry",
+    "audit_servicer",
     "checkpoint",
     "columns_of",
     "deed",

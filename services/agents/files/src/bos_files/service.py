@@ -41,7 +41,12 @@ from bos_files.workspaces.uploads import Uploads
 from bos_files.workspaces.workspace import Workspaces
 from bos_http import HttpClient, issuer_document
 from bos_postgres import migrate, open_pools
-from bos_postgres.audit import migrate_audit, record_settings, running_audit
+from bos_postgres.audit import (
+    audit_servicer,
+    migrate_audit,
+    record_settings,
+    running_audit,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -155,6 +160,7 @@ async def serve(
                 add_AccountDataServiceServicer_to_server,
                 ACCOUNT_SERVICE_NAME,
             ),
+            audit_servicer(pool, SCHEMA),
         ]
         yield await stack.enter_async_context(
             grpc_server(

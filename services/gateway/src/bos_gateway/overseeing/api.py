@@ -19,8 +19,11 @@ from bos_chassis.auth.roles import require_role
 from bos_chassis.names import OPERATOR
 from bos_errors import PermissionDenied
 from bos_gateway.core.run_state import BrokenLog
+from bos_gateway.overseeing.approvals import page_of_approvals
 from bos_gateway.overseeing.overview import add_state, overview_of_row
 from bos_gateway.overseeing.rows import page_of_runs, row_of_run
+from bos_gateway.overseeing.spend import spend_of
+from bos_gateway.overseeing.storage import storage_of
 from bos_postgres.audit import By
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos_gateway.runs.replica import Replica
+    from bos_gateway.settings import GatewaySettings
     from bos_postgres.audit import AuditEntry
 
 SERVICE_NAME = "bos.gateway.v1.OperatorService"
@@ -43,16 +47,16 @@ class OperatorServicer(gateway.OperatorServiceServicer):
     """Connections of the gateway's own role."""
     _audit: Callable[[AuditEntry], Awaitable[None]]
     """Writes an entry that stands by itself."""
+    _settings: GatewaySettings
 
     async def ListUserRuns(
         self, request: gateway.ListUserRunsRequest, context: Any
     ) -> gateway.ListUserRunsResponse:
         """The runs of all users, or of one."""
         operator = _operator()
-        rows, token = await page_of_runs(self._pool, request)
-        entry = operator.entry("runs.listed", request.owner_id, runs=str(len(rows)))
+        runs, token = await page_of_runs(self._pool, request)
+        entry = operator.entry("runs.listed", request.owner_id, runs=str(len(runs)))
         await self._audit(entry)
-        runs = [overview_of_row(row) for row in rows]
         return gateway.ListUserRunsResponse(runs=runs, next_page_token=token)
 
     async def GetUserRun(
@@ -83,6 +87,33 @@ class OperatorServicer(gateway.OperatorServiceServicer):
         await self._replica.cancel(run_id, user, request.reason, operator, owner=owner)
         row = await row_of_run(self._pool, request.run_id)
         return gateway.CancelUserRunResponse(run=overview_of_row(row))
+
+    async def ListUserApprovals(
+        self, request: gateway.ListUserApprovalsRequest, context: Any
+    ) -> gateway.ListUserApprovalsResponse:
+        """Requests for approval of all users."""
+        operator = _operator()
+        approvals, token = await page_of_approvals(self._pool, request)
+        await self._audit(operator.entry("approvals.listed", approvals=str(len(approvals))))
+        return gateway.ListUserApprovalsResponse(approvals=approvals, next_page_token=token)
+
+    async def GetSpend(
+        self, request: gateway.GetSpendRequest, context: Any
+    ) -> gateway.GetSpendResponse:
+        """What the runs of the last days consumed."""
+        operator, days = _operator(), request.days or 1
+        spend = await spend_of(self._pool, self._settings, days)
+        await self._audit(operator.entry("spend.read", days=str(days)))
+        return spend
+
+    async def GetStorage(
+        self, request: gateway.GetStorageRequest, context: Any
+    ) -> gateway.GetStorageResponse:
+        """Sizes of the tables."""
+        operator = _operator()
+        storage = await storage_of(self._pool)
+        await self._audit(operator.entry("storage.read"))
+        return storage
 
 
 def _operator() -> By:

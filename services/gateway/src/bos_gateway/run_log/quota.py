@@ -47,9 +47,10 @@ def held(event: LogEvent) -> int:
 
 
 def settled(event: LogEvent) -> int | None:
-    """Tokens that the end of a run counts against its day; None for others, and if unknown."""
+    """Tokens that a run consumed, which count against its day; None for others, and if unknown."""
     metadata = event.run_finished.response.metadata
-    return counted_tokens(metadata.usage) if metadata.max_tokens else None
+    known = metadata.max_tokens or metadata.HasField("usage")
+    return counted_tokens(metadata.usage) if known else None
 
 
 async def settle(

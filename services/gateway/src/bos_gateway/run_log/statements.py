@@ -195,7 +195,7 @@ _HANDED_ON = f""",
         replica_id = CASE WHEN r.run_id <> ALL ($25) THEN r.replica_id END,
         retry_at = CASE WHEN r.run_id <> ALL ($25) THEN r.retry_at ELSE 'infinity' END,
         tokens = coalesce((
-            SELECT least(t.tokens, {_BELIEVED} * r.tokens)
+            SELECT least(t.tokens, coalesce(nullif({_BELIEVED} * r.tokens, 0), t.tokens))
             FROM unnest($29::uuid[], $30::bigint[]) AS t (run_id, tokens)
             WHERE t.run_id = r.run_id
         ), r.tokens)"""  # noqa: S608  our own text

@@ -1,0 +1,53 @@
+/** Words of the settings. */
+const en = {
+  title: "Settings",
+  kept: "Kept in this browser, and sent with each question that you ask here.",
+  look: "Look",
+  theme: "Theme",
+  language: "Language",
+  languages: { en: "English", de: "Deutsch" },
+  asBrowser: "As the browser",
+  locale: "Numbers and dates",
+  asLanguage: "As the language",
+  example: (number: string, date: string) => `${number} · ${date}`,
+  questions: "Questions",
+  debug: "Debugging: show below each answer what its steps did",
+  maxRows: "Rows of a table, at most",
+  maxColumns: "Columns of a table, at most",
+  timeout: "Seconds that a question may take",
+  serversLimit: "Empty: the server's limit, which nothing here can raise.",
+  backend: "Database",
+  backendHint: "The one that is asked by agents that ask databases; empty: their own setting.",
+  outOfBounds: (most: string) => `Enter a whole number from 1 to ${most}, or nothing.`,
+  saved: "Saved",
+  reset: "Reset all settings",
+  modelHint: "Which model answers is set by the operator for each service; a question cannot choose it.",
+};
+
+const de: typeof en = {
+  title: "Einstellungen",
+  kept: "In diesem Browser gespeichert und mit jeder Frage gesendet, die Sie hier stellen.",
+  look: "Darstellung",
+  theme: "Design",
+  language: "Sprache",
+  languages: { en: "English", de: "Deutsch" },
+  asBrowser: "Wie der Browser",
+  locale: "Zahlen und Datum",
+  asLanguage: "Wie die Sprache",
+  example: (number, date) => `${number} · ${date}`,
+  questions: "Fragen",
+  debug: "Fehlersuche: unter jeder Antwort zeigen, was ihre Schritte getan haben",
+  maxRows: "Höchstzahl der Zeilen einer Tabelle",
+  maxColumns: "Höchstzahl der Spalten einer Tabelle",
+  timeout: "Sekunden, die eine Frage dauern darf",
+  serversLimit: "Leer: die Grenze des Servers, die hier nicht erhöht werden kann.",
+  backend: "Datenbank",
+  backendHint: "Wird von Agenten befragt, die Datenbanken befragen; leer: deren eigene Einstellung.",
+  outOfBounds: (most) => `Geben Sie eine ganze Zahl von 1 bis ${most} ein oder nichts.`,
+  saved: "Gespeichert",
+  reset: "Alle Einstellungen zurücksetzen",
+  modelHint:
+    "Welches Modell antwortet, legt der Betreiber für jeden Dienst fest; eine Frage kann es nicht wählen.",
+};
+
+export const settings = { en, de };
