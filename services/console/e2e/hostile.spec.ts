@@ -16,6 +16,8 @@ function hostileRun(text: string, index: number) {
       error: { type: text, message: text, details: {}, retryable: false },
       sources: [],
       performed_actions: [],
+      charts: [],
+      files: [{ name: text, digest: `${text}${String(index)}`, media_type: "text/html", size_bytes: "1", tainted: true }],
     },
   ];
   return {

@@ -60,8 +60,9 @@ export function RunFiles({ runId, results }: Props) {
 function filesOf(runId: string, results: AgentResult[]): FileContent[] {
   const found = new Map<string, FileContent>();
   for (const result of results) {
-    const drawn = new Set(result.charts.map((chart) => chart.specification?.digest));
-    for (const file of result.files) {
+    // A result may come without the lists that its schema names, such as from an older server.
+    const drawn = new Set((result.charts ?? []).map((chart) => chart.specification?.digest));
+    for (const file of result.files ?? []) {
       if (drawn.has(file.digest)) continue;
       found.set(`${file.digest} ${file.name}`, {
         address: runAddress(runId, file.digest),

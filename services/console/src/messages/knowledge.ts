@@ -5,7 +5,6 @@ const count = (one: string, many: string) => (number: number) =>
 export const en = {
   documents: "Documents",
   documentsHint: "What you upload is read, and answers cite it. Only you and the runs that you start can find it.",
-  upload: "Upload",
   uploadDocuments: "Upload documents",
   dropHere: "Drop files here",
   kinds: "PDF, Word, PowerPoint, Excel, CSV, HTML, Markdown, text, mail",
@@ -33,7 +32,6 @@ export const en = {
   actionsOf: (name: string) => `Actions for ${name}`,
   open: "Open",
   readAgain: "Read again",
-  readAgainStarted: "It is read again; what is known of it serves until then.",
   remove: "Delete",
   removeDocument: "Delete this document?",
   removeDocumentHint: "Its file and all its passages are deleted. Answers that quoted it keep their quotations.",
@@ -135,7 +133,6 @@ export const en = {
   forgetAllHint: "Also what is being found out in questions that you asked before. Conversations and runs stay.",
   exportMemory: "Export",
   nothingRemembered: "Nothing is remembered about you yet. Say in a question who you are or how you like answers, or add it here.",
-  saved: "Saved",
 
   files: "Files",
   filesHint: "Your workspace: files that runs made for you, and files that you put there for runs to use.",
@@ -180,7 +177,6 @@ const zahl = (eins: string, viele: string) => (nummer: number) =>
 export const de: typeof en = {
   documents: "Dokumente",
   documentsHint: "Was Sie hochladen, wird gelesen und in Antworten zitiert. Nur Sie und Ihre eigenen Läufe finden es.",
-  upload: "Hochladen",
   uploadDocuments: "Dokumente hochladen",
   dropHere: "Dateien hier ablegen",
   kinds: "PDF, Word, PowerPoint, Excel, CSV, HTML, Markdown, Text, E-Mail",
@@ -208,7 +204,6 @@ export const de: typeof en = {
   actionsOf: (name) => `Aktionen für ${name}`,
   open: "Öffnen",
   readAgain: "Neu lesen",
-  readAgainStarted: "Es wird neu gelesen; bis dahin gilt, was schon bekannt ist.",
   remove: "Löschen",
   removeDocument: "Dieses Dokument löschen?",
   removeDocumentHint: "Die Datei und alle ihre Abschnitte werden gelöscht. Antworten, die daraus zitiert haben, behalten ihre Zitate.",
@@ -309,7 +304,6 @@ export const de: typeof en = {
   forgetAllHint: "Auch was gerade noch aus früheren Fragen ermittelt wird. Gespräche und Läufe bleiben.",
   exportMemory: "Exportieren",
   nothingRemembered: "Über Sie ist noch nichts gemerkt. Sagen Sie in einer Frage, wer Sie sind oder wie Sie Antworten mögen, oder tragen Sie es hier ein.",
-  saved: "Gespeichert",
 
   files: "Dateien",
   filesHint: "Ihr Arbeitsbereich: Dateien, die Läufe für Sie erstellt haben, und Dateien, die Sie Läufen bereitstellen.",
