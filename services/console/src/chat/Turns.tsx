@@ -17,6 +17,7 @@ const TURN_PX = 260;
 const GAP_PX = 32;
 /** Turns from its beginning at which a long conversation fetches earlier ones by itself. */
 const NEAR_BEGIN = 3;
+const GESTURES = ["wheel", "touchmove", "pointerdown", "keydown"];
 
 interface Props extends Pick<TurnProps, "onAsk" | "onEdit"> {
   runs: Run[];
@@ -71,6 +72,16 @@ export function TurnsInView({ runs, frame, wanted, onNearBegin, onAsk, onEdit }:
     else if (wanted === undefined) virtual.scrollToEnd();
   });
   useEffect(() => reveal(), [wanted, isThere]);
+  const giveWay = useEffectEvent(() => virtual.cancelScroll());
+  useEffect(() => {
+    const element = frame.current;
+    // Whoever scrolls takes over from a scroll to some turn that is still being corrected.
+    const give = () => giveWay();
+    for (const gesture of GESTURES) element?.addEventListener(gesture, give, { passive: true });
+    return () => {
+      for (const gesture of GESTURES) element?.removeEventListener(gesture, give);
+    };
+  }, [frame]);
   return (
     <div
       ref={list}

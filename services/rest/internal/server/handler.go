@@ -208,7 +208,7 @@ func (s *Server) sessions() (*browser.Browser, error) {
 		KeysFile: s.settings.SessionKeysFile, Refresh: s.settings.FilesRefresh.Duration(),
 		Loopback: s.settings.Loopback(), Context: s.settings.ConsoleContext,
 		TraceURL: s.settings.TraceURL,
-		Within: s.settings.CallTimeout.Duration(),
+		Within:   s.settings.CallTimeout.Duration(),
 	}, gatewayv1.NewOrchestratorServiceClient(s.gateway), identity, openID, s.log)
 }
 
