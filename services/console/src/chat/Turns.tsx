@@ -4,7 +4,7 @@
  * Of a long conversation what is not in view is neither drawn nor fetched. It stays at its end while
  * that grows, and where it is when earlier turns are put before it.
  */
-import { useVirtualizer } from "@tanstack/react-virtual";
+import { useVirtualizer, type VirtualItem } from "@tanstack/react-virtual";
 import { useEffect, useEffectEvent, useLayoutEffect, useRef, useState, type RefObject } from "react";
 
 import type { Run } from "../api/types";
@@ -56,6 +56,10 @@ export function TurnsInView({ runs, frame, wanted, onNearBegin, onAsk, onEdit }:
     followOnAppend: true,
     scrollEndThreshold: 60,
   });
+  useLayoutEffect(() => {
+    // What is above stays above when its answer comes, in whichever direction the user goes.
+    Object.assign(virtual, { shouldAdjustScrollPositionOnItemSizeChange: isAbove });
+  }, [virtual]);
   const items = virtual.getVirtualItems();
   const first = items[0]?.index ?? 0;
   // Where it begins to be drawn it stands at its begin for a moment: only scrolling there fetches.
@@ -116,6 +120,10 @@ export function TurnsInView({ runs, frame, wanted, onNearBegin, onAsk, onEdit }:
       })}
     </div>
   );
+}
+
+function isAbove(item: VirtualItem, _delta: number, { scrollOffset }: { scrollOffset: number | null }) {
+  return item.end <= (scrollOffset ?? 0);
 }
 
 /** Pixels above the list in its frame, such as notices, which may come and go. */
