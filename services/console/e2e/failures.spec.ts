@@ -6,6 +6,12 @@ import { expect, expectAccessible } from "./page";
 
 const inView = (page: Page) => page.locator("[data-run]:visible");
 
+/** Scrolls up as a person does who turns the wheel. */
+function toBegin(element: Element): void {
+  element.dispatchEvent(new WheelEvent("wheel", { deltaY: -1 }));
+  element.scrollTop = 0;
+}
+
 test("a run of 200 steps is walked, found and opened, and only what is in view is drawn", async ({
   page,
   house,
@@ -61,7 +67,7 @@ test("a conversation of 300 messages draws what is in view, and keeps its place"
   const feed = page.getByRole("feed");
   const scroller = feed.locator("xpath=../..");
   await expect(feed).toHaveAttribute("data-turns", "20");
-  await scroller.evaluate((element) => (element.scrollTop = 0));
+  await scroller.evaluate(toBegin);
   await expect(feed).not.toHaveAttribute("data-turns", "20");
   const anchor = page.locator(`[data-run="${runs[19]?.run_id ?? ""}"]`);
   await expect(anchor).toBeInViewport();
@@ -78,7 +84,7 @@ test("a conversation of 300 messages draws what is in view, and keeps its place"
   await expect(page.locator(`[data-run="${newest?.run_id ?? ""}"]`)).toBeInViewport();
 
   // Drawn whole, all of it is there for the browser's own search.
-  await scroller.evaluate((element) => (element.scrollTop = 0));
+  await scroller.evaluate(toBegin);
   await page.getByRole("button", { name: "Draw all, for searching and printing" }).click();
   await expect(page.locator("[data-run]")).toHaveCount(150);
   await expect(page.getByRole("heading", { name: runs[75]?.question ?? "" })).toHaveCount(1);

@@ -4,7 +4,7 @@
  * Of a long conversation what is not in view is neither drawn nor fetched. It stays at its end while
  * that grows, and where it is when earlier turns are put before it.
  */
-import { useVirtualizer } from "@tanstack/react-virtual";
+import { useVirtualizer, type VirtualItem } from "@tanstack/react-virtual";
 import { useEffect, useEffectEvent, useLayoutEffect, useRef, useState, type RefObject } from "react";
 
 import type { Run } from "../api/types";
@@ -17,6 +17,7 @@ const TURN_PX = 260;
 const GAP_PX = 32;
 /** Turns from its beginning at which a long conversation fetches earlier ones by itself. */
 const NEAR_BEGIN = 3;
+const GESTURES = ["wheel", "touchmove", "pointerdown", "keydown"];
 
 interface Props extends Pick<TurnProps, "onAsk" | "onEdit"> {
   runs: Run[];
@@ -55,6 +56,10 @@ export function TurnsInView({ runs, frame, wanted, onNearBegin, onAsk, onEdit }:
     followOnAppend: true,
     scrollEndThreshold: 60,
   });
+  useLayoutEffect(() => {
+    // What is above stays above when its answer comes, in whichever direction the user goes.
+    Object.assign(virtual, { shouldAdjustScrollPositionOnItemSizeChange: isAbove });
+  }, [virtual]);
   const items = virtual.getVirtualItems();
   const first = items[0]?.index ?? 0;
   // Where it begins to be drawn it stands at its begin for a moment: only scrolling there fetches.
@@ -71,6 +76,16 @@ export function TurnsInView({ runs, frame, wanted, onNearBegin, onAsk, onEdit }:
     else if (wanted === undefined) virtual.scrollToEnd();
   });
   useEffect(() => reveal(), [wanted, isThere]);
+  const giveWay = useEffectEvent(() => virtual.cancelScroll());
+  useEffect(() => {
+    const element = frame.current;
+    // Whoever scrolls takes over from a scroll to some turn that is still being corrected.
+    const give = () => giveWay();
+    for (const gesture of GESTURES) element?.addEventListener(gesture, give, { passive: true });
+    return () => {
+      for (const gesture of GESTURES) element?.removeEventListener(gesture, give);
+    };
+  }, [frame]);
   return (
     <div
       ref={list}
@@ -105,6 +120,10 @@ export function TurnsInView({ runs, frame, wanted, onNearBegin, onAsk, onEdit }:
       })}
     </div>
   );
+}
+
+function isAbove(item: VirtualItem, _delta: number, { scrollOffset }: { scrollOffset: number | null }) {
+  return item.end <= (scrollOffset ?? 0);
 }
 
 /** Pixels above the list in its frame, such as notices, which may come and go. */

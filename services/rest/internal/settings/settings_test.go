@@ -27,6 +27,8 @@ func TestRefusals(t *testing.T) {
 		"open without a key":   {map[string]string{"BOS_REST_HOST": "0.0.0.0"}, "BOS_REST_HOST"},
 		"short key":            {map[string]string{"BOS_AUTH_STATIC_KEY": "secret-text"}, "BOS_AUTH_STATIC_KEY"},
 		"origin with a path":   {map[string]string{"BOS_REST_ALLOWED_ORIGINS": "https://a.b/c"}, "BOS_REST_ALLOWED_ORIGINS"},
+		"trace without its id": {map[string]string{"BOS_REST_TRACE_URL": "https://traces.example/"}, "BOS_REST_TRACE_URL"},
+		"trace in a script":    {map[string]string{"BOS_REST_TRACE_URL": "javascript:{trace_id}"}, "BOS_REST_TRACE_URL"},
 		"no time to heartbeat": {map[string]string{"BOS_REST_HEARTBEAT_S": "0"}, "BOS_REST_HEARTBEAT_S: must be above 0"},
 		"no room for a body":   {map[string]string{"BOS_REST_MAX_BODY_BYTES": "1023"}, "BOS_REST_MAX_BODY_BYTES: must be at least 1024"},
 		"no stream at all":     {map[string]string{"BOS_REST_MAX_STREAMS": "0"}, "BOS_REST_MAX_STREAMS: must be at least 1"},
