@@ -225,7 +225,7 @@ def _kubelet(plane: ControlPlane, folder: Path) -> dict[str, object]:
         "clusterDomain": "cluster.local",
         "resolvConf": "/dev/null",
         "serializeImagePulls": False,
-        # Images come from here alone, so none may be deleted because the disk of this machine fills.
+        # Images come from here alone, so none may be deleted because this disk fills.
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "evictionHard": {
