@@ -12,16 +12,12 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gateway_harness.disconnects import seen_until
-from gateway_harness.harness import gateway_process, open_harness
-from gateway_harness.traced import OWN, RUN, Traced
+from gateway_harness.harness import open_harness
+from gateway_harness.traced import OWN, RUN, Traced, taken_over
 
 from bos_gateway.service import migrate_store
 from bos_postgres import create_database
-from bos_testkit.agents import EchoAgent, SlowAgent
-from bos_testkit.plans import step
 from bos_testkit.processes import free_port
-from bos_testkit.waiting import eventually
 
 from .real_collector import real_collector, running_program
 
@@ -91,23 +87,10 @@ async def test_a_run_taken_over_after_kill_9_is_one_trace_in_the_store(
 ) -> None:
     dsn = await create_database(postgres_server.dsn(), "traces_in_jaeger")
     await migrate_store(dsn)
-    quick, slow = EchoAgent("quick"), SlowAgent("slow")
     collecting = real_collector(tmp_path, store=jaeger.store)
     async with collecting as collector, open_harness(dsn) as harness:
-        traced = Traced(harness, collector)
-        await traced.add_agent(quick)
-        await traced.add_agent(slow)
-        harness.planner.steps = [step("a", "quick"), step("b", "slow", "then", "a")]
-        async with gateway_process(harness, **traced.settings) as (process, client):
-            seen = await seen_until(client, "step_started", "b")
-            await slow.started.wait()
-            process.kill()
-            await process.wait()
-        async with gateway_process(harness, **traced.settings) as (_, client):
-            await eventually(lambda: len(slow.inputs) == 2)
-            slow.release.set()
-            await client.watch(seen[0].run_id, seen[-1].sequence)
-            trace = await jaeger.trace_of(seen[0].run_id)
+        async with taken_over(Traced(harness, collector)) as run_id:
+            trace = await jaeger.trace_of(run_id)
         sent = {span.span_id for span in collector.spans if span.trace_id == trace["traceID"]}
     spans = {span["spanID"]: span for span in trace["spans"]}
     assert len(spans) == len(trace["spans"]), "none twice"

@@ -8,16 +8,13 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gateway_harness.disconnects import seen_until
-from gateway_harness.harness import gateway_process, kinds, open_harness
-from gateway_harness.traced import EXECUTE, OWN, RUN, Traced, attempts
+from gateway_harness.harness import open_harness
+from gateway_harness.traced import EXECUTE, OWN, RUN, Traced, attempts, taken_over
 
 from bos_demo.questions import load_every_question
 from bos_gateway.service import migrate_store
 from bos_postgres import create_database
-from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.otlp.spans import Trace
-from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 from .real_collector import real_collector
@@ -191,23 +188,10 @@ async def test_a_run_whose_owner_is_killed_is_one_trace(
 ) -> None:
     dsn = await create_database(postgres_server.dsn(), "killed_owner")
     await migrate_store(dsn)
-    quick, slow = EchoAgent("quick"), SlowAgent("slow")
     async with real_collector(tmp_path) as collector, open_harness(dsn) as harness:
         traced = Traced(harness, collector)
-        await traced.add_agent(quick)
-        await traced.add_agent(slow)
-        harness.planner.steps = [step("a", "quick"), step("b", "slow", "then", "a")]
-        async with gateway_process(harness, **traced.settings) as (process, client):
-            seen = await seen_until(client, "step_started", "b")
-            await slow.started.wait()
-            process.kill()
-            await process.wait()
-        async with gateway_process(harness, **traced.settings) as (_, client):
-            await eventually(lambda: len(slow.inputs) == 2)
-            slow.release.set()
-            rest = await client.watch(seen[0].run_id, seen[-1].sequence)
-            assert kinds(rest)[-1] == "run_finished"
-            trace = await traced.trace_of(seen[0].run_id)
+        async with taken_over(traced) as run_id:
+            trace = await traced.trace_of(run_id)
     first, second = trace.named(OWN)
     assert second.links == ((first.span_id, "former owner"),)
     assert [each.failed for each in attempts(trace, "slow")] == [True, False]

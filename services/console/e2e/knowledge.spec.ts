@@ -46,12 +46,12 @@ test("a PDF and a DOCX are uploaded, read, cited and opened at the cited passage
   await expectAccessible(page);
 
   await page.getByRole("searchbox", { name: "Search by name" }).fill("noyyal");
-  await expect(page.locator("[data-document]")).toHaveCount(1);
+  await expect(page.locator("[data-key]")).toHaveCount(1);
   await page.reload(); // the address says what the list is narrowed to
-  await expect(page.locator("[data-document]")).toHaveCount(1);
+  await expect(page.locator("[data-key]")).toHaveCount(1);
   await page.getByRole("searchbox", { name: "Search by name" }).fill("");
   await page.getByLabel("State").selectOption("failed");
-  await expect(page.locator("[data-document]")).toHaveText([/damaged\.pdf/]);
+  await expect(page.locator("[data-key]")).toHaveText([/damaged\.pdf/]);
 
   await ask(
     page,
@@ -177,7 +177,7 @@ test("10,000 documents with hostile names draw only what is in view, to the last
   const list = page.getByRole("region", { name: "Documents" });
   await expect(list.getByRole("listitem").first()).toBeVisible();
   await expectInert(page);
-  const last = page.locator('[data-document="d-9999"]');
+  const last = page.locator('[data-key="d-9999"]');
   await expect(async () => {
     await list.evaluate((frame) => frame.scrollTo(0, frame.scrollHeight));
     await expect(last).toBeVisible({ timeout: 50 });

@@ -1,7 +1,6 @@
 /** The user's documents: uploaded, found, followed while they are read, read again, deleted. */
 import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useVirtualizer } from "@tanstack/react-virtual";
 import { useDeferredValue, useEffect, useRef } from "react";
 
 import { ApiError } from "../api/errors";
@@ -11,6 +10,7 @@ import { shownBytes } from "../text/bytes";
 import { shownTime } from "../text/format";
 import { Literal } from "../text/Literal";
 import { Empty, Failure, Icon } from "../ui/controls";
+import { LongList } from "../ui/LongList";
 import { Menu } from "../ui/Menu";
 import ui from "../ui/ui.module.css";
 import { ChooseFiles, DropZone } from "../uploads/DropZone";
@@ -31,8 +31,6 @@ import { useDocumentActions, type DocumentActions } from "./useDocumentActions";
 import styles from "./documents.module.css";
 
 const ROW_PX = 84;
-/** Rows before the end at which the next page is read. */
-const AHEAD = 20;
 
 export function DocumentsPage() {
   const all = useText();
@@ -158,43 +156,16 @@ interface RowsProps {
 
 function Rows({ list, actions, hasMore, onMore }: RowsProps) {
   const { knowledge: text } = useText();
-  const frame = useRef<HTMLDivElement>(null);
-  // eslint-disable-next-line react-hooks/incompatible-library -- its object is used here alone
-  const virtual = useVirtualizer({
-    count: list.length,
-    getScrollElement: () => frame.current,
-    getItemKey: (index) => list[index]?.document_id ?? index,
-    estimateSize: () => ROW_PX,
-    overscan: 8,
-  });
-  const items = virtual.getVirtualItems();
-  const last = items.at(-1)?.index ?? 0;
-  useEffect(() => {
-    if (hasMore && last >= list.length - AHEAD) onMore();
-  });
   return (
-    <div ref={frame} className={styles.frame} tabIndex={0} role="region" aria-label={text.documents}>
-      <ul style={{ height: virtual.getTotalSize() }}>
-        {items.map((item) => {
-          const document = list[item.index];
-          return (
-            document && (
-              <li
-                key={item.key}
-                ref={virtual.measureElement}
-                data-index={item.index}
-                data-document={document.document_id}
-                aria-setsize={hasMore ? -1 : list.length}
-                aria-posinset={item.index + 1}
-                style={{ transform: `translateY(${String(item.start)}px)` }}
-              >
-                <Row document={document} actions={actions} />
-              </li>
-            )
-          );
-        })}
-      </ul>
-    </div>
+    <LongList
+      label={text.documents}
+      list={list}
+      keyOf={(document) => document.document_id}
+      rowPx={ROW_PX}
+      hasMore={hasMore}
+      onMore={onMore}
+      render={(document) => <Row document={document} actions={actions} />}
+    />
   );
 }
 

@@ -7,7 +7,6 @@ import {
   useQueryClient,
 } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
-import { useVirtualizer } from "@tanstack/react-virtual";
 import { useDeferredValue, useEffect, useRef, useState } from "react";
 
 import { api, dataOf } from "../api/client";
@@ -18,6 +17,7 @@ import { shownBytes } from "../text/bytes";
 import { shownTime } from "../text/format";
 import { Literal } from "../text/Literal";
 import { Button, Empty, Failure, Icon } from "../ui/controls";
+import { LongList } from "../ui/LongList";
 import { Dialog, DialogActions } from "../ui/Dialog";
 import { Menu } from "../ui/Menu";
 import ui from "../ui/ui.module.css";
@@ -34,7 +34,6 @@ type File = components["schemas"]["File"];
 
 const KEY = ["files"];
 const ROW_PX = 64;
-const AHEAD = 20;
 const fileUploads = pageUploads<components["schemas"]["UploadFileResponse"]>("/v1/files");
 
 const workspace = (query: string) =>
@@ -139,42 +138,16 @@ interface RowsProps {
 
 function Rows({ list, onIntent, hasMore, onMore }: RowsProps) {
   const { knowledge: text } = useText();
-  const frame = useRef<HTMLDivElement>(null);
-  // eslint-disable-next-line react-hooks/incompatible-library -- its object is used here alone
-  const virtual = useVirtualizer({
-    count: list.length,
-    getScrollElement: () => frame.current,
-    getItemKey: (index) => list[index]?.name ?? index,
-    estimateSize: () => ROW_PX,
-    overscan: 8,
-  });
-  const items = virtual.getVirtualItems();
-  const last = items.at(-1)?.index ?? 0;
-  useEffect(() => {
-    if (hasMore && last >= list.length - AHEAD) onMore();
-  });
   return (
-    <div ref={frame} className={styles.frame} tabIndex={0} role="region" aria-label={text.files}>
-      <ul style={{ height: virtual.getTotalSize() }}>
-        {items.map((item) => {
-          const file = list[item.index];
-          return (
-            file && (
-              <li
-                key={item.key}
-                ref={virtual.measureElement}
-                data-index={item.index}
-                aria-setsize={hasMore ? -1 : list.length}
-                aria-posinset={item.index + 1}
-                style={{ transform: `translateY(${String(item.start)}px)` }}
-              >
-                <Row file={file} onIntent={onIntent} />
-              </li>
-            )
-          );
-        })}
-      </ul>
-    </div>
+    <LongList
+      label={text.files}
+      list={list}
+      keyOf={(file) => file.name}
+      rowPx={ROW_PX}
+      hasMore={hasMore}
+      onMore={onMore}
+      render={(file) => <Row file={file} onIntent={onIntent} />}
+    />
   );
 }
 

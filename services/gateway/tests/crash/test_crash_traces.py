@@ -8,7 +8,7 @@ import pytest
 from gateway_harness.crash.harness import replica_process
 from gateway_harness.disconnects import seen_until
 from gateway_harness.harness import Harness, gateway_process, kinds
-from gateway_harness.traced import EXECUTE, OWN, RUN, Traced, attempts
+from gateway_harness.traced import EXECUTE, OWN, RUN, Traced, attempts, taken_over
 
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
@@ -16,7 +16,7 @@ from bos.gateway.v1 import (
     ApprovalServiceStub,
     RespondApprovalRequest,
 )
-from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.agents import SlowAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.otlp.spans import SeenSpan, span_receiver
 from bos_testkit.plans import step
@@ -36,20 +36,8 @@ def traced(harness: Harness) -> Iterator[Traced]:
 
 
 async def test_the_trace_of_a_run_whose_owner_was_killed_is_whole(traced: Traced) -> None:
-    harness, quick, slow = traced.harness, EchoAgent("quick"), SlowAgent("slow")
-    await traced.add_agent(quick)
-    await traced.add_agent(slow)
-    harness.planner.steps = [step("a", "quick"), step("b", "slow", "then", "a")]
-    async with gateway_process(harness, **traced.settings) as (process, client):
-        seen = await seen_until(client, "step_started", "b")
-        await slow.started.wait()
-        process.kill()
-        await process.wait()
-    async with gateway_process(harness, **traced.settings) as (_, client):
-        await eventually(lambda: len(slow.inputs) == 2)
-        slow.release.set()
-        await client.watch(seen[0].run_id, seen[-1].sequence)
-        trace = await traced.trace_of(seen[0].run_id)
+    async with taken_over(traced) as run_id:
+        trace = await traced.trace_of(run_id)
     first, second = trace.named(OWN)
     assert second.links == ((first.span_id, "former owner"),)
     assert (first.attributes["bos.ownership.end"], first.failed) == ("owner_lost", True)

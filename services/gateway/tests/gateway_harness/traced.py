@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bos_chassis.telemetry import Telemetry
-from bos_testkit.agents import agent_server
+from bos_testkit.agents import EchoAgent, SlowAgent, agent_server
 from bos_testkit.otlp.spans import SeenSpan, Trace
+from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
+from gateway_harness.disconnects import seen_until
+from gateway_harness.harness import gateway_process, kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from bos_agentkit import Agent
     from gateway_harness.harness import Harness
@@ -74,6 +78,29 @@ class Traced:
         """What was exported as the span of a run."""
         found = [span for span in self.receiver.spans if span.name == RUN]
         return [span for span in found if span.attributes["bos.run.id"] == run_id]
+
+
+@asynccontextmanager
+async def taken_over(traced: Traced) -> AsyncIterator[str]:
+    """A run of the steps `quick` and `slow` that has ended; its first owner was killed in `slow`.
+
+    The gateway that took it over runs until the block is left.
+    """
+    harness, quick, slow = traced.harness, EchoAgent("quick"), SlowAgent("slow")
+    await traced.add_agent(quick)
+    await traced.add_agent(slow)
+    harness.planner.steps = [step("a", "quick"), step("b", "slow", "then", "a")]
+    async with gateway_process(harness, **traced.settings) as (process, client):
+        seen = await seen_until(client, "step_started", "b")
+        await slow.started.wait()
+        process.kill()
+        await process.wait()
+    async with gateway_process(harness, **traced.settings) as (_, client):
+        await eventually(lambda: len(slow.inputs) == 2)
+        slow.release.set()
+        rest = await client.watch(seen[0].run_id, seen[-1].sequence)
+        assert kinds(rest)[-1] == "run_finished"
+        yield seen[0].run_id
 
 
 def attempts(trace: Trace, agent: str = "") -> list[SeenSpan]:
