@@ -130,6 +130,8 @@ class Composition:
         self._own_database = bool(
             self._mcp_db_settings.database_url or self._mcp_db_settings.databases
         )
+        if self._own_database:
+            self._mcp_db_settings.named_databases()  # what is missing is said before all starts
         self.model = ModelChoice(own_database=self._own_database)
         self.rest_binary = find_binary(settings.rest_binary)
         self.running: dict[str, Any] = {}
