@@ -76,7 +76,13 @@ function Plan({ revision, steps, isLatest, isOnly, ...rest }: PlanProps) {
   const drawing = <Drawing steps={steps} {...rest} />;
   if (isOnly) return drawing;
   return (
-    <details className={styles.plan} open={isOpen} onToggle={(event) => setOpen(event.currentTarget.open)}>
+    <details
+      className={styles.plan}
+      open={isOpen}
+      onToggle={({ currentTarget: { open } }) => {
+        if (open !== isOpen) setOpen(open); // else it follows what was drawn: nobody asked for it
+      }}
+    >
       <summary>
         {text.runs.planOf(revision)} <span>{text.runs.stepCount(steps.length)}</span>
       </summary>

@@ -44,7 +44,9 @@ export const StepPanel = memo(function StepPanel({ runId, step, isOpen, onToggle
       className={styles.panel}
       id={key}
       open={isOpen}
-      onToggle={(event) => onToggle(key, event.currentTarget.open)}
+      onToggle={({ currentTarget: { open } }) => {
+        if (open !== isOpen) onToggle(key, open); // else it follows what was drawn
+      }}
     >
       <summary>
         <StepIcon status={step.status} />
