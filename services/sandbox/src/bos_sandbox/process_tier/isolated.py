@@ -55,6 +55,7 @@ class Isolated:
         self._control = control
         self._folder = folder
         self._stopped_by: str | None = None
+        self._watchers: list[asyncio.Task[None]] = []
 
     @property
     def alive(self) -> bool:
@@ -79,7 +80,7 @@ class Isolated:
             Stopped: A limit that is watched from outside was exceeded.
             Died: There is no answer.
         """
-        watchers = [
+        self._watchers = [
             asyncio.create_task(self._keep_output("stdout", output)),
             asyncio.create_task(self._keep_output("stderr", output)),
             asyncio.create_task(self._watch_files(max_files)),
@@ -94,12 +95,14 @@ class Isolated:
         except TimeoutError:
             raise Stopped(self._stopped_by or "time") from None
         finally:
-            watchers[2].cancel()
+            self._watchers[2].cancel()
             self._kill()
-            # What was printed is in the pipes, which end with the process.
-            await asyncio.wait(watchers, timeout=_DRAIN_S)
-            for watcher in watchers:
-                watcher.cancel()
+            try:
+                # What was printed is in the pipes, which end with the process.
+                await asyncio.wait(self._watchers, timeout=_DRAIN_S)
+            finally:
+                for watcher in self._watchers:
+                    watcher.cancel()
         if self._stopped_by is not None:
             raise Stopped(self._stopped_by)
         if answer is None:
@@ -112,6 +115,9 @@ class Isolated:
         self._control.close()
         for descriptor in (self._handle, self._folder):
             os.close(descriptor)
+        if self._watchers:
+            # Two cannot read from one pipe, and a process whose end is not waited for stays.
+            await asyncio.wait(self._watchers)
         await self._process.communicate()
 
     def _kill(self) -> None:
