@@ -66,15 +66,23 @@ class Part:
 
     @asynccontextmanager
     async def _link(self) -> AsyncIterator[None]:
+        over = False
+
         def opened(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if over:
+                writer.close()
+                return
             task = asyncio.create_task(self._carry(reader, writer))
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
+            # Also of one that is given up before it has begun.
+            task.add_done_callback(lambda _: writer.close())
 
         server = await asyncio.start_server(opened, "127.0.0.1", self.port)
         try:
             yield
         finally:
+            over = True
             server.close()
             self.drop_connections()
             await asyncio.gather(*self._connections, return_exceptions=True)
