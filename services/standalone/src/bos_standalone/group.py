@@ -90,7 +90,7 @@ class ServiceGroup:
         except Exception as error:
             if not member.started:
                 if not member.running.done():
-                    member.running.set_exception(_not_started(member.name, error))
+                    member.running.set_exception(not_started(member.name, error))
                 return
             self._log.exception("service ended", name=member.name)
         finally:
@@ -100,7 +100,8 @@ class ServiceGroup:
                 self._ended.set_result(member.name)
 
 
-def _not_started(name: str, error: Exception) -> ServiceNotStarted:
+def not_started(name: str, error: Exception) -> ServiceNotStarted:
+    """The failure of a service by its name, with what a user may know of why."""
     why = error.message if isinstance(error, BosError) else f"{type(error).__name__}; see the log."
     failure = ServiceNotStarted(
         f"The service {name} could not be started: {why}", metadata={"service": name}

@@ -23,7 +23,7 @@ from bos_documents import service as documents
 from bos_documents.settings import DocumentsSettings
 from bos_doors import service as doors
 from bos_doors.settings import DoorsSettings
-from bos_errors import Unavailable
+from bos_errors import ConfigurationError, Unavailable
 from bos_gateway import service as gateway
 from bos_gateway.settings import GatewaySettings
 from bos_identity import service as identity
@@ -40,6 +40,7 @@ from bos_sandbox import service as sandbox
 from bos_sandbox.settings import SandboxSettings
 from bos_standalone.callers import Callers
 from bos_standalone.given import ModelChoice, plain, require_secrets, today
+from bos_standalone.group import not_started
 from bos_standalone.rest import DEFAULT_PORT, behind_proxies, find_binary, serve_rest
 from bos_standalone.stores import (
     COMPANY_DATABASE,
@@ -131,7 +132,10 @@ class Composition:
             self._mcp_db_settings.database_url or self._mcp_db_settings.databases
         )
         if self._own_database:
-            self._mcp_db_settings.named_databases()  # what is missing is said before all starts
+            try:
+                self._mcp_db_settings.named_databases()
+            except ConfigurationError as error:  # said before anything starts
+                raise not_started("mcp_db", error) from error
         self.model = ModelChoice(own_database=self._own_database)
         self.rest_binary = find_binary(settings.rest_binary)
         self.running: dict[str, Any] = {}
