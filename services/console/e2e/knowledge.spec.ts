@@ -364,7 +364,8 @@ test("files are uploaded, shown as what they are, kept in versions and deleted",
   expect(await page.evaluate(() => "pwned" in globalThis)).toBe(false);
 
   await page.getByLabel("Upload files").last().setInputFiles([sample("figures.csv", "name,amount\nD,4\n")]);
-  const csv = page.getByRole("listitem").filter({ hasText: "figures.csv" });
+  const files = page.getByRole("region", { name: "Files", exact: true });
+  const csv = files.getByRole("listitem").filter({ hasText: "figures.csv" });
   await expect(csv.filter({ hasText: "version 2" })).toHaveCount(1);
   await csv.getByRole("button", { name: "Actions for figures.csv" }).click();
   await page.getByRole("menuitem", { name: "Versions" }).click();
@@ -376,7 +377,7 @@ test("files are uploaded, shown as what they are, kept in versions and deleted",
   await page.keyboard.press("Escape");
 
   await page.getByRole("searchbox", { name: "Search by name" }).fill("point");
-  await expect(page.getByRole("region", { name: "Files" }).getByRole("listitem")).toHaveCount(1);
+  await expect(files.getByRole("listitem")).toHaveCount(1);
   await page.getByRole("button", { name: "Actions for point.png" }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
   await page.getByRole("dialog", { name: "Delete this file?" }).getByRole("button", { name: "Delete" }).click();
