@@ -126,7 +126,10 @@ def _cut_text(rows: int) -> str:
 
 async def _explain_empty(shapes: Sequence[Shape], prober: Prober, done: Checked) -> None:
     """Explain an empty result by its query, or by the first of its parts that is empty."""
+    if not shapes:
+        return
     said: str | None = None
+    is_stated = bool(describe_filters(done.result.query.sql, shapes[0].dialect))
     for shape in shapes:
         if shape.part and not await _has_no_rows(shape, prober):
             continue
@@ -140,8 +143,7 @@ async def _explain_empty(shapes: Sequence[Shape], prober: Prober, done: Checked)
                 break
         if not findings:
             continue
-        stated = describe_filters(done.result.query.sql, shape.dialect)
-        said = shape.said(explanation(shape, findings, is_stated=bool(stated)))
+        said = shape.said(explanation(shape, findings, is_stated=is_stated))
         if not lies_deeper(findings):
             break
     if said is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from bos_sql.dialects.reading import Unreadable, read_query
+from bos_sql.semantics.expressions import conjuncts
 
 if TYPE_CHECKING:
     from bos_sqlguard import Dialect
@@ -38,7 +39,7 @@ def describe_filters(sql: str, dialect: Dialect) -> str:
     select = tree.unnest()
     if not isinstance(select, exp.Select) or not _is_plain(select):
         return ""
-    parts = [_describe_comparison(part) for part in _conjuncts(select.args["where"].this)]
+    parts = [_describe_comparison(part) for part in conjuncts(select.args["where"].this)]
     if not all(parts) or len(parts) > _MAX_FILTERS:
         return ""
     return ", ".join(dict.fromkeys(parts))
@@ -53,13 +54,6 @@ def _is_plain(select: exp.Select) -> bool:
         and not any(select.args.get(each) for each in _OTHER_FILTERS)
         and not any(join.find(exp.Literal) for join in joins)
     )
-
-
-def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    condition = condition.unnest()
-    if not isinstance(condition, exp.And):
-        return [condition]
-    return [part for side in condition.flatten() for part in _conjuncts(side)]
 
 
 def _describe_comparison(part: exp.Expr) -> str:
