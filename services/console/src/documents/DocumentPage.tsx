@@ -10,6 +10,7 @@ import { shownBytes } from "../text/bytes";
 import { shownTime } from "../text/format";
 import { Literal } from "../text/Literal";
 import { Button, Failure, Notice } from "../ui/controls";
+import { FactList, type Fact } from "../ui/FactList";
 import { documentChunks, oneDocument, passage, type Chunk, type Document } from "./queries";
 import { PENDING } from "./states";
 import { FailureReason, Status } from "./Status";
@@ -100,7 +101,7 @@ function Facts({ document }: { document: Document }) {
     document.page_count > 0 ? text.pages(document.page_count) : "",
     document.chunk_count > 0 ? text.passages(document.chunk_count) : "",
   ];
-  const facts: [string, string][] = [
+  const facts: Fact[] = [
     [text.access, text.accessOwn],
     [text.kind, [document.document_type, document.media_type].filter(Boolean).join(" · ")],
     [text.date, document.document_date],
@@ -126,18 +127,7 @@ function Facts({ document }: { document: Document }) {
           <Literal text={document.description} />
         </p>
       )}
-      <dl className={styles.facts}>
-        {facts
-          .filter(([, value]) => value)
-          .map(([name, value]) => (
-            <div key={name}>
-              <dt>{name}</dt>
-              <dd>
-                <Literal text={value} />
-              </dd>
-            </div>
-          ))}
-      </dl>
+      <FactList facts={facts} className={styles.facts} />
       {document.notes.length > 0 && (
         <div>
           <h2>{text.notes}</h2>

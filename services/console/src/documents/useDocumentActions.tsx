@@ -4,9 +4,8 @@ import { useState, type ReactNode } from "react";
 
 import { api, dataOf } from "../api/client";
 import { useText } from "../messages/useText";
-import { Literal } from "../text/Literal";
-import { Button, Failure } from "../ui/controls";
-import { Dialog, DialogActions } from "../ui/Dialog";
+import { Failure } from "../ui/controls";
+import { RemoveDialog } from "../ui/RemoveDialog";
 import { replaceDocument, documentChunks, pendingDocuments, type Document } from "./queries";
 
 export interface DocumentActions {
@@ -55,33 +54,25 @@ interface RemoveProps {
 }
 
 function Remove({ document, onClose, onRemoved }: RemoveProps) {
-  const all = useText();
-  const text = all.knowledge;
+  const { knowledge: text } = useText();
   const client = useQueryClient();
-  const remove = useMutation({
-    mutationFn: () =>
-      dataOf(
-        api.DELETE("/v1/documents/{document_id}", { params: { path: { document_id: document.document_id } } }),
-      ),
-    onSuccess: () => {
-      replaceDocument(client, document.document_id, undefined);
-      client.removeQueries({ queryKey: documentChunks(document).queryKey });
-      onRemoved();
-    },
-  });
   return (
-    <Dialog title={text.removeDocument} onClose={onClose}>
-      {remove.error && <Failure error={remove.error} />}
-      <p>
-        <Literal text={document.name} />
-      </p>
-      <p>{text.removeDocumentHint}</p>
-      <DialogActions>
-        <Button onClick={onClose}>{all.cancel}</Button>
-        <Button kind="danger" disabled={remove.isPending} onClick={() => remove.mutate()}>
-          {text.remove}
-        </Button>
-      </DialogActions>
-    </Dialog>
+    <RemoveDialog
+      title={text.removeDocument}
+      name={document.name}
+      hint={text.removeDocumentHint}
+      label={text.remove}
+      onRemove={() =>
+        dataOf(
+          api.DELETE("/v1/documents/{document_id}", { params: { path: { document_id: document.document_id } } }),
+        )
+      }
+      onRemoved={() => {
+        replaceDocument(client, document.document_id, undefined);
+        client.removeQueries({ queryKey: documentChunks(document).queryKey });
+        onRemoved();
+      }}
+      onClose={onClose}
+    />
   );
 }

@@ -2,7 +2,6 @@
 import {
   infiniteQueryOptions,
   useInfiniteQuery,
-  useMutation,
   useQuery,
   useQueryClient,
 } from "@tanstack/react-query";
@@ -20,6 +19,7 @@ import { Button, Empty, Failure, Icon } from "../ui/controls";
 import { LongList } from "../ui/LongList";
 import { Dialog, DialogActions } from "../ui/Dialog";
 import { Menu } from "../ui/Menu";
+import { RemoveDialog } from "../ui/RemoveDialog";
 import ui from "../ui/ui.module.css";
 import { ChooseFiles, DropZone } from "../uploads/DropZone";
 import { pageUploads } from "../uploads/queue";
@@ -247,29 +247,20 @@ function Versions({ file, onClose }: DialogProps) {
 }
 
 function Remove({ file, onClose }: DialogProps) {
-  const all = useText();
-  const text = all.knowledge;
+  const { knowledge: text } = useText();
   const client = useQueryClient();
-  const remove = useMutation({
-    mutationFn: () => dataOf(api.DELETE("/v1/files/{name}", { params: { path: { name: file.name } } })),
-    onSuccess: async () => {
-      await client.invalidateQueries({ queryKey: KEY });
-      onClose();
-    },
-  });
   return (
-    <Dialog title={text.removeFile} onClose={onClose}>
-      {remove.error && <Failure error={remove.error} />}
-      <p>
-        <Literal text={file.name} />
-      </p>
-      <p>{text.removeFileHint}</p>
-      <DialogActions>
-        <Button onClick={onClose}>{all.cancel}</Button>
-        <Button kind="danger" disabled={remove.isPending} onClick={() => remove.mutate()}>
-          {text.remove}
-        </Button>
-      </DialogActions>
-    </Dialog>
+    <RemoveDialog
+      title={text.removeFile}
+      name={file.name}
+      hint={text.removeFileHint}
+      label={text.remove}
+      onRemove={() => dataOf(api.DELETE("/v1/files/{name}", { params: { path: { name: file.name } } }))}
+      onRemoved={async () => {
+        await client.invalidateQueries({ queryKey: KEY });
+        onClose();
+      }}
+      onClose={onClose}
+    />
   );
 }

@@ -10,6 +10,7 @@ import { hasEnded } from "../run/status";
 import { seconds, shownNumber, shownSeconds, shownTime } from "../text/format";
 import { Literal } from "../text/Literal";
 import { Button, Failure, Field, Notice } from "../ui/controls";
+import { FactList, type Fact } from "../ui/FactList";
 import { Dialog, DialogActions } from "../ui/Dialog";
 import { Select } from "../ui/Select";
 import { Answered, Dashboard, DataTable, NoRows, Pager, usePages } from "./parts";
@@ -128,7 +129,7 @@ function Facts({ run }: { run: RunOverview }) {
   const text = useText();
   const words = text.operate;
   const usage = run.usage;
-  const facts: [string, string][] = [
+  const facts: Fact[] = [
     [words.state, text.runStates[run.status]],
     [words.user, run.user_id],
     [words.started, shownTime(run.create_time)],
@@ -151,18 +152,7 @@ function Facts({ run }: { run: RunOverview }) {
         <Dashboard uid="bos-runs" />
       </div>
       <p className={styles.muted}>{words.noContent}</p>
-      <dl className={styles.facts}>
-        {facts
-          .filter(([, value]) => value)
-          .map(([name, value]) => (
-            <div key={name}>
-              <dt>{name}</dt>
-              <dd>
-                <Literal text={value} />
-              </dd>
-            </div>
-          ))}
-      </dl>
+      <FactList facts={facts} className={styles.facts} />
     </>
   );
 }

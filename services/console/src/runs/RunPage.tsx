@@ -12,6 +12,7 @@ import { seconds, shownNumber, shownSeconds, shownTime } from "../text/format";
 import { linkTarget } from "../text/links";
 import { Literal } from "../text/Literal";
 import { Button, buttonClass, Failure, Notice } from "../ui/controls";
+import { FactList, type Fact } from "../ui/FactList";
 import { useCopy } from "../ui/useCopy";
 import { Events } from "./Events";
 import { StepList } from "./StepList";
@@ -122,7 +123,7 @@ function Overview({ state }: { state: RunState }) {
   const metadata = state.response?.metadata;
   const took = seconds(metadata?.latency);
   const usage = metadata?.usage;
-  const facts: [string, string | undefined][] = [
+  const facts: Fact[] = [
     [text.run, state.runId],
     [text.asked, shownTime(state.createTime)],
     [text.took, took === undefined ? undefined : shownSeconds(took)],
@@ -135,17 +136,7 @@ function Overview({ state }: { state: RunState }) {
     [text.errorOf, state.response?.error?.message],
   ];
   return (
-    <dl className={styles.facts}>
-      {facts
-        .filter((fact): fact is [string, string] => Boolean(fact[1]))
-        .map(([name, value]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>
-              <Literal text={value} />
-            </dd>
-          </div>
-        ))}
+    <FactList facts={facts} className={styles.facts}>
       {metadata?.trace_id && (
         <div>
           <dt>{text.traceId}</dt>
@@ -154,6 +145,6 @@ function Overview({ state }: { state: RunState }) {
           </dd>
         </div>
       )}
-    </dl>
+    </FactList>
   );
 }
