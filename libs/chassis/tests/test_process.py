@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.process
 
 PROGRAM = """
+import bos_chassis
 import asyncio
 from contextlib import asynccontextmanager
 import grpc
@@ -253,6 +255,27 @@ def test_loop_of_a_process_is_uvloop_unless_another_is_named() -> None:
     assert run_main(OwnTelemetry, serve) == 0
     assert run_main(OwnTelemetry, serve, loop_factory=asyncio.new_event_loop) == 0
     assert loops == ["uvloop", "asyncio"]
+
+
+@pytest.mark.parametrize(
+    ("imports", "loop"), [("import bos_chassis, grpc", "uvloop"), ("import grpc", "RuntimeError")]
+)
+def test_loop_is_refused_where_grpc_prepares_forks_as_started_programs_would_die(
+    imports: str, loop: str
+) -> None:
+    program = (
+        f"{imports}\n"
+        "from bos_chassis.concurrency.loop import new_event_loop\n"
+        "try: print(type(new_event_loop()).__module__)\n"
+        "except RuntimeError: print('RuntimeError')\n"
+    )
+    environment = {
+        name: value for name, value in os.environ.items() if name != "GRPC_ENABLE_FORK_SUPPORT"
+    }
+    said = subprocess.check_output(
+        [sys.executable, "-c", program], env=environment, text=True, timeout=60
+    )
+    assert said.strip() == loop
 
 
 def test_need_that_cannot_be_met_ends_the_process_before_the_service_is_built(

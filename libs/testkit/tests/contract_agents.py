@@ -1,6 +1,7 @@
 """An agent that keeps the contract, and one for each rule that does not.
 
-``python -m contract_agents`` serves the first as a process of its own.
+``python -m contract_agents`` serves the first as a process of its own, which wants the variable
+``GRPC_ENABLE_FORK_SUPPORT=0``, as this module imports gRPC before anything of ours.
 """
 
 from __future__ import annotations

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 HERE = str(Path(__file__).parent)
 BEFORE = os.environ.get("PYTHONPATH", "")
-ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(filter(None, (HERE, BEFORE)))}
+ENVIRONMENT = {
+    "PYTHONPATH": os.pathsep.join(filter(None, (HERE, BEFORE))),
+    "GRPC_ENABLE_FORK_SUPPORT": "0",
+}
 
 KNOWN_USER = answers.what_is_known_of_the_user_reaches_every_prompt
 BROKEN: list[tuple[Rule, dict[str, Any], str]] = [

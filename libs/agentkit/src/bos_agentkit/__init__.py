@@ -1,5 +1,6 @@
 """Kit for writing agents: the agent contract, tools, approvals, prompts and results."""
 
+import bos_chassis  # noqa: F401  # before anything imports gRPC: see there
 from bos_agentkit.actions import action_digest, digest_matches
 from bos_agentkit.agent import Agent, agent_card
 from bos_agentkit.effective_task import effective_task

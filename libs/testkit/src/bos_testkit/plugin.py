@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+import bos_chassis  # noqa: F401  # before anything imports gRPC: see there
 from bos_testkit.fixtures.first_start import started_before
 from bos_testkit.postgres import (
     empty_postgres_dsn,

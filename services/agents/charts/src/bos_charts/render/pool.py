@@ -21,8 +21,6 @@ _BOOT = (
     "from bos_charts.render.worker import main; main(int(sys.argv[1]), int(sys.argv[2]))"
 )
 _START_S = 60.0
-_STARTS = 6
-"""Attempts to start a process that dies before it is ready, as up to three in a row did."""
 _MAX_CHARTS = 50
 """Of one process, which then makes room for a new one."""
 _MAX_HEADER_BYTES = 64 * 1024
@@ -37,10 +35,6 @@ class NotDrawn(Exception):
         super().__init__(f"{reason}: {detail}" if detail else reason)
         self.reason = reason
         self.detail = detail
-
-
-class _Stillborn(NotDrawn):
-    """A process died before it was ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +112,11 @@ class Renderer:
             if worker.alive:
                 return worker
             await _closed(worker)
-        worker = await self._started()
+        worker = await _Worker.start(self._memory_bytes, max(1, int(self._timeout_s)))
         if not worker.offline:
             await _closed(worker)
             raise NotDrawn("RENDERER_NOT_ISOLATED", "neither namespaces nor seccomp are available")
         return worker
-
-    async def _started(self) -> _Worker:
-        """A new process; another one if it dies at once.
-
-        The JavaScript engine dies of a segmentation fault now and then while it starts, before it
-        has read anything.
-        """
-        for _ in range(_STARTS - 1):
-            with contextlib.suppress(_Stillborn):
-                return await _Worker.start(self._memory_bytes, max(1, int(self._timeout_s)))
-        return await _Worker.start(self._memory_bytes, max(1, int(self._timeout_s)))
 
 
 class _Worker:
@@ -162,7 +145,7 @@ class _Worker:
                 message = await worker._message()
         except asyncio.IncompleteReadError as error:
             await _closed(worker)
-            raise _Stillborn("RENDERER_NOT_STARTED", f"exit code {process.returncode}") from error
+            raise NotDrawn("RENDERER_NOT_STARTED", f"exit code {process.returncode}") from error
         except (TimeoutError, ValueError) as error:
             await _closed(worker)
             raise NotDrawn("RENDERER_NOT_STARTED", type(error).__name__) from error
