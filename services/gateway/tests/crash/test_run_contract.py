@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from gateway_harness.crash.harness import WAITS, CrashHarness, follow_anywhere, open_crash_harness
 from gateway_harness.run_contract import MISCHIEF, Execution, Seen, Verdict, check_contract
+from gateway_harness.versions import agrees
 
 from bos.gateway.v1 import RUN_STATUS_FAILED, OrchestratorResponse
 from bos.runlog.v1 import LogEvent
@@ -161,3 +162,32 @@ async def test_innocent_run_that_failed_is_found(
 async def test_effect_that_is_known_by_its_key_may_be_asked_for_twice(crash: CrashHarness) -> None:
     crash.keyed.effects.append(crash.keyed.effects[0])
     assert not (await verdict_of(crash)).broken
+
+
+def shown_by_an_earlier_version(crash: CrashHarness) -> None:
+    planned = next(e.planned for e in crash.seen[0].events if e.HasField("planned"))
+    planned.ClearField("stages")
+    planned.plan.steps[0].ClearField("task")
+
+
+def shown_otherwise(crash: CrashHarness) -> None:
+    planned = next(e.planned for e in crash.seen[0].events if e.HasField("planned"))
+    planned.plan.steps[0].task += " or not"
+
+
+def shown_half(crash: CrashHarness) -> None:
+    planned = next(e.planned for e in crash.seen[0].events if e.HasField("planned"))
+    del planned.plan.steps[-1]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "accepted"),
+    [(shown_by_an_earlier_version, True), (shown_otherwise, False), (shown_half, False)],
+)
+async def test_what_another_version_showed_may_lack_fields_and_differ_in_none(
+    crash: CrashHarness, spoil: Callable[[CrashHarness], None], *, accepted: bool
+) -> None:
+    spoil(crash)
+    assert any("seen but not stored" in each for each in (await verdict_of(crash)).broken)
+    verdict = await check_contract(crash.harness.dsn, crash.seen, crash.witnesses, agrees)
+    assert (verdict.broken == []) is accepted

@@ -35,6 +35,7 @@ from gateway_harness.crash.harness import (
 )
 from gateway_harness.harness import Client, gateway_settings
 from gateway_harness.run_contract import Seen, check_contract, stored_runs
+from gateway_harness.versions import agrees
 
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
 from bos_testkit.waiting import eventually
@@ -245,7 +246,7 @@ async def test_gateway_of_an_earlier_commit_is_rolled_to_this_one_under_load_and
         crash.slow.gate.set()
         async with asyncio.timeout(_PHASE_S):
             await asyncio.gather(by_the_earlier.following, by_this.following)
-        verdict = await check_contract(empty_postgres_dsn, crash.seen, crash.witnesses)
+        verdict = await check_contract(empty_postgres_dsn, crash.seen, crash.witnesses, agrees)
         decided = await check_decisions(crash, people)
         runs = await stored_runs(empty_postgres_dsn)
     assert verdict.broken == []

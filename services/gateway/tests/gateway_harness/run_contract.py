@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from operator import eq
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -33,9 +34,11 @@ from bos_postgres import connect
 from gateway_harness.streamed import answer_text, logged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Protocol
     from uuid import UUID
+
+    from google.protobuf.message import Message
 
     from bos.gateway.v1 import AgentRequest, OrchestratorResponse, RunEvent
 
@@ -157,13 +160,20 @@ def _parsed(payload: bytes) -> LogEvent:
         return LogEvent()
 
 
-async def check_contract(dsn: str, seen: Sequence[Seen], witnesses: Sequence[Witness]) -> Verdict:
+async def check_contract(
+    dsn: str,
+    seen: Sequence[Seen],
+    witnesses: Sequence[Witness],
+    same: Callable[[Message, Message], bool] = eq,
+) -> Verdict:
     """Check every stored run, every client and every agent.
 
     Args:
         dsn: The gateways' database.
         seen: All clients; every run is some client's.
         witnesses: The agents. Each step of a run belongs to one of them.
+        same: Whether what a client was shown is what this version would show; ``versions.agrees``
+            where another version showed some of it.
     """
     runs = await stored_runs(dsn)
     verdict = Verdict(runs=len(runs))
@@ -179,7 +189,7 @@ async def check_contract(dsn: str, seen: Sequence[Seen], witnesses: Sequence[Wit
         if stored is None:
             verdict.lost.append(f"{client.request_id}: acknowledged, not stored")
         elif stored.events:
-            _check_client(client, stored, verdict)
+            _check_client(client, stored, verdict, same)
     strangers = runs.keys() - {client.request_id for client in seen}
     verdict.doubled += [f"{request_id}: nobody's run" for request_id in strangers]
     logs = {run.run_id: run for run in runs.values()}
@@ -249,13 +259,15 @@ def _check_end(run: StoredRun, verdict: Verdict) -> None:
         verdict.innocent_failed.append(f"{run.request_id}: {response.error.type} {response.answer}")
 
 
-def _check_client(client: Seen, run: StoredRun, verdict: Verdict) -> None:
+def _check_client(
+    client: Seen, run: StoredRun, verdict: Verdict, same: Callable[[Message, Message], bool]
+) -> None:
     """Exactly the stored events, as they are shown, each once and in order."""
     name = client.request_id
     request = run.request
     if client.response is not None:
         final = visible_response(run.events[-1].run_finished.response, request)
-        if client.response != final:
+        if not same(client.response, final):
             verdict.lost.append(f"{name}: answered something that is not stored")
         return
     shown = [
@@ -264,13 +276,17 @@ def _check_client(client: Seen, run: StoredRun, verdict: Verdict) -> None:
         if (public := project(run.run_id, sequence, event, request)) is not None
     ]
     seen = logged(client.events)
-    if seen != shown:
+    if len(seen) != len(shown) or not all(map(same, seen, shown)):
         sequences = [event.sequence for event in seen]
         counts = Counter(sequences)
         twice = sorted(sequence for sequence, count in counts.items() if count > 1)
         missed = sorted({event.sequence for event in shown} - counts.keys())
         known = {event.sequence: event for event in shown}
-        gone = [e.sequence for e in seen if known.get(e.sequence) != e]
+        gone = [
+            event.sequence
+            for event in seen
+            if event.sequence not in known or not same(event, known[event.sequence])
+        ]
         if twice or sequences != sorted(sequences):
             verdict.doubled.append(f"{name}: seen twice {twice}, order {sequences}")
         if missed or gone:
