@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from email.utils import formatdate
 from time import time
 from typing import TYPE_CHECKING
@@ -208,12 +209,17 @@ async def test_a_slow_reply_ends_at_the_deadline_of_the_current_call(rig: Rig) -
 
 
 async def test_a_slow_reply_without_a_deadline_ends_by_the_attempts_timeout(rig: Rig) -> None:
+    model = await rig.model(timeout_s=1)
+    with suppress(ModelUnavailable):  # the connection is there, so that the slow call arrives
+        await model.text(HELLO)
+    rig.slept.clear()
+    before = rig.server.calls
     rig.server.knobs.latency_s = 60
     with pytest.raises(ModelUnavailable) as caught:
-        await (await rig.model(timeout_s=0.05)).text(HELLO)
+        await model.text(HELLO)
     assert caught.value.reason == "MODEL_TIMEOUT"
-    await eventually(lambda: rig.server.abandoned == 1)
-    assert rig.server.calls == 1
+    await eventually(lambda: rig.server.abandoned >= 1)
+    assert rig.server.calls == before + 1
     assert rig.slept == []
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tds_server import SILENCE, Refusal, Rows, TdsServer, certificate_for, tds_server
 
+from bos_mcp_db.backends import mssql
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.mssql import MssqlBackend
 from bos_mcp_db.backends.mssql_driver import parse_address, session_opener
@@ -62,6 +63,13 @@ async def backend(server: TdsServer, options: str = "?encrypt=no") -> AsyncItera
         await adapter.aclose()
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that is left has time to be stopped and rolled back, however busy the machine is."""
+    monkeypatch.setattr(mssql, "_GOODBYE_S", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_rows_arrive_typed_and_the_transaction_is_rolled_back() -> None:
     rows = Rows(("n", "word"), [[9007199254740993, "größe"], [2, None]])
 
@@ -76,6 +84,7 @@ async def test_rows_arrive_typed_and_the_transaction_is_rolled_back() -> None:
     assert server.batches[-2:] == [QUERY, "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION"]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_more_rows_than_allowed_are_stopped_in_the_server() -> None:
     flood = Rows(("n", "word"), [[1, "x" * 50]], endless=True)
 

@@ -33,7 +33,7 @@ from bos_sandbox.settings import SandboxSettings
 
 async def ask(stub, code, tier):
     try:
-        reply = await stub.RunProgram(RunProgramRequest(code=code, tier=tier), timeout=30)
+        reply = await stub.RunProgram(RunProgramRequest(code=code, tier=tier), timeout=240)
     except grpc.aio.AioRpcError as caught:
         error = from_rpc_error(caught)
         return [error.code.name, error.reason, str(error)]
@@ -41,14 +41,14 @@ async def ask(stub, code, tier):
 
 async def main():
     settings = SandboxSettings.load(
-        server=ServerSettings(reflection=False, grace_s=1), process_warm_workers=0, timeout_s=60
+        server=ServerSettings(reflection=False, grace_s=1), process_warm_workers=0, timeout_s=120
     )
     async with (
         serve(settings, Telemetry.for_tests("sandbox")) as server,
         grpc.aio.insecure_channel(server.address) as channel,
     ):
         stub = SandboxServiceStub(channel)
-        tier = (await stub.GetCapabilities(GetCapabilitiesRequest(), timeout=30)).tiers[1]
+        tier = (await stub.GetCapabilities(GetCapabilitiesRequest(), timeout=120)).tiers[1]
         if sys.argv[1:] == ["endless"]:
             print("{}", flush=True)
             await ask(stub, "while True: pass", Tier.TIER_PROCESS)

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
+LEASE = "BOS_GATEWAY_LEASE_S"
 CONTEXT = {"current_date": DEFAULT_TODAY.isoformat()}
 
 
 async def test_bos_demo_answers_its_question_and_exits(folder: Folder) -> None:
+    folder.environment[LEASE] = "60"  # a busy machine keeps it, or the log would tell
     done = await folder.bos("demo")
 
     assert (done.code, done.err) == (0, "")
