@@ -164,21 +164,18 @@ test-documents-disk: install ## Full disks under the documents service; as root,
 
 .PHONY: test-documents-ocr
 test-documents-ocr: install ## Scanned pages by the real tesseract, which it installs on Debian as root
-	@command -v tesseract > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
-	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends tesseract-ocr; }
+	@sh tests/debian.sh tesseract tesseract-ocr
 	$(BIN)/pytest -q services/documents/tests/trials/ocr_trial.py $(PYTEST_ARGS)
 
 .PHONY: test-console
 test-console: install console openid-issuer ## The web console in the real Chromium against a real standalone; it installs Chromium on Debian as root
-	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
-	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; }
+	@sh tests/debian.sh chromium chromium
 	@$(MAKE) --no-print-directory rest
 	@$(NODE) playwright test
 
 .PHONY: test-web-browser
 test-web-browser: install ## Pages that only scripts fill, in the real Chromium, which it installs on Debian as root
-	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
-	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium; }
+	@sh tests/debian.sh chromium chromium
 	$(PYTEST) --dist load services/agents/web/tests/browser_trial.py $(PYTEST_ARGS)
 
 .PHONY: test-documents-awkward
@@ -217,15 +214,13 @@ test-webhooks-kills: install ## Ends of runs posted to a receiver that is down f
 
 .PHONY: test-mail-dovecot
 test-mail-dovecot: install ## The mail agent's tests against a real Dovecot, which it installs on Debian as root
-	@command -v dovecot > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
-	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends dovecot-imapd; }
+	@sh tests/debian.sh dovecot dovecot-imapd
 	BOS_TEST_DOVECOT=1 $(BIN)/pytest -q services/agents/mail/tests $(PYTEST_ARGS)
 
 # CI fails where there is no MariaDB to be had; other machines say so.
 .PHONY: test-mariadb
 test-mariadb: install ## The guard, mcp_db and the sql agent against a real MariaDB, which it installs on Debian as root
-	@command -v mariadbd > /dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get > /dev/null \
-	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends mariadb-server; }
+	@sh tests/debian.sh mariadbd mariadb-server
 	@if command -v mariadbd > /dev/null && command -v mariadb-install-db > /dev/null; then \
 	    BOS_TEST_MARIADB=1 $(BIN)/pytest -q services/mcp_db/tests/mariadb services/agents/sql/tests/mariadb_trial.py \
 	        $(PYTEST_ARGS) \

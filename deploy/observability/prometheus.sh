@@ -29,14 +29,14 @@ command -v apt-get > /dev/null && command -v dpkg-deb > /dev/null || {
 }
 candidate() { apt-cache policy prometheus | sed -n 's/^ *Candidate: *//p' | grep -v none || true; }
 # Old lists name versions that are there no more.
-[ "$(id -u)" != 0 ] || apt-get -qq update >&2 || true
+[ "$(id -u)" != 0 ] || flock "/run/lock/bos-apt-$(id -u)" apt-get -qq update >&2 || true
 version=$(candidate)
 [ -n "$version" ] || { echo "No package prometheus; apt-get update as root finds it." >&2; exit 1; }
 mkdir -p "$cache"
 fetched=$(mktemp -d "$cache/.fetched.XXXXXX")
 trap 'rm -rf "$fetched"' EXIT
 chmod 755 "$fetched"
-(cd "$fetched" && apt-get -qq -o APT::Sandbox::User=root download "prometheus=$version" >&2)
+(cd "$fetched" && flock "/run/lock/bos-apt-$(id -u)" apt-get -qq -o APT::Sandbox::User=root download "prometheus=$version" >&2)
 dpkg-deb -x "$fetched"/*.deb "$fetched/unpacked"
 new_enough "$fetched/unpacked/usr/bin/prometheus" || {
     echo "Debian's prometheus $version is older than $least." >&2
