@@ -30,5 +30,7 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
             patch.delenv(name)
         # Reading them takes a minute of processor time; tests that need them load them.
         patch.setenv("BOS_STANDALONE_DEMO_DOCUMENTS", "false")
+        # However busy the machine is, gateways keep theirs; tests about losing it say so.
+        patch.setenv("BOS_GATEWAY_LEASE_S", "60")
         patch.chdir(tmp_path_factory.mktemp("working"))
         yield

@@ -42,6 +42,7 @@ async def rest_harness(folder: Path) -> AsyncIterator[RestHarness]:
             "HOME": str(folder),
             "BOS_STANDALONE_REST_PORT": "0",
             "BOS_STANDALONE_DEMO_DOCUMENTS": "false",
+            "BOS_GATEWAY_LEASE_S": "60",  # a busy machine keeps it
         },
         stdout=pipe,
         stderr=pipe,

@@ -256,7 +256,8 @@ def gateway_settings(harness: Harness, **overrides: object) -> dict[str, str]:
         "PLANNER_TARGET": harness.planner_target,
         "COMPOSER_TARGET": harness.composer_target,
         "AGENT_TARGETS": ",".join(f"{n}={t}" for n, t in harness.agent_targets.items()),
-        "LEASE_S": "1",
+        # As short as a busy machine can keep it: tests wait until that of a dead one has run out.
+        "LEASE_S": str(SHORT_LEASE["lease_s"]),
         "LEASE_RENEWAL_S": "0.25",
         "SERVER__GRACE_S": "0.2",
         "RESTART_WAIT_S": "0",

@@ -147,6 +147,7 @@ async def test_bound_of_a_user_holds_over_replicas(harness: Harness) -> None:
     harness.planner.steps = [step("a", "slow")]
     limits = {
         "max_active_runs_per_user": 2,
+        "lease_s": 60,
         "auth__static_key": KEY,
         "auth__static_key_user": "anna",
     }
