@@ -23,9 +23,12 @@ from bos_errors import AlreadyExists, BosError, ConfigurationError, InvalidArgum
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.plans import step
+from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
 
 from .test_approvals import APPROVE, Following, agent, patient, respond
+from .test_operator import bos, environment, examined
 
 if TYPE_CHECKING:
     from gateway_harness.harness import Harness
@@ -209,6 +212,36 @@ async def test_a_reply_keeps_the_model_unless_it_names_one_or_it_is_gone(harness
         error = await refused(gateway.ask("this", continues_run_id=first.run_id, model="large"))
     assert [each.model for each in given.inputs] == ["large", "large", "small", ""]
     assert isinstance(error, InvalidArgument)
+
+
+async def test_doctor_lists_offered_models_with_their_prices_and_calls_each_if_it_is_asked_to(
+    harness: Harness,
+) -> None:
+    replies = [
+        fixture("ok", ["Say: ok"], text="ok"),
+        fixture("json", [], schema="ProbeAnswer", json={"reason": "It is.", "prime": True}),
+    ]
+    async with ScriptedModel(replies) as model:
+        env = environment(harness, MODELS="large=Thorough, small")
+        env |= {"OPENAI_BASE_URL": model.base_url, "BOS_MODEL": "scripted"}
+        _, found = await examined(env)
+        of_choice = [each for each in found["models"] if "may choose" in each["text"]]
+        assert [each["level"] for each in of_choice] == ["ok", "ok"]
+        _, found = await examined(
+            env | {"BOS_MODEL_PRICES": '{"large": {"input": 1, "output": 2}}'}
+        )
+        (warned,) = [each for each in found["models"] if each["level"] == "warning"]
+        assert "may choose small of compatible, which has no price" in warned["text"]
+        assert "BOS_MODEL_PRICES" in warned["advice"]
+        assert model.calls == 0
+        result = await bos("doctor", "--model", env=env)
+        assert "small of compatible, text: replied in" in result.stdout
+        asked = [request.model for request in model.requests]
+        assert {name: asked.count(name) for name in asked} == {
+            "scripted": 3,
+            "large": 3,
+            "small": 3,
+        }
 
 
 def test_offered_models_are_written_as_names_and_labels(monkeypatch: pytest.MonkeyPatch) -> None:
