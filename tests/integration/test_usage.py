@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from pydantic import SecretStr
 from rich.console import Console
 
 from bos.common.v1 import Usage
@@ -119,6 +120,35 @@ async def test_a_runs_consumption_is_the_same_in_results_events_response_and_met
     assert f"{reported[0]} model calls, {reported[1] + reported[2]} tokens" in shown.getvalue()
     assert f"${cost / 1_000_000:.4f}" in shown.getvalue()
     assert "(scripted)" in shown.getvalue()
+
+
+@pytest.mark.requirement("A-24")
+async def test_every_call_of_a_run_goes_to_the_model_that_its_question_chose_at_its_price(
+    start_harness: StartHarness,
+) -> None:
+    prices = {**PRICES, "large": {"input": 30, "output": 70}, "fixed": {"input": 1, "output": 1}}
+    harness = await start_harness(
+        models={"prices": prices, "variables": {"COMPUTATION_MODEL": SecretStr("fixed")}},
+        gateway={"models": {"large": "Thorough"}},
+    )
+    outcome = await harness.ask(QUESTION, model="large")
+    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    sent = {(request.schema, request.model) for request in harness.model.requests}
+    assert ("ComputationPlan", "fixed") in sent  # the operator chose for this agent alone
+    others = {schema: model for schema, model in sent if schema != "ComputationPlan"}
+    assert {"PlannerReply", "QueryDraft", None} <= others.keys()
+    assert set(others.values()) == {"large"}
+
+    usage = outcome.response.metadata.usage
+    assert sorted(usage.models) == ["fixed", "large"]
+    cost = sum(
+        prices[request.model]["input"] * request.prompt_tokens
+        + prices[request.model]["output"] * request.reply_tokens
+        for request in harness.model.requests
+    )
+    assert usage.cost_micros == cost
+    (run,) = [await harness.client.get_run(outcome.response.run_id)]
+    assert run.model == "large"
 
 
 @pytest.mark.requirement("N-07")

@@ -20,6 +20,7 @@ from bos.gateway.v1 import (
     GetRunResponse,
     ListAgentsResponse,
     ListRunsResponse,
+    ModelChoice,
     OrchestratorResponse,
     OrchestratorServiceServicer,
     PlanQuestionResponse,
@@ -133,6 +134,8 @@ class Gateway(OrchestratorServiceServicer):
     unary_failures: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
     """What can be downloaded, by digest."""
+    models: dict[str, str] = field(default_factory=dict)
+    """What questions may choose, with what people call it."""
     asked: list[AgentRequest] = field(default_factory=list)
     looked_up: list[GetRunRequest] = field(default_factory=list)
     watched: list[tuple[int, int]] = field(default_factory=list)
@@ -192,7 +195,8 @@ class Gateway(OrchestratorServiceServicer):
         sql = AgentInfo(card=AgentCard(name="sql", description="Asks databases."), available=True)
         web = AgentInfo(card=AgentCard(name="web"), unavailable_reason="does not answer")
         tables = [ReadableTables(database="company", tables=["orders", "sales_*"])]
-        return ListAgentsResponse(agents=[sql, web], tables=tables)
+        models = [ModelChoice(name=name, label=label) for name, label in self.models.items()]
+        return ListAgentsResponse(agents=[sql, web], tables=tables, models=models)
 
     async def PlanQuestion(self, request: Any, context: Any) -> PlanQuestionResponse:
         self.asked.append(request.request)
@@ -222,7 +226,7 @@ class Gateway(OrchestratorServiceServicer):
 
     def _run(self) -> Run:
         last = self.events[-1].run_finished.response
-        run = Run(run_id=RUN_ID, question="Who leads?", plan=PLAN, response=last)
+        run = Run(run_id=RUN_ID, question="Who leads?", plan=PLAN, response=last, model="large")
         run.status = last.status
         return run
 

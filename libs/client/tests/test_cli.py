@@ -69,6 +69,7 @@ async def test_ask_shows_the_run_as_plain_lines_where_there_is_no_terminal(
         *("ask", "Who leads?", "--context", "shop=north", "--context", "limits:=[1, 2]"),
         *("--prefer", "sql", "--disable", "web", "--system-prompt", "Be brief", "--timeout", "9"),
         *("--tainted", "--max-rows", "7", "--max-columns", "3", "--backend", "sales"),
+        *("--model", "large"),
     )
 
     assert (done.code, done.err) == (0, "")
@@ -84,6 +85,7 @@ async def test_ask_shows_the_run_as_plain_lines_where_there_is_no_terminal(
     assert asked.tainted
     assert asked.timeout.ToMilliseconds() == 9000
     assert (asked.max_rows, asked.max_columns, asked.backend) == (7, 3, "sales")
+    assert asked.model == "large"
     assert asked.include_data
     assert not asked.trace
 
@@ -220,7 +222,7 @@ async def test_runs_agents_and_plan(gateway: Gateway) -> None:
         bos(gateway, "runs", "show", RUN_ID),
         bos(gateway, "runs", "cancel", RUN_ID, "--reason", "enough"),
         bos(gateway, "agents"),
-        bos(gateway, "plan", "Who leads?"),
+        bos(gateway, "plan", "Who leads?", "--model", "large"),
     )
 
     assert [done.code for done in (listed, shown, cancelled, agents, plan)] == [0] * 5
@@ -228,8 +230,20 @@ async def test_runs_agents_and_plan(gateway: Gateway) -> None:
     assert "bos runs list --page next" in listed.out
     assert "Acme leads [1]." in shown.out
     assert f"Run {RUN_ID}: cancelled" in cancelled.out
+    assert "\nmodel large\n" in shown.out
     assert "web  not available: does not answer" in agents.out
+    assert "--model" not in agents.out
     assert "2. share" in plan.out
+    assert [asked.model for asked in gateway.asked] == ["large"]
+
+
+async def test_models_that_a_question_may_choose_are_listed(gateway: Gateway) -> None:
+    gateway.models = {"large": "Thorough", "small": "small"}
+    shown, printed = await asyncio.gather(bos(gateway, "agents"), bos(gateway, "agents", "--json"))
+    assert "--model of `bos ask`" in shown.out
+    assert "\n  small\n" in shown.out
+    assert "\n  large  Thorough" in shown.out
+    assert json.loads(printed.out)["models"][1] == {"name": "small", "label": "small"}
 
 
 async def test_watch_follows_a_run_and_shows_its_outcome(gateway: Gateway) -> None:

@@ -132,9 +132,11 @@ async def test_a_set_is_asked_and_graded(start: Starter, tmp_path: Path) -> None
         gateway,
         str(_file(tmp_path)),
         *("--json-file", str(results), "--html-file", str(page), "--at-once", "1"),
+        *("--model", "large"),
     )
 
     assert code == 0, shown
+    assert {each.model for each in gateway.asked} == {"large"}
     assert "passed  leader  sql  3 calls, 99 tokens" in shown
     assert "3 of 3 passed; 6 model calls, 198 tokens, cost unknown" in shown
     assert gateway.cancelled == ["Send it"]

@@ -15,6 +15,9 @@ test("settings are kept, shape each question, and can be reset", async ({ page, 
   await page.getByLabel("Columns of a table, at most").fill("2");
   await page.getByLabel("Seconds that a question may take").fill("90");
   await page.getByLabel("Debugging").check();
+  const model = page.getByLabel("Model", { exact: true });
+  await expect(model).toHaveValue("");
+  await model.selectOption("Thorough");
   await page.getByLabel("Numbers and dates").selectOption("de-DE");
   await expect(page.getByText(/^1\.234\.567 · /)).toBeVisible();
   await page.reload();
@@ -29,10 +32,36 @@ test("settings are kept, shape each question, and can be reset", async ({ page, 
   const steps = page.getByRole("region", { name: "What each step did" });
   await steps.locator("summary").first().click();
   await expect(steps.getByText("SELECT").first()).toBeVisible();
+  // The question chose the model, which every call went to.
+  await page.getByRole("link", { name: "Open run" }).click();
+  await expect(page.getByRole("definition").filter({ hasText: /^scripted-large$/ })).toBeVisible();
+  await expect(page.getByText(/^\d+ \(scripted-large\)$/)).toBeVisible();
   await page.goto("/settings");
+  await expect(model).toHaveValue("scripted-large");
   await page.getByRole("button", { name: "Reset all settings" }).click();
   await expect(rows).toHaveValue("");
+  await expect(model).toHaveValue("");
   await expect(page.getByLabel("Debugging")).not.toBeChecked();
+});
+
+test("a model that is no longer offered is not shown, and not asked for", async ({ page, context }) => {
+  await signIn(context);
+  await page.goto("/settings");
+  const model = page.getByLabel("Model", { exact: true });
+  await model.selectOption("scripted-small");
+  await page.route("**/v1/agents", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...((await response.json()) as object), models: [] } });
+  });
+  const listed = page.waitForResponse("**/v1/agents");
+  await page.reload();
+  await listed;
+  await expect(page.getByLabel("Database")).toBeVisible();
+  await expect(model).toHaveCount(0);
+  const asked = page.waitForRequest((request) => request.method() === "POST" && request.url().endsWith("/v1/runs"));
+  await ask(page, "How many days are there between 17 January 2026 and 15 June 2026?");
+  expect((await asked).postDataJSON()).not.toHaveProperty("model");
+  await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
 });
 
 test("a database that there is none of fails the step, which names those that there are", async ({

@@ -42,6 +42,7 @@ export default async function setUp(): Promise<(() => Promise<void>) | undefined
       HOME: home,
       BOS_STANDALONE_DATA_DIR: folder,
       BOS_STANDALONE_DEMO_DOCUMENTS: "false",
+      BOS_GATEWAY_MODELS: "scripted-large=Thorough, scripted-small",
       BOS_IDENTITY_OPENID_ISSUER: issuer,
       BOS_IDENTITY_OPENID_CLIENT_ID: "bos",
       BOS_IDENTITY_OPENID_NAME: "Example",

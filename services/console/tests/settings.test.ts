@@ -67,11 +67,14 @@ test("what is invalid in stored settings counts as unset", () => {
     JSON.stringify({ theme: "<b>", language: "xx", locale: "no locale", maxRows: -1, maxColumns: 2.5, timeoutS: "9" }),
   );
   expect(found).toEqual(parsed(null));
-  expect(parsed(JSON.stringify({ theme: "bank", maxRows: 20, backend: "x".repeat(999) }))).toMatchObject({
+  const long = "x".repeat(999);
+  expect(parsed(JSON.stringify({ theme: "bank", maxRows: 20, backend: long, model: long }))).toMatchObject({
     theme: "bank",
     maxRows: 20,
     backend: "x".repeat(128),
+    model: "x".repeat(128),
   });
+  expect(parsed(JSON.stringify({ model: ["large"] })).model).toBe("");
 });
 
 test("numbers have bounds on both sides", () => {
@@ -97,6 +100,17 @@ test("settings are sent with each question in the fields that the API has for th
   });
 });
 
+test("a model is sent while it is offered, and no other", () => {
+  const question = { question: "How many?", conversationId: "c" };
+  const models = [{ name: "large", label: "Thorough" }];
+  const asked = (model: string, offered = models) =>
+    requestOf(question, "r", { ...parsed(null), model }, offered);
+  expect(asked("large")).toMatchObject({ model: "large" });
+  for (const request of [asked(""), asked("Thorough"), asked("gone"), asked("large", [])]) {
+    expect(request).not.toHaveProperty("model");
+  }
+});
+
 test("another account in this browser begins with no settings of questions, the same one keeps them", async () => {
   const store: Record<string, string> = {};
   vi.stubGlobal("localStorage", {
@@ -107,12 +121,12 @@ test("another account in this browser begins with no settings of questions, the 
   });
   vi.resetModules();
   const { preferences } = await import("../src/settings/preferences");
-  preferences.set({ theme: "bank", maxRows: 7 });
+  preferences.set({ theme: "bank", maxRows: 7, model: "large" });
   preferences.belongTo("ada");
   preferences.belongTo("ada");
-  expect(preferences.read()).toMatchObject({ theme: "bank", maxRows: 7 });
+  expect(preferences.read()).toMatchObject({ theme: "bank", maxRows: 7, model: "large" });
   preferences.belongTo("eve");
-  expect(preferences.read()).toMatchObject({ theme: "bank", maxRows: undefined, owner: "eve" });
+  expect(preferences.read()).toMatchObject({ theme: "bank", maxRows: undefined, model: "", owner: "eve" });
   vi.unstubAllGlobals();
 });
 

@@ -351,7 +351,7 @@ class BosClient(ServiceClient):
         return list((await self.access()).agents)
 
     async def access(self) -> ListAgentsResponse:
-        """What the caller may use: agents with their tools, and tables; its roles and groups."""
+        """What the caller may use: agents and their tools, tables, models; its roles and groups."""
         return await self._unary(self._stub.ListAgents, ListAgentsRequest())
 
     async def plan(self, question: str, **options: Unpack[AskOptions]) -> PlanQuestionResponse:

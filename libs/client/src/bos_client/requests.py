@@ -43,6 +43,9 @@ class AskOptions(TypedDict, total=False):
     """Most columns of such a table, likewise."""
     backend: str
     """Name of the configured database to ask; empty for that of the agent's settings."""
+    model: str
+    """Model that answers, one of those that ``BosClient.access`` lists; empty for those that the
+    services are set to use."""
     timeout_s: float
     """Time the run may take, in seconds; the service may allow less."""
 

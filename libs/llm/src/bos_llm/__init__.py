@@ -1,6 +1,6 @@
 """The one way to call a model: providers, structured output, streaming, usage."""
 
-from bos_llm.agent_config import AgentModelConfig
+from bos_llm.agent_config import AgentModelConfig, current_model_choice, set_model_choice
 from bos_llm.budget import TokenBudget, current_budget, set_budget
 from bos_llm.embeddings import EmbeddingModel, Embeddings
 from bos_llm.endpoints.identity import identity_available
@@ -57,12 +57,14 @@ __all__ = [
     "consumed",
     "current_budget",
     "current_key_profile",
+    "current_model_choice",
     "identity_available",
     "open_models",
     "probe",
     "prompt_file",
     "set_budget",
     "set_key_profile",
+    "set_model_choice",
     "stream",
     "system",
     "usage_message",

@@ -1,8 +1,18 @@
-"""The model of one agent and the way to reach it, as settings say."""
+"""The model of one agent and the way to reach it, as settings say, and what a question chose.
+
+A model that a question chose is given to the current task, like its deadline, so that no agent has
+to hand it on and none can call another by mistake::
+
+    set_model_choice("gpt-6-sol")
+    await model.text(messages)  # by it, unless settings name a model for this very agent
+
+The gateway has checked that it may be chosen; nobody else can call planner, composer and agents.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +24,23 @@ if TYPE_CHECKING:
 _OURS = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n"})
 MAX_REPLY_TOKENS = 131_072
 """More than any model writes at once."""
+
+_choice: ContextVar[str] = ContextVar("bos_model_choice", default="")
+
+
+def set_model_choice(name: str) -> None:
+    """Have model calls of the current task (and of what it starts) go to the model ``name``.
+
+    An empty name leaves it to the settings. They also win for an agent whose own ``<AGENT>_MODEL``
+    or ``<AGENT>_MODEL_PROVIDER`` is set.
+    """
+    _choice.set(name)
+
+
+def current_model_choice() -> str:
+    """The model that the current task's question chose; empty if none."""
+    return _choice.get()
+
 
 Temperature = Annotated[
     float | None,

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
 from pydantic import BaseModel
 
 from bos_errors import BosError, ConfigurationError
-from bos_llm.calling import Caller, count_tokens
+from bos_llm.agent_config import current_model_choice
+from bos_llm.calling import count_tokens
 from bos_llm.endpoints.profiles import current_key_profile
-from bos_llm.endpoints.request import Request, RequestWriter
+from bos_llm.endpoints.request import Request
 from bos_llm.errors import BudgetExhausted, ModelOutputInvalid, ModelRefused, ModelUnavailable
 from bos_llm.messages import assistant, user
 from bos_llm.replies.repairing import repair
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
     from bos_llm.agent_config import AgentModelConfig
-    from bos_llm.endpoints.capabilities import Ladder
-    from bos_llm.endpoints.endpoint import Endpoint
+    from bos_llm.calling import Caller
     from bos_llm.endpoints.observe import Observer
-    from bos_llm.endpoints.retry import RetryPolicy
     from bos_llm.messages import Message
     from bos_llm.prices import PriceTable
     from bos_llm.replies.wire import Reply, TokenCount
@@ -65,6 +64,15 @@ class Structured(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class ModelCalls:
+    """Calls of one agent to one model."""
+
+    config: AgentModelConfig
+    caller: Caller
+    observer: Observer
+
+
+@dataclass(frozen=True, slots=True)
 class _Unusable:
     """A reply that is not the JSON asked for."""
 
@@ -80,7 +88,8 @@ class Model:
     All calls keep to the deadline of the server call in progress and raise:
 
     * ``ModelNotConfigured``: no key or model is set, or the endpoint refuses them;
-    * ``ConfigurationError``: there is no key profile of the name that the task asks for;
+    * ``ConfigurationError``: there is no key profile of the name that the task asks for, or it
+      chose one model more than a process calls;
     * ``ModelUnavailable``, ``ModelRateLimited``: also after all retries;
     * ``ModelRequestRejected``: the endpoint does not accept this kind of request;
     * ``ModelRefused``: the model or a content filter declined;
@@ -93,22 +102,33 @@ class Model:
     def __init__(
         self,
         agent: str,
-        config: AgentModelConfig,
         settings: ModelSettings,
         *,
         prices: PriceTable,
-        endpoint: Callable[[], Endpoint],
-        ladder_of: Callable[[Endpoint | None], Ladder],
-        retry: RetryPolicy,
-        observer: Observer,
+        calls_of: Callable[[str], ModelCalls],
     ) -> None:
         self.agent = agent
-        self.config = config
         self._settings = settings
         self._prices = prices
-        self._caller = Caller(RequestWriter(config, settings), ladder_of, settings, endpoint, retry)
-        self._observer = observer
+        self._calls_of = calls_of
         self._shapes: dict[type[BaseModel], JsonSchema[Any]] = {}
+
+    @property
+    def config(self) -> AgentModelConfig:
+        """The model that a call of the current task goes to: its question may have chosen one."""
+        return self._calls.config
+
+    @property
+    def _calls(self) -> ModelCalls:
+        return self._calls_of(current_model_choice())
+
+    @property
+    def _caller(self) -> Caller:
+        return self._calls.caller
+
+    @property
+    def _observer(self) -> Observer:
+        return self._calls.observer
 
     @property
     def configured(self) -> bool:

@@ -6,8 +6,11 @@ import asyncio
 import importlib
 import random
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+from bos_errors import ConfigurationError
+from bos_llm.calling import Caller
 from bos_llm.embeddings import EmbeddingModel
 from bos_llm.endpoints.breaker import CircuitBreaker
 from bos_llm.endpoints.capabilities import Ladder
@@ -20,9 +23,10 @@ from bos_llm.endpoints.profiles import (
     profiles_file,
 )
 from bos_llm.endpoints.providers import provider_row
+from bos_llm.endpoints.request import RequestWriter
 from bos_llm.endpoints.retry import RetryPolicy
 from bos_llm.errors import ModelNotConfigured
-from bos_llm.model import Model
+from bos_llm.model import Model, ModelCalls
 from bos_llm.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -33,6 +37,9 @@ if TYPE_CHECKING:
     from bos_llm.endpoints.endpoint import Endpoint
     from bos_llm.endpoints.profiles import KeysNow
     from bos_llm.endpoints.providers import Capabilities
+
+_MAX_CHOICES = 64
+"""Models that questions may choose in the life of a process; the gateway offers 32 at once."""
 
 
 class Models:
@@ -79,6 +86,8 @@ class Models:
             jitter=jitter,
         )
         self._models: dict[str, Model] = {}
+        self._calls_by_choice: dict[tuple[str, str], ModelCalls] = {}
+        self._choices: set[str] = set()
         self._endpoints: dict[tuple[str, str, str], Endpoint] = {}
         self._breakers: dict[str, CircuitBreaker] = {}
         self._ladders: dict[tuple[str, str], Ladder] = {}
@@ -100,17 +109,10 @@ class Models:
         """
         model = self._models.get(name)
         if model is None:
-            config = self.settings.get_agent_model_config(name)
-            model = self._models[name] = Model(
-                name,
-                config,
-                self.settings,
-                prices=self._prices,
-                endpoint=lambda: self._endpoint(name, config),
-                ladder_of=lambda endpoint: self._ladder(config, endpoint),
-                retry=self._retry,
-                observer=Observer(self._telemetry, self._metrics, name, config),
-            )
+            self._calls(name, "")  # wrong settings fail here, and not the first call
+            calls_of = partial(self._calls, name)
+            model = Model(name, self.settings, prices=self._prices, calls_of=calls_of)
+            self._models[name] = model
         return model
 
     def embedding(self, agent: str, model: str) -> EmbeddingModel:
@@ -156,6 +158,38 @@ class Models:
         endpoints = list(self._endpoints.values())
         self._endpoints.clear()
         await asyncio.gather(*(endpoint.close() for endpoint in endpoints))
+
+    def _calls(self, agent: str, choice: str) -> ModelCalls:
+        """The calls of ``agent`` to the model that a question chose; an empty choice: to its own.
+
+        Raises:
+            ConfigurationError: settings are wrong, or too many models were chosen by now.
+        """
+        calls = self._calls_by_choice.get((agent, choice))
+        if calls is None:
+            if choice and self.settings.is_model_fixed(agent):
+                return self._calls(agent, "")
+            self._admit(choice)
+            config = self.settings.get_agent_model_config(agent, choice)
+            caller = Caller(
+                RequestWriter(config, self.settings),
+                lambda endpoint: self._ladder(config, endpoint),
+                self.settings,
+                lambda: self._endpoint(agent, config),
+                self._retry,
+            )
+            observer = Observer(self._telemetry, self._metrics, agent, config)
+            calls = self._calls_by_choice[agent, choice] = ModelCalls(config, caller, observer)
+        return calls
+
+    def _admit(self, choice: str) -> None:
+        """Each model keeps what is known of it and makes time series, so there is a bound."""
+        if len(self._choices) >= _MAX_CHOICES and choice not in self._choices:
+            raise ConfigurationError(
+                f"Questions chose more than {_MAX_CHOICES} models since this service started; "
+                "restart it"
+            )
+        self._choices.add(choice)
 
     def _ladder(self, config: AgentModelConfig, endpoint: Endpoint | None = None) -> Ladder:
         """What is known of the model where it is served; None: where its own settings say."""

@@ -265,17 +265,29 @@ class ModelSettings(Settings):
             raise ValueError("BOS_MODEL_KEYS and BOS_MODEL_KEYS_FILE are set; remove one of them")
         return self
 
-    def get_agent_model_config(self, agent: str) -> AgentModelConfig:
+    def is_model_fixed(self, agent: str) -> bool:
+        """Whether ``agent`` has a model or provider of its own, which no question can replace.
+
+        With a provider of its own, its calls go where another agent's model need not be served.
+        """
+        return bool(self._of(agent, "MODEL") or self._of(agent, "MODEL_PROVIDER"))
+
+    def get_agent_model_config(self, agent: str, choice: str = "") -> AgentModelConfig:
         """The provider, model and parameters of ``agent``.
 
         ``model`` is empty if none is set and the provider has no default.
+
+        Args:
+            agent: Its name.
+            choice: Model that a question chose; taken unless that of the agent is fixed.
 
         Raises:
             ConfigurationError: a variable of the agent holds something else than it may, or
                 ``<AGENT>_MODEL_KEYS`` names no profile that can be used.
         """
         provider = (self._of(agent, "MODEL_PROVIDER") or self.default_provider()).lower()
-        model = self._of(agent, "MODEL") or self.model
+        chosen = "" if self.is_model_fixed(agent) else choice
+        model = chosen or self._of(agent, "MODEL") or self.model
         if model is None:
             # A deployment of Azure may have any name, whichever variables it is reached by.
             known = provider == "openai" and recognise(self.base_url or "") != "azure"

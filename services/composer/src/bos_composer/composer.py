@@ -44,6 +44,7 @@ from bos_llm import (
     Usage,
     consumed,
     set_budget,
+    set_model_choice,
     stream,
 )
 
@@ -103,6 +104,7 @@ class Composer:
         # Tokens are counted without a budget as well, also those of an abandoned call.
         bound = request.token_budget if request.HasField("token_budget") else None
         set_budget(TokenBudget(bound))
+        set_model_choice(request.model)
         citations = merge(request.results)
         sections = report_sections(request, HEADINGS)
         markers = citations.markers()

@@ -13,7 +13,7 @@ export const me = queryOptions({
   retry: false, // without identity there are no accounts
 });
 
-/** What the caller may use: agents with their cards, roles, groups, tables. */
+/** What the caller may use: agents with their cards, roles, groups, tables, models. */
 export const agents = queryOptions({
   queryKey: ["agents"],
   queryFn: () => dataOf(api.GET("/v1/agents")),

@@ -9,6 +9,7 @@ export type Chart = Schemas["Chart"];
 export type Clarification = Schemas["Clarification"];
 export type Feedback = Schemas["RunFeedback"];
 export type Conversation = Schemas["Conversation"];
+export type ModelChoice = Schemas["ModelChoice"];
 export type Plan = Schemas["Plan"];
 export type PlannedEvent = Schemas["PlannedEvent"];
 export type ReportSection = Schemas["ReportSection"];

@@ -3,8 +3,9 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 
 import { api, dataOf } from "../api/client";
 import { isTransient } from "../api/errors";
+import { agents } from "../api/queries";
 import { session } from "../api/session";
-import type { AgentRequest, Run } from "../api/types";
+import type { AgentRequest, ModelChoice, Run } from "../api/types";
 import { preferences, type Preferences } from "../settings/preferences";
 
 export interface Question {
@@ -20,8 +21,11 @@ export interface Question {
 export function useAsk() {
   const client = useQueryClient();
   return useMutation({
-    mutationFn: ({ requestId, ...question }: Question & { requestId: string }): Promise<Run> =>
-      dataOf(api.POST("/v1/runs", { body: requestOf(question, requestId) })),
+    mutationFn: async ({ requestId, ...question }: Question & { requestId: string }): Promise<Run> => {
+      const set = preferences.read();
+      const models = set.model ? (await client.fetchQuery(agents)).models : [];
+      return dataOf(api.POST("/v1/runs", { body: requestOf(question, requestId, set, models) }));
+    },
     retry: (failures, error) => failures < 3 && isTransient(error),
     onSuccess: (run) =>
       Promise.all([
@@ -31,8 +35,16 @@ export function useAsk() {
   });
 }
 
-/** The request of a question, shaped by what the user has set. */
-export function requestOf(question: Question, requestId: string, set: Preferences = preferences.read()): AgentRequest {
+/**
+ * The request of a question, shaped by what the user has set. A model that is not among those offered
+ * is left out: the server would refuse every question, and the settings no longer show it.
+ */
+export function requestOf(
+  question: Question,
+  requestId: string,
+  set: Preferences,
+  models: readonly ModelChoice[] = [],
+): AgentRequest {
   const context = session.read().current?.context;
   return {
     question: question.question,
@@ -44,6 +56,7 @@ export function requestOf(question: Question, requestId: string, set: Preference
     ...(set.maxColumns ? { max_columns: set.maxColumns } : {}),
     ...(set.timeoutS ? { timeout: `${String(set.timeoutS)}s` } : {}),
     ...(set.backend ? { backend: set.backend } : {}),
+    ...(models.some(({ name }) => name === set.model) ? { model: set.model } : {}),
     ...(question.tainted ? { tainted: true } : {}),
     ...(question.continues ? { continues_run_id: question.continues } : {}),
   };

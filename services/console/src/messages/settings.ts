@@ -21,7 +21,9 @@ const en = {
   outOfBounds: (most: string) => `Enter a whole number from 1 to ${most}, or nothing.`,
   saved: "Saved",
   reset: "Reset all settings",
-  modelHint: "Which model answers is set by the operator for each service; a question cannot choose it.",
+  model: "Model",
+  modelHint: "Answers your questions; agents for which the operator has set a model keep theirs.",
+  asOperator: "As the operator has set",
 };
 
 const de: typeof en = {
@@ -46,8 +48,10 @@ const de: typeof en = {
   outOfBounds: (most) => `Geben Sie eine ganze Zahl von 1 bis ${most} ein oder nichts.`,
   saved: "Gespeichert",
   reset: "Alle Einstellungen zurücksetzen",
+  model: "Modell",
   modelHint:
-    "Welches Modell antwortet, legt der Betreiber für jeden Dienst fest; eine Frage kann es nicht wählen.",
+    "Beantwortet Ihre Fragen; Agenten, für die der Betreiber ein Modell festgelegt hat, behalten ihres.",
+  asOperator: "Wie vom Betreiber festgelegt",
 };
 
 export const settings = { en, de };

@@ -45,6 +45,8 @@ export interface RunState {
   status: RunStatus;
   question: string;
   conversationId: string;
+  /** Model that the question chose; empty: none. */
+  model: string;
   createTime: string | undefined;
   plans: PlannedEvent[];
   steps: StepState[];
@@ -65,6 +67,7 @@ export function emptyRun(runId: string, question = ""): RunState {
     status: "RUN_STATUS_ACCEPTED",
     question,
     conversationId: "",
+    model: "",
     createTime: undefined,
     plans: [],
     steps: [],
@@ -88,6 +91,7 @@ export function endedRun(run: Run): RunState {
     sequence: Number(run.last_sequence),
     status: run.status,
     conversationId: run.conversation_id,
+    model: run.model,
     createTime: run.create_time,
     steps: results.map((result, index) => {
       const named = planned.find((step) => step.task === result.task_description);
@@ -110,8 +114,8 @@ export function applyEvent(state: RunState, event: RunEvent): RunState {
 
 function changes(state: RunState, event: RunEvent): Partial<RunState> {
   if (event.run_accepted) {
-    const { question, conversation_id } = event.run_accepted;
-    return { question, conversationId: conversation_id, createTime: event.create_time };
+    const { question, conversation_id, model } = event.run_accepted;
+    return { question, conversationId: conversation_id, model, createTime: event.create_time };
   }
   if (event.planned) return planned(state, event.planned);
   if (event.step_started) {

@@ -127,6 +127,7 @@ function Overview({ state }: { state: RunState }) {
     [text.run, state.runId],
     [text.asked, shownTime(state.createTime)],
     [text.took, took === undefined ? undefined : shownSeconds(took)],
+    [text.runs.chosenModel, state.model],
     [text.modelCalls, usage && `${String(usage.model_calls)} (${usage.models.join(", ")})`],
     [
       text.modelTokens,

@@ -74,9 +74,11 @@ function Questions() {
   const words = useText().settings;
   const set = usePreferences();
   const list = useId();
-  const databases = [
-    ...new Set((useQuery(agents).data?.tables ?? []).map(({ database }) => database)),
-  ].filter((name) => name !== "*");
+  const offered = useQuery(agents).data;
+  const databases = [...new Set((offered?.tables ?? []).map(({ database }) => database))].filter(
+    (name) => name !== "*",
+  );
+  const models = offered?.models ?? [];
   const [begun, setBegun] = useState(0); // fields are drawn anew when all is reset
   return (
     <section className={styles.group} aria-label={words.questions}>
@@ -107,7 +109,18 @@ function Questions() {
           <option key={name} value={name} />
         ))}
       </datalist>
-      <p className={styles.hint}>{words.modelHint}</p>
+      {models.length > 0 && (
+        <Select
+          label={words.model}
+          hint={words.modelHint}
+          value={models.some(({ name }) => name === set.model) ? set.model : ""}
+          options={[
+            { value: "", label: words.asOperator },
+            ...models.map(({ name, label }) => ({ value: name, label })),
+          ]}
+          onChoose={(model) => preferences.set({ model })}
+        />
+      )}
       <div>
         <Button
           onClick={() => {

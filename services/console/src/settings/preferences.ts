@@ -20,15 +20,17 @@ export interface Preferences {
   timeoutS?: number | undefined;
   /** Name of the database that is asked; empty: the one of the agents' own settings. */
   backend: string;
+  /** Name of the model that answers; empty, or no longer offered: as the operator has set it. */
+  model: string;
   /** Account whose settings of questions these are: another one in this browser begins anew. */
   owner: string;
 }
 
 /** Bounds of what can be set; the server bounds it further. */
-export const MOST = { maxRows: 100_000, maxColumns: 1000, timeoutS: 86_400, backend: 128 } as const;
+export const MOST = { maxRows: 100_000, maxColumns: 1000, timeoutS: 86_400, backend: 128, model: 128 } as const;
 
 const KEY = "bos-preferences";
-const DEFAULTS: Preferences = { theme: "system", debug: false, backend: "", owner: "" };
+const DEFAULTS: Preferences = { theme: "system", debug: false, backend: "", model: "", owner: "" };
 
 /** The preferences as stored text has them; what is invalid in it counts as unset. */
 export function parsed(stored: string | null): Preferences {
@@ -48,6 +50,7 @@ export function parsed(stored: string | null): Preferences {
     maxColumns: wholeNumber(found.maxColumns, MOST.maxColumns),
     timeoutS: wholeNumber(found.timeoutS, MOST.timeoutS),
     backend: typeof found.backend === "string" ? found.backend.slice(0, MOST.backend) : "",
+    model: typeof found.model === "string" ? found.model.slice(0, MOST.model) : "",
     owner: typeof found.owner === "string" ? found.owner : "",
   };
 }
@@ -96,8 +99,8 @@ class PreferenceStore {
   belongTo(owner: string): void {
     const { owner: before } = this.current;
     if (before === owner) return;
-    const { debug, backend } = DEFAULTS;
-    const forgotten = { debug, backend, maxRows: undefined, maxColumns: undefined, timeoutS: undefined };
+    const { debug, backend, model } = DEFAULTS;
+    const forgotten = { debug, backend, model, maxRows: undefined, maxColumns: undefined, timeoutS: undefined };
     this.set(before ? { ...forgotten, owner } : { owner });
   }
 

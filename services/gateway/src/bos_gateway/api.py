@@ -25,7 +25,7 @@ from bos_gateway.runs.follow import is_end
 from bos_postgres.audit import By
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
     from typing import Any
     from uuid import UUID
 
@@ -112,6 +112,8 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     _audit: Callable[[AuditEntry], Awaitable[None]]
     """Writes an entry that stands by itself."""
     _feedback: Feedback
+    _models: Mapping[str, str]
+    """Models that a question may choose, each with what people call it."""
 
     async def Ask(self, request: gateway.AskRequest, context: Any) -> gateway.AskResponse:
         """Run a question to its end."""
@@ -207,6 +209,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
             roles=sorted(principal.roles) if principal else (),
             groups=access.groups,
             tables=[gateway.ReadableTables(database=d, tables=t) for d, t in tables.items()],
+            models=[gateway.ModelChoice(name=m, label=label) for m, label in self._models.items()],
         )
 
     async def PlanQuestion(

@@ -224,7 +224,17 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         audit = partial(record_alone, pool)
         feedback = Feedback(pool, readers, metrics)
         servicer = OrchestratorServicer(
-            replica, runs, registry, dry_run, streams, files, clock, deps.access, audit, feedback
+            replica,
+            runs,
+            registry,
+            dry_run,
+            streams,
+            files,
+            clock,
+            deps.access,
+            audit,
+            feedback,
+            settings.models,
         )
         sessions = SessionCheck(channels, identity) if identity else None
         decisions = ApprovalServicer(approvals, sessions)

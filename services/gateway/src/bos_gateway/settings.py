@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BeforeValidator,
     Field,
@@ -29,6 +30,13 @@ from bos_gateway.permits.connections import connections_problem
 from bos_http import HttpPolicy
 from bos_postgres.audit import AuditSettings
 
+
+def _printable(value: str) -> str:
+    if not value.isprintable():
+        raise ValueError("holds a character that cannot be seen; remove it")
+    return value
+
+
 Text = Annotated[str, Field(min_length=1)]
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
@@ -36,6 +44,10 @@ Seconds = Annotated[float, Field(gt=0)]
 ApprovalSeconds = Annotated[float, Field(ge=1, le=2592000)]
 MAX_WEBHOOK_URL_CHARS = 2048
 Profile = Annotated[str, Field(max_length=128)]
+ModelName = Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$")]
+# No hidden characters: people choose by it.
+ModelLabel = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_printable)]
+_MAX_MODELS = 32
 
 
 def _pairs(form: str) -> BeforeValidator:
@@ -53,6 +65,19 @@ def _pairs(form: str) -> BeforeValidator:
         return found
 
     return BeforeValidator(read)
+
+
+def _labelled(value: object) -> object:
+    """Reads names with what people call them: ``name=label`` or ``name``, separated by commas."""
+    if not isinstance(value, str):
+        return value
+    found: dict[str, str] = {}
+    for entry in filter(None, map(str.strip, value.split(","))):
+        name, _, label = map(str.strip, entry.partition("="))
+        if name in found:
+            raise ValueError(f'names "{name}" twice')
+        found[name] = label or name
+    return found
 
 
 def _listed(value: object) -> object:
@@ -142,6 +167,13 @@ class GatewaySettings(Settings):
     )
     """Key profiles (BOS_MODEL_KEYS of the agents) that steps must use, as agent=profile, separated
     by commas; * stands for every other agent"""
+
+    models: Annotated[dict[ModelName, ModelLabel], NoDecode, BeforeValidator(_labelled)] = Field(
+        default_factory=dict, max_length=_MAX_MODELS
+    )
+    """Models that a question may choose, as name or name=label, separated by commas, such as
+    gpt-6-sol=Thorough, gpt-6-luna; each has to be served where planner, composer and agents call
+    theirs. Empty: none, and the models of their settings answer"""
 
     secret_context_keys: Annotated[tuple[Text, ...], NoDecode, _NAMES] = (
         *("api_headers", "api_bearer_token", "firebase_id_token", "firebase_web_api_key"),

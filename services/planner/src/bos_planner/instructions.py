@@ -16,7 +16,7 @@ from bos.agent.v1 import InstructionMode
 from bos.common.v1 import TraceEvent, TraceEventType
 from bos.planner.v1 import ClassifyInstructionsResponse
 from bos_chassis.values import to_value
-from bos_llm import NoReply, TokenBudget, attempt, consumed, set_budget
+from bos_llm import NoReply, TokenBudget, attempt, consumed, set_budget, set_model_choice
 from bos_planner.prompts import instruction_messages
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class InstructionClassifier:
         """Classify instructions; failures of the model never reach the caller."""
         started = time.monotonic()
         set_budget(TokenBudget(request.token_budget if request.HasField("token_budget") else None))
+        set_model_choice(request.model)
         try:
             reply = await attempt(
                 self._model,

@@ -21,7 +21,7 @@ from bos.planner.v1 import (
     PlannerDecision,
 )
 from bos_chassis.values import to_value
-from bos_llm import NoReply, TokenBudget, Usage, attempt, consumed, set_budget
+from bos_llm import NoReply, TokenBudget, Usage, attempt, consumed, set_budget, set_model_choice
 from bos_planner.draft import (
     Bounds,
     Draft,
@@ -85,6 +85,7 @@ class Planner:
         """
         started = time.monotonic()
         set_budget(TokenBudget(request.token_budget if request.HasField("token_budget") else None))
+        set_model_choice(request.model)
         task = self._task(request)
         trace: list[TraceEvent] = []
         usage = Usage()

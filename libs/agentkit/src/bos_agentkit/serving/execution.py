@@ -25,7 +25,13 @@ from bos_agentkit.task import DEFAULT_TIMEOUT_S, AgentTask
 from bos_chassis.deadlines import remaining_s, set_remaining
 from bos_chassis.tracing import attributes as names
 from bos_errors import BosError, DeadlineExceeded, Internal
-from bos_llm import MODEL_TIMEOUT, add_unreported, set_budget, set_key_profile
+from bos_llm import (
+    MODEL_TIMEOUT,
+    add_unreported,
+    set_budget,
+    set_key_profile,
+    set_model_choice,
+)
 from bos_llm.errors import BudgetExhausted, ModelOutputInvalid, ModelRefused
 
 if TYPE_CHECKING:
@@ -161,6 +167,7 @@ class AgentRunner:
         set_remaining(task.remaining_s())  # calls that the agent makes end before it does
         set_budget(task.budget)
         set_key_profile(task.input.api_keys_config_ref)
+        set_model_choice(task.input.model)
         approved = task.input.approval_context.approved_actions
         if approved:
             secrets = task.input.secrets

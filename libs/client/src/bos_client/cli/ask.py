@@ -83,6 +83,7 @@ def _shaping(command: Callable[..., None]) -> Callable[..., None]:
             callback=_context,
             help="Context of the question; KEY:=JSON for anything but text.",
         ),
+        click.option("--model", metavar="NAME", help="Model that answers; see `bos agents`."),
         click.argument("question", callback=_question),
     ):
         command = decorate(command)
@@ -137,6 +138,7 @@ def ask(
     prefer: Sequence[str],
     disable: Sequence[str],
     continues: str | None,
+    model: str | None,
     trace: bool,
     conversation: str | None,
     system_prompt: str | None,
@@ -177,6 +179,8 @@ def ask(
         options["max_columns"] = max_columns
     if backend:
         options["backend"] = backend
+    if model:
+        options["model"] = model
     if detach:
         run(_submit(target, question, options, as_json), as_json=as_json)
     shown_here = not (no_images or as_json) and sys.stdout.isatty()
@@ -301,6 +305,7 @@ def plan(
     prefer: Sequence[str],
     disable: Sequence[str],
     continues: str | None,
+    model: str | None,
     as_json: bool,
 ) -> None:
     """Show how a question would be answered, without running anything."""
@@ -314,6 +319,7 @@ def plan(
                 prefer_agents=prefer,
                 disable_agents=disable,
                 continues_run_id=continues or "",
+                model=model or "",
             )
         if as_json:
             print_json(planned)

@@ -179,17 +179,22 @@ runs.add_command(files)
 @_json
 @click.pass_obj
 def agents(target: Target, as_json: bool) -> None:
-    """The agents that answer questions."""
+    """The agents that answer questions, and the models that a question may choose."""
 
     async def work() -> int:
         async with client_for(target.connection()) as bos:
-            found = await bos.agents()
+            found = await bos.access()
         if as_json:
-            print_json(ListAgentsResponse(agents=found))
+            print_json(ListAgentsResponse(agents=found.agents, models=found.models))
             return ANSWERED
         console = make_console()
-        for agent in found:
+        for agent in found.agents:
             _show_agent(console, agent)
+        if found.models:
+            console.print(Text("Models that --model of `bos ask` takes", style="bold"))
+        for model in found.models:
+            label = "" if model.label == model.name else f"  {one_line(model.label)}"
+            console.print(Text(f"  {one_line(model.name)}{label}"))
         return ANSWERED
 
     run(work(), as_json=as_json)
@@ -198,6 +203,8 @@ def agents(target: Target, as_json: bool) -> None:
 def _show(console: Console, found: Run, view: View) -> None:
     console.print(Text(f"Run {found.run_id}: {run_status_text(found.status)}", style="bold"))
     console.print(Text(f"accepted {time_text(found.create_time)} UTC", style="dim"))
+    if found.model:
+        console.print(Text(f"model {one_line(found.model)}", style="dim"))
     console.print(Text(clean(found.question)))
     if found.HasField("plan"):
         show_plan(console, found.plan, found.response.planner, found.revision)

@@ -57,6 +57,7 @@ _SHOWN_CHARS = 100
     show_default=True,
     help="Time of one question, in seconds.",
 )
+@click.option("--model", default="", metavar="NAME", help="Model that answers; see `bos agents`.")
 @click.option("--json-file", type=click.Path(path_type=Path), help="Write the results as JSON.")
 @click.option("--html-file", type=click.Path(path_type=Path), help="Write them as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
@@ -70,6 +71,7 @@ def evaluate(
     limit: int | None,
     at_once: int,
     timeout_s: float,
+    model: str,
     json_file: Path | None,
     html_file: Path | None,
     as_json: bool,
@@ -97,6 +99,7 @@ def evaluate(
                 questions,
                 at_once=at_once,
                 timeout_s=timeout_s,
+                model=model,
                 done=(lambda _: None) if as_json else _show,
             )
         found = report_of(questions, results)

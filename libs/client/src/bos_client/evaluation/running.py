@@ -66,6 +66,7 @@ async def ask_all(
     *,
     at_once: int,
     timeout_s: float,
+    model: str = "",
     done: Callable[[Graded], None],
 ) -> list[Graded]:
     """Ask every question; returns the results in the order of the set.
@@ -75,6 +76,7 @@ async def ask_all(
         questions: The set.
         at_once: Questions asked at a time.
         timeout_s: Time of each, in seconds; one that takes longer fails.
+        model: Model that answers all of them; empty for those that the services are set to use.
         done: Called with each result.
 
     Raises:
@@ -84,7 +86,7 @@ async def ask_all(
 
     async def one(question: Question) -> Graded:
         async with places:
-            outcome = await _asked(bos, question, questions.context, timeout_s)
+            outcome = await _asked(bos, question, questions.context, timeout_s, model)
         graded = Graded(question, outcome, grade(question.expect, outcome))
         done(graded)
         return graded
@@ -98,7 +100,7 @@ async def ask_all(
 
 
 async def _asked(
-    bos: BosClient, question: Question, context: dict[str, Any], timeout_s: float
+    bos: BosClient, question: Question, context: dict[str, Any], timeout_s: float, model: str
 ) -> Outcome:
     started = time.monotonic()
     run_id = ""
@@ -108,6 +110,7 @@ async def _asked(
                 question.question,
                 context={**context, **question.context},
                 backend=question.backend,
+                model=model,
                 timeout_s=timeout_s,
             )
             run_id = run.run_id

@@ -62,6 +62,7 @@ async def bad_input_is_refused_with_field_and_fix(subject: Subject) -> None:
         "input.api_keys_config_ref": ExecuteRequest(
             input=subject.step(api_keys_config_ref="k" * 129)
         ),
+        "input.model": ExecuteRequest(input=subject.step(model="m" * 129)),
         "input.agent_name": ExecuteRequest(input=subject.step(agent_name="somebody_else")),
     }
     async with subject.open() as agent:

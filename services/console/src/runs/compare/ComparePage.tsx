@@ -164,6 +164,7 @@ function factsOf(left: RunState, right: RunState, text: ReturnType<typeof useTex
         ? { between: `${rightTook < leftTook ? "−" : "+"}${shownSeconds(Math.abs(rightTook - leftTook))}` }
         : {}),
     },
+    { name: text.runs.chosenModel, values: both((run) => run.model) },
     { name: text.runs.plan, values: both(plan) },
     { name: text.runs.revisions, values: both((run) => String(Math.max(0, run.plans.length - 1))) },
     ...sums.map(([name, of]): Fact => {

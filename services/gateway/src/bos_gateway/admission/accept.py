@@ -252,9 +252,10 @@ def new_run(
     access, known = deps.access.of(groups), registry.require_cards()
     cards = offered_cards(known, access)
     normalised = normalise.normalise(
-        with_inherited(request, goes_on_from),
+        with_inherited(request, goes_on_from, settings.models),
         cards,
         max_context_bytes=settings.max_context_bytes,
+        models=settings.models,
         configured=allowed_names(registry.names, access),
     )
     normalised.request_id = normalised.request_id or str(run_id)

@@ -60,9 +60,10 @@ class DryRun:
         normalise.check_context(request, settings.max_context_bytes)
         continued = await continued_by(request, user_id, self._runs)
         normalised = normalise.normalise(
-            with_inherited(request, continued),
+            with_inherited(request, continued, settings.models),
             cards,
             max_context_bytes=settings.max_context_bytes,
+            models=settings.models,
             configured=allowed_names(registry.names, access),
         )
         keys = declared_keys(self._deps)

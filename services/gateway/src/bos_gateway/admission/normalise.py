@@ -12,7 +12,7 @@ from bos_gateway.admission.context_secrets import without_secrets
 from bos_plans import KNOWN_AGENTS, OutOfBounds, canonical_name, extent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from google.protobuf.struct_pb2 import Struct
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _TEXTS = (
     *("question", "request_id", "conversation_id", "continues_run_id", "system_prompt"),
-    "backend",
+    *("backend", "model"),
 )
 
 
@@ -31,6 +31,7 @@ def normalise(
     *,
     max_context_bytes: int,
     configured: Iterable[str] = (),
+    models: Collection[str] = (),
 ) -> AgentRequest:
     """The request with canonical agent names, or the reasons why it cannot be run.
 
@@ -43,6 +44,7 @@ def normalise(
         cards: The agents that answered.
         max_context_bytes: Largest context.
         configured: Names of agents that exist, whether or not they have answered yet.
+        models: Models that a question may choose.
 
     Raises:
         InvalidArgument: names every unusable field and its fix.
@@ -53,6 +55,8 @@ def normalise(
         violations.append(FieldViolation("request.question", "must not be empty"))
     if problem := _context_problem(request.context, max_context_bytes):
         violations.append(FieldViolation("request.context", problem))
+    if problem := _model_problem(request.model, models):
+        violations.append(FieldViolation("request.model", problem))
     normalised = AgentRequest()
     normalised.CopyFrom(request)
     for field in ("prefer_agents", "disable_agents"):
@@ -134,6 +138,15 @@ def digest(request: AgentRequest, keys: DeclaredKeys) -> bytes:
     copy.request_id = ""
     without_secrets(copy.context, keys)
     return hashlib.sha256(copy.SerializeToString(deterministic=True)).digest()
+
+
+def _model_problem(model: str, models: Collection[str]) -> str:
+    """Why a question may not choose ``model``, and which it may; empty if nothing is wrong."""
+    if not model or model in models:
+        return ""
+    if not models:
+        return "cannot be chosen here, as no models are offered; leave it out"
+    return f'"{model}" is not offered; leave it out, or choose one of {", ".join(models)}'
 
 
 def _context_problem(context: Struct, max_bytes: int) -> str:

@@ -112,6 +112,7 @@ def agent_input(
         is_final_answer=step.step.is_final_answer and not accepted.request.system_prompt,
         token_budget=token_budget,
         backend=accepted.request.backend,
+        model=accepted.request.model,
         max_rows=bounds.get("max_rows"),
         max_columns=bounds.get("max_columns"),
         verified_queries=verified_queries,

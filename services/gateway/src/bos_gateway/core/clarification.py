@@ -15,7 +15,7 @@ from bos_errors import FailedPrecondition, FieldViolation, InvalidArgument
 from bos_gateway.core.run_state import NEEDS_CLARIFICATION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from bos.agent.v1 import AgentResult
     from bos.common.v1 import ConversationMessage
@@ -35,7 +35,7 @@ _MAX_OPTION_CHARS = 200
 # Shapes a run as much as the question does, so a reply need not say it again.
 _INHERITED = (
     *("prefer_agents", "disable_agents", "system_prompt"),
-    *("max_rows", "max_columns", "backend"),
+    *("max_rows", "max_columns", "backend", "model"),
 )
 
 
@@ -90,11 +90,14 @@ def continued(
     )
 
 
-def with_inherited(request: AgentRequest, continued: ClarificationReply | None) -> AgentRequest:
+def with_inherited(
+    request: AgentRequest, continued: ClarificationReply | None, models: Collection[str] = ()
+) -> AgentRequest:
     """The request with what it leaves out, and the run that it goes on from had.
 
     The dates come along, so "today" stays the day that the questions spoke of. Credentials do not:
-    no log has them.
+    no log has them. Nor does a model that is none of ``models``: it is no longer offered, and the
+    reply did not ask for it.
     """
     if continued is None:
         return request
@@ -103,6 +106,8 @@ def with_inherited(request: AgentRequest, continued: ClarificationReply | None) 
     for name in _INHERITED:
         if not getattr(request, name) and getattr(before, name):
             whole.MergeFrom(AgentRequest(**{name: getattr(before, name)}))
+    if whole.model not in models:
+        whole.model = ""
     whole.MergeFrom(request)
     return whole
 

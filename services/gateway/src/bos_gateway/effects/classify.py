@@ -34,6 +34,7 @@ async def classify(run: EffectContext, command: Classify) -> None:
         instructions=approval.user_instructions,
         proposal="\n".join(action.summary for action in approval.actions),
         token_budget=command.token_budget,
+        model=run.state.request.request.model,
     )
     classified = taken_to_add(command)
     try:

@@ -120,6 +120,7 @@ def _request(state: RunState, token_budget: int | None) -> ComposeRequest:
         conversation_history=accepted.conversation_history,
         system_prompt=accepted.request.system_prompt,
         context=accepted.request.context,
+        model=accepted.request.model,
         token_budget=token_budget,
         # What went wrong on the way matters only if it was not mended.
         working_context=working_context(state) if failure else None,

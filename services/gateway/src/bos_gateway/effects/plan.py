@@ -157,6 +157,7 @@ def plan_request(
         max_steps=max_steps,
         token_budget=tokens,
         revision=revision,
+        model=request.model,
     )
 
 

@@ -88,6 +88,8 @@ class Deployment:
     """How the gateway calls services."""
     artefacts_url: str | None = None
     """The artefact store of a standalone's runs; elsewhere the environment alone names it."""
+    models: tuple[str, ...] = ()
+    """Models that questions may choose; a standalone does not say."""
     model: str = ""
     """Which model a standalone uses; empty where each service has settings of its own."""
     settings_of: Source = "environment"
@@ -188,6 +190,7 @@ def _of_settings(source: Source, settings: GatewaySettings) -> Deployment:
         run_timeout_s=settings.run_timeout_s,
         agent_audiences=settings.agent_audiences,
         agent_connections=settings.agent_connections,
+        models=tuple(settings.models),
         run_token_private_key=settings.run_token_private_key,
         run_token_private_keys_file=settings.run_token_private_keys_file,
         secrets=ring,

@@ -342,6 +342,7 @@ def run_of(state: RunState) -> gateway.Run:
         question=accepted.request.question,
         continues_run_id=accepted.request.continues_run_id,
         original_question=accepted.original_question,
+        model=accepted.request.model,
         status=state.status,
         plan=state.plan,
         last_sequence=state.last_sequence,
