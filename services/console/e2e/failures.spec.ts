@@ -41,10 +41,16 @@ test("a run of 200 steps is walked, found and opened, and only what is in view i
   await expect(page.locator("#step-0-last0 > summary")).toBeFocused();
   await expect(page.locator("#step-0-last0")).toContainText("HttpError: It did not work.");
 
+  // The house has no memory: the page says so, and not that an address is wrong.
+  await expect(page.getByRole("region", { name: "Conversations" })).toHaveText(/^Conversations are not kept here/);
+  await expect(page.getByText("There is no such path")).toHaveCount(0);
+
   await page.getByRole("searchbox", { name: /^Find a step/ }).fill("s2_37");
   await expect(panels).toHaveCount(1);
   await expect(panels).toContainText("s2_37");
   await expectAccessible(page);
+  await page.getByRole("link", { name: "Memory" }).click();
+  await expect(page.getByRole("main").getByText("This is not part of this installation.")).toBeVisible();
 });
 
 test("a conversation of 300 messages draws what is in view, and keeps its place", async ({

@@ -21,6 +21,7 @@ export const de: Messages = {
   notFound: "Unter dieser Adresse gibt es nichts.",
   toStart: "Eine Frage stellen",
   failed: (what) => what,
+  notServed: "Das ist nicht Teil dieser Installation.",
   noConnection: "Der Server ist nicht erreichbar.",
   waitSeconds: (seconds) => `Versuchen Sie es in ${shownNumber(seconds)} s noch einmal.`,
 
@@ -59,6 +60,7 @@ export const de: Messages = {
   conversations: "Unterhaltungen",
   searchConversations: "Unterhaltungen durchsuchen",
   noConversations: "Hier werden Ihre Fragen aufgeführt.",
+  notKept: "Unterhaltungen werden hier nicht aufbewahrt. Merken Sie sich die Adresse, um eine wiederzufinden.",
   noneFound: "Keine Unterhaltung passt dazu.",
   more: "Mehr",
   actionsOf: (title) => `Aktionen für ${title}`,
