@@ -6,6 +6,7 @@ import * as knowledge from "./knowledge";
 import { operate } from "./operate";
 import * as runs from "./runs";
 import { settings } from "./settings";
+import * as verified from "./verified";
 
 export const de: Messages = {
   runs: runs.de,
@@ -245,5 +246,6 @@ export const de: Messages = {
 
   debugSteps: "Was die einzelnen Schritte getan haben",
   settings: settings.de,
+  verified: verified.de,
   operate: operate.de,
 };

@@ -5,6 +5,7 @@ import * as knowledge from "./knowledge";
 import { operate } from "./operate";
 import * as runs from "./runs";
 import { settings } from "./settings";
+import * as verified from "./verified";
 
 export const en = {
   runs: runs.en,
@@ -246,6 +247,7 @@ export const en = {
 
   debugSteps: "What each step did",
   settings: settings.en,
+  verified: verified.en,
   operate: operate.en,
 };
 
