@@ -6,8 +6,9 @@ log are a run of 200 steps and a conversation of 150 questions and answers::
     PYTHONPATH=services/gateway/tests python tests/console/house.py
 
 Prints a line of JSON once it is up. A line on its standard input is an order, answered by a line:
-``kill`` ends the gateway in use by SIGKILL, ``release`` lets the answer that is held go on. It ends
-with its standard input.
+``kill`` ends the gateway in use by SIGKILL; ``release`` lets the answer that is held go on;
+``hold`` has plans made with a step that is held; ``go on`` lets that step go on. It ends with its
+standard input.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from bos_gateway.run_log.statements import SCHEMA_VERSION
 from bos_gateway.service import migrate_store, new_run_id
 from bos_postgres import connect, create_database
 from bos_standalone.rest import find_binary, serve_rest
-from bos_testkit.agents import EchoAgent
+from bos_testkit.agents import EchoAgent, RecordingAgent
 from bos_testkit.plans import step
 from bos_testkit.postgres import embedded_server, memory_folder
 from bos_testkit.processes import free_port
@@ -58,6 +59,8 @@ from bos_testkit.processes import free_port
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
+    from bos.agent.v1 import AgentResult
+    from bos_agentkit import AgentTask
     from bos_testkit.forked import ForkedProcess
 
 REVISIONS = 4
@@ -70,6 +73,8 @@ AT_ONCE = 12
 CONVERSATION = "long-conversation"
 HELD = "Write an answer and hold it in the middle"
 PIECES = [f"word{number} " for number in range(60)]
+PLAN = [step("only", "echo", "say it")]
+HELD_PLAN = [step("first", "held", "wait"), step("second", "echo", "say it", "first")]
 
 
 class Composer(ComposerDouble):
@@ -91,6 +96,19 @@ class Composer(ComposerDouble):
         for piece in PIECES[half:]:
             yield ComposeResponse(delta=piece)
         yield ComposeResponse(output=ComposerOutput(answer="".join(PIECES)))
+
+
+class HeldAgent(RecordingAgent):
+    """Succeeds once it is released."""
+
+    def __init__(self) -> None:
+        super().__init__("held")
+        self.release = asyncio.Event()
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Wait, then succeed with the task as answer."""
+        await self.release.wait()
+        return await super().behave(task)
 
 
 @dataclass
@@ -144,7 +162,8 @@ class House:
     """The running house, and what it can be told."""
 
     gateways: list[ForkedProcess]
-    composer: ComposerDouble
+    harness: Harness
+    agent: HeldAgent
 
     async def obey(self, order: str) -> None:
         """Do what a line says."""
@@ -153,8 +172,14 @@ class House:
             first.kill()
             await first.wait()
         elif order == "release":
-            assert self.composer.release is not None
-            self.composer.release.set()
+            release = self.harness.composer.release
+            assert release is not None
+            release.set()
+        elif order == "hold":
+            self.harness.planner.steps = HELD_PLAN
+        elif order == "go on":
+            self.harness.planner.steps = PLAN
+            self.agent.release.set()
 
 
 def long_run() -> Iterable[LogEvent]:
@@ -253,8 +278,10 @@ async def serve(dsn: str) -> None:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         harness = await enter(open_gateway_harness(dsn, Composer(release=asyncio.Event())))
-        harness.planner.steps = [step("only", "echo", "say it")]
-        await harness.add_agent(EchoAgent())
+        harness.planner.steps = PLAN
+        held = HeldAgent()
+        for agent in (EchoAgent(), held):
+            await harness.add_agent(agent)
         run_id = await store(dsn, list(long_run()))
         await converse(harness)
         ports = [free_port(), free_port()]
@@ -269,7 +296,7 @@ async def serve(dsn: str) -> None:
                 log=Telemetry.for_tests("rest").logger("bos.rest"),
             )
         )
-        house = House([process for process, _ in started], harness.composer)
+        house = House([process for process, _ in started], harness, held)
         said = {"rest_url": rest.url, "long_run": str(run_id), "conversation": CONVERSATION}
         print(json.dumps({**said, "held": HELD, "answer": "".join(PIECES)}), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):

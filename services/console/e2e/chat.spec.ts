@@ -1,7 +1,12 @@
+import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { promisify } from "node:util";
 
 import { ask, expect, expectAccessible, MAIL, REVENUE, signIn, test } from "./page";
 import { standalone } from "./standalone";
+
+const BOS = resolve(import.meta.dirname, "../../../.venv/bin/bos");
 
 test.beforeEach(({ context }) => signIn(context));
 
@@ -62,6 +67,32 @@ test("a reload in the middle resumes, and a decision in a second tab shows in th
   await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
   await expect(second.getByRole("article", { name: "Approved" })).toBeVisible();
   await expect(second.getByRole("link", { name: /is waiting/ })).toHaveCount(0);
+});
+
+test("a decision by the command line shows at once in the open card, and in the open graph of the run", async ({
+  page,
+  context,
+}) => {
+  await ask(page, MAIL);
+  const card = page.locator("[data-approval]");
+  await expect(card.getByRole("button", { name: "Approve" })).toBeVisible();
+  const approvalId = (await card.getAttribute("data-approval")) ?? "";
+  const run = await context.newPage();
+  await run.goto(`/runs/${(await page.locator("[data-run]").getAttribute("data-run")) ?? ""}`);
+  const step = run.getByRole("list", { name: "Graph" }).getByRole("link").last();
+  await expect(step).toContainText("needs approval");
+
+  const { target, api_key } = standalone();
+  const { stdout } = await promisify(execFile)(BOS, ["--target", target, "approvals", "approve", approvalId], {
+    env: { ...process.env, BOS_API_KEY: api_key },
+  });
+  expect(stdout).toContain("approved");
+  for (const each of [page, run]) {
+    await expect(each.getByRole("article", { name: "Approved" })).toBeVisible();
+    await expect(each.getByRole("button", { name: "Approve" })).toHaveCount(0);
+  }
+  await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
+  await expect(step).toContainText("succeeded");
 });
 
 test("a lost connection is made again, and nothing is lost or doubled", async ({ page, wire }) => {

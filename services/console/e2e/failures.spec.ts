@@ -41,10 +41,16 @@ test("a run of 200 steps is walked, found and opened, and only what is in view i
   await expect(page.locator("#step-0-last0 > summary")).toBeFocused();
   await expect(page.locator("#step-0-last0")).toContainText("HttpError: It did not work.");
 
+  // The house has no memory: the page says so, and not that an address is wrong.
+  await expect(page.getByRole("region", { name: "Conversations" })).toHaveText(/^Conversations are not kept here/);
+  await expect(page.getByText("There is no such path")).toHaveCount(0);
+
   await page.getByRole("searchbox", { name: /^Find a step/ }).fill("s2_37");
   await expect(panels).toHaveCount(1);
   await expect(panels).toContainText("s2_37");
   await expectAccessible(page);
+  await page.getByRole("link", { name: "Memory" }).click();
+  await expect(page.getByRole("main").getByText("This is not part of this installation.")).toBeVisible();
 });
 
 test("a conversation of 300 messages draws what is in view, and keeps its place", async ({
@@ -88,6 +94,24 @@ test("a conversation of 300 messages draws what is in view, and keeps its place"
   await page.getByRole("button", { name: "Draw all, for searching and printing" }).click();
   await expect(page.locator("[data-run]")).toHaveCount(150);
   await expect(page.getByRole("heading", { name: runs[75]?.question ?? "" })).toHaveCount(1);
+});
+
+test("the open graph of a run follows its steps, from waiting to running to done", async ({ page, house }) => {
+  await house.order("hold");
+  await page.goto("/");
+  await page.getByLabel("Question", { exact: true }).fill("Do one thing, then another");
+  await page.keyboard.press("Enter");
+  const runId = (await page.locator("[data-run]").getAttribute("data-run")) ?? "";
+  await page.goto(`/runs/${runId}`);
+  const graph = page.getByRole("list", { name: "Graph" }).getByRole("link");
+  await expect(graph).toHaveText([/first.*running/, /second.*waiting.*after/]);
+  await expect(page.getByText("0 of 2 steps have ended")).toBeVisible();
+  await graph.first().evaluate((node) => (node.dataset["stays"] = "true"));
+  await house.order("go on");
+  await expect(graph).toHaveText([/first.*succeeded/, /second.*succeeded.*after/]);
+  await expect(page.getByText("2 of 2 steps have ended")).toBeVisible();
+  await expect(page.getByRole("heading", { level: 1 }).locator("..")).toContainText("Succeeded");
+  await expect(graph.first()).toHaveAttribute("data-stays", "true"); // neither reloaded nor drawn anew
 });
 
 test("the gateway is killed in the middle of an answer, and the page goes on at the other one", async ({

@@ -15,7 +15,7 @@ export interface House {
   held: string;
   answer: string;
   /** Gives an order, and waits until it is carried out. */
-  order: (what: "kill" | "release") => Promise<void>;
+  order: (what: "kill" | "release" | "hold" | "go on") => Promise<void>;
 }
 
 async function running(program: ChildProcessWithoutNullStreams): Promise<House> {

@@ -186,7 +186,7 @@ test("10,000 documents with hostile names draw only what is in view, to the last
   await expectInert(page);
 });
 
-test("hostile passages, facts and file names are literal and inert", async ({ page }) => {
+test("hostile passages, facts, verified queries and file names are literal and inert", async ({ page }) => {
   const [document] = hostileDocuments(1);
   const chunks = HOSTILE.map((text, at) => ({
     chunk_id: `c-${String(at)}`,
@@ -225,6 +225,27 @@ test("hostile passages, facts and file names are literal and inert", async ({ pa
   await page.goto("/memory");
   await expect(page.getByText("pwned = 1").first()).toBeVisible();
   await expectInert(page);
+
+  const verified_queries = HOSTILE.map((text, at) => ({
+    query_id: `q-${String(at)}`,
+    question: text,
+    query: { sql: text, database: text, dialect: text, default_schema: text, tables: [text] },
+    group: text,
+    run_id: text,
+    step_id: text,
+    corrected: true,
+    own: at % 2 === 0,
+    create_time: "2026-06-15T12:00:00Z",
+  }));
+  await page.route(/\/v1\/verified-queries\?/, (route) =>
+    route.fulfill({ json: { verified_queries, next_page_token: "" } }),
+  );
+  await page.goto("/verified-queries");
+  await expect(page.getByRole("list", { name: "Verified queries" }).getByRole("listitem")).toHaveCount(HOSTILE.length);
+  await expectInert(page);
+  await page.getByRole("button", { name: "Take back" }).first().click();
+  await expect(page.getByRole("dialog")).toContainText(HOSTILE[0] ?? "");
+  await page.getByRole("button", { name: "Cancel" }).click();
 
   const files = HOSTILE.map((name) => ({
     name,

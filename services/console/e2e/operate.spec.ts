@@ -1,7 +1,8 @@
 /** Operation and administration, as an operator and administrator and as somebody who is neither. */
 import type { BrowserContext, Page } from "@playwright/test";
 
-import { ask, expect, expectAccessible, signIn, test } from "./page";
+import { expectWalkable, tabTo } from "./keyboard";
+import { ask, expect, expectAccessible, MAIL, signIn, test } from "./page";
 import { standalone } from "./standalone";
 
 const PASSWORD = "correct horse battery staple";
@@ -107,6 +108,48 @@ test("operators find runs, look into one without its content, and see all figure
   await expect(page.getByRole("table")).toContainText("gateway.runs");
 });
 
+test("the keyboard alone walks through every page of operation, filters, turns pages, and ends a run", async ({
+  page,
+  context,
+}) => {
+  await signIn(context);
+  await ask(page, MAIL);
+  await expect(page.getByRole("button", { name: "Approve" })).toBeVisible();
+  for (const section of OPERATE) {
+    await page.goto(`/operate/${section}`);
+    await expect(page.getByRole("heading", { name: "Operate", level: 1 })).toBeVisible();
+    await expect(page.getByRole("main").getByText("Loading …")).toHaveCount(0);
+    await expectWalkable(page);
+  }
+
+  await page.goto("/operate/runs");
+  await expect(page.getByRole("table")).toBeVisible();
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter"); // skips to the content
+  await tabTo(page, page.getByLabel("State"));
+  await page.keyboard.type("Waiting for a");
+  await tabTo(page, page.getByLabel("Agent", { exact: true }));
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("cell", { name: "Succeeded" })).toHaveCount(0);
+  await tabTo(page, page.getByRole("table").getByRole("link").first());
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(/\/operate\/runs\/./);
+  const cancel = page.getByRole("button", { name: "Cancel the run" });
+  await page.keyboard.press("Shift+Tab");
+  await tabTo(page, cancel);
+  await page.keyboard.press("Enter");
+  const dialog = page.getByRole("dialog");
+  await expect(dialog.getByLabel("Reason")).toBeVisible();
+  await page.keyboard.press("Escape");
+  await expect(dialog).toHaveCount(0);
+  await expect(cancel).toBeFocused();
+  await page.keyboard.press("Enter");
+  await tabTo(page, dialog.getByRole("button", { name: "Cancel the run" }));
+  await page.keyboard.press("Enter");
+  await expect(dialog).toHaveCount(0);
+  await expect(page.getByText("Cancelled", { exact: true }).first()).toBeVisible();
+});
+
 test("administrators change roles and groups, invite, make a key that is shown once, and read the log", async ({
   page,
   context,
@@ -206,11 +249,19 @@ test("ten thousand rows are paged, hostile names in them stay literal", async ({
   await expect(page.getByText("<script>alert(1)</script>").first()).toBeVisible();
   await expect(page.getByText("\\u{202E}").first()).toBeVisible();
   await expectAccessible(page);
-  await page.getByRole("button", { name: "Next page" }).click();
+  const next = page.getByRole("button", { name: "Next page" });
+  await page.keyboard.press("Shift+Tab"); // from the top of the page to its end
+  await expect(next).toBeFocused();
+  await page.keyboard.press("Enter");
   await expect(page.getByText("Page 2", { exact: true })).toBeVisible();
+  await expect(next).toHaveAttribute("aria-disabled", "false"); // the page is there
+  await expect(next).toBeFocused();
   await expect(page.getByRole("row")).toHaveCount(101);
-  await page.getByRole("button", { name: "Previous page" }).click();
+  await page.keyboard.press("Shift+Tab");
+  await page.keyboard.press("Enter");
   await expect(page.getByText("Page 1", { exact: true })).toBeVisible();
+  // At the first page, too, where it does nothing.
+  await expect(page.getByRole("button", { name: "Previous page" })).toBeFocused();
 });
 
 test("a call that fails is said, and can be repeated", async ({ page, context }) => {

@@ -51,7 +51,7 @@ test("approvals, dark", async ({ page }) => {
   await expect(page.getByRole("article", { name: "Denied" })).toBeVisible();
 });
 
-test("documents, one of them, memory and files", async ({ page }) => {
+test("documents, one of them, memory, verified queries and files", async ({ page }) => {
   const [contract, policy] = [companyDocument(CONTRACT), companyDocument(POLICY)];
   const damaged = sample("damaged.pdf", "%PDF-1.7\nnothing");
   await page.goto("/documents");
@@ -72,6 +72,16 @@ test("documents, one of them, memory and files", async ({ page }) => {
     await expect(page.getByText(value)).toBeVisible();
   }
   await page.screenshot({ path: file("memory") });
+
+  await ask(page, REVENUE);
+  await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
+  await page.getByRole("link", { name: "Open run" }).click();
+  await page.getByRole("button", { name: "Mark as verified" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Mark as verified" }).click();
+  await expect(page.getByRole("button", { name: "Change or share" })).toBeVisible();
+  await page.goto("/verified-queries");
+  await expect(page.getByRole("button", { name: "Take back" })).toBeVisible();
+  await page.screenshot({ path: file("verified") });
 
   await page.emulateMedia({ colorScheme: "dark" });
   await page.goto("/files");

@@ -38,6 +38,61 @@ test("a run is a graph that the keyboard walks, and each step says all it did", 
   await expect(page.locator("details[id^=step-] > summary").last()).toBeFocused();
 });
 
+test("the query of a step is marked as verified, corrected, listed, and taken back", async ({ page }) => {
+  await ask(page, REVENUE);
+  await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
+  // The user reviews for a group that the installation does not define: what the API says of it is shown.
+  await page.route("**/v1/agents", async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, json: { ...((await answer.json()) as object), groups: ["analysts"] } });
+  });
+  await page.getByRole("link", { name: "Open run" }).click();
+  const state = page.getByRole("group", { name: "Verification" });
+  await expect(state).toHaveCount(1); // the other step asked no database
+  await expect(state).not.toContainText("Verified");
+  await state.getByRole("button", { name: "Mark as verified" }).click();
+  const dialog = page.getByRole("dialog", { name: "Mark as verified" });
+  await expectAccessible(page);
+  await dialog.getByLabel("For whom").selectOption({ label: "for the group analysts" });
+  await dialog.getByRole("button", { name: "Mark as verified" }).click();
+  await expect(dialog.getByRole("alert")).toContainText('You are in no group "analysts"');
+  await dialog.getByLabel("For whom").selectOption({ label: "for you alone" });
+  const right = dialog.getByLabel("The right query");
+  const ran = await right.inputValue();
+  await right.fill("DROP TABLE invoices");
+  await dialog.getByRole("button", { name: "Mark as verified" }).click();
+  await expect(dialog.getByRole("alert")).toContainText("corrected_sql");
+  await right.fill(ran);
+  await dialog.getByRole("button", { name: "Mark as verified" }).click();
+  await expect(dialog).toHaveCount(0);
+  await expect(state).toContainText(/Verified for you alone · by you · /);
+  await expect(state).not.toContainText("corrected");
+
+  await state.getByRole("button", { name: "Change or share" }).click();
+  await right.fill(ran.replace(/5\s*$/, "6"));
+  await dialog.getByRole("button", { name: "Mark as verified" }).click();
+  await expect(state).toContainText("corrected");
+  await page.reload();
+  await expect(state).toContainText("corrected");
+
+  await page.getByRole("link", { name: "Verified queries" }).click();
+  const entry = page.getByRole("list", { name: "Verified queries" }).getByRole("listitem");
+  await expect(entry).toHaveCount(1);
+  await expect(entry).toContainText(/by you · for you alone · .*corrected/);
+  await expect(entry.getByRole("figure", { name: "SQL" })).toContainText("SELECT");
+  await expect(entry.getByRole("link", { name: "Open run" })).toHaveAttribute("href", /\/runs\//);
+  await expectAccessible(page);
+  await entry.getByRole("button", { name: "Take back" }).focus();
+  await page.keyboard.press("Enter");
+  const question = page.getByRole("dialog", { name: "Take this verification back?" });
+  await page.keyboard.press("Escape");
+  await expect(question).toHaveCount(0);
+  await expect(entry).toHaveCount(1);
+  await entry.getByRole("button", { name: "Take back" }).click();
+  await question.getByRole("button", { name: "Take back" }).click();
+  await expect(page.getByRole("heading", { name: "No verified queries yet" })).toBeVisible();
+});
+
 test("two runs of a question are compared step by step", async ({ page }) => {
   await ask(page, "How many days are there between 17 January 2026 and 15 June 2026?");
   const turns = page.locator("[data-run]");

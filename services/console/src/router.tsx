@@ -83,7 +83,12 @@ const memory = createRoute({
   path: "/memory",
   component: lazyRouteComponent(() => import("./memory/MemoryPage"), "MemoryPage"),
 });
-const knowledge = [documents, document, passage, files, memory] as const;
+const verified = createRoute({
+  getParentRoute: () => shell,
+  path: "/verified-queries",
+  component: lazyRouteComponent(() => import("./verified/VerifiedPage"), "VerifiedPage"),
+});
+const knowledge = [documents, document, passage, files, memory, verified] as const;
 
 const settings = createRoute({
   getParentRoute: () => shell,

@@ -33,6 +33,11 @@ export function apiError(response: globalThis.Response, body: unknown): ApiError
   );
 }
 
+/** Whether the service that a call needs is no part of this installation: REST has no such path then. */
+export function isNotServed(error: unknown): boolean {
+  return error instanceof ApiError && error.reason === "PATH_NOT_FOUND";
+}
+
 /** Whether repeating the same call later may help. */
 export function isTransient(error: unknown): boolean {
   if (!(error instanceof ApiError)) return error instanceof TypeError; // fetch: no connection

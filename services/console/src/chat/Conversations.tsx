@@ -4,6 +4,7 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { useDeferredValue, useState, type FormEvent } from "react";
 
 import { api, dataOf } from "../api/client";
+import { isNotServed } from "../api/errors";
 import { conversations } from "../api/queries";
 import type { Conversation } from "../api/types";
 import { useText } from "../messages/useText";
@@ -25,10 +26,18 @@ export function Conversations({ onOpen }: { onOpen: () => void }) {
     ...conversations(searched),
     // A new conversation is listed once its first answer is recorded.
     refetchInterval: ({ state }) =>
-      conversationId && !searched && !holds(state.data?.pages, conversationId) ? 2000 : 30_000,
+      !isNotServed(state.error) &&
+      (conversationId && !searched && !holds(state.data?.pages, conversationId) ? 2000 : 30_000),
   });
   const list = found.data?.pages.flatMap((page) => page.conversations) ?? [];
   const close = () => setIntent(undefined);
+  if (isNotServed(found.error)) {
+    return (
+      <section className={styles.conversations} aria-label={text.conversations}>
+        <p className={styles.hint}>{text.notKept}</p>
+      </section>
+    );
+  }
   return (
     <section className={styles.conversations} aria-label={text.conversations}>
       <input

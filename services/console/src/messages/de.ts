@@ -6,6 +6,7 @@ import * as knowledge from "./knowledge";
 import { operate } from "./operate";
 import * as runs from "./runs";
 import { settings } from "./settings";
+import * as verified from "./verified";
 
 export const de: Messages = {
   runs: runs.de,
@@ -21,6 +22,7 @@ export const de: Messages = {
   notFound: "Unter dieser Adresse gibt es nichts.",
   toStart: "Eine Frage stellen",
   failed: (what) => what,
+  notServed: "Das ist nicht Teil dieser Installation.",
   noConnection: "Der Server ist nicht erreichbar.",
   waitSeconds: (seconds) => `Versuchen Sie es in ${shownNumber(seconds)} s noch einmal.`,
 
@@ -59,6 +61,7 @@ export const de: Messages = {
   conversations: "Unterhaltungen",
   searchConversations: "Unterhaltungen durchsuchen",
   noConversations: "Hier werden Ihre Fragen aufgeführt.",
+  notKept: "Unterhaltungen werden hier nicht aufbewahrt. Merken Sie sich die Adresse, um eine wiederzufinden.",
   noneFound: "Keine Unterhaltung passt dazu.",
   more: "Mehr",
   actionsOf: (title) => `Aktionen für ${title}`,
@@ -243,5 +246,6 @@ export const de: Messages = {
 
   debugSteps: "Was die einzelnen Schritte getan haben",
   settings: settings.de,
+  verified: verified.de,
   operate: operate.de,
 };

@@ -5,6 +5,7 @@ import * as knowledge from "./knowledge";
 import { operate } from "./operate";
 import * as runs from "./runs";
 import { settings } from "./settings";
+import * as verified from "./verified";
 
 export const en = {
   runs: runs.en,
@@ -20,6 +21,7 @@ export const en = {
   notFound: "There is nothing at this address.",
   toStart: "Ask a question",
   failed: (what: string) => `${what}`,
+  notServed: "This is not part of this installation.",
   noConnection: "The server cannot be reached.",
   waitSeconds: (seconds: number) => `Try again in ${String(seconds)} s.`,
 
@@ -57,6 +59,7 @@ export const en = {
   conversations: "Conversations",
   searchConversations: "Search conversations",
   noConversations: "Your questions will be listed here.",
+  notKept: "Conversations are not kept here. Keep the address of one to find it again.",
   noneFound: "No conversation matches.",
   more: "More",
   actionsOf: (title: string) => `Actions for ${title}`,
@@ -244,6 +247,7 @@ export const en = {
 
   debugSteps: "What each step did",
   settings: settings.en,
+  verified: verified.en,
   operate: operate.en,
 };
 

@@ -24,7 +24,7 @@ export function Users() {
   const [isAdding, setAdding] = useState(false);
   const call = useQuery(users({ page_token: pages.token, ...(username ? { username } : {}) }));
   const found = call.data?.users ?? [];
-  const next = call.data?.next_page_token;
+  const next = call.isPlaceholderData ? undefined : call.data?.next_page_token;
   return (
     <>
       <form

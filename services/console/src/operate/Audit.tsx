@@ -24,7 +24,7 @@ export function Audit() {
   const [look, setLook] = useState(0);
   const call = useQuery(auditEntries(service, { ...filter, page_token: pages.token }, look));
   const entries = call.data?.entries ?? [];
-  const next = call.data?.next_page_token;
+  const next = call.isPlaceholderData ? undefined : call.data?.next_page_token;
   return (
     <>
       <form

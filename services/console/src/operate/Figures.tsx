@@ -148,7 +148,7 @@ export function Approvals() {
   const [status, setStatus] = useState<ApprovalStatus>("APPROVAL_STATUS_PENDING");
   const call = useQuery(userApprovals({ status, page_token: pages.token }));
   const approvals = call.data?.approvals ?? [];
-  const next = call.data?.next_page_token;
+  const next = call.isPlaceholderData ? undefined : call.data?.next_page_token;
   const states = Object.entries(text.approvalStates) as [ApprovalStatus, string][];
   return (
     <>

@@ -26,7 +26,7 @@ export function Runs() {
   const [filter, setFilter] = useState<RunFilter>({});
   const call = useQuery(userRuns({ ...filter, page_token: pages.token }));
   const runs = call.data?.runs ?? [];
-  const next = call.data?.next_page_token;
+  const next = call.isPlaceholderData ? undefined : call.data?.next_page_token;
   const states = Object.entries(text.runStates) as [RunStatus, string][];
   const [state, setState] = useState<RunStatus>("RUN_STATUS_UNSPECIFIED");
   const submit = (event: FormEvent<HTMLFormElement>) => {

@@ -136,20 +136,24 @@ interface Turn {
 
 interface PagerProps {
   number: number;
+  /** Token of the next page; unset if there is none, or while a page is fetched. */
   next: string | undefined;
   turn: Turn;
 }
 
 export function Pager({ number, next, turn }: PagerProps) {
   const words = useText().operate;
-  if (number === 1 && !next) return null;
+  const [wasShown, setShown] = useState(false);
+  if (number === 1 && !next && !wasShown) return null;
+  if (!wasShown) setShown(true);
+  // Not `disabled`, which would lose the focus of whoever turns pages by the keyboard.
   return (
     <nav className={styles.pager} aria-label={words.pageNumber(number)}>
-      <Button disabled={number === 1} onClick={turn.back}>
+      <Button aria-disabled={number === 1} onClick={turn.back}>
         {words.previous}
       </Button>
       <span aria-live="polite">{words.pageNumber(number)}</span>
-      <Button disabled={!next} onClick={() => next && turn.next(next)}>
+      <Button aria-disabled={!next} onClick={() => next && turn.next(next)}>
         {words.next}
       </Button>
     </nav>

@@ -27,9 +27,22 @@ const PAGE = 50;
 /** Figures of a running system are read anew so often. */
 const REFRESH_MS = 10_000;
 
+type Key = readonly unknown[];
+
+const withoutPage = (key: Key) =>
+  JSON.stringify(key, (name, value: unknown) => (name === "page_token" ? undefined : value));
+
+/** A page stays until the next one is there, so that focus stays where it is; another filter begins anew. */
+function pageBefore(key: Key) {
+  const begin = withoutPage(key);
+  return <Page>(before: Page | undefined, query: { queryKey: Key } | undefined) =>
+    query && withoutPage(query.queryKey) === begin ? before : undefined;
+}
+
 export const userRuns = (query: RunFilter) =>
   queryOptions({
     queryKey: ["operate", "runs", query],
+    placeholderData: pageBefore(["operate", "runs", query]),
     queryFn: () => dataOf(api.GET("/v1/operator/runs", { params: { query: { page_size: PAGE, ...query } } })),
     refetchInterval: REFRESH_MS,
   });
@@ -51,6 +64,7 @@ export const spend = (days: number) =>
 export const userApprovals = (query: Query<"/v1/operator/approvals">) =>
   queryOptions({
     queryKey: ["operate", "approvals", query],
+    placeholderData: pageBefore(["operate", "approvals", query]),
     queryFn: () =>
       dataOf(api.GET("/v1/operator/approvals", { params: { query: { page_size: PAGE, ...query } } })),
     refetchInterval: REFRESH_MS,
@@ -70,6 +84,7 @@ export const storage = queryOptions({
 export const users = (query: Query<"/v1/users">) =>
   queryOptions({
     queryKey: ["administer", "users", query],
+    placeholderData: pageBefore(["administer", "users", query]),
     queryFn: () => dataOf(api.GET("/v1/users", { params: { query: { page_size: PAGE, ...query } } })),
   });
 
@@ -89,6 +104,7 @@ export const apiKeys = (userId: string) =>
 export const auditEntries = (service: Trail, query: AuditFilter, look: number) =>
   queryOptions({
     queryKey: ["administer", "audit", service, query, look],
+    placeholderData: pageBefore(["administer", "audit", service, query, look]),
     queryFn: () =>
       dataOf(
         api.GET("/v1/audit/{service}/entries", {

@@ -3,6 +3,7 @@ import { useCallback, useState } from "react";
 
 import { useText } from "../messages/useText";
 import type { RunState } from "../run/state";
+import { hasEnded } from "../run/status";
 import { StepPanel } from "./step/StepPanel";
 import { stepKey } from "./stepKey";
 import styles from "./runs.module.css";
@@ -28,6 +29,7 @@ export default function DebugPanels({ state }: { state: RunState }) {
           key={stepKey(step)}
           runId={state.runId}
           step={step}
+          hasEnded={hasEnded(state.status)}
           isOpen={open.has(stepKey(step))}
           onToggle={onToggle}
         />

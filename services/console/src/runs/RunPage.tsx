@@ -77,7 +77,12 @@ function RunView({ runId }: { runId: string }) {
         {state.approvals.map((approval) => (
           <ApprovalCard key={approval.approval_id} approval={approval} />
         ))}
-        <StepList runId={state.runId} steps={state.steps} choice={choice} />
+        <StepList
+          runId={state.runId}
+          steps={state.steps}
+          hasEnded={hasEnded(state.status)}
+          choice={choice}
+        />
         <UsageTable state={state} />
         <Events events={state.events} />
       </div>

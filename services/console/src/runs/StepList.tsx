@@ -18,10 +18,12 @@ const CLOSED_PX = 52;
 interface Props {
   runId: string;
   steps: StepState[];
+  /** Whether the run has ended. */
+  hasEnded: boolean;
   choice: Choice;
 }
 
-export function StepList({ runId, steps, choice }: Props) {
+export function StepList({ runId, steps, hasEnded, choice }: Props) {
   const text = useText();
   const [query, setQuery] = useState("");
   const [toggled, setToggled] = useState<ReadonlyMap<string, boolean>>(new Map());
@@ -75,7 +77,9 @@ export function StepList({ runId, steps, choice }: Props) {
         revealed={`${chosen} ${String(index >= 0)}`}
         render={(at) => {
           const step = found[at];
-          return step && <StepPanel runId={runId} step={step} isOpen={isOpen(stepKey(step))} onToggle={onToggle} />;
+          if (!step) return undefined;
+          const key = stepKey(step);
+          return <StepPanel runId={runId} step={step} hasEnded={hasEnded} isOpen={isOpen(key)} onToggle={onToggle} />;
         }}
       />
     </section>

@@ -69,6 +69,9 @@ export function Shell() {
           <Link to="/memory" className={styles.link} onClick={close}>
             <Icon name="bulb" /> {text.knowledge.memory}
           </Link>
+          <Link to="/verified-queries" className={styles.link} onClick={close}>
+            <Icon name="check" /> {text.verified.title}
+          </Link>
         </nav>
         <Conversations onOpen={close} />
         <Foot onHelp={() => setHelp(true)} />

@@ -1,7 +1,7 @@
 /** Buttons, fields, notices: the small parts that all pages are made of. */
 import type { ButtonHTMLAttributes, InputHTMLAttributes, ReactNode } from "react";
 
-import { ApiError } from "../api/errors";
+import { ApiError, isNotServed } from "../api/errors";
 import { useText } from "../messages/useText";
 import styles from "./ui.module.css";
 
@@ -81,6 +81,7 @@ export function Notice({ children, kind = "plain", role }: NoticeProps) {
 /** Why a call failed, and what to do. The message of the API is meant for users. */
 export function Failure({ error, onRetry }: { error: Error; onRetry?: () => void }) {
   const text = useText();
+  if (isNotServed(error)) return <Notice role="status">{text.notServed}</Notice>;
   return (
     <Notice kind="bad" role="alert">
       <span>

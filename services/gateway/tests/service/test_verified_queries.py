@@ -149,6 +149,11 @@ async def test_a_verified_query_is_an_example_for_similar_questions_of_its_autho
         assert again.query_id == made.query_id
         assert again.create_time.ToDatetime() > made.create_time.ToDatetime()
         assert await service.listed(ADA) == [again]
+        assert await service.listed(ADA, run_id=made.run_id) == [again]
+        assert await service.listed(ADA, run_id=first.run_id) == []
+        for who, run_id in ((BOB, made.run_id), (ADA, "no id of a run")):
+            missing = await refusal(service.listed(who, run_id=run_id))
+            assert missing.reason == "NOT_FOUND"
         await service.delete(made.query_id, ADA)
         assert await service.listed(ADA) == []
         await service.ask(ORDERS, ADA)

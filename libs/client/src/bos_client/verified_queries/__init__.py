@@ -49,14 +49,19 @@ class VerifiedQueryClient(ServiceClient):
         return verified
 
     async def verified(
-        self, *, page_size: int = 50, page_token: str = ""
+        self, *, page_size: int = 50, page_token: str = "", run_id: str = ""
     ) -> ListVerifiedQueriesResponse:
         """A page of the caller's own, and of those shared with groups of the caller, newest first.
 
+        With ``run_id`` only those made from that run of the caller.
+
         Raises:
             InvalidArgument: the page token is not of this service.
+            NotFound: the caller has no such run.
         """
-        request = ListVerifiedQueriesRequest(page_size=page_size, page_token=page_token)
+        request = ListVerifiedQueriesRequest(
+            page_size=page_size, page_token=page_token, run_id=run_id
+        )
         return await self._unary(self._stub.ListVerifiedQueries, request)
 
     async def unverify(self, query_id: str) -> None:

@@ -5,11 +5,19 @@ import { useText } from "../../messages/useText";
 import type { StepState } from "../../run/state";
 import { Literal } from "../../text/Literal";
 import { Button, Icon } from "../../ui/controls";
+import { Verification } from "../../verified/Verification";
 import styles from "../runs.module.css";
 import { Listing } from "./Listing";
 import { DIALECTS, verdicts, type Dialect, type Verdict } from "./sections";
 
-export function Queries({ step }: { step: StepState }) {
+interface Props {
+  runId: string;
+  step: StepState;
+  /** Queries of runs that have ended can be verified. */
+  hasEnded: boolean;
+}
+
+export function Queries({ runId, step, hasEnded }: Props) {
   const text = useText();
   const data: Record<string, unknown> = { ...step.result?.partial_data, ...step.result?.data };
   const known = DIALECTS.filter((name) => typeof data[name] === "string" && data[name] !== "");
@@ -17,6 +25,7 @@ export function Queries({ step }: { step: StepState }) {
   const shown = known.includes(chosen) ? chosen : (known[0] ?? "sql");
   const tables = Array.isArray(data["used_tables"]) ? data["used_tables"].map(String) : [];
   const decided = verdicts(step);
+  const ran = step.status === "succeeded" ? step.result?.query?.sql : undefined;
   if (known.length === 0 && decided.length === 0) return null;
   return (
     <div className={styles.queries}>
@@ -40,6 +49,7 @@ export function Queries({ step }: { step: StepState }) {
       {decided.map((verdict, index) => (
         <GuardVerdict key={index} verdict={verdict} />
       ))}
+      {hasEnded && ran && <Verification runId={runId} stepId={step.stepId} sql={ran} />}
     </div>
   );
 }

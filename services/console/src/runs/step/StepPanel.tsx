@@ -22,11 +22,13 @@ import { otherFields } from "./sections";
 interface Props {
   runId: string;
   step: StepState;
+  /** Whether the run has ended. */
+  hasEnded: boolean;
   isOpen: boolean;
   onToggle: (key: string, isOpen: boolean) => void;
 }
 
-export const StepPanel = memo(function StepPanel({ runId, step, isOpen, onToggle }: Props) {
+export const StepPanel = memo(function StepPanel({ runId, step, hasEnded, isOpen, onToggle }: Props) {
   const text = useText();
   const { result } = step;
   const took = between(step.startTime, step.endTime) ?? seconds(result?.latency);
@@ -58,12 +60,12 @@ export const StepPanel = memo(function StepPanel({ runId, step, isOpen, onToggle
         </code>
         <span className={styles.muted}>{facts.filter(Boolean).join(" · ")}</span>
       </summary>
-      {isOpen && <Body runId={runId} step={step} />}
+      {isOpen && <Body runId={runId} step={step} hasEnded={hasEnded} />}
     </details>
   );
 });
 
-function Body({ runId, step }: { runId: string; step: StepState }) {
+function Body({ runId, step, hasEnded }: Pick<Props, "runId" | "step" | "hasEnded">) {
   const text = useText();
   const { result } = step;
   const data: Record<string, unknown> = result?.data ?? {};
@@ -79,7 +81,7 @@ function Body({ runId, step }: { runId: string; step: StepState }) {
       {result?.error && Object.keys(result.error.details).length > 0 && (
         <Listing title={text.runs.errorDetails} content={JSON.stringify(result.error.details, null, 2)} />
       )}
-      <Queries step={step} />
+      <Queries runId={runId} step={step} hasEnded={hasEnded} />
       {typeof data["code"] === "string" && <Listing title={text.program} content={data["code"]} />}
       {result?.answer && (
         <p>

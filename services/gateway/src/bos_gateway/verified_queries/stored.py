@@ -57,7 +57,7 @@ RETURNING {_SHOWN}
 _LIST: Final = for_user(
     f"""
 SELECT {_SHOWN} FROM verified_queries
-WHERE {_READABLE} AND (created_at, query_id) < ($3, $4)
+WHERE {_READABLE} AND (created_at, query_id) < ($3, $4) AND ($6::uuid IS NULL OR run_id = $6)
 ORDER BY created_at DESC, query_id DESC LIMIT $5
 """,  # noqa: S608  our own text
     _MEMBER_OF,
@@ -168,16 +168,19 @@ class VerifiedQueries:
         return [_verified(row, user_id) for row in rows]
 
     async def list(
-        self, page_size: int, page_token: str, reader: Reader
+        self, page_size: int, page_token: str, reader: Reader, *, run_id: UUID | None = None
     ) -> tuple[list[VerifiedQuery], str]:
         """A page of what the reader may read, newest first, and the token of the next page.
+
+        With ``run_id`` only what was made from that run.
 
         Raises:
             InvalidArgument: the page token is not one of ours.
         """
         before, last_id = after_time(page_token)
         size = page_size or _DEFAULT_PAGE
-        rows = await fetch(self._readers, _LIST, *reader.arguments, before, last_id, size + 1)
+        page = (*reader.arguments, before, last_id, size + 1, run_id)
+        rows = await fetch(self._readers, _LIST, *page)
         last = rows[size - 1] if len(rows) > size else None
         token = time_token(last["created_at"], last["query_id"]) if last else ""
         return [_verified(row, reader.user_id) for row in rows[:size]], token

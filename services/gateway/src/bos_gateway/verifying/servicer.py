@@ -57,9 +57,12 @@ class VerifiedQueryServicer(gateway.VerifiedQueryServiceServicer):
     async def ListVerifiedQueries(
         self, request: gateway.ListVerifiedQueriesRequest, context: Any
     ) -> gateway.ListVerifiedQueriesResponse:
-        """The caller's own, and those of the caller's groups."""
+        """The caller's own, and those of the caller's groups; all, or those of one run."""
+        reader, run_id = self._reads(), None
+        if request.run_id:
+            run_id = await self._runs.find(request.run_id, reader.user_id)
         found, token = await self._verified.list(
-            request.page_size, request.page_token, self._reads()
+            request.page_size, request.page_token, reader, run_id=run_id
         )
         return gateway.ListVerifiedQueriesResponse(verified_queries=found, next_page_token=token)
 
