@@ -110,8 +110,8 @@ async def test_model_grades_each_criterion_and_its_tokens_are_counted_apart(
     assert report["results"][0]["grading"] == grader
     assert f"graded by scripted: 2 model calls, {sum(spent)} tokens, $0.0" in shown
     assert "graded by scripted: 2 model calls" in page.read_text()
-    assert f'<li class="no">criteria: It gives none., expected: {REASONS}' in page.read_text()
-    assert f'<li class="yes">criteria: It gives none., expected: {LEADS}' in page.read_text()
+    assert f'<li class="no">criteria: {REASONS}<br>It gives none.' in page.read_text()
+    assert f'<li class="yes">criteria: {LEADS}<br>It gives none.' in page.read_text()
     assert KEY not in shown + page.read_text() + results.read_text()
 
 
@@ -194,6 +194,24 @@ async def test_endpoint_that_replies_with_rubbish_is_an_error_of_the_criterion(f
     assert (grade.met, grade.error) == (False, True)
 
 
+@pytest.mark.parametrize("envelope", ["error", "no_choices", "null_choices"])
+async def test_reply_without_content_is_an_error_of_the_criterion(envelope: Any) -> None:
+    async with ScriptedModel(verdicts()) as model, grader_of(model) as grader:
+        model.quirks.envelope = envelope
+        grade, _ = await grader.grade("Who leads?", "Acme leads.", LEADS)
+    assert (grade.met, grade.error) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "quirk", [("wraps", "fence"), ("wraps", "prose_and_fence"), ("thinks", "content")]
+)
+async def test_verdict_is_read_from_among_other_words(quirk: tuple[str, str]) -> None:
+    async with ScriptedModel(verdicts()) as model, grader_of(model) as grader:
+        setattr(model.quirks, *quirk)
+        grade, spent = await grader.grade("Who leads?", "Acme leads.", LEADS)
+    assert (grade.met, grade.reason, spent.calls) == (True, "It stands there.", 1)
+
+
 async def test_long_reason_is_cut() -> None:
     said = verdicts(reason="why {and} why not " * 200)
     async with ScriptedModel(said) as model, grader_of(model) as grader:
@@ -259,11 +277,11 @@ async def test_verdict_that_takes_too_long_is_given_up() -> None:
     assert "time" in grade.reason or "within" in grade.reason
 
 
-async def test_what_an_endpoint_refuses_is_not_sent_again() -> None:
+@pytest.mark.parametrize("manner", ["openai", "forbidden", "plain", "string"])
+async def test_what_an_endpoint_refuses_is_not_sent_again(manner: Any) -> None:
     async with ScriptedModel(verdicts()) as model, grader_of(model) as grader:
-        model.quirks.refuses["temperature"] = "openai"
-        model.quirks.refuses["json_schema"] = "openai"
-        model.quirks.refuses["max_completion_tokens"] = "openai"
+        for name in ("temperature", "json_schema", "max_completion_tokens"):
+            model.quirks.refuses[name] = manner
         first, spent = await grader.grade("Who leads?", "Acme leads.", LEADS)
         before = model.calls
         second, _ = await grader.grade("Who leads?", "Acme leads.", REASONS)

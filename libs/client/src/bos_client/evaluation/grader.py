@@ -159,7 +159,8 @@ class Grader:
             try:
                 reply: ChatCompletion = await self._client.chat.completions.create(**body)
             except APIStatusError as error:
-                refused = {each for each in _OPTIONAL if each in body and each in str(error)}
+                said = error.response.text
+                refused = {each for each in _OPTIONAL if each in body and each in said}
                 if error.status_code not in _REFUSING_STATUS or not refused:
                     raise
                 self._refused |= refused

@@ -97,8 +97,8 @@ def _row(result: dict[str, Any]) -> str:
 
 def _check(check: dict[str, Any]) -> str:
     style, _ = _MARKS[check["verdict"]]
-    said = f"{escape(check['name'])}: {escape(check['found'])}"
-    # A criterion is shown with its reason also where it is met: that is what to look at.
-    if check["verdict"] == "passed" and check["name"] != CRITERIA:
-        return f'<li class="{style}">{said}'
-    return f'<li class="{style}">{said}, expected: {escape(check["expected"])}'
+    name, found, expected = (escape(check[each]) for each in ("name", "found", "expected"))
+    if check["name"] == CRITERIA:  # whose reason is worth a look also where it is met
+        return f'<li class="{style}">{name}: {expected}<br>{found}'
+    more = "" if check["verdict"] == "passed" else f", expected: {expected}"
+    return f'<li class="{style}">{name}: {found}{more}'
