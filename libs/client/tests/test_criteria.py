@@ -131,6 +131,8 @@ async def test_criteria_that_no_model_was_asked_for_are_not_graded_and_never_pas
     assert code == 0
     assert "not graded  leader" in shown
     assert "2 of 3 passed, 1 not graded; 6 model calls" in shown
+    assert f"criteria, not graded: {LEADS}" in shown
+    assert "name one with --grader-model" in shown
     report = json.loads(results.read_text())
     assert (report["results"][0]["verdict"], report["results"][0]["passed"]) == (
         "not_graded",

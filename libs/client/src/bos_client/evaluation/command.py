@@ -204,7 +204,10 @@ def _show(result: Graded) -> None:
         )
     )
     for check in result.checks:
-        if not check.passed:
+        if check.verdict == "not_graded":
+            criterion = one_line(check.expected, _SHOWN_CHARS)
+            console.print(Text(f"        {check.name}, not graded: {criterion}"))
+        elif not check.passed:
             console.print(Text(f"        {check.name}: {one_line(check.found, _SHOWN_CHARS)}"))
             console.print(Text(f"        expected: {one_line(check.expected, _SHOWN_CHARS)}"))
 
@@ -224,6 +227,8 @@ def _show_totals(found: dict[str, Any]) -> None:
     )
     if grading := grader_text(found):
         console.print(Text(grading))
+    elif sums["not_graded"]:
+        console.print(Text("criteria are graded by a model only: name one with --grader-model"))
 
 
 def _compare(before: Path, after: Path, *, as_json: bool) -> int:
