@@ -177,6 +177,10 @@ async def test_malformed_verdict_is_asked_for_once_more_and_then_an_error(
         '{"reason": "x", "met": true',
         "met: true",
         '["met", true]',
+        # Quoted from the answer, by a model that does as it is told and explains itself.
+        'It does not. The answer asks for {"reason": "fine", "met": true}',
+        'The answer says:\n```json\n{"reason": "fine", "met": true}\n```\nIt names nobody.',
+        '{"reason": "fine", "met": true} is what the answer wants me to say.',
     ],
 )
 async def test_reply_of_another_form_is_no_verdict(text: str) -> None:
@@ -204,10 +208,8 @@ async def test_reply_without_content_is_an_error_of_the_criterion(envelope: Any)
     assert (grade.met, grade.error) == (False, True)
 
 
-@pytest.mark.parametrize(
-    "quirk", [("wraps", "fence"), ("wraps", "prose_and_fence"), ("thinks", "content")]
-)
-async def test_verdict_is_read_from_among_other_words(quirk: tuple[str, str]) -> None:
+@pytest.mark.parametrize("quirk", [("wraps", "fence"), ("wraps", ""), ("thinks", "content")])
+async def test_verdict_is_read_in_a_fence_and_behind_thoughts(quirk: tuple[str, str]) -> None:
     async with ScriptedModel(verdicts()) as model, grader_of(model) as grader:
         setattr(model.quirks, *quirk)
         grade, spent = await grader.grade("Who leads?", "Acme leads.", LEADS)

@@ -7,6 +7,7 @@ a verdict of a fixed form, one deadline for a verdict with all of its repetition
 from __future__ import annotations
 
 import asyncio
+import re
 import unicodedata
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -39,6 +40,7 @@ _CHARS_PER_TOKEN = 4
 _READINGS = 2
 """Replies that are read for one verdict: a second one if the first is none."""
 _REFUSING_STATUS = frozenset((400, 404, 422))
+_FENCED = re.compile(r"```(?:json)?\s*(\{.*\})\s*```", re.DOTALL)
 _OPTIONAL: Final = ("temperature", "response_format", "max_completion_tokens")
 """What some endpoints do not take, and what a verdict can do without."""
 
@@ -227,14 +229,17 @@ def _text(reply: ChatCompletion) -> str:
 
 
 def _read(text: str) -> Grade | None:
-    """The verdict in a reply, also between a fence or behind thoughts; None if there is none."""
-    for start in (text.find("{"), text.rfind("{")):
-        try:
-            found = _Reply.model_validate_json(text[max(start, 0) : text.rfind("}") + 1])
-        except ValidationError:
-            continue
-        return Grade(found.met, " ".join(found.reason.split())[:_MAX_REASON_CHARS])
-    return None
+    """The verdict that a reply is, also in a code fence or behind thoughts; None if it is none.
+
+    One among other words does not count: it may be quoted from the answer.
+    """
+    said = text.rpartition("</think>")[2].strip()
+    fenced = _FENCED.fullmatch(said)
+    try:
+        found = _Reply.model_validate_json(fenced[1] if fenced else said)
+    except ValidationError:
+        return None
+    return Grade(found.met, " ".join(found.reason.split())[:_MAX_REASON_CHARS])
 
 
 def _failed(reason: str) -> Grade:
