@@ -351,7 +351,7 @@ format: install ## Format and fix what can be fixed
 	$(BIN)/ruff format --quiet
 
 .PHONY: eval
-eval: install ## All 113 questions of the sample company's evaluation set, scripted model (a slice is part of test)
+eval: install ## All 115 questions of the sample company's evaluation set, scripted model (a slice is part of test)
 	$(BIN)/python tests/evaluation/whole_set.py $(or $(OUT),build/evaluation)
 
 .PHONY: prompts

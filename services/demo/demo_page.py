@@ -27,14 +27,16 @@ Written by `services/demo/demo_page.py` from the questions of `services/demo`; d
 
 After `make run`, each of the {count} questions below is asked by `.venv/bin/bos ask "…"`. The
 company's today is {today}; where documents are needed, they are loaded in the background at the
-first start. Model replies are scripted, everything else is real: each answer is held against
-figures from other queries and against the words of the passages it cites. To a question that is
-not here the demo names the nearest five that are.
+first start, which also puts a price list into your workspace (`bos files list`). Model replies are
+scripted, everything else is real: each answer is held against figures from other queries and
+against the words of the passages it cites. To a question that is not here the demo names the
+nearest five that are.
 
 Steps run from left to right; those joined by + run at once.\
 """
 _KINDS = {
     "sql": "One query",
+    "uploads": "A file that you uploaded",
     "computation": "Calculations",
     "chains": "A query, then a calculation with its result",
     "parallel": "Several agents at once",

@@ -97,6 +97,7 @@ async def _answered(company: Company, question: Question) -> dict[str, Any]:
     cited += [
         page.path for step in question.steps if isinstance(step, WebStep) for page in step.pages
     ]
+    cited += [step.file for step in queried if step.file]
     if cited:
         found["cites"] = list(dict.fromkeys(cited))
     return found

@@ -1,10 +1,12 @@
-"""Demo questions whose results become files, asked of the assembled product, and its workspace."""
+"""Demo questions whose results become files or that ask an uploaded one, and the workspace."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import zipfile
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -16,9 +18,12 @@ from click.testing import CliRunner
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_client.cli import main
+from bos_client.evaluation.grading import grade
+from bos_client.evaluation.outcomes import outcome_of
+from bos_client.evaluation.questions import read_set
 from bos_client.render.files import files_of
 from bos_client.workspace import WorkspaceClient
-from bos_demo.questions import FilesStep, load_file_questions
+from bos_demo.questions import FilesStep, load_file_questions, load_upload_questions
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 
@@ -26,7 +31,6 @@ from .demo_checks import assert_answered
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
     from bos_demo.questions import Question
     from bos_standalone.service import Standalone
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 QUESTIONS = load_file_questions()
+UPLOADS = load_upload_questions()
 AGENTS = {name: f"bos_{name}.service:serve" for name in ("sql", "computation", "files")}
 
 
@@ -44,10 +49,12 @@ async def product(
     started_before: Callable[[Path], Path],
 ) -> AsyncIterator[Standalone]:
     data = started_before(tmp_path_factory.mktemp("data"))
-    settings = StandaloneSettings.load(data_dir=data)
+    # Without the rag agent no document is loaded, but the file of the workspace is there.
+    settings = StandaloneSettings.load(data_dir=data, demo_documents=True)
     telemetry = Telemetry.for_tests("standalone")
     async with serve_all(settings, telemetry, agents=AGENTS) as standalone:
-        assert {question.question for question in QUESTIONS} <= set(standalone.questions)
+        asked = {question.question for question in (*QUESTIONS, *UPLOADS)}
+        assert asked <= set(standalone.questions)
         yield standalone
 
 
@@ -75,6 +82,26 @@ async def test_result_becomes_the_file_that_was_asked_for(
     # Spaces of a PDF are distances, which readers guess at.
     said = "".join((text_of(content) or response.answer).split())
     assert [text for text in question.holds if "".join(text.split()) not in said] == []
+
+
+@pytest.mark.parametrize("question", UPLOADS, ids=lambda each: each.id)
+async def test_uploaded_file_is_asked_as_a_table_and_its_figures_are_those_of_the_database(
+    question: Question, product: Standalone
+) -> None:
+    """The set has the rows of independent queries of the database, where the same prices are."""
+    found = read_set(Path(str(files("bos_demo") / "evaluation.yaml")))
+    (expected,) = [each.expect for each in found.questions if each.id == question.id]
+    async with BosClient(product.target, api_key=product.api_key) as bos, asyncio.timeout(60):
+        response = await bos.ask(question.question, context=product.context)
+        run = await bos.get_run(response.run_id)
+    assert_answered(response, question)
+    assert expected.rows
+    assert expected.mentions
+    assert expected.cites == ["spares-2026.csv"]
+    assert [each for each in grade(expected, outcome_of(run)) if not each.passed] == []
+    assert [each.title for each in response.sources] == ["spares-2026.csv"]
+    (result,) = response.agent_results
+    assert result.tainted
 
 
 async def test_workspace_is_offered_over_rest(product: Standalone) -> None:

@@ -173,6 +173,7 @@ async def open_harness(
     gateway: Mapping[str, Any] | None = None,
     planner: Mapping[str, Any] | None = None,
     models: Mapping[str, Any] | None = None,
+    databases: Mapping[str, DatabaseSettings] | None = None,
     apart: bool = False,
 ) -> AsyncIterator[Harness]:
     """Every service, with ``agents`` beside sql and computation.
@@ -186,6 +187,7 @@ async def open_harness(
         gateway: Settings of the gateway.
         planner: Settings of the planner.
         models: Settings of the models.
+        databases: More databases by the names that requests give as their backend.
         apart: Each service knows of the endpoint only what it has seen itself, as it would in a
             process of its own.
     """
@@ -211,7 +213,9 @@ async def open_harness(
         mcp_db = await harness._start(
             "mcp_db",
             serve_mcp_db(
-                McpDbSettings.load(server=server, databases={"company": company}),
+                McpDbSettings.load(
+                    server=server, databases={"company": company, **(databases or {})}
+                ),
                 harness.mcp_telemetry,
             ),
         )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -14,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from bos.common.v1 import Column, Row, Table, Value
-from bos.gateway.v1 import GetRunResponse, OrchestratorResponse, Run, RunStatus, SubmitRunResponse
+from bos.common.v1 import Column, Table, Value
 from bos_client.cli import main
 from bos_client.evaluation.benchmarks import read_benchmark
 from bos_client.evaluation.grading import grade, mentions, same_rows
@@ -24,113 +21,25 @@ from bos_client.evaluation.questions import Expected, read_set
 from bos_client.evaluation.running import ask_all
 from bos_errors import InvalidArgument, ResourceExhausted, Unavailable
 
-from .conftest import KEY, Gateway, client
+from .conftest import Gateway, client
+from .evaluation_sets import SET, Answering, answer, evaluate, gateway_of, set_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from bos.gateway.v1 import Run
+
     from .conftest import Starter
-
-SET = """
-name: Shop
-context: {current_date: "2026-06-15"}
-questions:
-  - id: leader
-    kind: sql
-    question: Who leads?
-    backend: shop
-    expect:
-      agents: [sql]
-      rows: [[Zeta, 7.5], [Acme, 10]]
-      mentions: [Acme, 1000]
-      cites: [Customers]
-      max_calls: 3
-      max_tokens: 99
-  - {id: vague, kind: talk, question: "How much?", expect: {asks: true}}
-  - {id: send, kind: mail, question: Send it, expect: {approval: true}}
-"""
-TABLE = Table(
-    columns=[Column(name="customer"), Column(name="revenue")],
-    rows=[
-        Row(values=[Value(string_value="Acme"), Value(int64_value=10)]),
-        Row(values=[Value(string_value="Zeta"), Value(decimal_value="7.50")]),
-    ],
-)
-
-
-def _answer(status: RunStatus = RunStatus.RUN_STATUS_SUCCEEDED, **more: Any) -> Run:
-    response = OrchestratorResponse(status=status, answer="Acme leads with 1,000.00 [1].", **more)
-    response.sources.add(title="customers")
-    response.metadata.agents.append("sql")
-    response.metadata.usage.model_calls = 3
-    response.metadata.usage.input_tokens = 80
-    response.metadata.usage.output_tokens = 19
-    return Run(run_id="r", status=status, response=response)
-
-
-@dataclass
-class Answering(Gateway):
-    """A gateway whose runs end, or wait, as the question says."""
-
-    answers: dict[str, Run] = field(default_factory=dict)
-    cancelled: list[str] = field(default_factory=list)
-    at_once: int = 0
-    most_at_once: int = 0
-
-    async def SubmitRun(self, request: Any, context: Any) -> SubmitRunResponse:
-        self.asked.append(request.request)
-        if self.error is not None:
-            raise self.error
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        run = Run(run_id=request.request.question, status=RunStatus.RUN_STATUS_ACCEPTED)
-        return SubmitRunResponse(run=run)
-
-    async def GetRun(self, request: Any, context: Any) -> GetRunResponse:
-        run = Run()
-        run.CopyFrom(self.answers[request.run_id])
-        run.run_id = request.run_id
-        self.at_once -= 1
-        return GetRunResponse(run=run)
-
-    async def CancelRun(self, request: Any, context: Any) -> Any:
-        self.cancelled.append(request.run_id)
-        return await super().CancelRun(request, context)
-
-
-def _gateway(**more: Run) -> Answering:
-    return Answering(
-        answers={
-            "Who leads?": _answer(data=TABLE),
-            "How much?": _answer(RunStatus.RUN_STATUS_CLARIFICATION_NEEDED),
-            "Send it": Run(status=RunStatus.RUN_STATUS_WAITING_FOR_APPROVAL),
-            **more,
-        }
-    )
-
-
-def _file(folder: Path, text: str = SET) -> Path:
-    path = folder / "set.yaml"
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-async def _evaluate(gateway: Gateway, *arguments: str) -> tuple[int, str]:
-    """The command as it is called; its event loop is one of its own."""
-    options = ["--target", gateway.address, "--api-key", KEY, "eval", *arguments]
-    done = await asyncio.to_thread(CliRunner().invoke, main, options)
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, done.output
 
 
 async def test_a_set_is_asked_and_graded(start: Starter, tmp_path: Path) -> None:
-    gateway = _gateway()
+    gateway = gateway_of()
     await start(gateway)
     results, page = tmp_path / "a.json", tmp_path / "a.html"
 
-    code, shown = await _evaluate(
+    code, shown = await evaluate(
         gateway,
-        str(_file(tmp_path)),
+        str(set_file(tmp_path)),
         *("--json-file", str(results), "--html-file", str(page), "--at-once", "1"),
         *("--model", "large"),
     )
@@ -164,10 +73,10 @@ async def test_each_broken_rule_is_shown_with_what_was_expected(
         .replace("max_calls: 3", "max_calls: 2")
         .replace("max_tokens: 99", "max_tokens: 98")
     )
-    gateway = _gateway(**{"How much?": _answer(), "Send it": _answer()})
+    gateway = gateway_of(**{"How much?": answer(), "Send it": answer()})
     await start(gateway)
 
-    code, shown = await _evaluate(gateway, str(_file(tmp_path, text)), "--json")
+    code, shown = await evaluate(gateway, str(set_file(tmp_path, text)), "--json")
 
     report = json.loads(shown)
     assert code == 1
@@ -189,15 +98,15 @@ async def test_each_broken_rule_is_shown_with_what_was_expected(
 
 async def test_two_evaluations_are_compared(start: Starter, tmp_path: Path) -> None:
     first, second = tmp_path / "a.json", tmp_path / "b.json"
-    gateway = _gateway()
+    gateway = gateway_of()
     await start(gateway)
-    await _evaluate(gateway, str(_file(tmp_path)), "--json-file", str(first))
+    await evaluate(gateway, str(set_file(tmp_path)), "--json-file", str(first))
     gateway.answers["Who leads?"].response.metadata.usage.model_calls = 4
-    await _evaluate(gateway, str(_file(tmp_path)), "--json-file", str(second))
+    await evaluate(gateway, str(set_file(tmp_path)), "--json-file", str(second))
 
-    same, nothing = await _evaluate(gateway, "--compare", str(first), str(first))
-    worse, broken = await _evaluate(gateway, "--compare", str(first), str(second), "--json")
-    better, _ = await _evaluate(gateway, "--compare", str(second), str(first))
+    same, nothing = await evaluate(gateway, "--compare", str(first), str(first))
+    worse, broken = await evaluate(gateway, "--compare", str(first), str(second), "--json")
+    better, _ = await evaluate(gateway, "--compare", str(second), str(first))
 
     assert (same, better, worse) == (0, 0, 1)
     assert "nothing changed" in nothing
@@ -212,14 +121,14 @@ async def test_two_evaluations_are_compared(start: Starter, tmp_path: Path) -> N
 
 
 async def test_options_choose_questions(start: Starter, tmp_path: Path) -> None:
-    gateway = _gateway()
+    gateway = gateway_of()
     await start(gateway)
-    path = str(_file(tmp_path))
+    path = str(set_file(tmp_path))
 
-    await _evaluate(gateway, path, "--kind", "talk")
-    await _evaluate(gateway, path, "--id", "send")
-    await _evaluate(gateway, path, "--limit", "1")
-    code, shown = await _evaluate(gateway, path, "--kind", "none")
+    await evaluate(gateway, path, "--kind", "talk")
+    await evaluate(gateway, path, "--id", "send")
+    await evaluate(gateway, path, "--limit", "1")
+    code, shown = await evaluate(gateway, path, "--kind", "none")
 
     assert [each.question for each in gateway.asked] == ["How much?", "Send it", "Who leads?"]
     assert (code, "No question of the set" in shown) == (2, True)
@@ -231,7 +140,7 @@ async def test_a_refused_question_fails_alone(start: Starter, tmp_path: Path) ->
 
     async with client(gateway) as bos:
         results = await ask_all(
-            bos, read_set(_file(tmp_path)), at_once=3, timeout_s=5, done=lambda _: None
+            bos, read_set(set_file(tmp_path)), at_once=3, timeout_s=5, done=lambda _: None
         )
 
     assert [each.outcome.status for each in results] == ["refused"] * 3
@@ -242,7 +151,7 @@ async def test_a_gateway_out_of_reach_ends_the_evaluation(tmp_path: Path) -> Non
     async with client(Gateway(address="127.0.0.1:1")) as bos:
         with pytest.raises(Unavailable):
             await ask_all(
-                bos, read_set(_file(tmp_path)), at_once=3, timeout_s=5, done=lambda _: None
+                bos, read_set(set_file(tmp_path)), at_once=3, timeout_s=5, done=lambda _: None
             )
 
 
@@ -319,7 +228,7 @@ def test_a_failed_run_passes_no_question() -> None:
 )
 def test_a_wrong_set_is_refused_with_the_entry(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(InvalidArgument) as failure:
-        read_set(_file(tmp_path, text))
+        read_set(set_file(tmp_path, text))
     assert problem in failure.value.message
 
 
@@ -356,7 +265,7 @@ def _rows(*rows: tuple[Any, ...]) -> Run:
     table = Table(columns=[Column(name="c")])
     for row in rows:
         table.rows.add(values=row)
-    return _answer(data=table)
+    return answer(data=table)
 
 
 async def test_sets_of_bird_and_spider_are_read_and_scored(start: Starter, tmp_path: Path) -> None:
@@ -376,10 +285,10 @@ async def test_sets_of_bird_and_spider_are_read_and_scored(start: Starter, tmp_p
     )
     await start(gateway)
 
-    code, shown = await _evaluate(gateway, str(bird), "--json")
-    lines, _ = await _evaluate(gateway, str(spider))
+    code, shown = await evaluate(gateway, str(bird), "--json")
+    lines, _ = await evaluate(gateway, str(spider))
     gateway.answers["Balances?"] = _rows(ravi, asha)
-    right, _ = await _evaluate(gateway, str(bird))
+    right, _ = await evaluate(gateway, str(bird))
 
     assert (code, lines, right) == (1, 0, 0)
     assert [(r["id"], r["passed"]) for r in json.loads(shown)["results"]] == [
@@ -415,12 +324,12 @@ def test_a_wrong_entry_of_a_benchmark_is_named(
 
 
 async def test_text_of_others_is_no_markup_on_the_page(start: Starter, tmp_path: Path) -> None:
-    gateway = _gateway()
+    gateway = gateway_of()
     gateway.answers["Who leads?"].response.answer = "<script>alert(1)</script> Acme 1000"
     await start(gateway)
     page = tmp_path / "a.html"
 
-    await _evaluate(gateway, str(_file(tmp_path)), "--html-file", str(page))
+    await evaluate(gateway, str(set_file(tmp_path)), "--html-file", str(page))
 
     assert "<script>" not in page.read_text()
     assert "&lt;script&gt;" in page.read_text()

@@ -19,7 +19,9 @@ from bos_demo.questions import (
     load_questions,
     load_report_questions,
     load_text_questions,
+    load_upload_questions,
 )
+from bos_demo.uploads import sample_uploads
 from bos_sqlguard.guard import Guard
 from bos_sqlguard.policy import GuardPolicy
 
@@ -31,8 +33,11 @@ QUESTIONS = (
     *load_report_questions(),
     *load_text_questions(),
     *load_mail_questions(),
+    *load_upload_questions(),
 )
-SQL_STEPS = [(q, s) for q in QUESTIONS for s in q.steps if isinstance(s, SqlStep)]
+EVERY_SQL_STEP = [(q, s) for q in QUESTIONS for s in q.steps if isinstance(s, SqlStep)]
+SQL_STEPS = [(q, s) for q, s in EVERY_SQL_STEP if not s.file]
+FILE_STEPS = [(q, s) for q, s in EVERY_SQL_STEP if s.file]
 
 
 def _name(value: object) -> str:
@@ -50,6 +55,7 @@ def test_there_are_enough_questions_of_each_kind() -> None:
     assert kinds["reports"] >= 3
     assert kinds["texts"] >= 4
     assert kinds["mail"] >= 9
+    assert kinds["uploads"] >= 2
     assert kinds.total() >= 24
 
 
@@ -100,7 +106,7 @@ def test_plans_of_a_kind_have_its_shape(question: Question) -> None:
     joined = [step for step in question.steps if question.depends_on(step)]
     independent = len(question.steps) - len(joined)
     match question.kind:
-        case "sql":
+        case "sql" | "uploads":
             assert question.agents == ("sql",)
         case "computation":
             assert question.agents == ("computation",)
@@ -144,6 +150,21 @@ def test_the_guard_passes_every_query_in_every_dialect(
     verdict = Guard(policy).check(step.query(dialect, DEFAULT_TODAY))  # type: ignore[arg-type]
     assert verdict.is_safe, verdict.violations
     assert set(verdict.used_tables) == set(step.tables)
+
+
+@pytest.mark.parametrize(("question", "step"), FILE_STEPS, ids=_name)
+def test_the_guard_passes_queries_of_uploaded_files_and_the_files_are_there(
+    question: Question, step: SqlStep
+) -> None:
+    policy = GuardPolicy(
+        dialect="duckdb", allowed_tables=frozenset(step.tables), default_schema="main"
+    )
+    verdict = Guard(policy).check(step.sql)
+    assert verdict.is_safe, verdict.violations
+    assert step.file in sample_uploads()
+    # What is not named is not asked: the task goes to the agent without the question.
+    assert step.file in question.question
+    assert step.file in step.task
 
 
 def test_marks_are_translated_per_dialect() -> None:

@@ -1,10 +1,11 @@
 """Demo questions with their plans, queries, scripted answers and expected facts.
 
 `questions/*.yaml` holds them, one file per kind: `sql`, `computation`, `chains`, `parallel`, `talk`
-for what needs no agent, `documents` for what needs the company's documents, `apis` for what needs
-its REST API, `web` for what needs the demo's public site, `files` for what becomes a file of the
-workspace, `charts` for what is drawn, `reports` for several queries in sections, `texts` for texts
-that are worked on, and `mail` for what happens in the sample mailbox. Every query, program and
+for what needs no agent, `uploads` for what is asked of an uploaded file, `documents` for what needs
+the company's documents, `apis` for what needs its REST API, `web` for what needs the demo's public
+site, `files` for what becomes a file of the workspace, `charts` for what is drawn, `reports` for
+several queries in sections, `texts` for texts that are worked on, and `mail` for what happens in
+the sample mailbox. Every query, program and
 sentence is written there once; `bos_demo.scripted` turns them into replies of the scripted model.
 In a step's `answer`, `{name}` stands for a value of the step's real result: a column of the first
 row (`{name@2}`: of the second) or a field of the program's result.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Kind = Literal[
     "sql",
+    "uploads",
     "computation",
     "chains",
     "parallel",
@@ -64,6 +66,8 @@ class SqlStep(_Strict):
     reference: str
     """The same rows by another query, PostgreSQL only, written independently of `sql`."""
     answer: str
+    file: str = ""
+    """Uploaded file that is asked instead of the database; `sql` is then in DuckDB's dialect."""
     followups: tuple[str, ...] = ()
     """Questions that the model suggests to ask next; demo questions as well."""
 
@@ -375,6 +379,12 @@ def load_web_questions() -> tuple[Question, ...]:
 def load_file_questions() -> tuple[Question, ...]:
     """Return every demo question whose result becomes a file of the workspace, in file order."""
     return tuple(_of_kind("files"))
+
+
+@cache
+def load_upload_questions() -> tuple[Question, ...]:
+    """Return every demo question about a file that the user uploaded, in file order."""
+    return tuple(_of_kind("uploads"))
 
 
 @cache

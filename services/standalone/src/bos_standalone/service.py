@@ -15,6 +15,7 @@ from bos_standalone.data_folder import BOOTSTRAP_FILE, LOG_FILE, own_folder
 from bos_standalone.given import today
 from bos_standalone.group import ServiceGroup
 from bos_standalone.sample.documents import loading
+from bos_standalone.sample.files import upload_sample
 from bos_standalone.sample.mailbox import connect_sample
 from bos_standalone.table import Composition
 from bos_standalone.wiring import start_all
@@ -85,7 +86,9 @@ async def serve_all(
             composition = Composition(settings, telemetry, folder, factories)
             await start_all(composition.rows, group, composition.running)
             mail = await _with_mailbox(composition, telemetry)
-            standalone = _standalone(composition, settings, folder, group, mail=mail)
+            files = await _with_files(composition, settings, folder, telemetry)
+            questions = _questions(composition, mail=mail, files=files)
+            standalone = _standalone(composition, settings, folder, group, questions)
             if missing := _announce(standalone, composition, folder, list(factories)):
                 log.warning("not registered", reason=missing)
             async with AsyncExitStack() as stack:
@@ -111,6 +114,17 @@ def _with_documents(
     return settings.demo_documents and has_company and bool(composition.api_key)
 
 
+async def _with_files(
+    composition: Composition, settings: StandaloneSettings, folder: DataFolder, telemetry: Telemetry
+) -> bool:
+    """Whether the local user's workspace has the sample company's files."""
+    wanted = settings.demo_documents and "demo" in composition.running
+    if not wanted or "files" not in composition.running or not composition.api_key:
+        return False
+    target = composition.address("files")
+    return await upload_sample(target, composition.api_key, folder.path, telemetry)
+
+
 async def _with_mailbox(composition: Composition, telemetry: Telemetry) -> bool:
     """Whether the local user has the sample mailbox."""
     target, company = composition.address("identity"), composition.running.get("demo")
@@ -125,8 +139,7 @@ def _standalone(
     settings: StandaloneSettings,
     folder: DataFolder,
     group: ServiceGroup,
-    *,
-    mail: bool,
+    questions: tuple[str, ...],
 ) -> Standalone:
     running = composition.running
     rest = running.get("rest")
@@ -136,7 +149,7 @@ def _standalone(
         target=composition.address("gateway"),
         api_key=composition.api_key,
         context=today(running["demo"]) if "demo" in running else {},
-        questions=_questions(composition, mail=mail),
+        questions=questions,
         addresses={
             row.name: getattr(running[row.name], row.shown)
             for row in composition.rows
@@ -154,11 +167,11 @@ def _standalone(
 
 
 def _questions(
-    composition: Composition, *, documents: bool = False, mail: bool = False
+    composition: Composition, *, documents: bool = False, mail: bool = False, files: bool = False
 ) -> tuple[str, ...]:
     """Demo questions whose agents run; those over documents come once these are loaded.
 
-    Those over the sample mailbox come where the local user has it.
+    Those over the sample mailbox, and over the sample files, come where the local user has them.
     """
     if not composition.model.scripted:
         return ()
@@ -168,6 +181,7 @@ def _questions(
         if composition.running.keys() >= {*each.agents}
         and ("rag" in each.agents) == documents
         and (mail or "mail" not in each.agents)
+        and (files or each.kind != "uploads")
     )
 
 

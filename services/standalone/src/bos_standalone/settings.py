@@ -51,8 +51,9 @@ class StandaloneSettings(Settings):
     )
     demo_documents: bool = Field(
         default=True,
-        description="Load the sample company's documents for the local user at the first start, "
-        "if the sample company is the database; a configured model is asked once about each",
+        description="Load the sample company's documents, and a file into the workspace, for the "
+        "local user at the first start, if the sample company is the database; a configured model "
+        "is asked once about each document",
     )
     demo_mailbox: bool = Field(
         default=True,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ from bos_client.cli.overviews import make_grid
 from bos_client.cli.session import ANSWERED, FAILED, client_for, report, run
 from bos_client.evaluation.benchmarks import read_benchmark
 from bos_client.evaluation.comparing import changes, read_report, totals
-from bos_client.evaluation.pages import by_kind, cost_text, page_of
+from bos_client.evaluation.pages import by_kind, cost_text, grader_text, page_of, passed_text
 from bos_client.evaluation.questions import QuestionSet, read_set
 from bos_client.evaluation.running import ask_all, report_of
 from bos_client.render import make_console
@@ -25,9 +27,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bos_client.cli.session import Target
+    from bos_client.evaluation.grader import Grader
+    from bos_client.evaluation.grading import Verdict
     from bos_client.evaluation.running import Graded
 
 _SHOWN_CHARS = 100
+_MARKS: dict[Verdict, str] = {
+    "passed": "passed",
+    "failed": "FAILED",
+    "not_graded": "not graded",
+    "error": "GRADER FAILED",
+}
 
 
 @click.command("eval")
@@ -58,6 +68,33 @@ _SHOWN_CHARS = 100
     help="Time of one question, in seconds.",
 )
 @click.option("--model", default="", metavar="NAME", help="Model that answers; see `bos agents`.")
+@click.option(
+    "--grader-model",
+    envvar="BOS_EVAL_GRADER_MODEL",
+    help="Model that grades by criteria; without it they are not graded."
+    "  [env: BOS_EVAL_GRADER_MODEL]",
+)
+@click.option(
+    "--grader-url",
+    envvar="BOS_EVAL_GRADER_URL",
+    help="Its OpenAI-compatible endpoint, with the key of BOS_EVAL_GRADER_API_KEY; else that of"
+    " OPENAI_BASE_URL, OPENAI_API_KEY.  [env: BOS_EVAL_GRADER_URL]",
+)
+@click.option(
+    "--grader-price",
+    nargs=2,
+    type=click.FloatRange(0),
+    metavar="INPUT OUTPUT",
+    help="US dollars per million tokens of it, for the cost of grading.",
+)
+@click.option(
+    "--grader-timeout",
+    "grader_timeout_s",
+    type=click.FloatRange(1, 600),
+    default=60.0,
+    show_default=True,
+    help="Time of one verdict, in seconds.",
+)
 @click.option("--json-file", type=click.Path(path_type=Path), help="Write the results as JSON.")
 @click.option("--html-file", type=click.Path(path_type=Path), help="Write them as a page.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, nothing else.")
@@ -72,14 +109,19 @@ def evaluate(
     at_once: int,
     timeout_s: float,
     model: str,
+    grader_model: str | None,
+    grader_url: str | None,
+    grader_price: tuple[float, float] | None,
+    grader_timeout_s: float,
     json_file: Path | None,
     html_file: Path | None,
     as_json: bool,
 ) -> None:
     """Ask the questions of SET, and grade the answers by its rules.
 
-    SET is a YAML file, or a .json file of BIRD or Spider beside its databases. Exits with 0 if all
-    passed. Nothing that waits for an approval is approved.
+    SET is a YAML file, or a .json file of BIRD or Spider beside its databases. Exits with 0 if none
+    failed. Nothing that waits for an approval is approved. A model grades by the criteria of the
+    set if one is named, and not otherwise.
     """
     if (path is None) == (compare is None):
         raise click.UsageError("Name a set, or two evaluations with --compare.")
@@ -89,11 +131,12 @@ def evaluate(
             raise SystemExit(code)
         assert path is not None, "without --compare there is a set"
         questions = _chosen(_read(path), kinds, ids, limit)
+        grader = _grader(grader_model, grader_url, grader_price, grader_timeout_s)
     except BosError as error:
         raise SystemExit(report(error, as_json=as_json)) from None
 
     async def work() -> int:
-        async with client_for(target.connection()) as bos:
+        async with client_for(target.connection()) as bos, grader or nullcontext():
             results = await ask_all(
                 bos,
                 questions,
@@ -101,8 +144,9 @@ def evaluate(
                 timeout_s=timeout_s,
                 model=model,
                 done=(lambda _: None) if as_json else _show,
+                grader=grader,
             )
-        found = report_of(questions, results)
+        found = report_of(questions, results, grader.model if grader else "")
         if json_file is not None:
             _write(json_file, json.dumps(found, ensure_ascii=False, indent=2) + "\n")
         if html_file is not None:
@@ -111,13 +155,28 @@ def evaluate(
             click.echo(json.dumps(found, ensure_ascii=False, indent=2))
         else:
             _show_totals(found)
-        return ANSWERED if all(each.passed for each in results) else FAILED
+        failed = any(each.verdict in ("failed", "error") for each in results)
+        return FAILED if failed else ANSWERED
 
     run(work(), as_json=as_json)
 
 
 def _read(path: Path) -> QuestionSet:
     return read_benchmark(path) if path.suffix == ".json" else read_set(path)
+
+
+def _grader(
+    model: str | None, url: str | None, price: tuple[float, float] | None, timeout_s: float
+) -> Grader | None:
+    """The grader that the options name; None where they name no model."""
+    if not model:
+        return None
+    # Its client takes half a second to import, which only those wait for who want it.
+    from bos_client.evaluation.grader import Grader, GraderSettings
+
+    return Grader(
+        GraderSettings.of(os.environ, base_url=url, model=model, price=price, timeout_s=timeout_s)
+    )
 
 
 def _chosen(
@@ -137,19 +196,21 @@ def _chosen(
 
 
 def _show(result: Graded) -> None:
-    """One line for a question, and one for each rule that is broken."""
+    """One line for a question, and one for each rule that is broken or criterion not met."""
     outcome = result.outcome
-    mark = "passed" if result.passed else "FAILED"
     console = make_console()
     console.print(
         Text(
-            f"{mark}  {result.question.id}  {', '.join(outcome.agents)}  {outcome.calls} calls, "
-            f"{outcome.tokens} tokens, {outcome.seconds} s",
-            style="" if result.passed else "red",
+            f"{_MARKS[result.verdict]}  {result.question.id}  {', '.join(outcome.agents)}  "
+            f"{outcome.calls} calls, {outcome.tokens} tokens, {outcome.seconds} s",
+            style="red" if result.verdict in ("failed", "error") else "",
         )
     )
     for check in result.checks:
-        if not check.passed:
+        if check.verdict == "not_graded":
+            criterion = one_line(check.expected, _SHOWN_CHARS)
+            console.print(Text(f"        {check.name}, not graded: {criterion}"))
+        elif not check.passed:
             console.print(Text(f"        {check.name}: {one_line(check.found, _SHOWN_CHARS)}"))
             console.print(Text(f"        expected: {one_line(check.expected, _SHOWN_CHARS)}"))
 
@@ -163,10 +224,14 @@ def _show_totals(found: dict[str, Any]) -> None:
     sums = found["totals"]
     console.print(
         Text(
-            f"{sums['passed']} of {sums['questions']} passed; {sums['calls']} model calls, "
+            f"{passed_text(sums)}; {sums['calls']} model calls, "
             f"{sums['tokens']} tokens, {cost_text(sums['cost_micros'])}, {sums['seconds']} s"
         )
     )
+    if grading := grader_text(found):
+        console.print(Text(grading))
+    elif sums["not_graded"]:
+        console.print(Text("criteria are graded by a model only: name one with --grader-model"))
 
 
 def _compare(before: Path, after: Path, *, as_json: bool) -> int:

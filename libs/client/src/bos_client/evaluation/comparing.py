@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bos_client.evaluation.grading import CRITERIA
 from bos_errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 256 * 1024 * 1024
 _COMPARED = ("status", "agents", "sql", "calls", "tokens", "cost_micros", "answer")
-_TOTALS = ("questions", "passed", "calls", "tokens", "cost_micros", "seconds")
+_GRADER = ("model", "calls", "tokens", "cost_micros")
+_TOTALS = ("questions", "passed", "not_graded", "calls", "tokens", "cost_micros", "seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +62,29 @@ def changes(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
 
 
 def totals(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Totals of both evaluations, by name."""
-    return [
+    """Totals of both evaluations, by name; those of grading if a model graded one of them."""
+    found = [
         (name, str(before["totals"].get(name, "")), str(after["totals"].get(name, "")))
         for name in _TOTALS
     ]
+    one, other = before.get("grader", {}), after.get("grader", {})
+    if one.get("model") or other.get("model"):
+        found += [
+            (f"grader {name}", str(one.get(name, "")), str(other.get(name, ""))) for name in _GRADER
+        ]
+    return found
 
 
 def _changes(name: str, before: dict[str, Any] | None, after: dict[str, Any]) -> list[Change]:
     if before is None:
         return [Change(name, "question", "not asked", "asked")]
     found = []
-    if before["passed"] != after["passed"]:
-        verdict = "fixed" if after["passed"] else "broken"
-        old, new = _failed(before), _failed(after)
-        found.append(Change(name, "passed", old or "passed", new or "passed", verdict))
-    elif (old := _failed(before)) != (new := _failed(after)):
-        found.append(Change(name, "failed checks", old, new))
+    (old, one), (new, other) = _open(before), _open(after)
+    if _verdict(before) != _verdict(after):
+        label = _label(before, after)
+        found.append(Change(name, "passed", one or "passed", other or "passed", label))
+    elif old != new:
+        found.append(Change(name, "failed checks", one, other))
     found += [
         Change(name, what, _text(before.get(what)), _text(after.get(what)))
         for what in _COMPARED
@@ -85,12 +93,44 @@ def _changes(name: str, before: dict[str, Any] | None, after: dict[str, Any]) ->
     return found
 
 
-def _failed(result: dict[str, Any]) -> str:
-    return "; ".join(
-        f"{each['name']}: {each['found']} instead of {each['expected']}"
-        for each in result["checks"]
-        if not each["passed"]
-    )
+def _verdict(result: dict[str, Any]) -> str:
+    """Verdict of a question or check; files of earlier versions say only whether it passed."""
+    return str(result.get("verdict") or ("passed" if result["passed"] else "failed"))
+
+
+def _label(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """``broken`` or ``fixed``: whether a check fails in one of them that was graded in both."""
+    if _verdict(before) != "failed" and _failing(after) - _ungraded(before):
+        return "broken"
+    if _verdict(after) != "failed" and _failing(before) - _ungraded(after):
+        return "fixed"
+    return ""
+
+
+def _failing(result: dict[str, Any]) -> set[tuple[str, str]]:
+    return {_key(each) for each in result["checks"] if _verdict(each) == "failed"}
+
+
+def _ungraded(result: dict[str, Any]) -> set[tuple[str, str]]:
+    return {_key(each) for each in result["checks"] if _verdict(each) in ("not_graded", "error")}
+
+
+def _key(check: dict[str, Any]) -> tuple[str, str]:
+    return check["name"], check["expected"]
+
+
+def _open(result: dict[str, Any]) -> tuple[list[str], str]:
+    """Checks that were not passed: what is compared of them, and what is shown.
+
+    A model gives its reasons in other words each time, which is no change.
+    """
+    checks = [each for each in result["checks"] if _verdict(each) != "passed"]
+    shown = [f"{each['name']}: {each['found']} instead of {each['expected']}" for each in checks]
+    compared = [
+        f"{_verdict(each)}: {each['expected']}" if each["name"] == CRITERIA else words
+        for each, words in zip(checks, shown, strict=True)
+    ]
+    return compared, "; ".join(shown)
 
 
 def _text(value: Any) -> str:

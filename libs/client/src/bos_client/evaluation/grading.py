@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from bos_client.evaluation.outcomes import plain
 
@@ -23,15 +23,32 @@ _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _SHOWN_ROWS = 3
 _SHOWN_CHARS = 300
 
+CRITERIA = "criteria"
+"""Name of the checks that a model grades; all others are rules."""
+Verdict = Literal["passed", "failed", "not_graded", "error"]
+_WORST_FIRST: tuple[Verdict, ...] = ("failed", "error", "not_graded")
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One rule, and whether the outcome keeps it."""
+    """One rule or criterion, and whether the outcome keeps it."""
 
     name: str
-    passed: bool
+    verdict: Verdict
+    """``not_graded``: no model was named for it; ``error``: the model gave no verdict."""
     expected: str
     found: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether it is kept."""
+        return self.verdict == "passed"
+
+
+def verdict_of(checks: Iterable[Check]) -> Verdict:
+    """Verdict of a question: that of its worst check; it passed if all of them did."""
+    found = {check.verdict for check in checks}
+    return next((each for each in _WORST_FIRST if each in found), "passed")
 
 
 def grade(expected: Expected, outcome: Outcome) -> tuple[Check, ...]:
@@ -64,10 +81,10 @@ def same_rows(
 
 def _checks(expected: Expected, outcome: Outcome) -> Iterable[Check]:
     wanted = (ASKED,) if expected.asks else (WAITING,) if expected.approval else _ANSWERED
-    yield Check("status", outcome.status in wanted, " or ".join(wanted), _status(outcome))
+    yield _rule("status", outcome.status in wanted, " or ".join(wanted), _status(outcome))
     if expected.agents is not None:
         mine, theirs = sorted(set(expected.agents)), sorted(outcome.agents)
-        yield Check("agents", mine == theirs, ", ".join(mine), ", ".join(theirs))
+        yield _rule("agents", mine == theirs, ", ".join(mine), ", ".join(theirs))
     if expected.rows is not None:
         rows = expected.rows
         found = any(
@@ -76,17 +93,21 @@ def _checks(expected: Expected, outcome: Outcome) -> Iterable[Check]:
         )
         nearest = next((t for t in outcome.tables if len(t) == len(rows)), None)
         nearest = nearest if nearest is not None else next(iter(outcome.tables), [])
-        yield Check("rows", found, _shown(rows), _shown(nearest))
+        yield _rule("rows", found, _shown(rows), _shown(nearest))
     for fact in expected.mentions:
         stated = mentions(outcome.answer, fact, expected.tolerance)
-        yield Check("mentions", stated, str(fact), outcome.answer[:_SHOWN_CHARS])
+        yield _rule("mentions", stated, str(fact), outcome.answer[:_SHOWN_CHARS])
     for text in expected.cites:
         cited = any(text.casefold() in each.casefold() for each in outcome.sources)
-        yield Check("cites", cited, text, f"{len(outcome.sources)} sources")
+        yield _rule("cites", cited, text, f"{len(outcome.sources)} sources")
     if (most := expected.max_calls) is not None:
-        yield Check("calls", outcome.calls <= most, f"at most {most}", str(outcome.calls))
+        yield _rule("calls", outcome.calls <= most, f"at most {most}", str(outcome.calls))
     if (most := expected.max_tokens) is not None:
-        yield Check("tokens", outcome.tokens <= most, f"at most {most}", str(outcome.tokens))
+        yield _rule("tokens", outcome.tokens <= most, f"at most {most}", str(outcome.tokens))
+
+
+def _rule(name: str, kept: bool, expected: str, found: str) -> Check:
+    return Check(name, "passed" if kept else "failed", expected, found)
 
 
 def mentions(answer: str, fact: Cell, tolerance: Decimal = Decimal(0)) -> bool:

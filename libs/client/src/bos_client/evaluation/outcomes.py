@@ -11,7 +11,7 @@ from bos.gateway.v1 import RunStatus
 
 if TYPE_CHECKING:
     from bos.common.v1 import Table, Value
-    from bos.gateway.v1 import Run
+    from bos.gateway.v1 import OrchestratorResponse, Run
     from bos_client.evaluation.questions import Cell
 
 Rows = list[list["Cell"]]
@@ -48,7 +48,7 @@ def outcome_of(run: Run) -> Outcome:
     return Outcome(
         status=RunStatus.Name(run.status).removeprefix("RUN_STATUS_").casefold(),
         run_id=run.run_id,
-        answer=response.answer,
+        answer=response.answer or _asked(response),
         agents=tuple(dict.fromkeys(response.metadata.agents))
         or tuple(dict.fromkeys(step.agent for step in run.plan.steps)),
         tables=tuple(_rows(each) for each in tables if each.columns),
@@ -62,6 +62,14 @@ def outcome_of(run: Run) -> Outcome:
         cost_micros=usage.cost_micros,
         seconds=round(response.metadata.latency.ToMilliseconds() / 1000, 3),
         error=response.error.message,
+    )
+
+
+def _asked(response: OrchestratorResponse) -> str:
+    """What the user is asked back, with the choices that are offered."""
+    return "\n".join(
+        " ".join((each.question, *(f"[{option}]" for option in each.options)))
+        for each in response.clarification.questions
     )
 
 

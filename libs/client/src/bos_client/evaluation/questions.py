@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 64 * 1024 * 1024
 _MAX_QUESTIONS = 20_000
+_MAX_CRITERIA = 20
 
 Cell = bool | int | Decimal | datetime | date | str | None
 Text = Annotated[str, Field(min_length=1, max_length=20_000)]
+Criterion = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
 
 
 class Model(BaseModel):
@@ -42,6 +44,8 @@ class Expected(Model):
     """Texts and numbers that the answer states."""
     cites: list[str] = []
     """Texts in titles, references or passages of the sources, each in another or the same one."""
+    criteria: list[Criterion] = Field(default=[], max_length=_MAX_CRITERIA)
+    """What the answer has to do, in plain words; graded by a model, where one is named."""
     asks: bool = False
     """Whether the user is asked back, instead of an answer."""
     approval: bool = False

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from bos.gateway.v1 import RunStatus
-from bos_client.evaluation.grading import Check, grade
+from bos_client.evaluation.criteria import grade_criteria
+from bos_client.evaluation.grading import Check, Verdict, grade, verdict_of
 from bos_client.evaluation.outcomes import Outcome, outcome_of
+from bos_client.evaluation.verdicts import Spent
 from bos_errors import BosError, Unauthenticated, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bos_client.client import BosClient
+    from bos_client.evaluation.grader import Grader
     from bos_client.evaluation.questions import Question, QuestionSet
 
 _ENDED = (
@@ -38,11 +41,18 @@ class Graded:
     question: Question
     outcome: Outcome
     checks: tuple[Check, ...]
+    grading: Spent = field(default_factory=Spent)
+    """Model calls that its criteria took."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """That of the worst check."""
+        return verdict_of(self.checks)
 
     @property
     def passed(self) -> bool:
-        """Whether every rule is kept."""
-        return all(check.passed for check in self.checks)
+        """Whether every rule and every criterion is kept."""
+        return self.verdict == "passed"
 
     def as_json(self) -> dict[str, Any]:
         """The result as JSON; tables are left to their runs."""
@@ -53,10 +63,12 @@ class Graded:
             "kind": self.question.kind,
             "question": self.question.question,
             "passed": self.passed,
+            "verdict": self.verdict,
             **outcome,
             "agents": list(self.outcome.agents),
             "sql": list(self.outcome.sql),
-            "checks": [asdict(check) for check in self.checks],
+            "checks": [{"passed": check.passed, **asdict(check)} for check in self.checks],
+            "grading": self.grading.as_json(),
         }
 
 
@@ -68,6 +80,7 @@ async def ask_all(
     timeout_s: float,
     model: str = "",
     done: Callable[[Graded], None],
+    grader: Grader | None = None,
 ) -> list[Graded]:
     """Ask every question; returns the results in the order of the set.
 
@@ -78,6 +91,7 @@ async def ask_all(
         timeout_s: Time of each, in seconds; one that takes longer fails.
         model: Model that answers all of them; empty for those that the services are set to use.
         done: Called with each result.
+        grader: Grades criteria; without one they are not graded.
 
     Raises:
         Unavailable, Unauthenticated: no question could be answered now.
@@ -87,7 +101,9 @@ async def ask_all(
     async def one(question: Question) -> Graded:
         async with places:
             outcome = await _asked(bos, question, questions.context, timeout_s, model)
-        graded = Graded(question, outcome, grade(question.expect, outcome))
+            by_model, spent = await grade_criteria(question, outcome, grader)
+        rules = grade(question.expect, outcome)
+        graded = Graded(question, outcome, (*rules, *by_model), spent)
         done(graded)
         return graded
 
@@ -131,8 +147,11 @@ async def _asked(
         return Outcome("timed_out", run_id, seconds=round(time.monotonic() - started, 3))
 
 
-def report_of(questions: QuestionSet, results: list[Graded]) -> dict[str, Any]:
-    """The results as one JSON object, with totals."""
+def report_of(
+    questions: QuestionSet, results: list[Graded], grader_model: str = ""
+) -> dict[str, Any]:
+    """The results as one JSON object, with totals; what grading took is apart from the runs."""
+    spent = sum((each.grading for each in results), Spent())
     return {
         "set": questions.name,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -143,6 +162,8 @@ def report_of(questions: QuestionSet, results: list[Graded]) -> dict[str, Any]:
             "tokens": sum(each.outcome.tokens for each in results),
             "cost_micros": sum(each.outcome.cost_micros for each in results),
             "seconds": round(sum(each.outcome.seconds for each in results), 3),
+            "not_graded": sum(each.verdict == "not_graded" for each in results),
         },
+        "grader": {"model": grader_model, **spent.as_json()},
         "results": [each.as_json() for each in results],
     }

@@ -45,6 +45,8 @@ _DATABASES: tuple[tuple[Dialect, str], ...] = (
     ("sqlite", "for one SQLite database"),
 )
 """Databases that can hold the company, by their names in prompts of the sql agent."""
+_FILES = "for one DuckDB database"
+"""Uploaded files, by the same."""
 _SLOT = re.compile(r"\{(\w+)(?:@(\d+))?\}")
 
 
@@ -144,8 +146,8 @@ def sql_replies(question_id: str, step: SqlStep, today: date) -> Iterator[Fixtur
     # Small models have a call per step.
     yield reply("SchemaChoice", {"tables": list(step.tables), **clear})
     yield reply("ClarityCheck", clear)
-    for dialect, told in _DATABASES:
-        query = step.query(dialect, today)
+    queries = [(step.query(dialect, today), told) for dialect, told in _DATABASES]
+    for query, told in [(step.sql, _FILES)] if step.file else queries:
         yield reply("GeneratedSql", {"sql": query, "notes": ""}, told)
         draft = {
             "reasoning": f"{' and '.join(step.tables)} hold what is asked for.",

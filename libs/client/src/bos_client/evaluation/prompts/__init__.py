@@ -1,0 +1,1 @@
+"""Prompt of the model that grades answers by criteria."""
