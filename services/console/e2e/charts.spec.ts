@@ -25,6 +25,18 @@ test("a chart is drawn in chat and run, is a table too, and is saved as PNG, SVG
   const chart = page.getByRole("figure", { name: "Revenue by month" });
   await expect(chart.getByRole("img", { name: "Line chart: Revenue by month" })).toBeVisible();
   await expect.poll(() => shownWidth(page)).toBeGreaterThan(400);
+  // The values at the pointer, as text: some point of the line is near where it goes down.
+  const values = page.getByRole("tooltip");
+  const picture = await chart.getByRole("img").boundingBox();
+  for (let down = 0; down < 1 && (await values.count()) === 0; down += 0.05) {
+    for (const across of [0.5, 0.52, 0.54]) {
+      if (!picture || (await values.count()) > 0) break;
+      await page.mouse.move(picture.x + across * picture.width, picture.y + down * picture.height);
+    }
+  }
+  await expect(values).toContainText(/Revenue.*\d/);
+  await page.mouse.move(5, 5);
+  await expect(values).toHaveCount(0);
   const light = await chart.getByRole("img").getAttribute("src");
 
   await chart.getByRole("button", { name: "Show as table" }).click();

@@ -2,7 +2,7 @@
 import type { Page } from "@playwright/test";
 
 import { test } from "./house";
-import { expect, expectAccessible } from "./page";
+import { expect, expectAccessible, isFound } from "./page";
 
 const inView = (page: Page) => page.locator("[data-run]:visible");
 
@@ -49,6 +49,17 @@ test("a run of 200 steps is walked, found and opened, and only what is in view i
   await expect(panels).toHaveCount(1);
   await expect(panels).toContainText("s2_37");
   await expectAccessible(page);
+
+  // Drawn whole, the browser's own search finds what was not in view, also what opened steps say.
+  await page.getByRole("searchbox", { name: /^Find a step/ }).fill("");
+  const steps = page.getByRole("region", { name: "Steps" }).first();
+  const found = () => isFound(page, "called for s1_33");
+  expect(await found()).toBe(false);
+  await steps.getByRole("button", { name: "Draw all, for searching and printing" }).click();
+  await expect(panels).toHaveCount(200);
+  await steps.getByRole("button", { name: "Open all" }).click();
+  await expect.poll(found).toBe(true);
+
   await page.getByRole("link", { name: "Memory" }).click();
   await expect(page.getByRole("main").getByText("This is not part of this installation.")).toBeVisible();
 });

@@ -1,6 +1,6 @@
 import { HOSTILE } from "./hostile";
 import { expectInert } from "./inert";
-import { expect, signIn, test } from "./page";
+import { expect, isFound, signIn, test } from "./page";
 
 const ID = "hostile";
 
@@ -153,4 +153,16 @@ test("a table of 10,000 rows and 50 columns draws only what is in view", async (
   await page.getByRole("button", { name: "Sort by column_1", exact: true }).click();
   await table.evaluate((element) => (element.scrollTop = 0));
   await expect(table.getByRole("row").nth(1)).toContainText("row 9999");
+  // So many cells are never drawn at once; a table of fewer is, so that the browser's own search finds all of it.
+  await expect(page.getByRole("button", { name: "Draw all rows" })).toHaveCount(0);
+  run.response.data = { columns: columns.slice(0, 5), rows: rows.slice(0, 400) as never, row_count: "400", truncated: false };
+  await page.reload();
+  await expect(table).toHaveAttribute("aria-rowcount", "401");
+  const found = () => isFound(page, "row 333");
+  expect(await found()).toBe(false);
+  await page.getByRole("button", { name: "Draw all rows" }).click();
+  await expect(table.getByRole("row")).toHaveCount(401);
+  await expect.poll(found).toBe(true);
+  await page.getByRole("button", { name: "Draw rows in view" }).click();
+  await expect(table.getByRole("row")).not.toHaveCount(401);
 });

@@ -94,3 +94,11 @@ export async function expectAccessible(page: Page): Promise<void> {
   const serious = found.violations.filter(({ impact }) => impact === "serious" || impact === "critical");
   expect(serious.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)])).toEqual([]);
 }
+
+/** Whether the browser's own search finds a text anywhere on the page, which it then selects. */
+export function isFound(page: Page, text: string): Promise<boolean> {
+  return page.evaluate((sought) => {
+    type Find = (text: string, isCaseSensitive: boolean, isBackwards: boolean, wraps: boolean) => boolean;
+    return (globalThis as unknown as { find: Find }).find(sought, false, false, true);
+  }, text);
+}

@@ -6,6 +6,7 @@ import { Drawing, type Answer, type Drawer, type Task } from "../src/charts/draw
 import { dressed, type Frame } from "../src/charts/look";
 import { answerParts, furtherHighlights, placedSections } from "../src/charts/report";
 import { isMap, readSpec, type ChartSpec, type JsonMap } from "../src/charts/spec";
+import { spotAt, type Spot } from "../src/charts/spots";
 import { chartTable } from "../src/charts/table";
 
 const BARS = {
@@ -66,6 +67,31 @@ describe("pictures", () => {
     expect(svg).not.toContain("Revenue by region");
     const saved = await draw(accepted(BARS), { ...FRAME, hasTitle: true });
     expect(saved.svg).toContain("Revenue by region");
+  });
+  test("each mark has its place and its values, with the titles of axes", async () => {
+    const { spots, width, height } = await draw(accepted(BARS), FRAME);
+    expect(spots.map(({ values }) => values)).toEqual([
+      [["Revenue", "Rs.12.5"], ["Region", "North"]],
+      [["Revenue", "Rs.7"], ["Region", "South"]],
+    ]);
+    for (const { left, right, top, bottom } of spots) {
+      expect([0 <= left, left < right, right <= width, 0 <= top, top < bottom, bottom <= height]).not.toContain(false);
+    }
+    const [north, south] = spots as [Spot, Spot];
+    expect(north.bottom).toBeLessThanOrEqual(south.top);
+    expect(spotAt(spots, north.left + 1, north.top + 1)).toBe(north);
+    expect(spotAt(spots, south.right + 23, south.bottom - 1)).toBe(south); // near it
+    expect(spotAt(spots, south.right + 25, south.bottom - 1)).toBeUndefined();
+  });
+  test("a slice of a pie is found by its angle, and nothing is found beside the pie", async () => {
+    const pie = { ...BARS, layer: undefined, height: 200, width: 200, mark: { type: "arc" } };
+    const encoding = { theta: { field: "revenue", type: "quantitative" }, color: { field: "region", type: "nominal" } };
+    const { spots } = await draw(accepted(JSON.parse(JSON.stringify({ ...pie, encoding })) as object), FRAME);
+    expect(spots).toHaveLength(2);
+    const { x, y, outer } = spots[0]?.slice ?? { x: 0, y: 0, outer: 0 };
+    const shown = [spotAt(spots, x + 5, y - outer / 2), spotAt(spots, x - 5, y - outer / 2)];
+    expect(shown.map((spot) => spot?.values[1]?.[1])).toEqual(["North", "South"]);
+    expect(spotAt(spots, x + outer + 1, y)).toBeUndefined();
   });
   test("what was accepted and cannot be drawn is an error and no picture", async () => {
     const spec = accepted({ ...BARS, layer: [{ mark: "bar" }], encoding: { x: { field: "revenue", type: "quantitative", scale: { type: "nothing" } } } });
@@ -143,7 +169,7 @@ class Scripted implements Drawer {
 describe("the queue of drawings", () => {
   afterEach(() => vi.useRealTimers());
   const task: Task = { spec: accepted(BARS), frame: FRAME };
-  const picture = { svg: "<svg/>", width: 1, height: 1 };
+  const picture = { svg: "<svg/>", width: 1, height: 1, spots: [] };
   const signal = new AbortController().signal;
 
   test("a worker that does not answer is ended, and the next chart is drawn by another one", async () => {

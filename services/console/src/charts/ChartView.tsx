@@ -11,8 +11,10 @@ import { saveFile } from "../ui/useCopy";
 import { pageDrawing, type Drawn } from "./drawing";
 import { chartFile, toPng } from "./file";
 import type { ChartSpec, Problem } from "./spec";
+import type { Spot } from "./spots";
 import { chartTable } from "./table";
 import { readLook, useTheme, useWidth } from "./useLook";
+import { Values } from "./Values";
 import styles from "./charts.module.css";
 
 const SAVED_PX = 760;
@@ -87,12 +89,14 @@ function Shown({ chart, spec, onSaveSpec }: { chart: Chart; spec: ChartSpec; onS
         {drawn === undefined && <p role="status">{text.charts.drawing}</p>}
         {drawn && "problem" in drawn && <NotDrawn problem={drawn.problem} />}
         {drawn && "address" in drawn && (
-          <img
-            src={drawn.address}
-            width={drawn.width}
-            height={drawn.height}
-            alt={text.charts.alt(text.charts.types[chart.type] ?? text.charts.chart, chart.title)}
-          />
+          <Values spots={drawn.spots} width={drawn.width}>
+            <img
+              src={drawn.address}
+              width={drawn.width}
+              height={drawn.height}
+              alt={text.charts.alt(text.charts.types[chart.type] ?? text.charts.chart, chart.title)}
+            />
+          </Values>
         )}
       </div>
       <div className={styles.bar}>
@@ -119,7 +123,7 @@ function Shown({ chart, spec, onSaveSpec }: { chart: Chart; spec: ChartSpec; onS
   );
 }
 
-type Image = { address: string; width: number; height: number } | { problem: Problem };
+type Image = { address: string; width: number; height: number; spots: Spot[] } | { problem: Problem };
 
 /** The picture at the address that this page gave it, drawn anew for each width and theme. */
 function useDrawn(spec: ChartSpec, width: number): Image | undefined {
@@ -134,7 +138,8 @@ function useDrawn(spec: ChartSpec, width: number): Image | undefined {
       if ("problem" in drawn) setImage(drawn);
       else {
         address = URL.createObjectURL(new Blob([drawn.picture.svg], { type: "image/svg+xml" }));
-        setImage({ address, width: drawn.picture.width, height: drawn.picture.height });
+        const { width, height, spots } = drawn.picture;
+        setImage({ address, width, height, spots });
       }
     };
     drawing

@@ -9,12 +9,15 @@ import { compile, type TopLevelSpec } from "vega-lite";
 
 import { dressed, type Frame } from "./look";
 import type { ChartSpec, JsonMap } from "./spec";
+import { spotsOf, type Spot } from "./spots";
+import { titlesOf } from "./table";
 
-/** A picture, and its size in pixels. */
+/** A picture, its size in pixels, and where its marks are. */
 export interface Picture {
   svg: string;
   width: number;
   height: number;
+  spots: Spot[];
 }
 
 /** Parts of Vega's measuring of texts, which its types leave out. */
@@ -41,11 +44,12 @@ const SILENT = (() => {
 /** Draws a checked specification. Rejects if the libraries cannot draw it, or the picture is too large. */
 export async function draw(spec: ChartSpec, frame: Frame): Promise<Picture> {
   measureByCanvas();
-  return render(compile(dressed(spec, frame) as unknown as TopLevelSpec, { logger: SILENT }).spec);
+  const compiled = compile(dressed(spec, frame) as unknown as TopLevelSpec, { logger: SILENT }).spec;
+  return render(compiled, titlesOf(spec));
 }
 
-/** Draws a specification of Vega itself. */
-export async function render(spec: Spec | JsonMap): Promise<Picture> {
+/** Draws a specification of Vega itself, whose fields have these titles. */
+export async function render(spec: Spec | JsonMap, titles: ReadonlyMap<string, string> = new Map()): Promise<Picture> {
   const runtime = parse(spec as Spec, undefined, { ast: true });
   const view = new View(runtime, {
     expr: expressionInterpreter,
@@ -62,7 +66,7 @@ export async function render(spec: Spec | JsonMap): Promise<Picture> {
     if (!(width <= MAX_PX && height <= MAX_PX) || svg.length > MAX_SVG_CHARACTERS) {
       throw new Error("the picture is too large");
     }
-    return { svg, width, height };
+    return { svg, width, height, spots: spotsOf(view, titles) };
   } finally {
     view.finalize();
   }

@@ -114,7 +114,8 @@ function config(spec: ChartSpec, look: Look): JsonMap {
     legend: part("legend", labels),
     text: part("text", { color: look.text }),
     range: { category: look.series },
-    mark: { color: first },
+    mark: { color: first, tooltip: true },
+    tooltipFormat: { numberFormat: ",.6~f" },
     ...Object.fromEntries(["bar", "line", "area", "point"].map((mark) => [mark, part(mark, { color: first })])),
   };
 }

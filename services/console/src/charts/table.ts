@@ -20,7 +20,8 @@ export function chartTable(spec: ChartSpec): Table {
   } as Table;
 }
 
-function titlesOf(spec: ChartSpec): Map<string, string> {
+/** Titles of axes and legends by their fields. */
+export function titlesOf(spec: ChartSpec): Map<string, string> {
   const titles = new Map<string, string>();
   for (const part of [spec, ...layersOf(spec)]) {
     if (!isMap(part["encoding"])) continue;

@@ -15,6 +15,9 @@ const ROW_PX = 34;
 const NARROWEST = 6;
 const WIDEST = 44;
 const MEASURED_ROWS = 200;
+/** Rows from which a table does not fit its frame, and cells up to which all of it can be drawn. */
+const LONG = 20;
+const MOST_CELLS = 50_000;
 
 interface Order {
   column: number;
@@ -26,6 +29,7 @@ export function ResultTable({ table, name }: { table: Table; name: string }) {
   const frame = useRef<HTMLDivElement>(null);
   const [order, setOrder] = useState<Order>();
   const [isCopied, copy] = useCopy();
+  const [isWhole, setWhole] = useState(false);
   const rows = useMemo(
     () =>
       order
@@ -43,6 +47,8 @@ export function ResultTable({ table, name }: { table: Table; name: string }) {
   });
   const sort = (column: number) =>
     setOrder((before) => ({ column, isDescending: before?.column === column && !before.isDescending }));
+  const isLong = rows.length > LONG && rows.length * table.columns.length <= MOST_CELLS;
+  const drawn = isWhole && isLong ? rows.map((_, index) => ({ key: index, index })) : virtual.getVirtualItems();
   return (
     <section className={styles.result} aria-label={text.result}>
       <div className={styles.bar}>
@@ -50,6 +56,11 @@ export function ResultTable({ table, name }: { table: Table; name: string }) {
           {text.rows(table.rows.length)}
           {table.truncated && `, ${text.truncated}`}
         </span>
+        {isLong && (
+          <Button kind="quiet" title={isWhole ? text.runs.drawView : text.runs.drawAll} onClick={() => setWhole(!isWhole)}>
+            {isWhole ? text.drawRowsInView : text.drawAllRows}
+          </Button>
+        )}
         <Button kind="quiet" onClick={() => copy(toTsv(table, rows))}>
           {isCopied ? text.copied : text.copyTable}
         </Button>
@@ -91,7 +102,7 @@ export function ResultTable({ table, name }: { table: Table; name: string }) {
           </div>
         </div>
         <div role="rowgroup" className={styles.rows} style={{ height: virtual.getTotalSize(), minWidth }}>
-          {virtual.getVirtualItems().map((item) => {
+          {drawn.map((item) => {
             const row = table.rows[rows[item.index] ?? 0];
             return (
               <div
@@ -99,7 +110,7 @@ export function ResultTable({ table, name }: { table: Table; name: string }) {
                 role="row"
                 aria-rowindex={item.index + 2}
                 className={styles.row}
-                style={{ gridTemplateColumns: columns, transform: `translateY(${String(item.start)}px)` }}
+                style={{ gridTemplateColumns: columns, transform: `translateY(${String(item.index * ROW_PX)}px)` }}
               >
                 {row &&
                   cellsOf(row).map((cell, index) => {

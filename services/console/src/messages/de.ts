@@ -145,6 +145,8 @@ export const de: Messages = {
   rows: (count) => (count === 1 ? "1 Zeile" : `${shownNumber(count)} Zeilen`),
   truncated: "weitere Zeilen wurden weggelassen",
   saveCsv: "CSV",
+  drawAllRows: "Alle Zeilen zeichnen",
+  drawRowsInView: "Nur Zeilen im Blick zeichnen",
   copyTable: "Tabelle kopieren",
   sortBy: (column) => `Nach ${column} sortieren`,
 

@@ -143,6 +143,8 @@ export const en = {
   rows: (count: number) => (count === 1 ? "1 row" : `${shownNumber(count)} rows`),
   truncated: "more rows were left out",
   saveCsv: "CSV",
+  drawAllRows: "Draw all rows",
+  drawRowsInView: "Draw rows in view",
   copyTable: "Copy table",
   sortBy: (column: string) => `Sort by ${column}`,
 

@@ -27,6 +27,7 @@ export function StepList({ runId, steps, hasEnded, choice }: Props) {
   const text = useText();
   const [query, setQuery] = useState("");
   const [toggled, setToggled] = useState<ReadonlyMap<string, boolean>>(new Map());
+  const [isWhole, setWhole] = useState(false);
   const isMany = steps.length > FEW;
   const found = isMany ? steps.filter((step) => matches(step, query)) : steps;
   const keys = found.map(stepKey);
@@ -47,7 +48,7 @@ export function StepList({ runId, steps, hasEnded, choice }: Props) {
     <section className={styles.panels} aria-label={text.steps}>
       <div className={styles.listHead}>
         <h2>{text.steps}</h2>
-        {isMany && steps.length <= LONG && (
+        {isMany && (steps.length <= LONG || isWhole) && (
           <>
             <Button kind="quiet" onClick={() => all(true)}>
               {text.runs.openAll}
@@ -73,6 +74,7 @@ export function StepList({ runId, steps, hasEnded, choice }: Props) {
         keys={keys}
         estimatePx={CLOSED_PX}
         className={styles.panelList}
+        onWhole={setWhole}
         index={index}
         revealed={`${chosen} ${String(index >= 0)}`}
         render={(at) => {

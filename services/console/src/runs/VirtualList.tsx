@@ -1,11 +1,15 @@
 /** A list of which only what is in view is drawn, once it is long. */
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef, type ReactNode } from "react";
+import { useEffect, useRef, useState, type ReactNode } from "react";
 
+import { useText } from "../messages/useText";
+import { Button } from "../ui/controls";
 import styles from "./runs.module.css";
 
 /** A shorter list is drawn whole, so that the browser finds and prints all of it. */
 export const LONG = 30;
+/** A longer list is never drawn whole: the page would stand still. */
+const LONGEST_WHOLE = 3000;
 
 interface Props {
   label: string;
@@ -16,10 +20,28 @@ interface Props {
   index?: number;
   revealed?: unknown;
   className?: string | undefined;
+  /** Called when all of it is drawn, or again only what is in view. */
+  onWhole?: (isWhole: boolean) => void;
 }
 
 export function VirtualList(props: Props) {
-  return props.keys.length > LONG ? <Long {...props} /> : <Short {...props} />;
+  const { runs: text } = useText();
+  const [isWhole, setWhole] = useState(false);
+  const { length } = props.keys;
+  if (length <= LONG) return <Short {...props} />;
+  if (length > LONGEST_WHOLE) return <Long {...props} />;
+  const toggle = () => {
+    setWhole(!isWhole);
+    props.onWhole?.(!isWhole);
+  };
+  return (
+    <>
+      <Button kind="quiet" className={styles.drawAll} onClick={toggle}>
+        {isWhole ? text.drawView : text.drawAll}
+      </Button>
+      {isWhole ? <Short {...props} /> : <Long {...props} />}
+    </>
+  );
 }
 
 function Short({ label, keys, render, className }: Props) {
