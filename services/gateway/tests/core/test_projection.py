@@ -47,7 +47,7 @@ def test_client_sees_of_a_kind_what_is_listed_or_nothing(kind: str) -> None:
 
 def test_client_sees_of_a_request_what_is_listed() -> None:
     shared = both(AgentRequest(), RunEvent().run_accepted)
-    assert shared == {"question", "request_id", "conversation_id", "continues_run_id"}
+    assert shared == {"question", "request_id", "conversation_id", "continues_run_id", "model"}
 
 
 def test_client_sees_of_what_is_sent_to_an_agent_what_is_listed() -> None:
