@@ -8,7 +8,7 @@ export const en = {
   mark: "Mark as verified",
   change: "Change or share",
   markHint:
-    "Question and query become an example for similar questions. Read both: what you mark counts as your word.",
+    "The question (of several steps, the task of this one) and the query become an example for similar questions. Read both: what you mark counts as your word.",
   readers: "For whom",
   forMe: "for you alone",
   forGroup: (group: string) => `for the group ${group}`,
@@ -33,7 +33,7 @@ export const de: typeof en = {
   mark: "Als geprüft markieren",
   change: "Ändern oder teilen",
   markHint:
-    "Frage und Abfrage werden zum Beispiel für ähnliche Fragen. Lesen Sie beide: Was Sie markieren, gilt als Ihr Wort.",
+    "Die Frage (bei mehreren Schritten die Aufgabe dieses Schritts) und die Abfrage werden zum Beispiel für ähnliche Fragen. Lesen Sie beide: Was Sie markieren, gilt als Ihr Wort.",
   readers: "Für wen",
   forMe: "nur für Sie",
   forGroup: (group) => `für die Gruppe ${group}`,
