@@ -90,8 +90,9 @@ different values end the process at start.
 
 **The command line** `bos` reads `BOS_TARGET`, `BOS_IDENTITY_TARGET`, `BOS_MEMORY_TARGET`,
 `BOS_DOCUMENTS_TARGET`, `BOS_FILES_TARGET` and `BOS_API_KEY` from the environment, not from
-`.env`; for [grading by a model](evaluation.md#criteria) `BOS_EVAL_GRADER_MODEL`, `BOS_EVAL_GRADER_URL` and
-`BOS_EVAL_GRADER_API_KEY`; and for TLS with what `BOS_TARGET` names `BOS_CA_FILE`, `BOS_CERT_FILE`, `BOS_KEY_FILE` (or
+`.env`; for [grading by a model](evaluation.md#criteria) `BOS_EVAL_GRADER_MODEL`,
+`BOS_EVAL_GRADER_URL` and `BOS_EVAL_GRADER_API_KEY`; and for TLS with what `BOS_TARGET` names
+`BOS_CA_FILE`, `BOS_CERT_FILE`, `BOS_KEY_FILE` (or
 `BOS_INSECURE`). Without `BOS_TARGET` it talks to the running standalone of the same user that
 `.data/standalone.json` names, searched from the working directory upwards, as whoever signed in
 with `bos login`; `BOS_API_KEY` is not sent there. Once signed in, tokens go to the addresses of the
