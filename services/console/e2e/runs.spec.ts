@@ -122,7 +122,7 @@ test("two runs of a question are compared step by step", async ({ page }) => {
     .getByRole("region", { name: "The same conversation" })
     .getByRole("link", { name: REVENUE })
     .click();
-  await expect(page.getByRole("row", { name: /Plan/ })).toContainText("differs");
+  await expect(page.getByRole("row", { name: /^Plan / })).toContainText("differs");
   await expect(page.getByRole("row", { name: /Tokens sent/ })).toContainText("+");
   await expect(steps.getByRole("listitem").filter({ hasText: "Not part of this run" })).not.toHaveCount(0);
   const answer = page.getByRole("region", { name: "Answer" });
