@@ -30,7 +30,9 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
             patch.delenv(name)
         # Reading them takes a minute of processor time; tests that need them load them.
         patch.setenv("BOS_STANDALONE_DEMO_DOCUMENTS", "false")
-        # However busy the machine is, gateways keep theirs; tests about losing it say so.
+        # However busy the machine is, gateways keep their leases and questions get what memory
+        # knows; tests of what happens otherwise say so.
         patch.setenv("BOS_GATEWAY_LEASE_S", "60")
+        patch.setenv("BOS_GATEWAY_MEMORY_TIMEOUT_S", "20")
         patch.chdir(tmp_path_factory.mktemp("working"))
         yield

@@ -43,6 +43,7 @@ async def rest_harness(folder: Path) -> AsyncIterator[RestHarness]:
             "BOS_STANDALONE_REST_PORT": "0",
             "BOS_STANDALONE_DEMO_DOCUMENTS": "false",
             "BOS_GATEWAY_LEASE_S": "60",  # a busy machine keeps it
+            "BOS_GATEWAY_MEMORY_TIMEOUT_S": "20",
         },
         stdout=pipe,
         stderr=pipe,

@@ -183,7 +183,9 @@ def _environment(model: ScriptedModel, mode: Mode, folder: Path) -> Iterator[Non
         for name in [name for name in os.environ if _SETTINGS.match(name)]:
             patch.delenv(name)
         patch.chdir(folder)  # where there is no .env
-        patch.setenv("BOS_GATEWAY_LEASE_S", "60")  # a busy machine keeps it, so no step runs twice
+        # However busy the machine is, no step runs twice and memory is heard.
+        patch.setenv("BOS_GATEWAY_LEASE_S", "60")
+        patch.setenv("BOS_GATEWAY_MEMORY_TIMEOUT_S", "20")
         patch.setenv("OPENAI_API_KEY", SCRIPTED_KEY)
         patch.setenv("OPENAI_BASE_URL", model.base_url)
         patch.setenv("BOS_MODEL_PROVIDER", "openai")

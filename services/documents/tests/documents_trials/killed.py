@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import bos_chassis  # noqa: F401  # before anything imports gRPC: see there
 from bos_documents.files import DocumentFiles
 from bos_documents.index.embedded import EmbeddedIndex
 from bos_documents.store.jobs import Jobs
