@@ -16,6 +16,7 @@ import { Literal } from "../text/Literal";
 import { shownTime } from "../text/format";
 import { Button, Failure, Icon, Notice } from "../ui/controls";
 import { Countdown } from "./Countdown";
+import { outcomeOf } from "./outcome";
 import { useDecision } from "./useDecision";
 import styles from "./approvals.module.css";
 
@@ -42,7 +43,7 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
     >
       <h3 className={styles.head} id={titleId}>
         <Icon name="shield" />
-        {isPending ? text.approvalNeeded : text.approvalStates[approval.status]}
+        {isPending ? text.approvalNeeded : outcomeOf(approval, text)}
         {isPending && approval.expire_time && <Countdown expireTime={approval.expire_time} />}
         {!isPending && <time>{shownTime(approval.respond_time)}</time>}
       </h3>

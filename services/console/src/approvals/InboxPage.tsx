@@ -11,6 +11,7 @@ import { shownTime } from "../text/format";
 import { Literal } from "../text/Literal";
 import { Empty, Failure } from "../ui/controls";
 import { ApprovalById } from "./ApprovalCard";
+import { outcomeOf } from "./outcome";
 import styles from "./approvals.module.css";
 
 export function InboxPage() {
@@ -93,7 +94,7 @@ function Items({ title, approvals, shown }: ItemsProps) {
                 {" · "}
                 {each.status === "APPROVAL_STATUS_PENDING"
                   ? shownTime(each.create_time)
-                  : text.approvalStates[each.status]}
+                  : outcomeOf(each, text)}
               </small>
             </Link>
           </li>

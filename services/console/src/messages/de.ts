@@ -192,6 +192,7 @@ export const de: Messages = {
     APPROVAL_STATUS_EXPIRED: "Abgelaufen",
     APPROVAL_STATUS_CANCELLED: "Abgebrochen",
   },
+  sentBack: "Mit Anweisungen zurückgegeben",
   decidedElsewhere: "Darüber wurde inzwischen entschieden.",
   noApprovals: "Nichts wartet auf Sie.",
   noApprovalsHint:

@@ -189,6 +189,7 @@ export const en = {
     APPROVAL_STATUS_EXPIRED: "Expired",
     APPROVAL_STATUS_CANCELLED: "Cancelled",
   },
+  sentBack: "Sent back with instructions",
   decidedElsewhere: "This was decided meanwhile.",
   noApprovals: "Nothing waits for you.",
   noApprovalsHint: "When a step wants to change something, it is shown here and in its conversation.",
