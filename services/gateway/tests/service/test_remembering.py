@@ -149,13 +149,14 @@ async def test_an_exchange_is_in_a_reply_s_run_once_though_memory_knows_it_too(
         memory.said = [SAID, ConversationMessage(content="What was revenue?", run_id=asked.run_id)]
         harness.planner.answer = None
         await client.ask("Q2", continues_run_id=asked.run_id)
-        await eventually(lambda: len(memory.recorded) == 2)
+        await eventually(lambda: len({turn.run_id for turn in memory.recorded}) == 2)
 
     for request in (harness.planner.requests[1], harness.composer.requests[0]):
         assert list(request.conversation_history) == [SAID]
         assert [turn.reply for turn in request.clarifications] == ["Q2"]
         assert [turn.asked for turn in request.clarifications] == [asking]
-    assert [turn.conversation_id for turn in memory.recorded] == ["talk", "talk"]
+    # One whose answer is on its way when the next question comes is sent once more.
+    assert {turn.conversation_id for turn in memory.recorded} == {"talk"}
 
 
 async def test_without_memory_questions_stand_alone(harness: Harness) -> None:
