@@ -269,6 +269,11 @@ class RestDoor(Door):
                     text = ""
                 elif name == "answer_delta":
                     text += event["answer_delta"]["text"]
+                elif name == "run_finished":
+                    # Who joins late has a part of the pieces, or none, and here all of the text.
+                    answer = event["run_finished"]["response"]["answer"]
+                    assert answer.startswith(text), (answer, text)
+                    text = answer
         seen = seen_of(await self._call("GET", f"/v1/runs/{run_id}"))
         seen.text = text
         return seen
