@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bos_testkit.processes import PATIENT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -30,9 +32,7 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
             patch.delenv(name)
         # Reading them takes a minute of processor time; tests that need them load them.
         patch.setenv("BOS_STANDALONE_DEMO_DOCUMENTS", "false")
-        # However busy the machine is, gateways keep their leases and questions get what memory
-        # knows; tests of what happens otherwise say so.
-        patch.setenv("BOS_GATEWAY_LEASE_S", "60")
-        patch.setenv("BOS_GATEWAY_MEMORY_TIMEOUT_S", "20")
+        for name, value in PATIENT.items():  # tests of what happens otherwise say so
+            patch.setenv(name, value)
         patch.chdir(tmp_path_factory.mktemp("working"))
         yield

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bos_testkit.processes import PATIENT
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -42,8 +44,7 @@ async def rest_harness(folder: Path) -> AsyncIterator[RestHarness]:
             "HOME": str(folder),
             "BOS_STANDALONE_REST_PORT": "0",
             "BOS_STANDALONE_DEMO_DOCUMENTS": "false",
-            "BOS_GATEWAY_LEASE_S": "60",  # a busy machine keeps it
-            "BOS_GATEWAY_MEMORY_TIMEOUT_S": "20",
+            **PATIENT,
         },
         stdout=pipe,
         stderr=pipe,

@@ -24,6 +24,7 @@ from bos_demo.scripted.dialogue import dialogue_fixtures
 from bos_demo.scripted.replies import demo_fixtures
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
+from bos_testkit.processes import PATIENT
 from bos_testkit.runs import SeenRun
 from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY
 from bos_testkit.scripted_model.server import ScriptedModel
@@ -183,9 +184,8 @@ def _environment(model: ScriptedModel, mode: Mode, folder: Path) -> Iterator[Non
         for name in [name for name in os.environ if _SETTINGS.match(name)]:
             patch.delenv(name)
         patch.chdir(folder)  # where there is no .env
-        # However busy the machine is, no step runs twice and memory is heard.
-        patch.setenv("BOS_GATEWAY_LEASE_S", "60")
-        patch.setenv("BOS_GATEWAY_MEMORY_TIMEOUT_S", "20")
+        for name, value in PATIENT.items():
+            patch.setenv(name, value)
         patch.setenv("OPENAI_API_KEY", SCRIPTED_KEY)
         patch.setenv("OPENAI_BASE_URL", model.base_url)
         patch.setenv("BOS_MODEL_PROVIDER", "openai")

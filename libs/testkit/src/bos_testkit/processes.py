@@ -23,6 +23,8 @@ _UNASSIGNED = range(20_000, 32_768)
 _START_S = 300.0
 _STOP_S = 30.0
 # What a program needs to be found and to keep out of the developer's own folders.
+PATIENT = {"BOS_GATEWAY_LEASE_S": "60", "BOS_GATEWAY_MEMORY_TIMEOUT_S": "20"}
+"""Settings of a gateway that, however busy the machine is, keeps its lease and hears memory."""
 _KEPT = ("PATH", "PYTHONPATH", "XDG_CONFIG_HOME")
 
 
