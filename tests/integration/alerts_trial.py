@@ -32,7 +32,7 @@ from .faults_replies import BOTH, LIST_TABLES, REPLIES, SEARCHED
 from .library import upload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from prometheus_server import Prometheus
@@ -45,8 +45,17 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 _LOADED = 3
+_DISK_BYTES = 100 * 2**30
 _SLOW_S = 0.4
 _PAUSE_S = 0.2
+
+
+@dataclass
+class DiskUsage:
+    """Bytes of a disk, by the names of `shutil.disk_usage`."""
+
+    total: int = _DISK_BYTES
+    free: int = _DISK_BYTES // 2
 
 
 @dataclass
@@ -87,12 +96,22 @@ class Watched:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.fixture(scope="module")
+def disk_usage() -> Iterator[DiskUsage]:
+    """What services are told of their disks: half is free, however full that of the machine is."""
+    usage = DiskUsage()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk.shutil, "disk_usage", lambda _: usage)
+        yield usage
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def watched(
     company: DatabaseSettings,
     store_url: str,
     postgres_server: PostgresServer,
     tmp_path_factory: pytest.TempPathFactory,
+    disk_usage: DiskUsage,
     clean_environment: None,
 ) -> AsyncIterator[Watched]:
     folder = tmp_path_factory.mktemp("alerts")
@@ -205,14 +224,12 @@ async def test_qdrant_that_is_away_is_told_once_documents_have_waited(watched: W
 
 
 async def test_disk_that_is_nearly_full_is_told_until_there_is_room(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Watched, disk_usage: DiskUsage
 ) -> None:
     assert not await watched.raised("BosDiskFull")
-    usage = disk.shutil.disk_usage("/")
-    with monkeypatch.context() as patch:
-        nearly = usage._replace(free=usage.total // 20)
-        patch.setattr(disk.shutil, "disk_usage", lambda _: nearly)
-        await watched.until("BosDiskFull", service="documents")
+    disk_usage.free = disk_usage.total // 20
+    await watched.until("BosDiskFull", service="documents")
+    disk_usage.free = disk_usage.total // 2
     await watched.until("BosDiskFull", raised=False)
 
 

@@ -163,7 +163,8 @@ test("a run is shown step by step at an address of its own", async ({ page }) =>
 test("conversations are searched, renamed and deleted", async ({ page }) => {
   await ask(page, "How many days are there between 17 January 2026 and 15 June 2026?");
   const list = page.getByRole("region", { name: "Conversations" });
-  const row = list.getByRole("listitem").filter({ hasText: "17 January" }).first();
+  // The one that is open: others of the same question may stand above it until it is listed.
+  const row = list.getByRole("listitem").filter({ has: page.locator("[aria-current=page]") });
   await row.getByRole("button").click();
   await page.getByRole("menuitem", { name: "Rename" }).click();
   const title = `Days ${String(Date.now())}`;
