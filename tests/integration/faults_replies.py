@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from bos_demo.scripted.replies import composer_section
+from bos_testkit.scripted_model.replies import fixture
+
 from .chain_replies import DOCS
 from .harness import plan_reply, planned, program_reply, query_replies
 
@@ -16,4 +19,8 @@ REPLIES: Final = (
     plan_reply(SEARCHED, planned("passages", "rag", DOCS.task), _SUM),
     *query_replies("name the regions", "SELECT region_name FROM regions", "regions"),
     program_reply("add the numbers up", "result = {'total': 4000 + 321}"),
+    *(
+        fixture(f"answer: {question}", [composer_section(question)], text="It is in the results.")
+        for question in (BOTH, SEARCHED)
+    ),
 )

@@ -11,11 +11,13 @@ import socket
 import sys
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from bos_chassis.settings import TlsSettings
 
@@ -48,16 +50,24 @@ class RunningProcess:
         return peak_memory_mb(self.pid)
 
 
+@cache
+def _ports() -> Iterator[int]:
+    """All ports over and over, from a place that other processes hardly share."""
+    begin = secrets.randbelow(len(_UNASSIGNED))
+    return cycle((*_UNASSIGNED[begin:], *_UNASSIGNED[:begin]))
+
+
 def free_port() -> int:
     """A port of this machine that nothing listens on, for a service that comes and goes.
 
     Below those that kernels hand out: while the service is away nobody else is given its port.
+    None is given twice in a process until all were.
     """
-    while True:
-        port = secrets.choice(_UNASSIGNED)
+    for port in _ports():
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
+    raise AssertionError  # the ports have no end
 
 
 def is_dead(pid: int) -> bool:
