@@ -9,7 +9,7 @@ import { shownBytes, shownNumber, shownTime } from "../text/format";
 import { Literal } from "../text/Literal";
 import { Empty } from "../ui/controls";
 import { Select } from "../ui/Select";
-import { Answered, Dashboard, DataTable, NoRows, Pager, usePages } from "./parts";
+import { Answered, Dashboard, DataTable, NoRows, Pager, UserId, usePages } from "./parts";
 import { ingestion, spend, storage, userApprovals, type ApprovalStatus } from "./queries";
 import styles from "./operate.module.css";
 
@@ -124,7 +124,7 @@ export function Spend() {
                     "isTotal" in each ? (
                       <strong key="all">{words.everybody}</strong>
                     ) : (
-                      <Literal key="user" text={each.user_id ?? ""} />
+                      <UserId key="user" id={each.user_id ?? ""} />
                     ),
                     shownNumber(each.tokens ?? "0"),
                     shownNumber(each.held_tokens ?? "0"),
@@ -195,11 +195,11 @@ export function Approvals() {
                   {shownTime(each.create_time)}
                 </Link>,
                 text.approvalStates[each.status],
-                <Literal key="user" text={each.user_id} />,
+                <UserId key="user" id={each.user_id} />,
                 <Literal key="agent" text={each.agent_name} />,
                 <Literal key="tools" text={each.tools.join(", ")} />,
                 each.status === "APPROVAL_STATUS_PENDING" ? shownTime(each.expire_time) : "",
-                <Literal key="by" text={each.decided_by} />,
+                <UserId key="by" id={each.decided_by} />,
               ],
             }))}
           />

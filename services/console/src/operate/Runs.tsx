@@ -13,7 +13,7 @@ import { Button, Failure, Field, Notice } from "../ui/controls";
 import { FactList, type Fact } from "../ui/FactList";
 import { Dialog, DialogActions } from "../ui/Dialog";
 import { Select } from "../ui/Select";
-import { Answered, Dashboard, DataTable, NoRows, Pager, usePages } from "./parts";
+import { Answered, Dashboard, DataTable, NoRows, Pager, UserId, usePages } from "./parts";
 import { userRun, userRuns, type RunFilter, type RunOverview } from "./queries";
 import styles from "./operate.module.css";
 
@@ -96,7 +96,7 @@ function cellsOfRun(run: RunOverview, states: Record<RunStatus, string>) {
     <span key="state" className={run.status === "RUN_STATUS_FAILED" ? styles.bad : undefined}>
       {states[run.status]}
     </span>,
-    <Literal key="user" text={run.user_id} />,
+    <UserId key="user" id={run.user_id} />,
     <Literal key="agents" text={run.agents.join(", ")} />,
     <Literal key="error" text={run.error_type} />,
     run.tokens === "0" ? "" : shownNumber(run.tokens),

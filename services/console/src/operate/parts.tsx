@@ -4,6 +4,7 @@ import { useState, type ReactNode } from "react";
 
 import { useText } from "../messages/useText";
 import { useSession } from "../shell/useSession";
+import { Literal } from "../text/Literal";
 import { Button, Empty, Failure } from "../ui/controls";
 import { useRoles, type Role } from "./useRoles";
 import styles from "./operate.module.css";
@@ -62,6 +63,15 @@ export function Dashboard({ uid }: { uid: string }) {
     <a className={styles.dashboard} href={`${base.replace(/\/$/, "")}/d/${uid}`} rel="noreferrer">
       {text.operate.dashboard}
     </a>
+  );
+}
+
+/** The id of a user, as literal text on one line. */
+export function UserId({ id }: { id: string }) {
+  return (
+    <span className={styles.id}>
+      <Literal text={id} />
+    </span>
   );
 }
 
