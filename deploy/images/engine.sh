@@ -77,7 +77,12 @@ base)
     echo "PYTHON_IMAGE=$BASE"
     ;;
 down)
-    ! running || kill "$(cat "$STATE/dockerd.pid")"
+    if running; then
+        # What no name stands for any more, and the oldest steps of builds, would fill the disk in time.
+        export DOCKER_HOST="$OWN"
+        client image prune --force > /dev/null && client builder prune --force --keep-storage 8GB > /dev/null || :
+        kill "$(cat "$STATE/dockerd.pid")"
+    fi
     ;;
 *)
     say 'usage: engine.sh up|base|down'
