@@ -194,7 +194,7 @@ export function Approvals() {
                 >
                   {shownTime(each.create_time)}
                 </Link>,
-                text.approvalStates[each.status],
+                each.is_sent_back ? text.sentBack : text.approvalStates[each.status],
                 <UserId key="user" id={each.user_id} />,
                 <Literal key="agent" text={each.agent_name} />,
                 <Literal key="tools" text={each.tools.join(", ")} />,

@@ -43,8 +43,12 @@ async def seen_by(gateway: Client, caller: Any, **wanted: Any) -> list[Approval]
     return list(answer.approvals)
 
 
-async def respond(gateway: Client, approval: Approval, decision: int, caller: Any) -> Approval:
-    request = RespondApprovalRequest(approval_id=approval.approval_id, decision=decision)
+async def respond(
+    gateway: Client, approval: Approval, decision: int, caller: Any, instructions: str = ""
+) -> Approval:
+    request = RespondApprovalRequest(
+        approval_id=approval.approval_id, decision=decision, instructions=instructions
+    )
     answer = await approvals(gateway).RespondApproval(request, timeout=30, metadata=caller)
     found: Approval = answer.approval
     return found

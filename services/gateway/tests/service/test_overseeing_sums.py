@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gateway_harness.answering import asked, refusal
+from gateway_harness.answering import asked, refusal, respond
 from gateway_harness.callers import signed_in, token
 
 from bos.audit.v1 import AuditServiceStub, ListAuditEntriesRequest
 from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
     APPROVAL_STATUS_DENIED,
     APPROVAL_STATUS_PENDING,
     AgentRequest,
@@ -134,6 +135,23 @@ async def test_approvals_of_all_are_listed_without_what_is_proposed(
         assert not page.next_page_token
         denied = ListUserApprovalsRequest(status=APPROVAL_STATUS_DENIED)
         assert not (await call(gateway, "ListUserApprovals", denied)).approvals
+        assert PLANTED not in str(page)
+
+
+async def test_approval_with_instructions_is_listed_as_sent_back(
+    harness: Harness, tmp_path: Path
+) -> None:
+    await harness.add_agent(DeployAgent())
+    harness.planner.steps = [step("a", "deploy", "deploy shop 1.2")]
+    harness.planner.steps[0].tools.append("trigger_deployment")
+    async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
+        approved, sent_back, waiting = [await asked(gateway, ADA) for _ in range(3)]
+        await respond(gateway, approved, APPROVAL_DECISION_APPROVE, ADA)
+        await respond(gateway, sent_back, APPROVAL_DECISION_APPROVE, ADA, f"{PLANTED} version 1.3")
+        page = await call(gateway, "ListUserApprovals", ListUserApprovalsRequest())
+        found = {each.approval_id: each for each in page.approvals}
+        shown = [found[each.approval_id] for each in (approved, sent_back, waiting)]
+        assert [each.is_sent_back for each in shown] == [False, True, False]
         assert PLANTED not in str(page)
 
 

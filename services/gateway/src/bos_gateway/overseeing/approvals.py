@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _DEFAULT_PAGE: Final = 50
 _PAGE: Final = """
 SELECT approval_id, run_id, user_id, agent_name, tools, status, created_at, expire_at, responded_at,
-       decided_by
+       decided_by, instructions <> '' AS is_sent_back
 FROM approvals
 WHERE (created_at, approval_id) < ($1, $2) AND $3::smallint IN (0::smallint, status)
 ORDER BY created_at DESC, approval_id DESC
@@ -51,6 +51,7 @@ def _overview(row: asyncpg.Record) -> ApprovalOverview:
         tools=[tool for tool in row["tools"].split(",") if tool],
         status=row["status"],
         decided_by=row["decided_by"],
+        is_sent_back=row["is_sent_back"],
     )
     overview.create_time.FromDatetime(row["created_at"])
     overview.expire_time.FromDatetime(row["expire_at"])
