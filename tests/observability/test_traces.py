@@ -90,10 +90,11 @@ async def whole(traced_house: TracedHouse) -> list[Trace]:
         ]
 
     def complete() -> bool:
-        return all(
+        found = runs()
+        return len(found) >= traced_house.asked and all(
             each.named("bos.memory.v1.MemoryTurnService/RecordTurn")
             and each.named("bos.memory.v1.MemoryTurnService/ExtractFacts")
-            for each in runs()
+            for each in found
         )
 
     # What is remembered of a run is told after its end.
@@ -165,7 +166,9 @@ async def test_a_question_over_http_is_one_trace_from_its_request_to_the_databas
         return any(s.name == RUN for s in named)
 
     await eventually(arrived, within_s=120)
-    await eventually(lambda: any(s.name == "POST /v1/runs:ask" for s in traced_house.traces.spans))
+    await eventually(
+        lambda: any(s.name == "POST /v1/runs:ask" for s in traced_house.traces.spans), within_s=120
+    )
     (trace,) = [each for each in await whole(traced_house) if each.named("POST /v1/runs:ask")]
     trace.check()
     call = "bos.gateway.v1.OrchestratorService/Ask"

@@ -41,6 +41,8 @@ class TracedHouse:
 
     standalone: Standalone
     traces: Collector
+    asked: int
+    """How many questions were answered before it was handed out."""
 
 
 @asynccontextmanager
@@ -56,12 +58,12 @@ async def open_traced_house(folder: Path) -> AsyncIterator[TracedHouse]:
             given = TelemetrySettings.load(log_level="error")
             with setup_telemetry("standalone", given) as telemetry:
                 async with serve_all(settings, telemetry) as standalone:
-                    await _ask_everything(standalone)
-                    yield TracedHouse(standalone, collector)
+                    asked = await _ask_everything(standalone)
+                    yield TracedHouse(standalone, collector, asked)
 
 
-async def _ask_everything(standalone: Standalone) -> None:
-    """One question of each set of agents, and one whose program has to be approved."""
+async def _ask_everything(standalone: Standalone) -> int:
+    """One question of each set of agents, and one whose program has to be approved; how many."""
     assert standalone.documents is not None
     assert await standalone.documents.ready(400)
     questions = {
@@ -91,3 +93,4 @@ async def _ask_everything(standalone: Standalone) -> None:
         async with asyncio.TaskGroup() as tasks:
             for question in questions.values():
                 tasks.create_task(ask(question))
+        return 1 + len(questions)

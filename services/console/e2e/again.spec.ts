@@ -65,5 +65,6 @@ test("instructions in place of a decision send the proposal back, and nothing is
   await expect(card.getByRole("button", { name: "Approve" })).toHaveCount(0);
   await expect(page.getByRole("article", { name: "Approved" })).toHaveCount(0);
   await page.goto("/operate/approvals");
+  await page.getByLabel("State").selectOption("APPROVAL_STATUS_APPROVED");
   await expect(page.getByRole("table")).toContainText("Sent back with instructions");
 });
