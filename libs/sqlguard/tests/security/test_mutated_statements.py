@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Corpus = Callable[[str, Dialect], list[tuple[str, str]]]
     Mutation = Callable[[random.Random, str], str]
 
-pytestmark = pytest.mark.security
+pytestmark = [pytest.mark.security, pytest.mark.thorough]
 
 SEED = 20251122
 MUTANTS = 2_500
