@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import pytest
 
 from bos_chassis import probe
 from bos_testkit.certificates import Authority
+from bos_testkit.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,13 +64,6 @@ def http_address() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
         thread.join()
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 async def test_serving_service_passes(start: Any) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from bos_mcp_db.provisioning import provision_mysql
 from bos_mcp_db.settings import DatabaseSettings
+from bos_testkit.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -108,7 +109,7 @@ def running_mariadb(*options: str) -> Iterator[MariaDb]:
     """An empty server as it installs itself, with its accounts and the database ``test``."""
     with tempfile.TemporaryDirectory(prefix="bos-mariadb-") as name:
         folder = Path(name)
-        server = MariaDb(_free_port(), folder / "socket")
+        server = MariaDb(free_port(), folder / "socket")
         user = ["--user=root"] if os.geteuid() == 0 else []
         common = ["--no-defaults", *user, f"--datadir={folder / 'data'}"]
         subprocess.run(
@@ -149,10 +150,3 @@ def _wait_for(server: MariaDb, process: subprocess.Popen[bytes], log: Path) -> N
                 return
         time.sleep(0.05)
     raise RuntimeError(log.read_text(errors="replace")[-2_000:])
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _UNASSIGNED = range(20_000, 32_768)
 _START_S = 300.0
 _STOP_S = 30.0
-# What a program needs to be found and to keep out of the developer's own folders.
 PATIENT = {"BOS_GATEWAY_LEASE_S": "60", "BOS_GATEWAY_MEMORY_TIMEOUT_S": "20"}
 """Settings of a gateway that, however busy the machine is, keeps its lease and hears memory."""
+# What a program needs to be found and to keep out of the developer's own folders.
 _KEPT = ("PATH", "PYTHONPATH", "XDG_CONFIG_HOME")
 
 
@@ -63,11 +63,11 @@ def free_port() -> int:
     Below those that kernels hand out: while the service is away nobody else is given its port.
     None is given twice in a process until all were.
     """
-    for port in _ports():
+    while True:
+        port = next(_ports())
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    raise AssertionError  # the ports have no end
 
 
 def is_dead(pid: int) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import socket
 import ssl
 import sys
 import tempfile
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiosmtpd.smtp import SMTP, AuthResult
 from imapclient import IMAPClient
+
+from bos_testkit.processes import free_port
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
@@ -123,7 +124,7 @@ async def imap_server() -> AsyncIterator[ImapServer]:
     """An IMAP server with an empty mailbox."""
     with tempfile.TemporaryDirectory(prefix="bos-mail-") as folder:
         chosen = _dovecot if os.environ.get("BOS_TEST_DOVECOT") else _pymap
-        async with chosen(_free_port(), Path(folder)) as server:
+        async with chosen(free_port(), Path(folder)) as server:
             yield server
 
 
@@ -170,7 +171,7 @@ async def _pymap(
 async def starttls_imap_server(certificate: Certificate) -> AsyncIterator[ImapServer]:
     """pymap, which signs nobody in before STARTTLS."""
     with tempfile.TemporaryDirectory(prefix="bos-mail-") as folder:
-        async with _pymap(_free_port(), Path(folder), certificate) as server:
+        async with _pymap(free_port(), Path(folder), certificate) as server:
             yield server
 
 
@@ -279,12 +280,6 @@ def server_context(certificate: Certificate) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     return context
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @asynccontextmanager
