@@ -241,13 +241,19 @@ async def test_way_to_postgresql_that_is_slow_is_told(watched: Watched) -> None:
 
 
 async def test_postgresql_that_is_away_is_told_and_nothing_is_lost(watched: Watched) -> None:
-    assert not await watched.raised("BosRunLogWritesFail")
+    for alert in ("BosRunLogWritesFail", "BosNoGateway"):
+        assert not await watched.raised(alert)
+    # Runs that wait for the model: else all might have ended, with nothing left to be written.
+    watched.house.model.knobs.hold()
     async with watched.asking(BOTH):
         await watched.prometheus.until("sum(bos_runs_active) > 0")
         watched.house.postgres.cut()
         watched.house.postgres.drop()
+        watched.house.model.knobs.clear()
         await watched.until("BosRunLogWritesFail")
+        await watched.until("BosNoGateway")
         watched.house.postgres.mend()
+        await watched.until("BosNoGateway", raised=False)
     async with asyncio.timeout(120):
         while await watched.house.count("count(*) FROM runs WHERE finished_at IS NULL"):  # noqa: ASYNC110
             await asyncio.sleep(_PAUSE_S)

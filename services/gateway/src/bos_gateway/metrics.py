@@ -138,7 +138,12 @@ class GatewayMetrics:
         )
         self.live_replicas = gauge(
             "bos_gateway_replicas_live",
-            "Gateways that hold a lease, as PostgreSQL has it: take max",
+            "Gateways that hold a lease, as PostgreSQL had it last: take max",
+        )
+        self.lease_held = gauge(
+            "bos_gateway_lease_held",
+            "1 while this gateway holds its lease by its own clock, also if PostgreSQL is away; "
+            "without one it accepts no questions and drives no runs",
         )
         self.database_bytes = gauge(
             "bos_postgres_database_size_bytes", "Size of the database of the run log: take max"

@@ -194,6 +194,7 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
             telemetry=telemetry,
             clock=clock,
         )
+        metrics.lease_held.set_function(lambda: lease.held)
         notifications = Notifications(settings.store_url, replica_id, pool)
         memory_client = None
         if settings.memory_target is not None:

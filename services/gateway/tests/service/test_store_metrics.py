@@ -7,6 +7,8 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from gateway_harness.harness import SHORT_LEASE
+from gateway_harness.postgres_proxy import postgres_proxy
 from prometheus_client import CollectorRegistry
 
 from bos.runlog.v1 import LogEvent, RunAccepted
@@ -19,9 +21,12 @@ from bos_gateway.run_log.store_gauges import StoreGauges
 from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import migrate_store, new_run_id
 from bos_postgres import PoolMetrics, connect, open_database
+from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from gateway_harness.harness import Harness
 
 FAILURES = "bos_run_log_write_failures_total"
 
@@ -67,6 +72,20 @@ async def test_runs_that_are_due_and_unowned_are_counted_with_their_age(store: s
             "bos_postgres_max_connections",
         ):
             assert (registry.get_sample_value(name) or 0) > 0, name
+
+
+async def test_gateway_that_is_cut_off_from_postgresql_shows_that_it_holds_no_lease(
+    harness: Harness,
+) -> None:
+    async with (
+        postgres_proxy(harness.dsn) as proxy,
+        harness.gateway(store_url=proxy.dsn, **SHORT_LEASE) as client,
+    ):
+        await eventually(lambda: client.metric("bos_gateway_lease_held") == 1)
+        proxy.cut()
+        await eventually(lambda: client.metric("bos_gateway_lease_held") == 0)
+        proxy.mend()
+        await eventually(lambda: client.metric("bos_gateway_lease_held") == 1)
 
 
 async def test_writes_that_postgresql_refuses_are_counted(
