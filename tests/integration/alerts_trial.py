@@ -22,6 +22,7 @@ from bos.documents.v1 import DocumentsServiceStub
 from bos_chassis.metrics import disk
 from bos_documents.service import serve as serve_documents
 from bos_documents.settings import DocumentsSettings
+from bos_errors import BosError
 from bos_postgres import connect, create_database
 from bos_testkit.certificates import Authority
 from bos_testkit.processes import free_port
@@ -81,11 +82,14 @@ class Watched:
 
     @asynccontextmanager
     async def asking(self, question: str) -> AsyncIterator[None]:
-        """Questions are asked, one after the other, for the block."""
+        """Questions are asked, one after the other, for the block, also after one was refused."""
 
         async def ask() -> None:
             while True:
-                await self.house.ask(question)
+                try:
+                    await self.house.ask(question)
+                except (BosError, TimeoutError):
+                    await asyncio.sleep(_PAUSE_S)
 
         tasks = [asyncio.create_task(ask()) for _ in range(_LOADED)]
         try:
