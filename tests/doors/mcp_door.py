@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _WITHIN_S = 120.0
 _LOOK_S = 0.05
+_AWAY = ("not reachable", "may be restarting")
 _STATES = {
     "succeeded": State.ANSWERED,
     "partially_succeeded": State.ANSWERED,
@@ -70,7 +71,7 @@ class McpDoor(Door):
         return Seen(State.UNDER_WAY, line.removeprefix(ANSWER_SO_FAR), handle=found[1])
 
     async def resume(self, dropped: Seen) -> Seen:
-        seen = await self.look(dropped)
+        seen = await self._patiently(dropped)
         assert seen.text.startswith(dropped.text)
         return seen
 
@@ -96,6 +97,17 @@ class McpDoor(Door):
             seen = _seen(await self.call("get_run", {"run_id": dropped.handle, "wait_s": 60}))
             if seen.state not in (State.UNDER_WAY, State.WAITS_FOR_APPROVAL):
                 return seen
+
+    async def _patiently(self, dropped: Seen) -> Seen:
+        """Look again while the service is away: REST may have found it before doors have."""
+        async with asyncio.timeout(_WITHIN_S):
+            while True:
+                try:
+                    return await self.look(dropped)
+                except Refused as refused:
+                    if not any(sign in str(refused) for sign in _AWAY):
+                        raise
+                await asyncio.sleep(_LOOK_S)
 
     async def call(
         self,
