@@ -78,7 +78,11 @@ async def rest(
             with suppress(ConnectionError):  # it may answer before it has all
                 connection.endheaders(body)
             answer = connection.getresponse()
-            return Answer(answer.status, answer.read().decode())
+            pieces: list[bytes] = []
+            with suppress(ConnectionError):  # the end of what it does not read may be a reset
+                while piece := answer.read1():
+                    pieces.append(piece)
+            return Answer(answer.status, b"".join(pieces).decode())
         finally:
             connection.close()
 
