@@ -86,11 +86,14 @@ test("the keyboard alone opens, reads again and deletes a document", async ({ pa
   await page.keyboard.press("Enter");
   await expect(page.getByRole("menuitem", { name: "Open" })).toBeFocused();
   await page.keyboard.press("ArrowDown");
+  await expect(page.getByRole("menuitem", { name: "Read again" })).toBeFocused();
   await page.keyboard.press("Enter");
   await expect(row(page, "keys.txt")).toContainText("Ready");
   await actions.focus();
   await page.keyboard.press("Enter");
+  await expect(page.getByRole("menuitem", { name: "Open" })).toBeFocused();
   await page.keyboard.press("End");
+  await expect(page.getByRole("menuitem", { name: "Delete" })).toBeFocused();
   await page.keyboard.press("Enter");
   const dialog = page.getByRole("dialog", { name: "Delete this document?" });
   await expect(dialog).toContainText("keys.txt");
