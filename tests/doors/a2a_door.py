@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,15 +17,14 @@ from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import A2AError, UnsupportedOperationError
 from google.protobuf.json_format import MessageToDict
 
-from .door import Door, Refused, Seen, State
+from .door import Door, Refused, Seen, State, patiently
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator
 
     from a2a.client.client import Client
 
 _WITHIN_S = 120.0
-_LOOK_S = 0.05
 _AWAY = ("503", "UNAVAILABLE")
 _STATES = {
     a2a.TASK_STATE_COMPLETED: State.ANSWERED,
@@ -162,7 +160,7 @@ class A2aDoor(Door):
                 return await self._got(dropped.handle)
             return following.seen()
 
-        return await _patiently(subscribed)
+        return await patiently(subscribed, A2AClientError, _AWAY)
 
     async def reply(self, waiting: Seen, text: str) -> Seen:
         return await self._sent(message(text, task_id=waiting.handle))
@@ -190,24 +188,13 @@ class A2aDoor(Door):
             (response,) = [one async for one in self.updates(request)]
             return seen_of(response.task)
 
-        return await _patiently(sent)
+        # The same message is the same task.
+        return await patiently(sent, A2AClientError, _AWAY)
 
     async def updates(self, request: a2a.SendMessageRequest) -> AsyncIterator[a2a.StreamResponse]:
         """What comes of a message, once its task rests."""
         async for one in self._waiting.send_message(request, context=self.context):
             yield one
-
-
-async def _patiently(call: Callable[[], Awaitable[Seen]]) -> Seen:
-    """Try again while the service is away: the same message is the same task."""
-    async with asyncio.timeout(_WITHIN_S):
-        while True:
-            try:
-                return await call()
-            except A2AClientError as error:
-                if not any(sign in str(error) for sign in _AWAY):
-                    raise
-            await asyncio.sleep(_LOOK_S)
 
 
 class A2aHttpDoor(A2aDoor):

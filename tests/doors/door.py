@@ -17,7 +17,7 @@ from bos_client import BosClient, plain_json
 from bos_errors import BosError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from bos.gateway.v1 import Run
 
@@ -55,6 +55,20 @@ class Seen:
 
 class Refused(Exception):
     """The door refuses; its text is what the client saw."""
+
+
+async def patiently(
+    call: Callable[[], Awaitable[Seen]], error: type[Exception], signs: tuple[str, ...]
+) -> Seen:
+    """Try again while the service is away, which is what ``error`` with one of ``signs`` says."""
+    async with asyncio.timeout(_WITHIN_S):
+        while True:
+            try:
+                return await call()
+            except error as failure:
+                if not any(sign in str(failure) for sign in signs):
+                    raise
+            await asyncio.sleep(_LOOK_S)
 
 
 class Door(ABC):

@@ -18,7 +18,7 @@ from mcp.types import ElicitResult
 
 from bos_client.mcp.following import ANSWER_SO_FAR
 
-from .door import Door, Refused, Seen, State
+from .door import Door, Refused, Seen, State, patiently
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -71,7 +71,8 @@ class McpDoor(Door):
         return Seen(State.UNDER_WAY, line.removeprefix(ANSWER_SO_FAR), handle=found[1])
 
     async def resume(self, dropped: Seen) -> Seen:
-        seen = await self._patiently(dropped)
+        # REST may have found the gateway before doors have.
+        seen = await patiently(lambda: self.look(dropped), Refused, _AWAY)
         assert seen.text.startswith(dropped.text)
         return seen
 
@@ -97,17 +98,6 @@ class McpDoor(Door):
             seen = _seen(await self.call("get_run", {"run_id": dropped.handle, "wait_s": 60}))
             if seen.state not in (State.UNDER_WAY, State.WAITS_FOR_APPROVAL):
                 return seen
-
-    async def _patiently(self, dropped: Seen) -> Seen:
-        """Look again while the service is away: REST may have found it before doors have."""
-        async with asyncio.timeout(_WITHIN_S):
-            while True:
-                try:
-                    return await self.look(dropped)
-                except Refused as refused:
-                    if not any(sign in str(refused) for sign in _AWAY):
-                        raise
-                await asyncio.sleep(_LOOK_S)
 
     async def call(
         self,

@@ -143,7 +143,7 @@ class GatewayMetrics:
         self.lease_held = gauge(
             "bos_gateway_lease_held",
             "1 while this gateway holds its lease by its own clock, also if PostgreSQL is away; "
-            "without one it accepts no questions and drives no runs",
+            "without one it drives no runs",
         )
         self.database_bytes = gauge(
             "bos_postgres_database_size_bytes", "Size of the database of the run log: take max"
