@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.crash
 
 LEASE_S = 1.0
+WAITING_FOR_A_LOCK = """
+SELECT count(*) > 0 FROM pg_stat_activity
+WHERE wait_event_type = 'Lock' AND datname = current_database()
+"""
 
 
 @pytest.fixture
@@ -44,11 +48,16 @@ async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
 
 @asynccontextmanager
 async def held_lease(
-    dsn: str, pool: asyncpg.Pool[asyncpg.Record], *, lease_s: float = LEASE_S, **more: float
+    dsn: str,
+    pool: asyncpg.Pool[asyncpg.Record],
+    *,
+    lease_s: float = LEASE_S,
+    telemetry: Telemetry | None = None,
+    **more: float,
 ) -> AsyncIterator[tuple[Lease, Ownership]]:
     """A lease that was just taken and is being renewed."""
     ownership = Ownership(pool, uuid4(), lease_s)
-    telemetry = Telemetry.for_tests("lease")
+    telemetry = telemetry or Telemetry.for_tests("lease")
     lease = Lease(
         dsn,
         ownership.replica_id,
@@ -63,6 +72,13 @@ async def held_lease(
         written_at, _ = await ownership.take()
         lease.taken(sent, written_at)
         yield lease, ownership
+
+
+async def until(pool: asyncpg.Pool[asyncpg.Record], query: str, *arguments: object) -> None:
+    """Return as soon as the query says so."""
+    async with asyncio.timeout(60):
+        while not await pool.fetchval(query, *arguments):
+            pass
 
 
 async def test_lease_is_renewed_while_the_main_loop_is_blocked(
@@ -80,6 +96,27 @@ async def test_lease_is_not_kept_up_for_a_main_loop_that_is_stuck_for_good(
         time.sleep(LEASE_S * 2)  # noqa: ASYNC251 - the very thing under test
         assert not lease.held
         assert await pool.fetchval("SELECT lease_until < now() FROM replicas")
+
+
+async def test_main_loop_that_nobody_asked_during_a_long_renewal_is_not_called_stuck(
+    postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    telemetry = Telemetry.for_tests("lease")
+    async with (
+        held_lease(postgres_dsn, pool, lease_s=36_000.0, telemetry=telemetry) as (lease, _),
+        connect(postgres_dsn, schema=SCHEMA) as other,
+    ):
+        transaction = other.transaction()
+        await transaction.start()
+        await other.execute("SELECT FROM replicas FOR UPDATE")
+        await until(pool, WAITING_FOR_A_LOCK)
+        monkeypatch.setattr("bos_gateway.ownership.lease.monotonic", lambda: monotonic() + 3_600.0)
+        await transaction.rollback()
+        for _ in range(2):  # the one that waited, and one before which the main loop was asked
+            last = await pool.fetchval("SELECT max(lease_until) FROM replicas")
+            await until(pool, "SELECT max(lease_until) > $1 FROM replicas", last)
+        assert lease.held
+    assert not [entry for entry in telemetry.logs if entry["logger"] == "bos.gateway.lease"]
 
 
 async def test_lease_that_ran_out_on_the_databases_clock_is_lost_and_not_renewed(

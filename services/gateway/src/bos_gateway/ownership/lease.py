@@ -65,7 +65,7 @@ class Lease:
     _clock: DatabaseClock = field(kw_only=True)
     """Gets the database's time with every renewal."""
     _stuck_after_s: float = field(kw_only=True, default=30.0)
-    """A main loop that has not turned for so long is taken for dead: no more renewals."""
+    """A main loop that does not answer for so long is taken for dead: no more renewals."""
     _log: FilteringBoundLogger = field(init=False)
     _lock: threading.Lock = field(init=False, factory=threading.Lock)
     # Of what follows; both threads change it.
@@ -74,7 +74,8 @@ class Lease:
     _renewed_at: datetime | None = field(init=False, default=None)
     _taken_at: float = field(init=False, default=0.0)
     _steady_since: float = field(init=False, default=math.inf)
-    _turned_at: float = field(init=False, factory=monotonic)
+    _asked_at: float | None = field(init=False, default=None)
+    """When the main loop was asked whether it turns; None once it did."""
     _ending: threading.Event = field(init=False, factory=threading.Event)
     _thread: threading.Thread = field(init=False)
 
@@ -187,16 +188,23 @@ class Lease:
                 self._extend(sent, written_at)
 
     def _turns(self, main_loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether the main loop turned lately; one that is stuck for good must lose its runs."""
+        """Whether the main loop turns; one that is stuck for good must lose its runs.
+
+        Counted from when it was asked: nobody asks while the database is away.
+        """
 
         def turned() -> None:
-            self._turned_at = monotonic()
+            self._asked_at = None
 
+        now = monotonic()
+        asked_at = self._asked_at
+        if asked_at is None:
+            asked_at = self._asked_at = now
         try:
             main_loop.call_soon_threadsafe(turned)
         except RuntimeError:  # closed: the process ends
             return False
-        if monotonic() - self._turned_at < self._stuck_after_s:
+        if now - asked_at < self._stuck_after_s:
             return True
         self._log.error("main loop is stuck, lease not renewed")
         return False
