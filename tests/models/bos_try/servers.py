@@ -7,7 +7,6 @@ import os
 import re
 import secrets
 import signal
-import socket
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from bos_errors import ConfigurationError
+from bos_testkit.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -114,13 +114,6 @@ async def still_generating(url: str, patience_s: float) -> int:
     while (left := await generating(url)) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
         await asyncio.sleep(_POLL_S)
     return left
-
-
-def free_port() -> int:
-    """A free port."""
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager

@@ -17,8 +17,9 @@ from pydantic import BaseModel, Field, SecretStr
 from bos_chassis.telemetry import Telemetry
 from bos_errors import BosError
 from bos_llm import Models, ModelSettings, TextDelta, system, user
+from bos_testkit.processes import free_port
 from bos_try.recorder import ANSWER, Recorder
-from bos_try.servers import ROOT, free_port, litellm
+from bos_try.servers import ROOT, litellm
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import random
-import socket
 import sys
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -29,6 +28,7 @@ from bos.agent.v1 import (
 )
 from bos_agentkit import action_digest
 from bos_chassis.values import to_value_map
+from bos_testkit.processes import free_port
 
 from .conftest import LOOPBACK, connection
 from .mail_servers import PASSWORD
@@ -50,9 +50,7 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(120 + 20 * KILLS)]
 @asynccontextmanager
 async def agent_process() -> AsyncIterator[tuple[Process, Any]]:
     """The agent as a process of its own, and a stub of it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bos_mail"),
         env={

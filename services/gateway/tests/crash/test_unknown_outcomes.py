@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -35,6 +34,7 @@ from bos_chassis.telemetry import Telemetry
 from bos_errors import InvalidArgument, Unavailable, from_rpc_error
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
+from bos_testkit.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -206,9 +206,7 @@ async def run_while_away(
     harness: Harness, agent: DeployAgent, *, comes_back: bool, timeout_s: float
 ) -> tuple[list[RunEvent], list[Approval]]:
     """All events of a run whose agent is away from its proposal on, and the requests to people."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     harness.agent_targets["deploy"] = f"127.0.0.1:{port}"
     deploying = step("a", "deploy", "deploy shop 1.2")
     deploying.tools.append("trigger_deployment")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bos_postgres import EmbeddedPostgres, connect
+from bos_testkit.processes import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,9 +45,7 @@ class CrashingPostgres:
 @asynccontextmanager
 async def crashing_postgres() -> AsyncIterator[CrashingPostgres]:
     """A server that is up, and removed at the end."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     with tempfile.TemporaryDirectory(prefix="bos-crash-") as folder:
         server = EmbeddedPostgres(Path(folder) / "data", port=port, durable=False)
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import socket
 import tempfile
 import time
 from collections import defaultdict
@@ -25,6 +24,7 @@ from bos_errors import BosError
 from bos_gateway.ownership.poison import LEASE_EXPIRED
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import EmbeddedPostgres, connect
+from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
 from gateway_harness.crash import commit_points
 from gateway_harness.crash.approvers import TIMEOUT_S, Approvers, check_decisions
@@ -439,9 +439,7 @@ class Round:
 @asynccontextmanager
 async def restartable_postgres(folder: Path) -> AsyncIterator[CrashingPostgres]:
     """A server with the settings of every other, under a URL that survives its crash."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     server = EmbeddedPostgres(folder, port=port, durable=False)
     try:
         async with server:
