@@ -164,18 +164,18 @@ test-documents-disk: install ## Full disks under the documents service; as root,
 
 .PHONY: test-documents-ocr
 test-documents-ocr: install ## Scanned pages by the real tesseract, which it installs on Debian as root
-	@sh tests/debian.sh tesseract tesseract-ocr
+	@sh deploy/debian.sh tesseract tesseract-ocr
 	$(BIN)/pytest -q services/documents/tests/trials/ocr_trial.py $(PYTEST_ARGS)
 
 .PHONY: test-console
 test-console: install console openid-issuer ## The web console in the real Chromium against a real standalone; it installs Chromium on Debian as root
-	@sh tests/debian.sh chromium chromium
+	@sh deploy/debian.sh chromium chromium
 	@$(MAKE) --no-print-directory rest
 	@$(NODE) playwright test
 
 .PHONY: test-web-browser
 test-web-browser: install ## Pages that only scripts fill, in the real Chromium, which it installs on Debian as root
-	@sh tests/debian.sh chromium chromium
+	@sh deploy/debian.sh chromium chromium
 	$(PYTEST) --dist load services/agents/web/tests/browser_trial.py $(PYTEST_ARGS)
 
 .PHONY: test-documents-awkward
@@ -214,13 +214,13 @@ test-webhooks-kills: install ## Ends of runs posted to a receiver that is down f
 
 .PHONY: test-mail-dovecot
 test-mail-dovecot: install ## The mail agent's tests against a real Dovecot, which it installs on Debian as root
-	@sh tests/debian.sh dovecot dovecot-imapd
+	@sh deploy/debian.sh dovecot dovecot-imapd
 	BOS_TEST_DOVECOT=1 $(BIN)/pytest -q services/agents/mail/tests $(PYTEST_ARGS)
 
 # CI fails where there is no MariaDB to be had; other machines say so.
 .PHONY: test-mariadb
 test-mariadb: install ## The guard, mcp_db and the sql agent against a real MariaDB, which it installs on Debian as root
-	@sh tests/debian.sh mariadbd mariadb-server
+	@sh deploy/debian.sh mariadbd mariadb-server
 	@if command -v mariadbd > /dev/null && command -v mariadb-install-db > /dev/null; then \
 	    BOS_TEST_MARIADB=1 $(BIN)/pytest -q services/mcp_db/tests/mariadb services/agents/sql/tests/mariadb_trial.py \
 	        $(PYTEST_ARGS) \
@@ -246,9 +246,9 @@ test-cluster: install chart ## The chart on a real API server with simulated nod
 # A node of its own takes root, Debian's containerd and network plug-ins, every image, and some minutes.
 .PHONY: test-node
 test-node: install chart images ## By hand: the chart on a real node from our own images, asked under load while it is upgraded, killed, rolled back; as root on Debian (LEFT_OUT="web mail")
-	@command -v containerd > /dev/null && command -v gcc > /dev/null && [ -x /usr/lib/cni/bridge ] \
-	    || { apt-get -qq update && apt-get -qq install --yes --no-install-recommends \
-	        containerd runc containernetworking-plugins iptables iproute2 gcc libc6-dev; }
+	@sh deploy/debian.sh containerd containerd runc
+	@sh deploy/debian.sh /usr/lib/cni/bridge containernetworking-plugins iptables iproute2
+	@sh deploy/debian.sh gcc gcc libc6-dev
 	@tools=$$(nice -n 15 sh tests/deploy/tools.sh node) || exit; \
 	BOS_TEST_NODE_TOOLS=$$tools BOS_TEST_NODE_LEFT_OUT='$(LEFT_OUT)' \
 	    $(BIN)/pytest -q -s tests/deploy/node_trial.py $(PYTEST_ARGS)

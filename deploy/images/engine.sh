@@ -40,8 +40,8 @@ start() {
     mkdir -p "$STATE"
     if ! command -v dockerd > /dev/null || ! command -v debootstrap > /dev/null; then
         say 'Installing docker.io, debootstrap and iptables.'
-        apt-get -qq update > /dev/null && apt-get -qq install --yes --no-install-recommends \
-            docker.io debootstrap iptables > "$STATE/apt.log" 2>&1
+        { sh deploy/debian.sh dockerd docker.io iptables && sh deploy/debian.sh debootstrap debootstrap; } \
+            > "$STATE/apt.log" 2>&1 || { say "That failed; see $STATE/apt.log"; return 1; }
     fi
     running || rm -f "$STATE/dockerd.pid"
     setsid /usr/sbin/dockerd --host "$OWN" --data-root "$STATE/data" --exec-root "$STATE/exec" \

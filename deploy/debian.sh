@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs packages of Debian, as root, unless PROGRAM is here: sh tests/debian.sh PROGRAM PACKAGE...
-# Where that cannot be done it does nothing: the tests say what is missing. One at a time on a machine,
+# Installs packages of Debian, as root, unless PROGRAM is here: sh deploy/debian.sh PROGRAM PACKAGE...
+# Where that cannot be done it does nothing: who needs the program says so. One at a time on a machine,
 # as targets run side by side.
 set -eu
 program=$1
