@@ -4,7 +4,7 @@ python tests/requirements/requirements_page.py          # checks; exit code 1 na
 python tests/requirements/requirements_page.py --write  # writes docs/reference/requirements.md anew
 
 Tests are read, not run: a mark is ``@pytest.mark.requirement("…")`` on a function or class,
-``pytestmark`` of a module, or ``marks=`` of a parameter.
+``pytestmark`` of a module, or ``marks=`` of a parameter; in a browser test ``{ tag: ["@…"] }``.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ What Bos has to do, and the tests that show it, read from their marks. `open`: n
 `.venv/bin/python tests/requirements/requirements_page.py --write`.
 """
 _MARK = "requirement"
+# Of Playwright: test("title", { tag: ["@…"] }, ...
+_TAGGED = re.compile(
+    r"""\btest\(\s*"(?P<title>[^"\n]+)",\s*\{\s*tag:\s*(?P<tags>"[^"\n]*"|\[[^\]]*\])\s*\}"""
+)
 _NAMED_SINGLY = 2
 # Names of documents and decisions that no reader of this repository has, none of them here.
 _FOREIGN = r"DEC-\d\d|X-\d\d|[S]PEC|[D]ESIGN"
@@ -76,7 +80,19 @@ def tracked() -> list[Path]:
 
 def is_test(path: Path) -> bool:
     """Whether marks may stand in the file."""
-    return path.suffix == ".py" and "tests" in path.parts
+    return (path.suffix == ".py" and "tests" in path.parts) or path.name.endswith(".spec.ts")
+
+
+def tags(source: str) -> list[Mark]:
+    """All marks in the source of browser tests."""
+    return [
+        Mark(
+            tuple(re.findall(r'"@([A-Z]-\d\d)"', found["tags"])),
+            found["title"],
+            range(source.count("\n", 0, found.start()), source.count("\n", 0, found.end()) + 1),
+        )
+        for found in _TAGGED.finditer(source)
+    ]
 
 
 def marks(source: str) -> list[Mark]:
@@ -129,9 +145,9 @@ def survey(ids: Sequence[str], files: Mapping[Path, str]) -> Found:
     found = Found()
     for path, text in files.items():
         named = []
-        if is_test(path) and f"mark.{_MARK}" in text:
+        if is_test(path):
             try:
-                named = marks(text)
+                named = _named(path, text)
             except ValueError as error:
                 found.wrong.append(f"{path}, {error}")
         for mark in named:
@@ -146,6 +162,12 @@ def survey(ids: Sequence[str], files: Mapping[Path, str]) -> Found:
             for line, name in mentions(text, ids, (mark.lines for mark in named))
         )
     return found
+
+
+def _named(path: Path, text: str) -> list[Mark]:
+    if path.suffix != ".py":
+        return tags(text)
+    return marks(text) if f"mark.{_MARK}" in text else []
 
 
 def page(sections: Mapping[str, Mapping[str, str]], found: Found) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from requirements_page import Found, marks, mentions, page, survey
+from requirements_page import Found, marks, mentions, page, survey, tags
 
 IDS = ("Z-01", "Z-02")
 SECTIONS = {"Last things": {"Z-01": "It ends.", "Z-02": "It ends well."}}
@@ -29,6 +29,20 @@ class TestClass:
 """
 
 
+BROWSER_TESTS = """
+test("one", { tag: "@Z-01" }, async ({ page }) => {
+  await page.goto("/");
+});
+
+test.describe("on a phone", () => {
+  test("two, (both)", { tag: ["@Z-01", "@Z-02"] }, async ({
+    page,
+  }) => {});
+  test("three", async ({ page }) => {});
+});
+"""
+
+
 def test_marks_of_modules_classes_functions_and_parameters_are_found() -> None:
     assert [(mark.ids, mark.target) for mark in marks(MODULE)] == [
         (("Z-01",), ""),
@@ -36,6 +50,26 @@ def test_marks_of_modules_classes_functions_and_parameters_are_found() -> None:
         (("Z-02",), "TestClass"),
         (("Z-01",), "TestClass::test_method"),
     ]
+
+
+def test_tags_of_browser_tests_are_found() -> None:
+    assert [(mark.ids, mark.target) for mark in tags(BROWSER_TESTS)] == [
+        (("Z-01",), "one"),
+        (("Z-01", "Z-02"), "two, (both)"),
+    ]
+    found = survey(IDS, {Path("services/console/e2e/some.spec.ts"): BROWSER_TESTS})
+    assert not found.wrong
+    assert "[console/e2e: some.spec.ts](../../services/console/e2e/some.spec.ts) `two, (both)`" in (
+        page(SECTIONS, found)
+    )
+
+
+def test_a_tag_for_an_unknown_id_and_an_id_outside_of_tags_are_refused() -> None:
+    unknown = survey(IDS, {Path("e2e/some.spec.ts"): 'test("one", { tag: "@Z-03" }, () => {});'})
+    assert [line for line in unknown.wrong if "Z-03 is not in" in line]
+    outside = survey(IDS, {Path("e2e/some.spec.ts"): 'test("one, Z-01", () => {});\n'})
+    assert outside.wrong[0].startswith("e2e/some.spec.ts:1: Z-01 stands here")
+    assert not outside.shown
 
 
 def test_the_page_links_what_shows_a_requirement_and_names_what_is_open() -> None:
