@@ -124,8 +124,8 @@ async def test_a_table_has_the_form_that_is_asked_for(
     assert "fields" in own["response"]["agent_results"][0]["data"]
 
 
-@pytest.mark.requirement("A-24")
-async def test_bounds_of_tables_are_numbers_that_are_possible(
+@pytest.mark.requirement("A-04", "A-24")
+async def test_raw_json_is_checked_field_by_field_and_numbers_may_be_text(
     tmp_path: Path, started_before: Callable[[Path], Path]
 ) -> None:
     started_before(tmp_path / ".data")
@@ -135,13 +135,18 @@ async def test_bounds_of_tables_are_numbers_that_are_possible(
             harness.url, headers={"Authorization": f"Bearer {harness.key}"}
         ) as http,
     ):
-        for field in ("max_rows", "max_columns"):
-            for wrong in (0, -1, 1.5, 2**31, "many", "NaN", [1], {}):
-                asked = {"question": "How many?", field: wrong}
-                async with http.post("/v1/runs:ask", json=asked) as reply:
-                    error = (await reply.json())["error"]
-                assert (reply.status, error["status"]) == (400, "INVALID_ARGUMENT"), wrong
-        asked = {**REVENUE, "request_id": "bounded", "max_rows": 2, "max_columns": 1}
+        impossible = (0, -1, 1.5, 2**31, "many", "NaN", [1], {})
+        wrong = [(field, value) for field in ("max_rows", "max_columns") for value in impossible]
+        wrong += [("context", value) for value in ("today", ["current_date"], 3, True)]
+        wrong += [("question", value) for value in (None, 7, ["How many?"], {"text": "How many?"})]
+        for field, value in wrong:
+            asked = {"question": "How many?", field: value}
+            async with http.post("/v1/runs:ask", json=asked) as reply:
+                error = (await reply.json())["error"]
+            assert (reply.status, error["status"]) == (400, "INVALID_ARGUMENT"), (field, value)
+            (violation,) = error["details"][1]["field_violations"]
+            assert violation["field"].removeprefix("request.") == field, (value, error)
+        asked = {**REVENUE, "request_id": "bounded", "max_rows": "2", "max_columns": 1}
         async with http.post("/v1/runs:ask", json=asked) as reply:
             table = (await reply.json())["data"]
     assert [len(row) for row in table["rows"]] == [1, 1]

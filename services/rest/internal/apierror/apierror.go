@@ -95,7 +95,7 @@ func Reason(s *status.Status) string {
 }
 
 // The JSON decoder names the field in its text only.
-var fieldInText = regexp.MustCompile(`field "?([A-Za-z_][\w.]*)"?`)
+var fieldInText = regexp.MustCompile(`field "?([A-Za-z_][\w.\[\]]*)"?`)
 
 func unreadable(message string) *Failure {
 	if found := fieldInText.FindStringSubmatch(message); found != nil {

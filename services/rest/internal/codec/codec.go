@@ -2,6 +2,7 @@
 package codec
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"strings"
@@ -37,13 +38,20 @@ func (m *Marshaler) Marshal(value any) ([]byte, error) {
 
 // NewDecoder decodes one value; its errors are safe to show to clients.
 func (m *Marshaler) NewDecoder(r io.Reader) runtime.Decoder {
-	decoder := m.JSONPb.NewDecoder(r)
+	var body bytes.Buffer
+	decoder := m.JSONPb.NewDecoder(io.TeeReader(r, &body))
 	return runtime.DecoderFunc(func(value any) error {
 		err := decoder.Decode(value)
 		if err == nil || errors.Is(err, io.EOF) {
 			return err
 		}
-		return errors.New(plain(err.Error()))
+		text := plain(err.Error())
+		if strings.HasPrefix(text, "syntax error") {
+			if wrong := misfit(value, body.Bytes()); wrong != "" {
+				text = wrong
+			}
+		}
+		return errors.New(text)
 	})
 }
 
