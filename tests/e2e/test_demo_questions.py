@@ -97,6 +97,7 @@ async def company(postgres_server: PostgresServer) -> AsyncIterator[Company]:
     await connection.close()
 
 
+@pytest.mark.requirement("B-16")
 @every_question
 async def test_it_is_planned_as_meant(question: Question, conversation: Conversation) -> None:
     outcome = await conversation.about(question.question)
@@ -163,6 +164,7 @@ async def test_its_citations_model_calls_and_tokens_are_those_of_its_agents(
     assert_answered(outcome.response, question)
 
 
+@pytest.mark.requirement("C-05")
 @every_question
 async def test_its_events_come_in_order(question: Question, conversation: Conversation) -> None:
     outcome = await conversation.about(question.question)

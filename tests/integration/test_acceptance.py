@@ -328,7 +328,7 @@ async def test_a_backend_that_is_none_is_named_with_those_that_are(harness: Harn
 
 
 @pytest.mark.parametrize("name", UNSAFE)
-@pytest.mark.requirement("T-14")
+@pytest.mark.requirement("C-06", "T-14")
 async def test_an_unsafe_query_is_blocked_and_the_user_sees_why(
     harness: Harness, name: str
 ) -> None:

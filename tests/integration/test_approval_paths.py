@@ -79,7 +79,7 @@ def closing(asked: dict[str, Any]) -> dict[str, Any]:
     return {"request_id": asked["request_id"], "agent_id": asked["agent_id"]}
 
 
-@pytest.mark.requirement("M-07", "M-09")
+@pytest.mark.requirement("A-21", "M-07", "M-09")
 async def test_approve(harness: ApprovalHarness, caller: Caller, service: str) -> None:
     await caller.ask(f"{DEPLOY} {service}")
     asked = await caller.asked()

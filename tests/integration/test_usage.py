@@ -64,6 +64,7 @@ def counted(telemetry: Telemetry, name: str, **labels: str) -> float:
     )
 
 
+@pytest.mark.requirement("A-17")
 async def test_a_runs_consumption_is_the_same_in_results_events_response_and_metrics(
     harness: Harness,
 ) -> None:

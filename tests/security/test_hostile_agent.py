@@ -300,6 +300,7 @@ async def until(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.requirement("C-05")
 async def test_it_gets_nothing_beyond_its_step(target: Target) -> None:
     async with at_work(target) as (run, approval):
         claims = jwt.decode(target.hostile.token, options={"verify_signature": False})

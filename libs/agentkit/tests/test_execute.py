@@ -98,7 +98,7 @@ async def test_describe_returns_the_card() -> None:
     assert card.aliases == ["counting_agent"]
 
 
-@pytest.mark.requirement("A-16", "P-12", "M-18")
+@pytest.mark.requirement("A-16", "A-17", "M-18", "P-12")
 async def test_a_result_carries_what_every_result_carries() -> None:
     def do(task: AgentTask) -> AgentResult:
         task.usage.add(Usage("m", input_tokens=10, output_tokens=2, calls=1, cost=0.5))
@@ -171,7 +171,7 @@ async def test_an_override_is_reported_with_its_marker() -> None:
         (InvalidArgument.field("a", "b"), "InvalidArgument", "a: b", False),
     ],
 )
-@pytest.mark.requirement("Q-01", "Q-05", "Q-06", "Q-07", "C-33")
+@pytest.mark.requirement("A-17", "C-33", "Q-01", "Q-05", "Q-06", "Q-07")
 async def test_known_errors_become_failed_results(
     error: Exception, type: str, message: str, retryable: bool
 ) -> None:

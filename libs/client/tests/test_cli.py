@@ -61,6 +61,7 @@ async def bos(gateway: Gateway, *arguments: str, env: dict[str, str] | None = No
     return Finished(process.returncode, out.decode(), err.decode())
 
 
+@pytest.mark.requirement("A-02")
 async def test_ask_shows_the_run_as_plain_lines_where_there_is_no_terminal(
     gateway: Gateway,
 ) -> None:

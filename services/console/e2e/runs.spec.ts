@@ -4,7 +4,7 @@ const SHIFTING = "How is my dollar value shifting from yesterday to today?";
 
 test.beforeEach(({ context }) => signIn(context));
 
-test("a run is a graph that the keyboard walks, and each step says all it did", async ({ page }) => {
+test("a run is a graph that the keyboard walks, and each step says all it did", { tag: ["@C-06"] }, async ({ page }) => {
   await ask(page, REVENUE);
   await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
   await page.getByRole("link", { name: "Open run" }).click();

@@ -1,7 +1,7 @@
 import { ask, expect, expectAccessible, MAIL, signIn, test } from "./page";
 import { standalone } from "./standalone";
 
-test("signing in by key, and out", async ({ page }) => {
+test("signing in by key, and out", { tag: ["@A-21"] }, async ({ page }) => {
   await page.goto("/");
   await expectAccessible(page);
   await page.getByRole("button", { name: "Sign in with an API key" }).click();

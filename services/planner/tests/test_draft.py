@@ -50,6 +50,7 @@ def planned(step_id: str, agent: str = "sql", **fields: Any) -> dict[str, Any]:
     return {"step_id": step_id, "agent": agent, "task": "Do it.", **fields}
 
 
+@pytest.mark.requirement("B-13", "B-16")
 def test_a_reply_becomes_a_plan_with_typed_inputs() -> None:
     made = draft(
         {
@@ -96,6 +97,7 @@ def test_agent_names_are_normalised_and_agents_derived_from_steps() -> None:
     assert list(made.decision.chosen_agents) == ["rag", "sql"]
 
 
+@pytest.mark.requirement("B-16")
 def test_tool_names_are_normalised_to_those_of_the_card_unless_ambiguous() -> None:
     tools = [Tool(name=name) for name in ("fetch_url", "do_it", "doit")]
     cards = {"web": AgentCard(name="web", description="x", tools=tools)}

@@ -51,7 +51,7 @@ def assert_heuristic(reply: MakePlanResponse, agents: list[str]) -> None:
     assert data(reply.trace[-1]) == {"agents": agents, "confidence": 0.4}
 
 
-@pytest.mark.requirement("B-12", "D-02", "D-01", "T-01")
+@pytest.mark.requirement("B-01", "B-12", "B-13", "D-01", "D-02", "T-01")
 async def test_one_model_call_yields_decision_intent_and_graph(rig: Any) -> None:
     reply = await rig.plan()
     assert rig.model.calls == 1
@@ -88,7 +88,7 @@ async def test_trace_holds_the_decision_verbatim(rig: Any) -> None:
     assert times[0] > 0
 
 
-@pytest.mark.requirement("B-07", "B-14", "B-15", "B-18", "B-21", "B-11")
+@pytest.mark.requirement("B-01", "B-07", "B-11", "B-14", "B-15", "B-18", "B-21")
 async def test_prompt_holds_all_facts_for_the_choice_of_agents(rig: Any) -> None:
     context = struct_pb2.Struct()
     context.update({"current_date": "2026-11-21", "tenant": "do-not-show"})
@@ -294,7 +294,7 @@ def revision(**changes: Any) -> RevisionContext:
     return RevisionContext(**{**fields, **changes})
 
 
-@pytest.mark.requirement("B-20", "C-21")
+@pytest.mark.requirement("B-01", "B-20", "C-21")
 async def test_a_revision_builds_on_what_succeeded(rig: Any) -> None:
     reply = await rig.plan(revision=revision())
     assert [step.step_id for step in reply.plan.steps] == ["share_again"]

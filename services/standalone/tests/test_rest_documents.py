@@ -70,7 +70,7 @@ async def rest(tmp_path: Path) -> AsyncIterator[Rest]:
         yield Rest(http)
 
 
-@pytest.mark.requirement("G-01", "G-02")
+@pytest.mark.requirement("A-21", "G-01", "G-02")
 async def test_document_of_each_format_is_uploaded_read_and_found(rest: Rest) -> None:
     sources = {
         kind: min((s for s in load_sources() if s.format == kind), key=lambda s: len(s.body))

@@ -70,6 +70,7 @@ async def estate(
         yield opened
 
 
+@pytest.mark.requirement("A-21")
 async def test_every_route_of_rest_has_a_row_and_every_row_a_route(estate: Estate) -> None:
     bound = {f"{each.verb} {each.template}" for rpc in RPCS.values() for each in rpc.bindings}
     document = await call_http(

@@ -187,6 +187,7 @@ def test_unknown_event_is_not_guessed_at() -> None:
         fold("r", [accepted(), LogEvent()])
 
 
+@pytest.mark.requirement("A-10")
 @pytest.mark.parametrize(
     "events",
     [

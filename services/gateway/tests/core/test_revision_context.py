@@ -248,6 +248,7 @@ def test_results_are_those_that_stayed_and_those_of_the_last_plan() -> None:
     assert [list(stage.step_ids) for stage in response.metadata.stages] == [["c"]]
 
 
+@pytest.mark.requirement("A-10")
 def test_trace_of_a_step_that_was_replaced_stays_in_the_trace() -> None:
     state = after(planned(step("b", "echo", "use @{outputs.a.x}"), step("a", "echo")))
     apply(state, finished("a"))

@@ -179,6 +179,7 @@ class Interleaving(RuleBasedStateMachine):
             self.do(self.world.forget())
 
 
+@pytest.mark.requirement("A-10")
 @pytest.mark.timeout(900)
 def test_contract_holds_in_every_interleaving_of_two_owners(postgres_server: Any) -> None:
     # Hypothesis makes one move after the other from outside of any loop, so this one is our own.

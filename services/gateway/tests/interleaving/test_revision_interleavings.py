@@ -44,6 +44,7 @@ _ERRORS = ["HttpError", "QueryError", "SandboxViolation", "OutcomeUnknown", ""]
 _TASKS = ["look", "use @{outputs.NEED.x}", "use @{outputs.NEED.nowhere}"]
 
 
+@pytest.mark.requirement("A-20")
 @settings(deadline=None)  # how long it takes says how busy the machine is
 @given(revisions=st.integers(0, 3), steps=st.integers(1, 8), data=st.data())
 def test_any_run_with_revisions_ends_once_and_repeats_nothing(

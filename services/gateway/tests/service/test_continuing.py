@@ -168,7 +168,7 @@ async def test_every_exchange_so_far_goes_with_the_reply(harness: Harness) -> No
     assert given.clarification_turn_count == 2
 
 
-@pytest.mark.requirement("D-04")
+@pytest.mark.requirement("C-06", "D-04")
 async def test_after_the_last_round_no_agent_asks_any_more(harness: Harness) -> None:
     await asking(harness, rounds=99)
     async with harness.gateway(max_clarification_turns=2) as gateway:

@@ -253,7 +253,7 @@ async def test_draining_sends_followers_elsewhere_without_using_up_its_grace(
     assert time.monotonic() - began < grace_s
 
 
-@pytest.mark.requirement("A-07")
+@pytest.mark.requirement("A-02", "A-07")
 async def test_without_data_a_client_sees_no_rows_in_any_event(harness: Harness) -> None:
     def rows(result: AgentResult, task: AgentTask) -> None:
         task.trace.message("Fetched", row="cell-secret")

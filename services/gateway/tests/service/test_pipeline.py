@@ -83,6 +83,7 @@ async def test_only_what_changes_nothing_begins_before_its_dispatch_is_on_disk(
     assert len(acting.inputs) == 1
 
 
+@pytest.mark.requirement("A-09")
 async def test_no_event_is_shown_before_its_commit(harness: Harness) -> None:
     pure = EchoAgent("pure")
     await harness.add_agent(pure)

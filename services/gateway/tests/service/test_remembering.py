@@ -121,6 +121,7 @@ async def test_history_and_memory_reach_planner_and_composer(harness: Harness, t
     assert len(harness.planner.requests) == len(harness.composer.requests) == 1
 
 
+@pytest.mark.requirement("C-06")
 async def test_a_question_without_a_conversation_begins_one_and_returns_its_id(
     harness: Harness, target: str, memory: MemoryDouble
 ) -> None:

@@ -79,7 +79,7 @@ async def test_same_request_id_is_the_same_run_and_another_body_is_refused(
         ({"question": "x", "context": {"blob": "x" * 70_000}}, "request.context"),
     ],
 )
-@pytest.mark.requirement("R-01")
+@pytest.mark.requirement("A-02", "R-01")
 async def test_bad_request_names_the_field_and_the_fix(
     harness: Harness, request_fields: dict, field: str
 ) -> None:

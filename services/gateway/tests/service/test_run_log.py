@@ -304,6 +304,7 @@ async def test_nothing_is_written_over_a_gap(store: str) -> None:
     assert [sequence for sequence, _ in await stored(store, run.run_id)] == [1, 2]
 
 
+@pytest.mark.requirement("A-10")
 async def test_appends_of_a_run_under_way_together_are_stored_in_their_order(store: str) -> None:
     run = new_run()
     async with writer(store, uuid4()) as log:
@@ -414,6 +415,7 @@ async def test_an_append_whose_answer_was_lost_is_repeated_and_is_there_once(
     assert [sequence for sequence, _ in await stored(store, run.run_id)] == expected
 
 
+@pytest.mark.requirement("A-20")
 def test_run_ids_grow_with_time_and_are_version_7() -> None:
     ids = [new_run_id() for _ in range(100)]
     assert len(set(ids)) == 100

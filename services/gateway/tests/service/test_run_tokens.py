@@ -255,6 +255,7 @@ async def test_card_asks_and_the_operator_grants(
     assert claims["use"] == "step"
 
 
+@pytest.mark.requirement("C-05")
 @pytest.mark.parametrize(
     ("settings", "variable"),
     [

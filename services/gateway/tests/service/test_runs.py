@@ -149,7 +149,7 @@ async def test_independent_steps_run_side_by_side_and_keep_planner_order(harness
     assert [r.agent_name for r in response.agent_results] == ["slow", "quick"]
 
 
-@pytest.mark.requirement("C-11")
+@pytest.mark.requirement("C-05", "C-11")
 async def test_concurrency_of_one_is_strict_planner_order(harness: Harness) -> None:
     slow, quick = SlowAgent("slow"), EchoAgent("quick")
     await harness.add_agent(slow)
@@ -167,7 +167,7 @@ async def test_concurrency_of_one_is_strict_planner_order(harness: Harness) -> N
         call.cancel()
 
 
-@pytest.mark.requirement("A-07")
+@pytest.mark.requirement("A-02", "A-07")
 async def test_max_turns_skips_what_is_left_with_a_reason(harness: Harness) -> None:
     echo = EchoAgent("echo")
     await harness.add_agent(echo)

@@ -65,7 +65,7 @@ async def slow(harness: Harness) -> SlowAgent:
     return agent
 
 
-@pytest.mark.requirement("A-01")
+@pytest.mark.requirement("A-01", "A-09")
 async def test_submitted_run_is_returned_before_its_end_and_goes_on_with_nobody_attached(
     harness: Harness, slow: SlowAgent
 ) -> None:
