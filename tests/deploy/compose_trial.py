@@ -132,6 +132,7 @@ def bos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bos]:
         project.compose(*files, "down", "--volumes", "--timeout", "20")
 
 
+@pytest.mark.requirement("S-15")
 def test_question_of_the_readme_is_answered_through_rest(
     bos: Bos, capsys: pytest.CaptureFixture[str]
 ) -> None:

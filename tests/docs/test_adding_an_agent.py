@@ -102,7 +102,7 @@ def test_an_agent_touches_its_own_folder_only(tmp_path: Path) -> None:
     assert all(path.is_relative_to(MEMBER) for path in written)
 
 
-@pytest.mark.requirement("S-08")
+@pytest.mark.requirement("S-08", "T-17")
 async def test_the_agent_of_the_page_describes_itself(address: str) -> None:
     """The worked example of its card."""
     async with grpc.aio.insecure_channel(address) as channel:
@@ -130,7 +130,7 @@ async def test_the_agent_of_the_page_does_a_step(address: str) -> None:
     assert [event.message for event in trace] == ["summarise_text"]
 
 
-@pytest.mark.requirement("S-14")
+@pytest.mark.requirement("S-14", "T-17")
 async def test_the_tests_of_the_page_pass(tree: Path) -> None:
     """Its own and the agent contract's, run as their author would."""
     output = await run(

@@ -151,6 +151,7 @@ def test_example_is_complete_for_a_first_start() -> None:
     assert wanted | {"BOS_DATABASE_URL", "BOS_DATABASE_ALLOWED_TABLES"} <= set(example())
 
 
+@pytest.mark.requirement("S-15")
 def test_no_value_of_the_example_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

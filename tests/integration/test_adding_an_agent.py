@@ -102,7 +102,7 @@ async def model() -> AsyncIterator[ScriptedModel]:
         yield server
 
 
-@pytest.mark.requirement("S-01")
+@pytest.mark.requirement("S-01", "S-09", "T-17")
 async def test_one_line_of_config_puts_the_agent_on_the_gateways_list(
     page: str,
     company: DatabaseSettings,
@@ -147,6 +147,7 @@ async def test_its_card_alone_makes_the_planners_heuristic_choose_it(
     assert list(plan.decision.chosen_agents) == ["summary"]
 
 
+@pytest.mark.requirement("S-09")
 @pytest.mark.usefixtures("installed")
 async def test_its_entry_point_starts_it_with_everything_else(
     company: DatabaseSettings,

@@ -393,7 +393,7 @@ async def test_an_irreversible_action_is_not_repeated_once_dispatched(
     assert outcome.results["act"].error.type == "Unavailable"
 
 
-@pytest.mark.requirement("Q-07")
+@pytest.mark.requirement("P-07", "Q-07")
 async def test_every_error_is_traced_and_every_result_is_in_the_response(
     harness: Harness, troubled: TroubledAgent
 ) -> None:

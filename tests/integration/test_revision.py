@@ -168,6 +168,7 @@ def entries(run: Any) -> list[str]:
     return [entry.entry for entry in run.journal]
 
 
+@pytest.mark.requirement("P-10")
 async def test_a_column_that_does_not_exist_is_mended(
     harness: Harness, store_url: str, agents: dict[str, Any]
 ) -> None:

@@ -152,7 +152,7 @@ async def test_every_call_of_a_run_goes_to_the_model_that_its_question_chose_at_
     assert run.model == "large"
 
 
-@pytest.mark.requirement("N-07")
+@pytest.mark.requirement("N-06", "N-07")
 async def test_profile_of_a_step_applies_to_its_own_model_calls_only(
     start_harness: StartHarness,
 ) -> None:

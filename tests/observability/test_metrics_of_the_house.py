@@ -74,6 +74,7 @@ async def test_rules_are_evaluated_without_errors(house: MeasuredHouse) -> None:
     assert [rule["name"] for rule in rules if rule["health"] == "err"] == []
 
 
+@pytest.mark.requirement("P-05", "P-11")
 async def test_every_service_counts_its_calls_by_outcome_and_time(house: MeasuredHouse) -> None:
     of_grpc, of_http = "bos_rpc_server", "bos_http_server"
     for series in (

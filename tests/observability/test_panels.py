@@ -48,6 +48,7 @@ def queries() -> list[Asked]:
 QUERIES = queries()
 
 
+@pytest.mark.requirement("O-09", "P-11")
 @pytest.mark.parametrize("asked", QUERIES, ids=lambda each: each.name)
 async def test_query_returns_data_or_is_conditional(asked: Asked, house: MeasuredHouse) -> None:
     expr = asked.expr

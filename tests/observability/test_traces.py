@@ -143,6 +143,7 @@ async def test_an_approval_links_what_proposed_and_who_decided(traced_house: Tra
     assert decided.name == "bos.gateway.v1.ApprovalService/RespondApproval"
 
 
+@pytest.mark.requirement("P-11")
 async def test_a_question_over_http_is_one_trace_from_its_request_to_the_database(
     traced_house: TracedHouse,
 ) -> None:

@@ -185,7 +185,7 @@ def runs_every_rule(agent: Path) -> bool:
     return tests.exists() and "@every_rule\n" in tests.read_text("utf-8")
 
 
-@pytest.mark.requirement("L-08")
+@pytest.mark.requirement("C-34", "L-08")
 def test_every_agent_runs_the_contract_suite_which_wants_profile_and_conversation_in_prompts() -> (
     None
 ):

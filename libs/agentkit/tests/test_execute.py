@@ -98,7 +98,7 @@ async def test_describe_returns_the_card() -> None:
     assert card.aliases == ["counting_agent"]
 
 
-@pytest.mark.requirement("A-16", "A-17", "M-18", "P-12")
+@pytest.mark.requirement("A-16", "A-17", "C-30", "M-18", "P-05", "P-12")
 async def test_a_result_carries_what_every_result_carries() -> None:
     def do(task: AgentTask) -> AgentResult:
         task.usage.add(Usage("m", input_tokens=10, output_tokens=2, calls=1, cost=0.5))
@@ -171,7 +171,7 @@ async def test_an_override_is_reported_with_its_marker() -> None:
         (InvalidArgument.field("a", "b"), "InvalidArgument", "a: b", False),
     ],
 )
-@pytest.mark.requirement("A-17", "C-33", "Q-01", "Q-05", "Q-06", "Q-07")
+@pytest.mark.requirement("A-17", "C-30", "C-33", "Q-01", "Q-05", "Q-06", "Q-07")
 async def test_known_errors_become_failed_results(
     error: Exception, type: str, message: str, retryable: bool
 ) -> None:
@@ -368,6 +368,7 @@ async def test_more_steps_than_allowed_are_refused_with_a_retry_delay() -> None:
         assert (await call_agent(address, AgentInput(task="t")))[1].status == SUCCEEDED
 
 
+@pytest.mark.requirement("C-28")
 async def test_a_step_for_another_agent_is_refused_and_an_alias_is_not() -> None:
     async with agent_server(EchoAgent()) as address:
         with pytest.raises(grpc.aio.AioRpcError) as caught:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.requirement("A-24")
 
 
+@pytest.mark.requirement("C-34")
 async def test_steps_side_by_side_call_each_the_model_it_names(
     scripted_model: ScriptedModelFactory,
 ) -> None:

@@ -55,6 +55,7 @@ async def test_a_detail_without_a_typed_form_does_not_affect_others() -> None:
     assert len(event.data) == 32
 
 
+@pytest.mark.requirement("P-09")
 async def test_events_beyond_the_buffer_are_counted_and_errors_kept() -> None:
     trace = TraceRecorder("sql")
     for number in range(1100):

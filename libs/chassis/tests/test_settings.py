@@ -51,6 +51,7 @@ def test_service_prefix_beats_the_shared_one(monkeypatch: pytest.MonkeyPatch) ->
     assert (server.grace_s, server.port) == (3, 2000)
 
 
+@pytest.mark.requirement("S-15")
 def test_overrides_beat_environment_and_environment_beats_the_file(
     elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,7 +205,7 @@ async def test_keys_that_are_turned_away_cost_no_tokens(rig: Rig) -> None:
     assert budget.counted == usage.input_tokens + usage.output_tokens
 
 
-@pytest.mark.requirement("N-05")
+@pytest.mark.requirement("N-05", "N-06")
 async def test_an_agent_uses_the_profile_its_settings_choose(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ async def test_a_call_is_a_child_of_what_is_going_on(rig: Rig) -> None:
     assert span.parent.span_id == step.get_span_context().span_id
 
 
+@pytest.mark.requirement("P-11")
 async def test_tokens_and_outcomes_are_counted_by_agent_and_model(rig: Rig) -> None:
     labels = {"agent": "sql", "model": "scripted"}
     model = await rig.model()

@@ -54,7 +54,7 @@ test("a follow-up question of a report runs with one click", async ({ page }) =>
   await expect(page.locator("[data-run]").last()).not.toHaveAttribute("data-status", /EXECUTING|PLANNING/);
 });
 
-test("instructions in place of a decision send the proposal back, and nothing is approved", async ({ page }) => {
+test("instructions in place of a decision send the proposal back, and nothing is approved", { tag: ["@O-04"] }, async ({ page }) => {
   await ask(page, MAIL);
   await page.getByRole("button", { name: "Ask for something else" }).click();
   await expect(page.getByRole("button", { name: "Send instructions" })).toBeDisabled();

@@ -44,7 +44,7 @@ test("the question of the README is answered with steps, table and sources", asy
   await expect(turn.getByRole("button", { name: "Not helpful" })).toHaveAttribute("aria-pressed", "true");
 });
 
-test("a reload in the middle resumes, and a decision in a second tab shows in the first", async ({
+test("a reload in the middle resumes, and a decision in a second tab shows in the first", { tag: ["@O-04"] }, async ({
   page,
   context,
 }) => {

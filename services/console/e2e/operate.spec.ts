@@ -69,7 +69,7 @@ test("who is no operator and no administrator sees no entry, denied pages, and g
   }
 });
 
-test("operators find runs, look into one without its content, and see all figures", async ({
+test("operators find runs, look into one without its content, and see all figures", { tag: ["@O-09"] }, async ({
   page,
   context,
 }) => {

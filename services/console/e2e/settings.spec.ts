@@ -1,6 +1,6 @@
 import { ask, expect, expectAccessible, REVENUE, signIn, test } from "./page";
 
-test("settings are kept, shape each question, and can be reset", async ({ page, context }) => {
+test("settings are kept, shape each question, and can be reset", { tag: ["@O-07"] }, async ({ page, context }) => {
   await signIn(context);
   await page.goto("/");
   await page.getByRole("button", { name: "Menu" }).click();
@@ -64,7 +64,7 @@ test("a model that is no longer offered is not shown, and not asked for", async 
   await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
 });
 
-test("a database that there is none of fails the step, which names those that there are", async ({
+test("a database that there is none of fails the step, which names those that there are", { tag: ["@O-07"] }, async ({
   page,
   context,
 }) => {

@@ -89,7 +89,7 @@ async def test_the_card_says_what_the_planner_needs(start: Any) -> None:
     assert {"result", "stdout", "code"} <= {field.name for field in card.output_fields}
 
 
-@pytest.mark.requirement("F-10")
+@pytest.mark.requirement("F-10", "N-06")
 async def test_arithmetic_needs_neither_model_nor_sandbox(start: Any) -> None:
     agent = await start(models=False, sandbox="127.0.0.1:1")
     outcome = await agent.do("What is 12.5 * (3 + 4)?")

@@ -23,7 +23,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 
-@pytest.mark.requirement("D-22", "T-06", "T-07", "A-11", "A-16")
+@pytest.mark.requirement("A-11", "A-16", "D-11", "D-22", "T-06", "T-07")
 async def test_a_task_is_answered_with_table_data_and_sources(
     start: StartHarness, url: str
 ) -> None:
@@ -54,7 +54,7 @@ async def test_a_task_is_answered_with_table_data_and_sources(
     assert harness.queries("ok") == harness.queries() == 1
 
 
-@pytest.mark.requirement("D-12", "D-29")
+@pytest.mark.requirement("D-12", "D-29", "P-05")
 async def test_the_steps_of_an_attempt_are_in_the_trace_in_order(start: StartHarness) -> None:
     harness = await start()
 
@@ -163,7 +163,7 @@ async def test_the_model_sees_only_a_preview_of_the_result(start: StartHarness) 
     assert "SELECT" not in prompt
 
 
-@pytest.mark.requirement("S-06", "S-07", "M-18", "C-14")
+@pytest.mark.requirement("C-14", "D-11", "M-18", "S-06", "S-07")
 async def test_the_prompt_holds_the_inputs_of_the_step(start: StartHarness) -> None:
     """Inputs, earlier results, date, entities and user."""
     harness = await start(review="always")

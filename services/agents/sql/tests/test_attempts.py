@@ -71,7 +71,7 @@ async def test_triage_sees_query_error_and_citations(start: StartHarness) -> Non
     assert "### Citations\n<untrusted>\n[" in prompt
 
 
-@pytest.mark.requirement("D-24")
+@pytest.mark.requirement("D-11", "D-24")
 async def test_without_triage_the_model_gets_the_error_as_feedback(
     start: StartHarness,
 ) -> None:

@@ -43,6 +43,7 @@ async def subject(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sub
         )
 
 
+@pytest.mark.requirement("C-30", "C-34")
 @every_rule
 async def test_contract(rule: Rule, subject: Subject) -> None:
     await rule(subject)

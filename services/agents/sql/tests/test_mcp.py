@@ -107,6 +107,7 @@ async def test_a_failed_call_does_not_affect_the_next(start: StartHarness) -> No
         assert (await mcp.call("mcp_db_schema", {}, timeout_s=5))["success"] is True
 
 
+@pytest.mark.requirement("C-34")
 async def test_calls_run_concurrently(start: StartHarness) -> None:
     harness = await start()
     async with client(harness.mcp_db.url) as mcp:

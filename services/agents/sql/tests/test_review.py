@@ -172,6 +172,7 @@ async def test_result_of_a_corrected_query_that_passes_the_guard_is_used(
     assert harness.queries() == 2
 
 
+@pytest.mark.requirement("D-11")
 @pytest.mark.parametrize(
     "corrected",
     [

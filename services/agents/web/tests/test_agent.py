@@ -148,7 +148,7 @@ async def test_pages_that_the_provider_read_are_not_read_again(
     assert outcome.data["fetched_pages"] == 2
 
 
-@pytest.mark.requirement("H-04")
+@pytest.mark.requirement("H-04", "H-07")
 async def test_model_may_ask_once_for_whole_pages(start: Any, site: Site) -> None:
     web = await start(
         answer("", found=False, open_pages=(1, 1, 9)),
@@ -213,7 +213,7 @@ async def test_nothing_found_is_said_with_the_query(start: Any, api: SearchApi) 
     assert not outcome.result.tainted
 
 
-@pytest.mark.requirement("H-04")
+@pytest.mark.requirement("H-04", "H-07")
 @pytest.mark.parametrize("name", ["fetch_url", "ReadWebpageTool", ""])
 async def test_page_is_read_by_its_address(
     start: Any, site: Site, api: SearchApi, name: str
@@ -297,7 +297,7 @@ async def test_wrong_input_is_refused_by_name(
     assert api.requests == []
 
 
-@pytest.mark.requirement("A-08", "H-10")
+@pytest.mark.requirement("A-08", "H-07", "H-10")
 async def test_card_says_what_is_configured(start: Any) -> None:
     for provider, searches in (("tavily", True), ("none", False)):
         settings = {} if searches else {"search_url": "", "search_key": None}

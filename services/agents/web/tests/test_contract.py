@@ -79,6 +79,7 @@ async def subject() -> AsyncIterator[Subject]:
         )
 
 
+@pytest.mark.requirement("H-07")
 @every_rule
 async def test_contract(rule: Rule, subject: Subject) -> None:
     await rule(subject)

@@ -30,7 +30,7 @@ def plan(kind: str, time_range: str = "any") -> dict[str, Any]:
     return {"query": "cast iron & steel", "search_type": kind, "time_range": time_range}
 
 
-@pytest.mark.requirement("H-02", "H-10")
+@pytest.mark.requirement("H-02", "H-10", "N-06")
 @pytest.mark.parametrize(
     ("kind", "time_range", "sent"),
     [

@@ -38,11 +38,13 @@ def test_accepted_run_wants_a_plan() -> None:
     assert decide(fold("r", [accepted()]), START) == [MakePlan(0)]
 
 
+@pytest.mark.requirement("C-28")
 def test_ready_steps_run_within_the_limit_of_concurrency() -> None:
     state = fold("r", [accepted(), planned(*(step(n, "echo") for n in "abc"))])
     assert wanted(state) == ["a", "b"]
 
 
+@pytest.mark.requirement("C-28")
 def test_step_runs_only_once_its_dispatch_is_in_the_log() -> None:
     state = fold("r", [accepted(), planned(step("a", "echo"))])
     (record,) = decide(state, START)

@@ -123,6 +123,7 @@ async def test_failure_reaches_a_follower_behind_everything_that_is_there() -> N
 ACTS = st.lists(st.sampled_from(["start", "say", "store", "breathe"]), max_size=40)
 
 
+@pytest.mark.requirement("P-09")
 @given(acts=ACTS, leaves=st.lists(st.integers(1, 5), max_size=10))
 def test_follower_that_resumes_sees_everything_once(acts: list[str], leaves: list[int]) -> None:
     async def scenario() -> None:

@@ -54,6 +54,7 @@ def test_client_sees_of_what_is_sent_to_an_agent_what_is_listed() -> None:
     assert both(SubTask(), RunEvent().step_started) == {"task", "tool_name", "sub_task_input"}
 
 
+@pytest.mark.requirement("P-10")
 def test_inputs_of_a_step_are_shown_with_data_alone() -> None:
     event = LogEvent()
     event.step_dispatched.sub_task.sub_task_input["rows"].int64_value = 5

@@ -218,6 +218,7 @@ def test_step_that_has_acted_is_not_planned_again_also_if_it_then_proposed_somet
 # What counts in the end
 
 
+@pytest.mark.requirement("C-18")
 def test_what_was_achieved_stays_and_can_be_referred_to() -> None:
     state = mended()
     assert state.steps["c"].sub_task is not None
@@ -279,7 +280,7 @@ def test_status_is_that_of_the_whole_cycle(first: int, status: int) -> None:
 
 
 @pytest.mark.parametrize("flagged", ["a", "c"])
-@pytest.mark.requirement("C-24")
+@pytest.mark.requirement("C-20", "C-24")
 def test_final_answer_is_that_of_the_last_attempt(flagged: str) -> None:
     steps = {name: step(name, "echo") for name in "abc"}
     steps[flagged].is_final_answer = True
@@ -327,7 +328,7 @@ def test_agent_words_the_final_answer_unless_the_composer_words_it_anyway(
     assert (final_answer(state) is not None) is asked
 
 
-@pytest.mark.requirement("C-25")
+@pytest.mark.requirement("C-20", "C-25")
 def test_working_context_keeps_findings_and_errors_of_all_attempts() -> None:
     state = mended()
     apply(state, finished("c", FAILED, revision=1, error="QueryError"))
@@ -389,7 +390,7 @@ def test_texts_of_any_size_are_cut_for_the_planner() -> None:
     assert list(context.failed_steps[0].partial_data.fields) == ["kept"]
 
 
-@pytest.mark.requirement("B-20")
+@pytest.mark.requirement("B-20", "C-18")
 def test_revision_context_lists_fields_that_can_be_referred_to() -> None:
     state = mended(None, step("c", "echo", other="@{outputs.a.x}"))
     apply(state, finished("c", FAILED, revision=1))
@@ -406,7 +407,7 @@ def test_revision_context_lists_fields_that_can_be_referred_to() -> None:
     assert lost.sub_task_input["other"].string_value == "@{outputs.a.x}"
 
 
-@pytest.mark.requirement("C-26")
+@pytest.mark.requirement("C-20", "C-26")
 def test_journal_has_an_entry_for_every_attempt() -> None:
     state = mended(accepted(max_revisions=1))
     apply(state, finished("c", FAILED, revision=1))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 OF_A_NEWER_VERSION = b"\x9a\x06\x00"
 
 
-@pytest.mark.requirement("A-09", "A-20")
+@pytest.mark.requirement("A-09", "A-20", "P-10")
 @pytest.mark.parametrize("name", NAMES)
 def test_golden_log_has_the_state_and_the_public_events_it_always_had(name: str) -> None:
     assert meaning(load(name)) == pinned(name)
@@ -99,6 +99,7 @@ async def store(
     return run_id
 
 
+@pytest.mark.requirement("P-07")
 @pytest.mark.parametrize("name", NAMES)
 async def test_golden_log_in_the_store_is_shown_as_it_always_was(
     harness: Harness, name: str

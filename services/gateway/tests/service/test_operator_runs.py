@@ -6,6 +6,7 @@ import asyncio
 import json
 from uuid import uuid4
 
+import pytest
 from gateway_harness.harness import Harness, gateway_process
 
 from bos.planner.v1 import Step
@@ -16,6 +17,7 @@ from .test_operator import bos, elsewhere, environment
 __all__ = ["elsewhere"]
 
 
+@pytest.mark.requirement("P-07", "P-09")
 async def test_the_log_of_a_run_is_shown_whole(harness: Harness) -> None:
     await harness.add_agent(EchoAgent("echo"))
     harness.planner.steps = [Step(step_id="a", agent="echo", task="say it\x1b[31m")]

@@ -155,6 +155,7 @@ async def test_approval_with_instructions_is_listed_as_sent_back(
         assert PLANTED not in str(page)
 
 
+@pytest.mark.requirement("O-09")
 async def test_storage_names_the_largest_tables_first(harness: Harness, tmp_path: Path) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
         storage = await call(gateway, "GetStorage", GetStorageRequest())
@@ -166,6 +167,7 @@ async def test_storage_names_the_largest_tables_first(harness: Harness, tmp_path
         assert not [schema for schema, _ in tables if schema.startswith("pg_")]
 
 
+@pytest.mark.requirement("O-09")
 @pytest.mark.parametrize("who", NO_OPERATORS)
 async def test_only_operators_see_sums(who: str, harness: Harness, tmp_path: Path) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:

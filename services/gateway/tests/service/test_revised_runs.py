@@ -51,7 +51,7 @@ async def run_of(gateway: Client, run_id: str) -> Run:
     return found
 
 
-@pytest.mark.requirement("B-20")
+@pytest.mark.requirement("B-20", "C-18", "C-20")
 async def test_revision_request_holds_failures_and_results(harness: Harness) -> None:
     await harness.add_agent(EchoAgent("echo", data={"x": 7}))
     await harness.add_agent(broken())

@@ -123,7 +123,7 @@ async def test_unresolved_reference_fails_its_step_without_dispatch(harness: Har
     assert any(e.agent == "sink" and e.data["type"].string_value for e in response.trace)
 
 
-@pytest.mark.requirement("C-14", "C-15")
+@pytest.mark.requirement("C-14", "C-15", "C-18")
 async def test_soft_dependency_on_a_failed_step_still_runs(harness: Harness) -> None:
     sink = EchoAgent("sink")
     await harness.add_agent(FailingAgent("broken"))
@@ -419,6 +419,7 @@ async def test_closing_the_stream_does_not_cancel_the_run(harness: Harness) -> N
     assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
 
 
+@pytest.mark.requirement("P-09")
 async def test_watching_resumes_after_any_sequence_without_gap_or_repetition(
     harness: Harness,
 ) -> None:
