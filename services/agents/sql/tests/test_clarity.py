@@ -182,6 +182,7 @@ async def test_a_question_after_a_failed_query_is_asked(start: StartHarness) -> 
     assert done.result.status == NEEDS_CLARIFICATION
 
 
+@pytest.mark.requirement("C-36")
 async def test_assumptions_are_used_after_a_failed_query_too(start: StartHarness) -> None:
     feedback = ["failed to execute"]
     unclear = fixture("unclear", feedback, schema="QueryDraft", json={**UNCLEAR, "sql": ""})

@@ -180,6 +180,7 @@ def test_plan_is_revised_as_often_as_the_run_was_accepted_with() -> None:
     assert definitive_failure(state).startswith("The plan was revised once, which is the limit")
 
 
+@pytest.mark.requirement("C-36")
 @pytest.mark.parametrize(
     ("start", "follows"),
     [

@@ -98,6 +98,7 @@ async def test_endpoint_that_is_slow_is_asked_once_and_the_call_is_counted(
     assert usage.unreported_tokens > 0
 
 
+@pytest.mark.requirement("C-36")
 @pytest.mark.parametrize(
     ("error", "attempts", "plans"),
     [

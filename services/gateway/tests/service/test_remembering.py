@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 from google.protobuf import struct_pb2
 
+from bos.agent.v1 import SIDE_EFFECT_CLASS_NONE
 from bos.common.v1 import (
     Clarification,
     ClarifyingQuestion,
@@ -29,11 +31,13 @@ from bos.memory.v1 import (
     add_MemoryTurnServiceServicer_to_server,
 )
 from bos.planner.v1 import MakePlanResponse, Plan
+from bos_agentkit import tool
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
-from bos_chassis.values import MAX_DEPTH
+from bos_chassis.values import MAX_DEPTH, to_value_map
 from bos_errors import BosError, InvalidArgument, Unavailable
 from bos_postgres import connect
+from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -119,6 +123,53 @@ async def test_history_and_memory_reach_planner_and_composer(harness: Harness, t
         assert list(request.conversation_history) == [SAID]
         assert request.long_term_memory == KNOWN
     assert len(harness.planner.requests) == len(harness.composer.requests) == 1
+
+
+@tool(description="Counts.", side_effect=SIDE_EFFECT_CLASS_NONE)
+async def count() -> int:
+    return 149
+
+
+@pytest.mark.requirement("A-15", "C-13")
+async def test_an_agents_input_is_filled_in_by_the_gateway(harness: Harness, target: str) -> None:
+    orders, north = to_value_map({"orders": 149}), to_value_map({"region": "north"})
+    first = RawAgent("first", lambda _: success(data=orders), tools=(count,), max_retries=3)
+    secret = RawAgent("secret", lambda _: success(), secret_context_keys=["api_key"], max_retries=0)
+    a, b = step("a", "first", "count the orders"), step("b", "secret", "tell somebody", "a")
+    a.tools.append("count")
+    for name, value in north.fields.items():
+        a.entities[name].CopyFrom(value)
+    b.timeout.FromSeconds(7)
+    harness.planner.steps = [a, b]
+    await add_raw_agent(harness, first)
+    await add_raw_agent(harness, secret)
+    context = struct_pb2.Struct()
+    context.update({"current_date": "2026-06-15", "api_key": "hunter2"})
+    async with harness.gateway(memory_target=target, backoff_multiplier=1.5, **PATIENT) as client:
+        events = await client.events("And in May?", conversation_id="talk", context=context)
+
+    (to_first,), (to_secret,) = first.inputs, secret.inputs
+    for given in (to_first, to_secret):
+        assert given.question == "And in May?"
+        assert list(given.conversation_history) == [SAID]
+        assert given.long_term_memory == KNOWN
+        assert given.context["current_date"] == "2026-06-15"
+        assert "api_key" not in given.context
+        assert given.retry_config.backoff_multiplier == 1.5
+        assert given.metadata.run_id == events[0].run_id
+        assert given.metadata.conversation_id == "talk"
+        assert given.metadata.attempt == 1
+        assert given.metadata.user_id
+    assert (to_first.agent_id, to_first.task) == ("first_0", "count the orders")
+    assert (to_secret.agent_id, to_secret.task) == ("secret_1", "tell somebody")
+    assert (list(to_first.tools), list(to_secret.tools)) == (["count"], [])
+    assert (dict(to_first.entities), dict(to_secret.entities)) == (dict(north.fields), {})
+    assert (dict(to_first.secrets), dict(to_secret.secrets)) == ({}, {"api_key": "hunter2"})
+    retries = to_first.retry_config.max_retries, to_secret.retry_config.max_retries
+    assert retries == (3, 0)
+    assert 0 < to_secret.retry_config.timeout.ToTimedelta().total_seconds() <= 7
+    assert not to_first.dependency_outputs
+    assert to_secret.dependency_outputs["a"].fields["orders"] == orders.fields["orders"]
 
 
 @pytest.mark.requirement("C-06")

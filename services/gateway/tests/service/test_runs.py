@@ -179,6 +179,20 @@ async def test_max_turns_skips_what_is_left_with_a_reason(harness: Harness) -> N
     assert response.agent_results[1].error.type == "MaxTurnsReached"
 
 
+@pytest.mark.requirement("C-36")
+async def test_another_attempt_at_a_step_takes_no_turn(harness: Harness) -> None:
+    busy = AgentFailure("HttpError", "The other side is busy.", retryable=True)
+    flaky, echo = FailingAgent("flaky", error=busy, times=2), EchoAgent("echo")
+    flaky.card.max_retries = 2
+    await harness.add_agent(flaky)
+    await harness.add_agent(echo)
+    harness.planner.steps = [step("a", "flaky"), step("b", "echo", "", "a")]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask(max_turns=2)
+    assert response.status == RUN_STATUS_SUCCEEDED
+    assert (len(flaky.inputs), len(echo.inputs)) == (3, 1)
+
+
 @pytest.mark.requirement("A-07")
 async def test_include_data_and_trace_decide_what_a_client_sees(harness: Harness) -> None:
     await harness.add_agent(EchoAgent("echo"))
