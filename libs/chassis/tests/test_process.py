@@ -31,6 +31,7 @@ PROGRAM = """
 import bos_chassis
 import asyncio
 from contextlib import asynccontextmanager
+from pathlib import Path
 import grpc
 from bos_chassis.process import main
 from bos_chassis.server import Servicer, grpc_server
@@ -42,7 +43,8 @@ async def echo(request, context):
 
 async def wait(request, context):
     print("entered", flush=True)
-    await asyncio.sleep(float(request))
+    while not Path("finish").exists():
+        await asyncio.sleep(0.01)
     return b"finished"
 
 def add(_, server):
@@ -110,19 +112,22 @@ async def _serving(process: asyncio.subprocess.Process) -> dict[str, Any]:
     return line
 
 
-async def test_sigterm_lets_the_call_in_flight_finish_and_refuses_new_ones(spawn: Spawn) -> None:
-    process = await spawn(BOS_SERVER_GRACE_S="30")
+async def test_sigterm_lets_the_call_in_flight_finish_and_refuses_new_ones(
+    spawn: Spawn, tmp_path: Path
+) -> None:
+    process = await spawn(BOS_SERVER_GRACE_S="60")
     serving = await _serving(process)
     assert serving["event"] == "serving"
     assert serving["service"] == "waiter"
     assert serving["pid"] == process.pid
     async with grpc.aio.insecure_channel(serving["address"]) as channel:
-        call = asyncio.ensure_future(channel.unary_unary("/test.Wait/Wait")(b"5.0"))
+        call = asyncio.ensure_future(channel.unary_unary("/test.Wait/Wait")(b""))
         assert await _line(process) == "entered"
         process.send_signal(signal.SIGTERM)
         with pytest.raises(Unavailable), translate_rpc_errors():
             await _until_refused(channel.unary_unary("/test.Wait/Echo"))
         assert not call.done()
+        (tmp_path / "finish").touch()
         assert await call == b"finished"
     assert await _line(process) == "cleaned up"
     assert await asyncio.wait_for(process.wait(), 60) == 0
@@ -150,7 +155,7 @@ async def test_a_second_signal_exits_at_once(spawn: Spawn) -> None:
     process = await spawn(BOS_SERVER_GRACE_S="60")
     serving = await _serving(process)
     async with grpc.aio.insecure_channel(serving["address"]) as channel:
-        call = asyncio.ensure_future(channel.unary_unary("/test.Wait/Wait")(b"60"))
+        call = asyncio.ensure_future(channel.unary_unary("/test.Wait/Wait")(b""))
         assert await _line(process) == "entered"
         process.send_signal(signal.SIGTERM)
         with pytest.raises(grpc.aio.AioRpcError):
