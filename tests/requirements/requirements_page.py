@@ -36,7 +36,8 @@ What Bos has to do, and the tests that show it, read from their marks. `open`: n
 _MARK = "requirement"
 # Of Playwright: test("title", { tag: ["@…"] }, ...
 _TAGGED = re.compile(
-    r"""\btest\(\s*"(?P<title>[^"\n]+)",\s*\{\s*tag:\s*(?P<tags>"[^"\n]*"|\[[^\]]*\])\s*\}"""
+    r"""\btest\(\s*(?P<quote>["`])(?P<title>[^"`\n]+)(?P=quote),\s*"""
+    r"""\{\s*tag:\s*(?P<tags>"[^"\n]*"|\[[^\]]*\])\s*\}"""
 )
 _NAMED_SINGLY = 2
 # Names of documents and decisions that no reader of this repository has, none of them here.

@@ -39,6 +39,7 @@ test.describe("on a phone", () => {
     page,
   }) => {});
   test("three", async ({ page }) => {});
+  test(`theme ${theme}`, { tag: ["@Z-02"] }, async ({ page }) => {});
 });
 """
 
@@ -56,6 +57,7 @@ def test_tags_of_browser_tests_are_found() -> None:
     assert [(mark.ids, mark.target) for mark in tags(BROWSER_TESTS)] == [
         (("Z-01",), "one"),
         (("Z-01", "Z-02"), "two, (both)"),
+        (("Z-02",), "theme ${theme}"),
     ]
     found = survey(IDS, {Path("services/console/e2e/some.spec.ts"): BROWSER_TESTS})
     assert not found.wrong

@@ -46,7 +46,7 @@ const test = base.extend({
   },
 });
 
-test("pages have the name and logo of the installation, as text and as an image alone", async ({ page }) => {
+test("pages have the name and logo of the installation, as text and as an image alone", { tag: ["@O-08"] }, async ({ page }) => {
   await page.goto("/");
   await expect(page).toHaveTitle(NAME);
   const heading = page.getByRole("heading", { level: 1 });

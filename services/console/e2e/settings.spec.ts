@@ -1,6 +1,6 @@
 import { ask, expect, expectAccessible, REVENUE, signIn, test } from "./page";
 
-test("settings are kept, shape each question, and can be reset", { tag: ["@O-07"] }, async ({ page, context }) => {
+test("settings are kept, shape each question, and can be reset", { tag: ["@O-06", "@O-07"] }, async ({ page, context }) => {
   await signIn(context);
   await page.goto("/");
   await page.getByRole("button", { name: "Menu" }).click();
@@ -32,6 +32,7 @@ test("settings are kept, shape each question, and can be reset", { tag: ["@O-07"
   const steps = page.getByRole("region", { name: "What each step did" });
   await steps.locator("summary").first().click();
   await expect(steps.getByText("SELECT").first()).toBeVisible();
+  await expect(steps.getByRole("region", { name: "Sources" }).first()).toContainText("customers");
   // The question chose the model, which every call went to.
   await page.getByRole("link", { name: "Open run" }).click();
   await expect(page.getByRole("definition").filter({ hasText: /^scripted-large$/ })).toBeVisible();

@@ -52,7 +52,7 @@ test("a session that ends under the page is renewed over it, and nothing typed i
 });
 
 for (const theme of ["Light", "Dark", "Green bank"]) {
-  test(`the theme ${theme} is chosen, kept and accessible`, async ({ page, context }) => {
+  test(`the theme ${theme} is chosen, kept and accessible`, { tag: ["@O-08"] }, async ({ page, context }) => {
     await signIn(context);
     await page.goto("/");
     await page.getByRole("button", { name: "Menu" }).click();
