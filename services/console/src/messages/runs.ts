@@ -2,7 +2,6 @@
 export const en = {
   graph: "Graph",
   graphHint: "Arrow keys go from step to step, Enter opens one.",
-  graphLoading: "Drawing the graph …",
   zoomIn: "Larger",
   zoomOut: "Smaller",
   fit: "Fit",
@@ -98,7 +97,6 @@ export const en = {
 export const de: typeof en = {
   graph: "Graph",
   graphHint: "Mit den Pfeiltasten gehen Sie von Schritt zu Schritt, die Eingabetaste öffnet einen.",
-  graphLoading: "Der Graph wird gezeichnet …",
   zoomIn: "Größer",
   zoomOut: "Kleiner",
   fit: "Einpassen",

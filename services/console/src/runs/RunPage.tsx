@@ -1,6 +1,5 @@
 /** A run for engineers: overview, steps on a time axis, what each step did, and its raw events. */
 import { Link, useParams } from "@tanstack/react-router";
-import { lazy, Suspense } from "react";
 
 import { ApprovalCard } from "../approvals/ApprovalCard";
 import { useText } from "../messages/useText";
@@ -15,6 +14,7 @@ import { Button, buttonClass, Failure, Notice } from "../ui/controls";
 import { FactList, type Fact } from "../ui/FactList";
 import { useCopy } from "../ui/useCopy";
 import { Events } from "./Events";
+import { Graph } from "./graph/Graph";
 import { StepList } from "./StepList";
 import { Progress } from "./step/Calls";
 import { Timeline } from "./Timeline";
@@ -22,8 +22,6 @@ import { UsageTable } from "./UsageTable";
 import { shownCost } from "./usage";
 import { useChosenStep } from "./useChosenStep";
 import styles from "./runs.module.css";
-
-const Graph = lazy(() => import("./graph/Graph").then((module) => ({ default: module.Graph })));
 
 export function RunPage() {
   const { runId } = useParams({ from: "/shell/runs/$runId" });
@@ -68,9 +66,7 @@ function RunView({ runId }: { runId: string }) {
         {state.steps.length > 0 && (
           <section aria-label={text.runs.graph}>
             <h2>{text.runs.graph}</h2>
-            <Suspense fallback={<p role="status">{text.runs.graphLoading}</p>}>
-              <Graph state={state} chosen={choice.key} onChoose={choose} />
-            </Suspense>
+            <Graph state={state} chosen={choice.key} onChoose={choose} />
           </section>
         )}
         <Timeline state={state} onChoose={choose} />
