@@ -74,8 +74,8 @@ class Clients:
 
 
 def at(*found: Gateway) -> Callable[[], list[Client]]:
-    """Where clients go, the first one first."""
-    return lambda: [gateway.client for gateway in found]
+    """Where clients go, the first one first, while it lives: then its port may be another's."""
+    return lambda: [each.client for each in found if each.process.returncode is None]
 
 
 async def until_waiting(crash: CrashHarness, runs: int) -> None:
