@@ -29,8 +29,8 @@ PIP_AUDIT := 2.10.1
 GOVULNCHECK := v1.9.0
 CYCLONEDX := 11.12.0
 # A file stays in one process, and files go out as they are collected, those that take long first.
-# Twice as many processes as CI has processors: many tests wait for something.
-PYTEST := $(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
+# Three times as many processes as CI has processors: many tests wait for something.
+PYTEST := $(BIN)/pytest -n 6 --dist loadfile --no-loadscope-reorder
 PYTEST_ARGS ?=
 CHART := helm/bos
 CHART_PROFILES := minimal ha airgapped
