@@ -9,14 +9,32 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 
-from .rest_harness import ROOT, rest_harness
+from .rest_harness import ROOT, RestHarness, rest_harness
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-pytestmark = [pytest.mark.e2e, pytest.mark.rest]
+pytestmark = [pytest.mark.e2e, pytest.mark.rest, pytest.mark.asyncio(loop_scope="module")]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def product(
+    tmp_path_factory: pytest.TempPathFactory, started_before: Callable[[Path], Path]
+) -> AsyncIterator[RestHarness]:
+    folder = tmp_path_factory.mktemp("product")
+    started_before(folder / ".data")
+    async with rest_harness(folder) as harness:
+        yield harness
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http(product: RestHarness) -> AsyncIterator[aiohttp.ClientSession]:
+    headers = {"Authorization": f"Bearer {product.key}"}
+    async with aiohttp.ClientSession(product.url, headers=headers) as session:
+        yield session
 
 
 def walk_of_the_readme() -> list[str]:
@@ -43,10 +61,9 @@ def events(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.requirement("A-01")
-async def test_the_walk_of_the_readme(tmp_path: Path) -> None:
+async def test_the_walk_of_the_readme(product: RestHarness) -> None:
     lines = walk_of_the_readme()
-    async with rest_harness(tmp_path) as harness:
-        printed = dict(zip(lines, await outputs(harness.folder, lines), strict=False))
+    printed = dict(zip(lines, await outputs(product.folder, lines), strict=False))
 
     def after(start: str) -> str:
         (found,) = (text for line, text in printed.items() if line.startswith(start))
@@ -84,29 +101,19 @@ REVENUE = {
 
 
 @pytest.mark.requirement("A-12")
-async def test_a_table_has_the_form_that_is_asked_for(
-    tmp_path: Path, started_before: Callable[[Path], Path]
-) -> None:
-    started_before(tmp_path / ".data")
-    async with (
-        rest_harness(tmp_path) as harness,
-        aiohttp.ClientSession(
-            harness.url, headers={"Authorization": f"Bearer {harness.key}"}
-        ) as http,
-    ):
+async def test_a_table_has_the_form_that_is_asked_for(http: aiohttp.ClientSession) -> None:
+    async def told(verb: str, path: str, accept: str, **more: Any) -> tuple[int, Any]:
+        headers = {"Accept": accept} if accept else {}
+        async with http.request(verb, path, headers=headers, **more) as reply:
+            return reply.status, await reply.json()
 
-        async def told(verb: str, path: str, accept: str, **more: Any) -> tuple[int, Any]:
-            headers = {"Accept": accept} if accept else {}
-            async with http.request(verb, path, headers=headers, **more) as reply:
-                return reply.status, await reply.json()
-
-        status, run = await told("POST", "/v1/runs", "", json=REVENUE)
-        assert (status, run["question"]) == (202, REVENUE["question"])
-        path = f"/v1/runs/{run['run_id']}"
-        _, plain = await told("GET", f"{path}?wait=60s", "")
-        _, objects = await told("GET", f"{path}?rows=objects", "application/json")
-        _, own = await told("GET", path, "application/protobuf+json")
-        _, streamed = await told("POST", "/query", "", json=REVENUE)
+    status, run = await told("POST", "/v1/runs", "", json=REVENUE)
+    assert (status, run["question"]) == (202, REVENUE["question"])
+    path = f"/v1/runs/{run['run_id']}"
+    _, plain = await told("GET", f"{path}?wait=60s", "")
+    _, objects = await told("GET", f"{path}?rows=objects", "application/json")
+    _, own = await told("GET", path, "application/protobuf+json")
+    _, streamed = await told("POST", "/query", "", json=REVENUE)
 
     table = plain["response"]["data"]
     assert streamed["data"] == table, "the same request is the same run"
@@ -126,29 +133,22 @@ async def test_a_table_has_the_form_that_is_asked_for(
 
 @pytest.mark.requirement("A-04", "A-24")
 async def test_raw_json_is_checked_field_by_field_and_numbers_may_be_text(
-    tmp_path: Path, started_before: Callable[[Path], Path]
+    http: aiohttp.ClientSession,
 ) -> None:
-    started_before(tmp_path / ".data")
-    async with (
-        rest_harness(tmp_path) as harness,
-        aiohttp.ClientSession(
-            harness.url, headers={"Authorization": f"Bearer {harness.key}"}
-        ) as http,
-    ):
-        impossible = (0, -1, 1.5, 2**31, "many", "NaN", [1], {})
-        wrong = [(field, value) for field in ("max_rows", "max_columns") for value in impossible]
-        wrong += [("context", value) for value in ("today", ["current_date"], 3, True)]
-        wrong += [("question", value) for value in (None, 7, ["How many?"], {"text": "How many?"})]
-        for field, value in wrong:
-            asked = {"question": "How many?", field: value}
-            async with http.post("/v1/runs:ask", json=asked) as reply:
-                error = (await reply.json())["error"]
-            assert (reply.status, error["status"]) == (400, "INVALID_ARGUMENT"), (field, value)
-            (violation,) = error["details"][1]["field_violations"]
-            assert violation["field"].removeprefix("request.") == field, (value, error)
-        asked = {**REVENUE, "request_id": "bounded", "max_rows": "2", "max_columns": 1}
+    impossible = (0, -1, 1.5, 2**31, "many", "NaN", [1], {})
+    wrong = [(field, value) for field in ("max_rows", "max_columns") for value in impossible]
+    wrong += [("context", value) for value in ("today", ["current_date"], 3, True)]
+    wrong += [("question", value) for value in (None, 7, ["How many?"], {"text": "How many?"})]
+    for field, value in wrong:
+        asked = {"question": "How many?", field: value}
         async with http.post("/v1/runs:ask", json=asked) as reply:
-            table = (await reply.json())["data"]
+            error = (await reply.json())["error"]
+        assert (reply.status, error["status"]) == (400, "INVALID_ARGUMENT"), (field, value)
+        (violation,) = error["details"][1]["field_violations"]
+        assert violation["field"].removeprefix("request.") == field, (value, error)
+    asked = {**REVENUE, "request_id": "bounded", "max_rows": "2", "max_columns": 1}
+    async with http.post("/v1/runs:ask", json=asked) as reply:
+        table = (await reply.json())["data"]
     assert [len(row) for row in table["rows"]] == [1, 1]
     assert len(table["columns"]) == 1
     assert table["truncated"]

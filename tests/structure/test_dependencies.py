@@ -12,14 +12,11 @@ import tomllib
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = ("libs/*", "services/*", "services/agents/*")
@@ -47,16 +44,19 @@ def declared(member: TOML) -> set[str]:
     return {canonicalize_name(Requirement(line).name) for line in (project["name"], *lines)}
 
 
-def imported(source: str) -> Iterator[tuple[str, ...]]:
+@cache
+def imported(source: str) -> tuple[tuple[str, ...], ...]:
     """Modules that a source file imports, wherever it does: `import`, and one per imported name.
 
     An imported name may be a module or not: both readings are given, the longer one first.
     """
+    found: list[tuple[str, ...]] = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from ((alias.name,) for alias in node.names)
+            found += ((alias.name,) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield from ((f"{node.module}.{alias.name}", node.module) for alias in node.names)
+            found += ((f"{node.module}.{alias.name}", node.module) for alias in node.names)
+    return tuple(found)
 
 
 @cache
