@@ -17,14 +17,17 @@ from bos_standalone.stores import COMPANY_DATABASE, company_database, ensure_dat
 from bos_testkit.postgres import copy_database, migrated_template
 
 from .harness import open_harness
+from .rest_harness import rest_harness
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
 
     from bos_mcp_db.settings import DatabaseSettings
     from bos_testkit.postgres import PostgresServer
 
     from .harness import Harness
+    from .rest_harness import RestHarness
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +54,17 @@ async def store_url(postgres_server: PostgresServer, run_log_template: str) -> s
     """A database for the run log of one module."""
     name = f"store_{secrets.token_hex(6)}"
     return await copy_database(postgres_server, run_log_template, name)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def rest_product(
+    tmp_path_factory: pytest.TempPathFactory, started_before: Callable[[Path], Path]
+) -> AsyncIterator[RestHarness]:
+    """The whole product with REST, as a process of its own; one for the tests of a module."""
+    folder = tmp_path_factory.mktemp("product")
+    started_before(folder / ".data")
+    async with rest_harness(folder) as harness:
+        yield harness
 
 
 class StartHarness(Protocol):

@@ -25,10 +25,9 @@ from bos_demo.expectations import mentions
 from bos_demo.generators.generate import generate
 from bos_demo.periods import named_periods
 
-from .rest_harness import BOS, RestHarness, rest_harness
+from .rest_harness import BOS, RestHarness
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from bos.common.v1 import Artefact
@@ -44,25 +43,17 @@ pytestmark = [
 SKIPPED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SKIPPED
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def harness(
-    tmp_path_factory: pytest.TempPathFactory, started_before: Callable[[Path], Path]
-) -> AsyncIterator[RestHarness]:
-    folder = tmp_path_factory.mktemp("harness")
-    started_before(folder / ".data")
-    async with rest_harness(folder) as harness:
-        yield harness
-
-
-def connection(harness: RestHarness) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((harness.folder / ".data/standalone.json").read_text())
+def connection(rest_product: RestHarness) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(
+        (rest_product.folder / ".data/standalone.json").read_text()
+    )
     return content
 
 
-async def decided(harness: RestHarness, decide: str) -> tuple[Approval, OrchestratorResponse]:
+async def decided(rest_product: RestHarness, decide: str) -> tuple[Approval, OrchestratorResponse]:
     """Ask the demo question, and decide about the program once it is proposed."""
-    known = connection(harness)
-    async with BosClient(known["target"], api_key=harness.key) as bos:
+    known = connection(rest_product)
+    async with BosClient(known["target"], api_key=rest_product.key) as bos:
         approval, event = None, RunEvent()
         async for event in bos.ask_stream(QUESTION.question, context=known["context"]):
             if event.HasField("approval_requested"):
@@ -73,8 +64,8 @@ async def decided(harness: RestHarness, decide: str) -> tuple[Approval, Orchestr
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def approved(harness: RestHarness) -> tuple[Approval, OrchestratorResponse]:
-    return await decided(harness, "approve")
+async def approved(rest_product: RestHarness) -> tuple[Approval, OrchestratorResponse]:
+    return await decided(rest_product, "approve")
 
 
 def monthly_revenue() -> dict[int, Decimal]:
@@ -115,20 +106,20 @@ async def test_what_was_shown_is_what_ran_and_its_figures_are_right(
 
 
 async def test_the_figure_is_the_same_over_grpc_and_rest_and_at_the_command_line(
-    harness: RestHarness, approved: tuple[Approval, OrchestratorResponse], tmp_path: Path
+    rest_product: RestHarness, approved: tuple[Approval, OrchestratorResponse], tmp_path: Path
 ) -> None:
     _, response = approved
     figure = figure_of(response)
-    async with BosClient(connection(harness)["target"], api_key=harness.key) as bos:
+    async with BosClient(connection(rest_product)["target"], api_key=rest_product.key) as bos:
         content = await bos.download_file(response.run_id, figure.digest)
     assert content.startswith(b"\x89PNG")
     assert len(content) == figure.size_bytes
     assert figure.digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
 
     path = f"/v1/runs/{response.run_id}/files/{figure.digest.removeprefix('sha256:')}"
-    headers = {"Authorization": f"Bearer {harness.key}"}
+    headers = {"Authorization": f"Bearer {rest_product.key}"}
     async with (
-        aiohttp.ClientSession(harness.url) as session,
+        aiohttp.ClientSession(rest_product.url) as session,
         session.get(path, headers=headers) as reply,
     ):
         assert reply.status == 200
@@ -140,8 +131,8 @@ async def test_the_figure_is_the_same_over_grpc_and_rest_and_at_the_command_line
 
     process = await asyncio.create_subprocess_exec(
         *(BOS, "runs", "files", response.run_id, "--output", str(tmp_path)),
-        cwd=harness.folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(harness.folder)},
+        cwd=rest_product.folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(rest_product.folder)},
         stdout=sys.stderr,
     )
     assert await process.wait() == 0
@@ -158,7 +149,7 @@ async def test_the_figure_is_the_same_over_grpc_and_rest_and_at_the_command_line
     ],
 )
 async def test_what_is_not_there_or_not_ones_own_is_an_error_and_no_file(
-    harness: RestHarness,
+    rest_product: RestHarness,
     approved: tuple[Approval, OrchestratorResponse],
     run_id: str,
     digest: str,
@@ -169,9 +160,9 @@ async def test_what_is_not_there_or_not_ones_own_is_an_error_and_no_file(
     _, response = approved
     run = response.run_id if run_id == "its own" else "0199f0a4-7b1e-7c4e-9d8e-3f1f5a3b2c10"
     named = figure_of(response).digest.removeprefix("sha256:") if digest == "right" else digest
-    token = harness.key if key == "right" else "wrong"
+    token = rest_product.key if key == "right" else "wrong"
     async with (
-        aiohttp.ClientSession(harness.url) as session,
+        aiohttp.ClientSession(rest_product.url) as session,
         session.get(
             f"/v1/runs/{run}/files/{named}", headers={"Authorization": f"Bearer {token}"}
         ) as reply,
@@ -185,11 +176,11 @@ async def test_what_is_not_there_or_not_ones_own_is_an_error_and_no_file(
 
 @pytest.mark.requirement("M-17", "M-18", "M-19")
 async def test_instructions_lead_to_another_program_that_is_approved_as_well(
-    harness: RestHarness,
+    rest_product: RestHarness,
 ) -> None:
-    known = connection(harness)
+    known = connection(rest_product)
     shown = []
-    async with BosClient(known["target"], api_key=harness.key) as bos:
+    async with BosClient(known["target"], api_key=rest_product.key) as bos:
         async for event in bos.ask_stream(QUESTION.question, context=known["context"]):
             if event.HasField("approval_requested"):
                 approval = event.approval_requested.approval
@@ -205,8 +196,8 @@ async def test_instructions_lead_to_another_program_that_is_approved_as_well(
     assert [file.name for file in drawing.files] == list(from_value_map(drawing.data)["files"])
 
 
-async def test_denied_nothing_runs_and_the_rest_is_answered(harness: RestHarness) -> None:
-    _, response = await decided(harness, "deny")
+async def test_denied_nothing_runs_and_the_rest_is_answered(rest_product: RestHarness) -> None:
+    _, response = await decided(rest_product, "deny")
     assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
     drawing = response.agent_results[1]
     assert (drawing.status, drawing.error.type) == (SKIPPED, "denied_by_user")
@@ -214,9 +205,9 @@ async def test_denied_nothing_runs_and_the_rest_is_answered(harness: RestHarness
 
 
 @pytest.mark.requirement("M-14", "F-08")
-async def test_program_is_skipped_if_no_approver_can_be_asked(harness: RestHarness) -> None:
-    known = connection(harness)
-    async with BosClient(known["target"], api_key=harness.key) as bos:
+async def test_program_is_skipped_if_no_approver_can_be_asked(rest_product: RestHarness) -> None:
+    known = connection(rest_product)
+    async with BosClient(known["target"], api_key=rest_product.key) as bos:
         response = await bos.ask(QUESTION.question, context=known["context"])
     drawing = response.agent_results[1]
     assert (drawing.status, drawing.error.type) == (SKIPPED, "hitl_skipped_non_streaming")

@@ -10,28 +10,23 @@ from asyncio.subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import pytest_asyncio
 
-from .rest_harness import BOS, ROOT, rest_harness
+from .rest_harness import BOS, ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from .rest_harness import RestHarness
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 
 PASSWORD = "correct horse battery"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def folder(
-    tmp_path_factory: pytest.TempPathFactory, started_before: Callable[[Path], Path]
-) -> AsyncIterator[Path]:
+@pytest.fixture(scope="module")
+def folder(rest_product: RestHarness) -> Path:
     """Where `bos` finds the product running."""
-    folder = tmp_path_factory.mktemp("readme")
-    started_before(folder / ".data")
-    async with rest_harness(folder) as harness:
-        yield harness.folder
+    return rest_product.folder
 
 
 def lines_of(heading: str) -> list[str]:

@@ -11,29 +11,21 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from .rest_harness import ROOT, RestHarness, rest_harness
+from .rest_harness import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from .rest_harness import RestHarness
 
 pytestmark = [pytest.mark.e2e, pytest.mark.rest, pytest.mark.asyncio(loop_scope="module")]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def product(
-    tmp_path_factory: pytest.TempPathFactory, started_before: Callable[[Path], Path]
-) -> AsyncIterator[RestHarness]:
-    folder = tmp_path_factory.mktemp("product")
-    started_before(folder / ".data")
-    async with rest_harness(folder) as harness:
-        yield harness
-
-
 @pytest_asyncio.fixture(loop_scope="module")
-async def http(product: RestHarness) -> AsyncIterator[aiohttp.ClientSession]:
-    headers = {"Authorization": f"Bearer {product.key}"}
-    async with aiohttp.ClientSession(product.url, headers=headers) as session:
+async def http(rest_product: RestHarness) -> AsyncIterator[aiohttp.ClientSession]:
+    headers = {"Authorization": f"Bearer {rest_product.key}"}
+    async with aiohttp.ClientSession(rest_product.url, headers=headers) as session:
         yield session
 
 
@@ -61,9 +53,9 @@ def events(text: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.requirement("A-01")
-async def test_the_walk_of_the_readme(product: RestHarness) -> None:
+async def test_the_walk_of_the_readme(rest_product: RestHarness) -> None:
     lines = walk_of_the_readme()
-    printed = dict(zip(lines, await outputs(product.folder, lines), strict=False))
+    printed = dict(zip(lines, await outputs(rest_product.folder, lines), strict=False))
 
     def after(start: str) -> str:
         (found,) = (text for line, text in printed.items() if line.startswith(start))
