@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bos_chassis.settings import TlsSettings
 
 _UNASSIGNED = range(20_000, 32_768)
+_BLOCK = 256
 _START_S = 300.0
 _STOP_S = 30.0
 PATIENT = {"BOS_GATEWAY_LEASE_S": "60", "BOS_GATEWAY_MEMORY_TIMEOUT_S": "20"}
@@ -51,20 +52,35 @@ class RunningProcess:
 
 
 @cache
-def _ports() -> Iterator[int]:
-    """All ports over and over, from a place that other processes hardly share."""
-    begin = secrets.randbelow(len(_UNASSIGNED))
-    return cycle((*_UNASSIGNED[begin:], *_UNASSIGNED[:begin]))
+def _ports() -> tuple[socket.socket, Iterator[int]]:
+    """A block of ports that is this process's own while it lives, over and over.
+
+    Drawn at random, two test workers would meet in time, and from then on draw side by side: each
+    finds the port free that the other has drawn and not bound yet.
+    """
+    begins = list(_UNASSIGNED[: 1 - _BLOCK : _BLOCK])
+    for begin in secrets.SystemRandom().sample(begins, len(begins)):
+        claim = socket.socket(socket.AF_UNIX)
+        try:
+            # An abstract name: seen by all who share these ports, gone with the process.
+            claim.bind(f"\0bos-ports-{begin}")
+        except OSError:
+            claim.close()
+        else:
+            return claim, cycle(range(begin, begin + _BLOCK))
+    raise RuntimeError(f"All {len(begins)} blocks of ports are claimed by running processes.")
 
 
 def free_port() -> int:
     """A port of this machine that nothing listens on, for a service that comes and goes.
 
     Below those that kernels hand out: while the service is away nobody else is given its port.
-    None is given twice in a process until all were.
+    No other process that draws here is given it, and this one not again until it has used up
+    its block.
     """
+    _, ports = _ports()
     while True:
-        port = next(_ports())
+        port = next(ports)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

@@ -1,0 +1,52 @@
+"""Ports of services that come and go."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from itertools import combinations
+
+from bos_testkit.processes import free_port
+
+# Draws as many as it is told to, and lives on until its input ends.
+_DRAWER = """
+import sys
+from bos_testkit.processes import free_port
+print(*(free_port() for _ in range(int(sys.argv[1]))), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_processes_that_draw_at_a_time_are_never_given_the_same_port() -> None:
+    """A service binds its port a good while after it was drawn."""
+    with ExitStack() as running:
+        drawers = [
+            running.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", _DRAWER, "300"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            for _ in range(24)
+        ]
+        drawn = []
+        for drawer in drawers:
+            assert drawer.stdout is not None
+            drawn.append({int(port) for port in drawer.stdout.readline().split()})
+    assert all(len(ports) > 200 for ports in drawn)
+    assert not any(one & other for one, other in combinations(drawn, 2))
+
+
+def test_a_port_that_somebody_listens_on_is_passed_over() -> None:
+    with ExitStack() as bound:
+        taken = set()
+        for _ in range(20):
+            port = free_port()
+            listener = bound.enter_context(socket.socket())
+            listener.bind(("127.0.0.1", port))
+            taken.add(port)
+        assert len(taken) == 20
+        assert taken.isdisjoint(free_port() for _ in range(300))
