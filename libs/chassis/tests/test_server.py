@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import urllib.request
 from contextlib import AsyncExitStack
 from contextvars import copy_context
@@ -431,14 +430,15 @@ async def test_drain_cancels_what_outlives_the_grace(
             cancelled.set()
 
     settings = ServerSettings(grace_s=0.05)
-    started = time.monotonic()
     servicers = [servicer_of(watch=stubborn)]
-    async with grpc_server(settings, servicers, telemetry=Telemetry.for_tests()) as running:
+    async with (
+        asyncio.timeout(60),
+        grpc_server(settings, servicers, telemetry=Telemetry.for_tests()) as running,
+    ):
         channel = grpc.aio.insecure_channel(running.address)
         call = stub_of(channel).watch(echo())
         await call.read()
     assert cancelled.is_set()
-    assert time.monotonic() - started < 5
     await channel.close()
 
 

@@ -236,4 +236,4 @@ def test_tokens_are_minted_by_the_databases_time() -> None:
     ((key, token),) = tokens.metadata("u", "r", "", ["sql"], 10.0)
     assert key == RUN_TOKEN_KEY
     claims = jwt.decode(token, options={"verify_signature": False})
-    assert claims["iat"] == pytest.approx(monotonic() + 2e9, abs=5)
+    assert claims["iat"] == pytest.approx(monotonic() + 2e9, abs=60)

@@ -123,10 +123,10 @@ async def test_what_cannot_be_read_is_put_off_as_long_again_as_it_has_been(
     )
     other = owner_of(pool)
     (taken,) = await adopt(other)
-    assert hours * 3600 <= taken.unreadable_s < hours * 3600 + 2
+    assert hours * 3600 <= taken.unreadable_s < hours * 3600 + 60
     await other.release(run_id, taken.epoch, failed=False, unreadable=True)
-    left = await pool.fetchval("SELECT retry_at - now() FROM runs")
-    assert back_off_s - 1.5 <= left.total_seconds() < back_off_s + 2
+    left = await pool.fetchval("SELECT retry_at - updated_at FROM runs")
+    assert back_off_s - 1.5 <= left.total_seconds() < back_off_s + 60
 
 
 @pytest.mark.parametrize("failures", [0, 2], ids=["put off", "suspect"])

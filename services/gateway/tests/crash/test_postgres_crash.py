@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -135,16 +134,13 @@ async def test_runs_of_a_gateway_go_on_after_a_crash_and_streams_have_no_gap(
             await postgres.crash()
             slow.release.set()
             await postgres.start()
-            up = time.perf_counter()
             await asked
-            took_s = time.perf_counter() - up
             stored = await stored_sequences(harness, seen[0].run_id)
             again = await gateway.watch(seen[0].run_id)
     assert seen[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
     assert len(quick.inputs) == len(slow.inputs) == 1
     assert stored == list(range(1, seen[-1].sequence + 1))
     assert again == logged(seen)
-    assert took_s < 10
 
 
 async def test_gateway_goes_on_at_another_address_of_its_database(

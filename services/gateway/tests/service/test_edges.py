@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -238,19 +237,18 @@ async def test_draining_sends_followers_elsewhere_without_using_up_its_grace(
     slow = SlowAgent("slow")
     await harness.add_agent(slow)
     harness.planner.steps = [step("a", "slow")]
-    grace_s = 30.0
+    grace_s = 300.0
     async with AsyncExitStack() as stack:
         opened = harness.gateway(server=ServerSettings.load(grace_s=grace_s))
         gateway = await stack.enter_async_context(opened)
         async with grpc.aio.insecure_channel(gateway.server.address) as channel:
             asked = asyncio.create_task(Client(channel, gateway.server).ask())
             await slow.started.wait()
-            began = time.monotonic()
-            await stack.aclose()
+            async with asyncio.timeout(grace_s / 2):
+                await stack.aclose()
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await asked
     assert isinstance(from_rpc_error(caught.value), Unavailable)
-    assert time.monotonic() - began < grace_s
 
 
 @pytest.mark.requirement("A-02", "A-07")
