@@ -234,6 +234,8 @@ def _services(
             AGENT_CONNECTIONS=json.dumps({"mail": ["mail.imap"]}),
             ARTEFACTS_URL=(folder / "artefacts").as_uri(),
             DESCRIBE_INTERVAL_S="1",
+            # A process that was killed is back in time, however busy the machine is.
+            RESTART_WAIT_S="200",
         )
     return found
 

@@ -288,7 +288,6 @@ async def gateway_process(
     )
     async with starting as process:
         line = await asyncio.wait_for(process.stdout.readline(), 60)
-        assert line, "the gateway ended before it was up; give it a log to see why"
         async with grpc.aio.insecure_channel(json.loads(line)["address"]) as channel:
             yield process, Client(channel, None)
 
