@@ -123,7 +123,7 @@ async def test_runs_of_a_gateway_go_on_after_a_crash_and_streams_have_no_gap(
         await harness.add_agent(quick)
         await harness.add_agent(slow)
         harness.planner.steps = [step("a", "quick"), step("b", "slow", "use @{outputs.a.x}")]
-        async with harness.gateway(lease_s=30.0) as gateway:
+        async with harness.gateway(lease_s=300.0) as gateway:
             seen: list[RunEvent] = []
 
             async def ask() -> None:
