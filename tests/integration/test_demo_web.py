@@ -81,7 +81,7 @@ async def agent(clean_environment: None) -> AsyncIterator[Agent]:
             search_networks=site.networks,
             site_origins={site.site: site.networks},
             host_interval_s=0,
-            page_timeout_s=5,
+            page_timeout_s=60,
         )
         server = await enter(web.serve(settings, telemetry, models=models))
         channel = await enter(grpc.aio.insecure_channel(server.address))

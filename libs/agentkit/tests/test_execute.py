@@ -331,7 +331,7 @@ async def test_an_agent_that_ignores_cancellation_uses_capacity_and_delays_no_ot
     agent = CallbackAgent(unresponsive)
     async with agent_server(agent, telemetry=telemetry, max_concurrent_steps=1) as address:
         first = AgentInput(task="t", retry_config=limited(0.05))
-        _, result = await call_agent(address, first, timeout_s=1)
+        _, result = await call_agent(address, first, timeout_s=60)
         assert result.error.type == "DeadlineExceeded"
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call_agent(address, AgentInput(task="t"))

@@ -140,7 +140,7 @@ async def test_a_refused_question_fails_alone(start: Starter, tmp_path: Path) ->
 
     async with client(gateway) as bos:
         results = await ask_all(
-            bos, read_set(set_file(tmp_path)), at_once=3, timeout_s=5, done=lambda _: None
+            bos, read_set(set_file(tmp_path)), at_once=3, timeout_s=60, done=lambda _: None
         )
 
     assert [each.outcome.status for each in results] == ["refused"] * 3
@@ -151,7 +151,7 @@ async def test_a_gateway_out_of_reach_ends_the_evaluation(tmp_path: Path) -> Non
     async with client(Gateway(address="127.0.0.1:1")) as bos:
         with pytest.raises(Unavailable):
             await ask_all(
-                bos, read_set(set_file(tmp_path)), at_once=3, timeout_s=5, done=lambda _: None
+                bos, read_set(set_file(tmp_path)), at_once=3, timeout_s=60, done=lambda _: None
             )
 
 

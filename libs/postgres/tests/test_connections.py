@@ -107,7 +107,7 @@ async def test_an_exhausted_pool_says_so_and_when_to_come_back(postgres_dsn: str
                     pass
         assert busy.value.reason == "DATABASE_BUSY"
         assert busy.value.retry_after_s == 1
-        async with acquire(pool, timeout_s=5) as connection:
+        async with acquire(pool, timeout_s=60) as connection:
             assert await connection.fetchval("SELECT 1") == 1
 
 

@@ -261,7 +261,7 @@ async def test_model_call_leaves_time_for_the_deterministic_answer(start: Any, m
 
 
 async def test_stalled_stream_is_abandoned(start: Any, make: Any) -> None:
-    rig = await start(model_timeout_s=2)
+    rig = await start(model_timeout_s=5)
     rig.model.knobs.chunk_delay_s = 0.05  # of a thousand chunks
     wanted = make.request(make.top_customers(), question="Tell me at length")
     deltas, output = await rig.compose(wanted)

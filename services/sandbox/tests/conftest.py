@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def settings() -> SandboxSettings:
-    """Short limits, so that programs which exceed them end soon."""
+    """Small limits, except of time: how soon a program reaches the others is the machine's.
+
+    What is to end by its time asks for less of it.
+    """
     return SandboxSettings.load(
         server=ServerSettings(reflection=False, grace_s=1),
-        timeout_s=1,
+        timeout_s=60,
         kill_grace_s=0.25,
-        queue_timeout_s=2,
+        queue_timeout_s=60,
         memory_bytes=32 * 1024 * 1024,
         warm_workers=1,
         max_workers=2,
@@ -35,10 +38,12 @@ def process_settings() -> SandboxSettings:
     """The same for the process tier, with no interpreter waiting."""
     return SandboxSettings.load(
         server=ServerSettings(reflection=False, grace_s=1),
-        timeout_s=2,
+        timeout_s=60,
+        queue_timeout_s=60,
         memory_bytes=64 * 1024 * 1024,
         warm_workers=1,
         process_warm_workers=0,
+        process_start_timeout_s=60,
         process_disk_bytes=4 * 1024 * 1024,
         process_max_files=200,
     )

@@ -44,7 +44,7 @@ class Sandbox:
             tier=self.tier if tier is None else tier,
             return_files=return_files,
         )
-        return await self.stub.RunProgram(request, timeout=60)
+        return await self.stub.RunProgram(request, timeout=200)
 
     async def result(self, code: str, inputs: Mapping[str, Any] | None = None) -> Any:
         response = await self.run(code, inputs)

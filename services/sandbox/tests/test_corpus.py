@@ -36,8 +36,8 @@ def test_the_corpus_is_large() -> None:
 @pytest.mark.requirement("F-02")
 async def test_most_programs_need_the_interpreter_only(settings: SandboxSettings) -> None:
     """With the 80 of test_programs.py more than 200 give there what CPython gives."""
-    patient, equal = settings.model_copy(update={"timeout_s": 30.0}), 0
-    async with open_sandbox(patient, Tier.TIER_INTERPRETER) as sandbox:
+    equal = 0
+    async with open_sandbox(settings, Tier.TIER_INTERPRETER) as sandbox:
         for code in PROGRAMS:
             response = await sandbox.run(code, INPUTS)
             if response.status == ProgramStatus.PROGRAM_STATUS_SUCCEEDED:

@@ -14,19 +14,12 @@ from bos_sandbox.files import fit_files, media_type, safe_name
 if TYPE_CHECKING:
     from sandbox_client import Sandbox
 
-    from bos_sandbox.settings import SandboxSettings
 
 pytestmark = pytest.mark.requirement("F-07")
 
 TODAY = {"today": date(2026, 6, 15)}
 PNG = b"\x89PNG\r\n"
 MIB = 1024 * 1024
-
-
-@pytest.fixture(scope="module")
-def process_settings(process_settings: SandboxSettings) -> SandboxSettings:
-    """Programs are stopped on demand only: drawing takes its time on a busy machine."""
-    return process_settings.model_copy(update={"timeout_s": 60.0})
 
 
 async def left(isolated: Sandbox, code: str) -> RunProgramResponse:

@@ -6,14 +6,14 @@ is really tried, and it is the kernel that says no.
 
 from __future__ import annotations
 
-import asyncio
 import platform
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from sandbox_client import open_sandbox
 
-from bos.sandbox.v1 import ProgramStatus, Tier
+from bos.sandbox.v1 import Limits, ProgramStatus, Tier
 from bos_chassis.values import from_value
 from bos_testkit.waiting import eventually
 
@@ -357,11 +357,15 @@ LIMITS = {
 }
 
 
+def short(limit: str) -> Limits | None:
+    """Two seconds for what is to end by its time; the rest has the time of the settings."""
+    return Limits(timeout=Duration(seconds=2)) if limit == "time" else None
+
+
 async def stands(isolated: Sandbox, inmates: Callable[[], set[int]]) -> None:
-    """No process is left, and the next program gets its result at once."""
+    """No process is left, and the next program gets its result."""
     await eventually(lambda: not inmates())
-    response = await asyncio.wait_for(isolated.run("1 + 1"), 60)
-    assert from_value(response.result) == 2
+    assert await isolated.result("1 + 1") == 2
 
 
 @pytest.mark.parametrize("name", KILLED)
@@ -420,7 +424,7 @@ async def test_a_forged_answer_harms_only_the_program_that_forged_it(
     isolated: Sandbox, inmates: Callable[[], set[int]], name: str
 ) -> None:
     code, kind = FORGERIES[name]
-    response = await isolated.run(FORGED + code)
+    response = await isolated.run(FORGED + code, limits=short(kind))
     assert response.status in {FAILED, LIMIT_EXCEEDED}, response
     assert response.error_type == kind
     await stands(isolated, inmates)
@@ -441,7 +445,7 @@ async def test_a_limit_ends_the_program_in_time(
     isolated: Sandbox, inmates: Callable[[], set[int]], name: str
 ) -> None:
     code, limit = LIMITS[name]
-    response = await isolated.run(code)
+    response = await isolated.run(code, limits=short(limit))
     assert response.status == LIMIT_EXCEEDED, response
     assert response.error_type in limit.split(" or ")
     await stands(isolated, inmates)

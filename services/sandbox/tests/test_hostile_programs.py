@@ -11,8 +11,6 @@ from sandbox_client import open_sandbox
 from bos.sandbox.v1 import Limits, ProgramStatus
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from sandbox_client import Sandbox
 
     from bos_sandbox.settings import SandboxSettings
@@ -131,13 +129,6 @@ async def still_serves(sandbox: Sandbox) -> None:
     assert await asyncio.wait_for(sandbox.result("1 + 1"), _AT_ONCE_S) == 2
 
 
-@pytest.fixture
-async def patient(settings: SandboxSettings) -> AsyncIterator[Sandbox]:
-    """A sandbox with time to reach the limits that are not of time, also on a busy machine."""
-    async with open_sandbox(settings.model_copy(update={"timeout_s": 30.0})) as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("name", VIOLATIONS)
 async def test_a_violation_names_rule_and_line_and_nothing_runs(
     sandbox: Sandbox, name: str
@@ -155,15 +146,15 @@ async def test_a_violation_names_rule_and_line_and_nothing_runs(
 
 
 @pytest.mark.parametrize("name", LIMITS)
-async def test_a_limit_ends_the_program_and_the_next_one_runs(patient: Sandbox, name: str) -> None:
+async def test_a_limit_ends_the_program_and_the_next_one_runs(sandbox: Sandbox, name: str) -> None:
     code, limit = LIMITS[name]
     limits = Limits()
     if limit == "time":
         limits.timeout.FromSeconds(1)
-    response = await patient.run(code, limits=limits)
+    response = await sandbox.run(code, limits=limits)
     assert response.status == ProgramStatus.PROGRAM_STATUS_LIMIT_EXCEEDED, response
     assert response.error_type == limit
-    await still_serves(patient)
+    await still_serves(sandbox)
 
 
 @pytest.mark.parametrize(

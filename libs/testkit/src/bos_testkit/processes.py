@@ -52,7 +52,7 @@ class RunningProcess:
 
 
 @cache
-def _ports() -> tuple[socket.socket, Iterator[int]]:
+def _ports() -> Iterator[int]:
     """A block of ports that is this process's own while it lives, over and over.
 
     Drawn at random, two test workers would meet in time, and from then on draw side by side: each
@@ -67,7 +67,8 @@ def _ports() -> tuple[socket.socket, Iterator[int]]:
         except OSError:
             claim.close()
         else:
-            return claim, cycle(range(begin, begin + _BLOCK))
+            claim.detach()  # held by the process to its end, and by nothing that is to be closed
+            return cycle(range(begin, begin + _BLOCK))
     raise RuntimeError(f"All {len(begins)} blocks of ports are claimed by running processes.")
 
 
@@ -78,9 +79,8 @@ def free_port() -> int:
     No other process that draws here is given it, and this one not again until it has used up
     its block.
     """
-    _, ports = _ports()
     while True:
-        port = next(ports)
+        port = next(_ports())
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
