@@ -291,7 +291,7 @@ async def test_the_cards_time_limit_holds_when_the_plan_sets_none() -> None:
 
 @pytest.mark.requirement("C-33")
 async def test_the_result_is_sent_before_the_callers_deadline() -> None:
-    result = await execute(SlowAgent(partial={"rows": 3}), timeout_s=0.5)
+    result = await execute(SlowAgent(partial={"rows": 3}), timeout_s=5)
     assert result.error.type == "DeadlineExceeded"
     assert from_value_map(result.partial_data) == {"rows": 3}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -219,6 +220,34 @@ async def test_a_handler_has_more_time_than_its_message(start: Any, echo: Any) -
     loop = asyncio.get_running_loop()
     loop.call_later(3.0, gate.open.set)
     assert (await call).text == "slow"
+
+
+def _hold_up_the_loop() -> None:
+    """Past a deadline of 0.1 s, which is noticed while the next message is under way."""
+    time.sleep(0.2)
+
+
+async def _yields(request: Any, context: Any) -> AsyncIterator[Any]:
+    _hold_up_the_loop()
+    yield request
+    await asyncio.Event().wait()
+
+
+async def _writes(request: Any, context: Any) -> None:
+    _hold_up_the_loop()
+    await context.write(request)
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("watch", [_yields, _writes])
+async def test_a_stream_that_is_ended_as_its_first_message_goes_out_says_so(
+    start: Any, echo: Any, watch: Any
+) -> None:
+    running = await start(watch=watch, max_deadline_s=0.1)
+    messages = running.stub.watch(echo(text="hi"), timeout=60)
+    assert (await messages.read()).text == "hi"
+    with pytest.raises(DeadlineExceeded, match=r"deadline of 0\.1 s"), translate_rpc_errors():
+        await messages.read()
 
 
 async def test_a_stream_of_requests_may_pause_so_long(start: Any, echo: Any) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     import grpc
 
     from bos_chassis.interceptors.concern import ServerCall
+
+_WRITE_S = 10.0
+"""A first message that the client does not take holds up the end of its call so long at most."""
 
 
 class Hooks:
@@ -86,14 +91,43 @@ def _streamed(handler: Callable[..., Any]) -> Callable[..., Awaitable[None]]:
     waiting for a slow reader falls under our time limit.
     """
     if iscoroutinefunction(handler):
-        return handler
+        return lambda request, context: handler(request, _WholeWrites(context))
     if not isasyncgenfunction(handler):
         raise TypeError(f"{handler!r} must be `async def`; blocking handlers are not served")
 
     async def run(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         # aclosing: on cancellation the generator's own cleanup runs now, not when it is collected.
         async with aclosing(handler(request, context)) as messages:
+            write: Callable[[Any], Awaitable[None]] = partial(_write_whole, context)
             async for message in messages:
-                await context.write(message)
+                await write(message)
+                write = context.write
 
     return run
+
+
+class _WholeWrites:
+    """The context of a handler that writes by itself."""
+
+    def __init__(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        self._context = context
+        self.write = partial(_write_whole, context)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+async def _write_whole(context: grpc.aio.ServicerContext[Any, Any], message: Any) -> None:
+    """Send the first message of a stream; a call that is ended meanwhile waits for it.
+
+    gRPC sends the headers with the first message and notes it afterwards. Torn in between, it sends
+    them again with the status, which its core refuses: the client would never hear of the end.
+    """
+    writing = asyncio.ensure_future(context.write(message))
+    try:
+        await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait((writing,), timeout=_WRITE_S)
+        raise
+    finally:
+        writing.cancel()
