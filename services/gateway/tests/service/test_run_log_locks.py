@@ -154,7 +154,7 @@ async def test_what_follows_a_run_that_was_set_apart_follows_it_there(store: str
 async def test_a_run_whose_statements_never_come_to_an_end_is_refused(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_log, "_STATEMENT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(run_log, "_STATEMENT_TIMEOUT_S", 1.0)
     run = new_run()
     async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
         await log.accept(run)
