@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bos_chassis.interceptors.concern import ServerCall
 
 _WRITE_S = 10.0
-"""A first message that the client does not take holds up the end of its call so long at most."""
+"""A message that goes out whole holds up the end of its call so long, if nobody takes it."""
 
 
 class Hooks:
@@ -107,7 +107,7 @@ def _streamed(handler: Callable[..., Any]) -> Callable[..., Awaitable[None]]:
 
 
 class _WholeWrites:
-    """The context of a handler that writes by itself."""
+    """The context of a handler that writes by itself: each message whole, not only the first."""
 
     def __init__(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         self._context = context
@@ -118,10 +118,11 @@ class _WholeWrites:
 
 
 async def _write_whole(context: grpc.aio.ServicerContext[Any, Any], message: Any) -> None:
-    """Send the first message of a stream; a call that is ended meanwhile waits for it.
+    """Send a message of a stream; a call that is ended meanwhile waits for it.
 
-    gRPC sends the headers with the first message and notes it afterwards. Torn in between, it sends
-    them again with the status, which its core refuses: the client would never hear of the end.
+    The first one needs that. gRPC sends the headers with it and notes so afterwards: torn in
+    between, it sends them again with the status, which its core refuses, and the client would never
+    hear of the end.
     """
     writing = asyncio.ensure_future(context.write(message))
     try:
