@@ -20,7 +20,9 @@ pytestmark = [pytest.mark.process, pytest.mark.security]
 
 @pytest.fixture
 async def pool() -> AsyncIterator[ParserPool]:
-    async with ParserPool(ParsingLimits(), spare=0) as pool:
+    # No outcome here is one of time, so a busy machine may take two minutes for any of them.
+    limits = ParsingLimits(open_s=120.0, page_s=120.0, page_cpu_s=120)
+    async with ParserPool(limits, spare=0) as pool:
         yield pool
 
 

@@ -195,7 +195,7 @@ AWKWARD: tuple[Awkward, ...] = (
     Awkward("nested.docx", lambda: office.docx(office.tbl([["A", "B"], ["1", _TABLE]])), "read"),
     Awkward("deep-tables.docx", lambda: _deep_tables(300), COMPLEX),
     Awkward("deep-tables-xml.docx", lambda: _deep_tables(30_000), "any"),
-    Awkward("deep.html", lambda: b"<html>" + b"<div>" * 50_000 + b"deep text", "read"),
+    Awkward("deep.html", lambda: b"<html>" + b"<div>" * 20_000 + b"deep text", "read"),
     Awkward(
         "deep-tables.html", lambda: b"<html>" + b"<table><tr><td>" * 5_000 + b"deep text", "any"
     ),
