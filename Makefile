@@ -81,6 +81,10 @@ test-go:
 test-fast: install ## The inner loop: libraries and the gateway's core; no PostgreSQL, no programs; under a minute
 	$(PYTEST) -n 3 --dist worksteal -m 'not postgres and not process and not thorough' libs services/gateway/tests $(PYTEST_ARGS)
 
+.PHONY: test-random
+test-random: install ## Tests of properties with a thousand examples each, at random (those of test are the same every time); SEED=N
+	$(PYTEST) -m hypothesis --hypothesis-profile random $(if $(SEED),--hypothesis-seed $(SEED)) $(PYTEST_ARGS)
+
 .PHONY: test-crash
 test-crash: install ## Gateways and PostgreSQL killed, frozen, cut off (part of test)
 	$(PYTEST) --dist worksteal -m crash services/gateway/tests $(PYTEST_ARGS)

@@ -102,8 +102,11 @@ _PARTS = st.sampled_from(
         ")",
         "]:",
         "[1]",
+        "![1, 2]",
+        "[3,",
         "<img ",
         "<",
+        ">",
         EVIL,
         GOOD,
         "www.",
@@ -121,6 +124,9 @@ _PARTS = st.sampled_from(
 @example(f"](\n{EVIL}", 1)
 @example(f"](<img {EVIL}<img ", 1)
 @example(f"](<a\n{EVIL}>", 1)
+@example("](](<img \n", 1)
+@example("](<a ](](<img >", 1)
+@example("At last![1, 2] and![1, 2](a)![1,2, ", 1)
 def test_stream_shows_what_the_whole_text_would(text: str, size: int) -> None:
     check = LinkCheck(KNOWN)
     pieces = [check.add(text[at : at + size]) for at in range(0, len(text), size)]

@@ -41,7 +41,10 @@ _PART: Final = re.compile(
 _BROKEN: Final = {"image": "", "definition": "] :", "tag": "< ", "entity": "& "}
 _TARGET: Final = re.compile(r"<[^>\n]*>|\S*")
 _TARGET_BEGINS: Final = re.compile(r"<[^>\n]*|\S*")
-_IN_BRACKETS: Final = re.compile(r"\]\(<[^>\n]*(?:>|\Z)")
+# What goes on behind a space: a target in angle brackets, and numbers of a citation.
+_HOLDS_SPACES: Final = re.compile(
+    r"\]\(<[^>\n]*(?:>|\Z)|!\[\d{1,4}(?:, ?\d{1,4})*(?:\]|(?:, ?)?\Z)"
+)
 _LEADS_OUT: Final = re.compile(r"[a-z][a-z0-9+.-]*:|[/\\]{2}", re.IGNORECASE)
 _ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~])")
 _INVISIBLE: Final = re.compile(r"[\x00-\x20\x7f]")
@@ -96,10 +99,12 @@ class LinkCheck:
         if not _BEGUN.search(word):
             # Scripts without spaces: only what may become an address is held back.
             end += len(word) - len(_ASCII_END.findall(word)[0])
-        for target in _IN_BRACKETS.finditer(held):  # may hold spaces, and what leads out behind
-            may_go_on = not target[0].endswith(">")
-            if target.start() < end < target.end() + may_go_on:
-                end = target.start()
+        for found in reversed(list(_HOLDS_SPACES.finditer(held))):
+            may_go_on = not found[0].endswith((">", "]"))
+            if found.start() < end < found.end() + may_go_on:
+                # Up to a space again: what stands right before it may be read with it.
+                space = _UP_TO_SPACE.match(held, 0, found.start())
+                end = space.end() if space else 0
         self._held = held[end:]
         decided = self._checked(held[:end])
         if len(self._held) > _MAX_WORD_CHARS:

@@ -12,6 +12,8 @@ from bos_postgres.audit import SealedEntry, checkpoint, read, seal, verify
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bos_postgres.connections import Session
+
 AUDITED: Final[Mapping[str, str]] = {
     "bos.audit.v1.AuditService/ListAuditEntries": "audit.read",
     "bos.documents.v1.DocumentsService/DeleteDocument": "document.deleted",
@@ -125,11 +127,22 @@ async def until_audited(dsn: str, schema: str, action: str) -> list[dict[str, An
     return found
 
 
+async def seal_all(session: Session) -> None:
+    """Seal whatever is pending, also where a running service is sealing at this moment.
+
+    Raises:
+        TimeoutError: something is still pending after a minute.
+    """
+    async with asyncio.timeout(60):
+        while await session.fetchval("SELECT EXISTS (SELECT FROM audit_pending)"):
+            if await seal(session) is None:
+                await asyncio.sleep(0.001)
+
+
 async def sealed_trail(dsn: str, schema: str) -> list[SealedEntry]:
     """All entries of a service, sealed now; asserts that the chain is whole."""
     async with connect(dsn, schema=schema) as session:
-        while await seal(session):
-            pass
+        await seal_all(session)
         start, entries = await checkpoint(session), list[SealedEntry]()
         after = start.position
         while page := await read(session, after):

@@ -50,6 +50,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)  # Hypothesis itself looks for the profile
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker, and let Ctrl-C reach the processes that tests start.
 
@@ -58,9 +59,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "postgres: asks for a database; set by the testkit")
     # By default an example may take 200 ms, and slow making of examples fails a test: no property
     # test is to fail because the machine is busy.
-    settings.register_profile(
-        "bos", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
-    settings.load_profile("bos")
+    patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.register_profile("random", patient, derandomize=False, max_examples=1000)
+    # The same examples in every run, or a run fails by what its change has nothing to do with.
+    settings.register_profile("bos", patient, derandomize=True, database=None)
+    settings.load_profile(config.getoption("--hypothesis-profile", "") or "bos")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -24,9 +24,8 @@ from bos.gateway.v1 import (
 from bos_agentkit import failed, succeeded
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
-from bos_postgres.audit import seal
 from bos_testkit.agents import RecordingAgent
-from bos_testkit.audit import audit_entries
+from bos_testkit.audit import audit_entries, seal_all
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
@@ -196,8 +195,7 @@ async def test_administrators_read_the_trail_by_filters_and_pages(
         of_bea = await ask(harness, gateway, BEA, "spender", "2")
         await call(gateway, "GetSpend", GetSpendRequest())
         async with connect(harness.dsn, schema=SCHEMA) as session:
-            while await seal(session):
-                pass
+            await seal_all(session)
         found = await trail(gateway, action="question.asked")
         assert [(entry.actor, entry.target) for entry in found.entries] == [
             ("bea", of_bea),
