@@ -142,15 +142,15 @@ test-openid: install rest openid-issuer ## Signing in by a real OpenID provider 
 
 .PHONY: test-javascript
 test-javascript: install rest generated-client ## A client that a public generator makes from the OpenAPI document (part of test)
-	$(PYTEST) tests/doors/test_generated_client.py $(PYTEST_ARGS)
+	$(PYTEST) tests/protocols/test_generated_client.py $(PYTEST_ARGS)
 
 .PHONY: test-openai
-test-openai: install rest openai-node ## OpenAI's clients for Python and Node.js against the doors (part of test)
-	$(PYTEST) tests/doors/test_openai.py tests/doors/test_openai_node.py $(PYTEST_ARGS)
+test-openai: install rest openai-node ## OpenAI's clients for Python and Node.js against the protocols service (part of test)
+	$(PYTEST) tests/protocols/test_openai.py tests/protocols/test_openai_node.py $(PYTEST_ARGS)
 
 .PHONY: test-front-end
-test-front-end: install rest front-end ## A chat that others wrote for OpenAI's API, against the doors (part of test)
-	$(PYTEST) tests/doors/test_front_end.py $(PYTEST_ARGS)
+test-front-end: install rest front-end ## A chat that others wrote for OpenAI's API, against the protocols service (part of test)
+	$(PYTEST) tests/protocols/test_front_end.py $(PYTEST_ARGS)
 
 .PHONY: test-qdrant
 test-qdrant: install ## The index's suite against a real server whose collections it deletes: QDRANT_URL=http://127.0.0.1:6333
@@ -561,7 +561,7 @@ $(CACHE)/schemathesis/.installed: services/rest/schemathesis.txt | $(VENV)/.pyth
 .PHONY: front-end
 front-end: $(CACHE)/front-end/.installed
 
-$(CACHE)/front-end/.installed: tests/doors/front_end.txt | $(VENV)/.python
+$(CACHE)/front-end/.installed: tests/protocols/front_end.txt | $(VENV)/.python
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CACHE)/front-end
 	@$(BIN)/uv pip sync --quiet --python $(CACHE)/front-end/bin/python --require-hashes $<
 	@touch $@
@@ -584,9 +584,9 @@ endef
 # The OpenID provider that tests sign in by, what makes a client from the OpenAPI document, MCP servers of
 # others that an agent is tried with, and OpenAI's client.
 $(eval $(call npm_program,openid-issuer,tests/openid/issuer))
-$(eval $(call npm_program,generated-client,tests/doors/generated_client))
+$(eval $(call npm_program,generated-client,tests/protocols/generated_client))
 $(eval $(call npm_program,mcp-servers,tests/mcp_servers))
-$(eval $(call npm_program,openai-node,tests/doors/openai_node))
+$(eval $(call npm_program,openai-node,tests/protocols/openai_node))
 
 ##@ Real models
 

@@ -12,7 +12,7 @@ umask 077
 cd "$(dirname "$0")"
 
 SERVICES="gateway identity memory documents planner composer api-docs charts code computation files mail mcp a2a \
-rag sql text web sandbox mcp-db doors rest"
+rag sql text web sandbox mcp-db protocols rest"
 OTHERS="demo postgres qdrant grafana"
 STORES="gateway identity memory documents files"
 # Days of a certificate. A new one is made by hand, so they are many; alert on bos_certificate_not_after_seconds.

@@ -101,7 +101,7 @@ def test_profile_is_installed_upgraded_rolled_back_and_removed(
 
     plane.helm("install", *chart, *waiting)
     first = _ready_pods(plane, name)
-    assert {"doors", "identity", "planner", "sandbox", "sql"} <= first.keys()
+    assert {"protocols", "identity", "planner", "sandbox", "sql"} <= first.keys()
     assert min(first.values()) >= (1 if name == "minimal" else 2)
     before = _images(plane, name)
 

@@ -20,9 +20,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "deploy/images"))
+import build
 from compose_files import Project, agents_on_request, compose_file
 
-import build
 from bos_standalone.cli import DEMO_QUESTION
 from bos_testkit.processes import free_port
 

@@ -105,7 +105,7 @@ def test_only_rest_is_open_to_clients_and_only_metrics_to_monitoring(profile: Re
         ("gateway", True),  # webhooks
         ("web", True),
         ("rest", False),
-        ("doors", False),
+        ("protocols", False),
         ("mcp-db", False),
         ("sandbox", False),
         ("identity", False),

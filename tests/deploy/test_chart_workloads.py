@@ -180,7 +180,7 @@ def test_every_address_is_a_service_with_that_port(profile: Rendered) -> None:
         assert {port["port"] for port in spec["ports"]} == {8080, 9464}
         # Callers by gRPC take turns over all pods, so they have to see them.
         grpc = "grpc" in str(profile.services()[name]["containers"][0]["readinessProbe"])
-        grpc &= name not in ("mcp-db", "doors")
+        grpc &= name not in ("mcp-db", "protocols")
         assert (spec.get("clusterIP") == "None") == grpc, name
 
 

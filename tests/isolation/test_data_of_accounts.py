@@ -60,7 +60,7 @@ _PLACES_OF_OTHERS = {
     "API_AGENT_BASE_URL": "of requests",
     "OPENAI_BASE_URL": "of a model",
     "BOS_AUTH_JWKS_URL": "of keys",
-    "BOS_DOORS_PUBLIC_URL": "of Bos itself",
+    "BOS_PROTOCOLS_PUBLIC_URL": "of Bos itself",
     "BOS_FILES_FONTS_FOLDER": "read only",
     "BOS_GATEWAY_TOKEN_FILES_FOLDER": "read only",
     "BOS_MAIL_GMAIL_API_URL": "of a user's own mailbox",

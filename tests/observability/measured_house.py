@@ -195,7 +195,7 @@ async def _ask(
 
 
 def _over_http(standalone: Standalone) -> None:
-    """Requests to REST and the doors, good ones and bad ones."""
+    """Requests to REST and the protocols service, good ones and bad ones."""
     key = {"Authorization": f"Bearer {standalone.api_key}"}
     plain = {"Content-Type": "application/json"}
     nobody = json.dumps({"username": "nobody", "password": "not the password"}).encode()

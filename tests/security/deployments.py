@@ -53,7 +53,7 @@ async def separate(
 ) -> AsyncIterator[Deployment]:
     """Identity, memory, gateway, mcp_db and REST as processes; over TLS with an ``authority``.
 
-    Their logs go to ``folder``. The doors that people use demand no certificate.
+    Their logs go to ``folder``. The protocols service that people use demand no certificate.
     """
     private, public = generate_keypair()
     made = Deployment(_KEY, folder, RunTokenSigner(private))

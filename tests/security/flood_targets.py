@@ -1,4 +1,4 @@
-"""What is flooded: doors of services, what honest callers do there, and how to reach them."""
+"""What is flooded: protocols of services, what honest callers do there, and how to reach them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Target:
-    """The door of a running service."""
+    """The endpoint of a running service."""
 
     name: str
     address: str

@@ -130,7 +130,7 @@ async def honest(deployment: Deployment) -> None:
             assert await caller.check()
 
 
-async def test_no_other_credential_opens_a_door_of_people(deployment: Deployment) -> None:
+async def test_no_other_credential_opens_a_endpoint_of_people(deployment: Deployment) -> None:
     run = tokens(deployment)["a run token"]
     for name in PEOPLES:
         target = deployment.targets[name]

@@ -138,7 +138,7 @@ SERVICES = Dashboard(
                 ),
                 Panel(
                     "Requests of other HTTP servers",
-                    "Doors and mcp_db, by code.",
+                    "Protocols and mcp_db, by code.",
                     "reqps",
                     (
                         Query(
@@ -149,7 +149,7 @@ SERVICES = Dashboard(
                 ),
                 Panel(
                     "Duration of other HTTP servers",
-                    "95th percentile; doors stream answers.",
+                    "95th percentile; the protocols service streams answers.",
                     "s",
                     (
                         Query(

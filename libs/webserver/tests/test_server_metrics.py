@@ -27,12 +27,12 @@ async def _asked(app: Any, registry: CollectorRegistry, path: str, method: str =
     async def nothing(*_: object) -> None: ...
 
     scope = {"type": "http", "path": path, "method": method}
-    await Measured(app, "doors", registry)(scope, nothing, nothing)
+    await Measured(app, "protocols", registry)(scope, nothing, nothing)
 
 
 def _count(registry: CollectorRegistry, labels: Mapping[str, str]) -> float | None:
     return registry.get_sample_value(
-        "bos_http_server_requests_total", {"service": "doors", **labels}
+        "bos_http_server_requests_total", {"service": "protocols", **labels}
     )
 
 
@@ -42,7 +42,7 @@ async def test_requests_are_counted_by_code_and_method() -> None:
     await _asked(_answers, registry, "/none", "POST")
     assert _count(registry, {"method": "GET", "code": "200"}) == 1
     assert _count(registry, {"method": "POST", "code": "404"}) == 1
-    of = {"service": "doors", "method": "GET"}
+    of = {"service": "protocols", "method": "GET"}
     assert registry.get_sample_value("bos_http_server_duration_seconds_count", of) == 1
 
 

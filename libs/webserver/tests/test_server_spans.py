@@ -45,7 +45,7 @@ def measured(telemetry: Telemetry) -> list[str]:
 async def test_requests_have_spans_below_their_callers_where_the_server_is_told_so(
     untraced: tuple[str, ...] | None, spans: list[str]
 ) -> None:
-    telemetry, settings = Telemetry.for_tests("doors"), ServerSettings(port=0, grace_s=0.1)
+    telemetry, settings = Telemetry.for_tests("protocols"), ServerSettings(port=0, grace_s=0.1)
     limits = WebServerSettings().connection_limits(10)
 
     def get(port: int, path: str) -> None:
@@ -57,7 +57,7 @@ async def test_requests_have_spans_below_their_callers_where_the_server_is_told_
         for path in ("/things/7", "/healthz"):
             await asyncio.to_thread(get, port, path)
         counted = "bos_http_server_duration_seconds_count"
-        labels = {"service": "doors", "method": "GET"}
+        labels = {"service": "protocols", "method": "GET"}
         # The answer is there before what is behind it is counted.
         await eventually(lambda: telemetry.registry.get_sample_value(counted, labels) == 2)
     assert [span.name for span in telemetry.spans] == spans

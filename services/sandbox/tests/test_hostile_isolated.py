@@ -114,7 +114,7 @@ KILLED = {  # only an attack has a use for these
 }
 if platform.machine() == "x86_64":
     KILLED["the same call by its x32 number"] = LIBC + "libc.syscall(0x40000000 | 272, 0x10000000)"
-    KILLED["the 32-bit door"] = (
+    KILLED["the 32-bit endpoint"] = (
         "import ctypes, mmap\n"
         "page = mmap.mmap(-1, 4096, prot=7)\n"
         "page.write(bytes.fromhex('b814000000cd80c3'))\n"  # mov eax, getpid; int 0x80; ret

@@ -121,8 +121,8 @@ async def refuses_strangers(harness: Standalone, name: str) -> None:
                 call = DocumentsServiceStub(channel).ListDocuments(ListDocumentsRequest())
             case "mcp_db":
                 return  # HTTP; shown in its own tests
-            case "doors":
-                return  # HTTP; shown in tests/doors
+            case "protocols":
+                return  # HTTP; shown in tests/protocols
             case "rest":
                 return  # HTTP; shown in test_rest.py
             case "planner":

@@ -150,7 +150,7 @@ async def _cell(
     for way, heard in (await _ways(estate, rpc, target, message, credential, outcome)).items():
         expected = (outcome.code, outcome.reason)
         if way.startswith("REST") and credential and credential[0][0] != "authorization":
-            # The door looks at one header alone.
+            # The endpoint looks at one header alone.
             expected = ("UNAUTHENTICATED", "CREDENTIAL_MISSING")
             if row.kind.owner == "nobody":
                 expected = (outcome.code, outcome.reason)

@@ -28,7 +28,7 @@ const (
 	// stored or forwarded messages wrap them in more.
 	maxDepth = 30
 	// The type of A2A's bodies over HTTP.
-	doorJSON = "application/a2a+json"
+	protocolJSON = "application/a2a+json"
 )
 
 // Body reads the whole body in the room, and refuses all but one JSON value. The room's time limit
@@ -52,7 +52,7 @@ func Body(room *waiting.Room, limit int64) Middleware {
 				return
 			}
 			if len(body) > 0 {
-				if err := checkBody(r.Header.Get("Content-Type"), IsDoor(r), body); err != nil {
+				if err := checkBody(r.Header.Get("Content-Type"), IsProtocol(r), body); err != nil {
 					apierror.Write(w, err)
 					return
 				}
@@ -95,11 +95,11 @@ func unread(err error) error {
 	}
 }
 
-// checkBody refuses what is not JSON by its type or by its content. Doors have a type of a protocol
+// checkBody refuses what is not JSON by its type or by its content. Protocols have a type of a protocol
 // of theirs as well.
-func checkBody(contentType string, door bool, body []byte) error {
+func checkBody(contentType string, protocol bool, body []byte) error {
 	mediaType, _, err := mime.ParseMediaType(contentType)
-	if err != nil || mediaType != "application/json" && !(door && mediaType == doorJSON) {
+	if err != nil || mediaType != "application/json" && !(protocol && mediaType == protocolJSON) {
 		return apierror.New(http.StatusUnsupportedMediaType, codes.InvalidArgument,
 			"BODY_NOT_JSON", "Send JSON, with the header `Content-Type: application/json`.")
 	}

@@ -45,7 +45,7 @@ func Credential(keys *Keys, asked bool) Middleware {
 
 func isOwnOpen(r *http.Request) bool {
 	operation := operationOf(r)
-	return operation != nil && operation.Open && operation.Service == "" && !operation.Door
+	return operation != nil && operation.Open && operation.Service == "" && !operation.Protocol
 }
 
 func keyOf(keys *Keys) func(*http.Request, string) error {

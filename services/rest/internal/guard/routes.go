@@ -36,10 +36,10 @@ func IsUpload(r *http.Request) bool {
 	return operation != nil && operation.Uploads
 }
 
-// IsDoor says whether another service speaks the protocol of the request's path.
-func IsDoor(r *http.Request) bool {
+// IsProtocol says whether another service speaks the protocol of the request's path.
+func IsProtocol(r *http.Request) bool {
 	operation := operationOf(r)
-	return operation != nil && operation.Door
+	return operation != nil && operation.Protocol
 }
 
 // IsOpen says whether the request needs no credential.
@@ -126,9 +126,9 @@ func checkQuery(raw string, operation *openapi.Operation) error {
 		}
 		parameter, known := operation.Query[name]
 		switch {
-		case !known && !operation.Door:
+		case !known && !operation.Protocol:
 			return apierror.Field(name, "is not a parameter of this path")
-		case len(values) > 1 && !operation.Door && !parameter.IsList():
+		case len(values) > 1 && !operation.Protocol && !parameter.IsList():
 			return apierror.Field(name, "must be given once")
 		}
 		for _, value := range values {

@@ -40,8 +40,8 @@ type Operation struct {
 	Open bool
 	// Uploads says that the body is a form with a file, which is read piece by piece.
 	Uploads bool
-	// Door is set if another service speaks the protocol, and knows its query parameters.
-	Door bool
+	// Protocol is set if another service speaks the protocol, and knows its query parameters.
+	Protocol bool
 	// Page is set for pages and files of the console, which have query parameters of their own.
 	Page bool
 }

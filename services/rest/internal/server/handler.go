@@ -24,10 +24,10 @@ import (
 	"bos/rest/internal/browser"
 	"bos/rest/internal/codec"
 	"bos/rest/internal/console"
-	"bos/rest/internal/doors"
 	"bos/rest/internal/guard"
 	"bos/rest/internal/openapi"
 	"bos/rest/internal/places"
+	"bos/rest/internal/protocols"
 	"bos/rest/internal/sse"
 	"bos/rest/internal/telemetry"
 	"bos/rest/internal/waiting"
@@ -118,7 +118,7 @@ func (s *Server) handler() (http.Handler, error) {
 				"Too many streams are open at once; try again later.", 5*time.Second)),
 			keys.Given() || !asked,
 		),
-		s.doors(),
+		s.protocols(),
 		codec.Choose,
 	))
 	return guard.Chain(root,
@@ -162,23 +162,23 @@ func (s *Server) ownRoutes() []openapi.OwnRoute {
 			Template: template, Operations: map[string]*openapi.Operation{http.MethodGet: {}},
 		})
 	}
-	if s.settings.DoorsTarget != "" {
-		routes = append(routes, doors.Routes()...)
+	if s.settings.ProtocolsTarget != "" {
+		routes = append(routes, protocols.Routes()...)
 	}
 	return routes
 }
 
-// doors is the way to the service of other protocols, if there is one.
-func (s *Server) doors() guard.Middleware {
-	if s.settings.DoorsTarget == "" {
+// protocols is the way to the service of other protocols, if there is one.
+func (s *Server) protocols() guard.Middleware {
+	if s.settings.ProtocolsTarget == "" {
 		return func(next http.Handler) http.Handler { return next }
 	}
-	proxy := doors.New(doors.Settings{
-		Target: s.settings.DoorsTarget, TLS: s.tls, Signer: s.signer,
+	proxy := protocols.New(protocols.Settings{
+		Target: s.settings.ProtocolsTarget, TLS: s.tls, Signer: s.signer,
 		Write: s.settings.WriteTimeout.Duration(), Run: s.settings.RunTimeout.Duration(),
 		Propagator: telemetry.Propagator,
 	}, s.log)
-	known := doors.KnownCallers(
+	known := protocols.KnownCallers(
 		gatewayv1.NewOrchestratorServiceClient(s.gateway), s.settings.CallTimeout.Duration())
 	return func(next http.Handler) http.Handler { return known(proxy.Serve(next)) }
 }

@@ -44,7 +44,7 @@ type Settings struct {
 	MemoryTarget    string   `env:"BOS_REST_MEMORY_TARGET" about:"Where memory is; unset leaves its paths out"`
 	DocumentsTarget string   `env:"BOS_REST_DOCUMENTS_TARGET" about:"Where documents is; unset leaves its paths out"`
 	FilesTarget     string   `env:"BOS_REST_FILES_TARGET" about:"Where the files agent is, whose workspaces are offered; unset leaves its paths out"`
-	DoorsTarget     string   `env:"BOS_REST_DOORS_TARGET" about:"Where the doors are (host:port), which speak OpenAI's API, MCP and A2A; unset leaves their paths out"`
+	ProtocolsTarget string   `env:"BOS_REST_PROTOCOLS_TARGET" about:"Address (host:port) of the protocols service, which speaks OpenAI's API, MCP and A2A; unset leaves their paths out"`
 	StaticKey       Secret   `env:"BOS_AUTH_STATIC_KEY" about:"Key that callers send as a bearer token; unset leaves the check to the gateway"`
 	StaticKeysFile  string   `env:"BOS_AUTH_STATIC_KEYS_FILE" about:"File of further such keys, one a line, of at least 16 characters each. It may be replaced while it runs: keys that it no longer holds are refused"`
 	FilesRefresh    Seconds  `env:"BOS_AUTH_FILES_REFRESH_S" envDefault:"5" above:"0" about:"Time between two looks at whether a file of keys changed"`

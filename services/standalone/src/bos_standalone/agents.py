@@ -29,7 +29,7 @@ SERVICES = (
     "composer",
     "sandbox",
     "mcp_db",
-    "doors",
+    "protocols",
 )
 """Services of the same process that run on their own too (``bos serve NAME``)."""
 _TAKEN = frozenset({*SERVICES, "all", "models", "postgres", "demo", "rest"})

@@ -80,7 +80,7 @@ async def serve_rest(
     memory_target: str = "",
     documents_target: str = "",
     files_target: str = "",
-    doors_target: str = "",
+    protocols_target: str = "",
     api_key: str = "",
     signing_key: Path | None = None,
     session_keys: Path | None = None,
@@ -99,7 +99,7 @@ async def serve_rest(
         memory_target: Address of memory; empty leaves its paths out.
         documents_target: Address of documents; empty leaves its paths out.
         files_target: Address of workspaces; empty leaves their paths out.
-        doors_target: Address of the doors; empty leaves their paths out.
+        protocols_target: Address of the protocols service; empty leaves their paths out.
         api_key: The only accepted API key; empty leaves the check to gateway and identity, which
             accept access tokens as well.
         signing_key: File with the key that signs client addresses for the services; None: none.
@@ -120,7 +120,7 @@ async def serve_rest(
         "MEMORY": memory_target,
         "DOCUMENTS": documents_target,
         "FILES": files_target,
-        "DOORS": doors_target,
+        "PROTOCOLS": protocols_target,
     }
     process, address = await _start_on_one_of(
         ports,

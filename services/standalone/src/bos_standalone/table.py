@@ -21,8 +21,6 @@ from bos_demo import service as demo
 from bos_demo.settings import DemoSettings
 from bos_documents import service as documents
 from bos_documents.settings import DocumentsSettings
-from bos_doors import service as doors
-from bos_doors.settings import DoorsSettings
 from bos_errors import ConfigurationError, Unavailable
 from bos_gateway import service as gateway
 from bos_gateway.settings import GatewaySettings
@@ -36,6 +34,8 @@ from bos_memory.settings import MemorySettings
 from bos_planner import service as planner
 from bos_planner.settings import PlannerSettings
 from bos_postgres import EmbeddedPostgres
+from bos_protocols import service as protocols
+from bos_protocols.settings import ProtocolsSettings
 from bos_sandbox import service as sandbox
 from bos_sandbox.settings import SandboxSettings
 from bos_standalone.callers import Callers
@@ -189,12 +189,19 @@ class Composition:
             ),
             _row("sandbox", self._sandbox, SandboxSettings),
             _row("mcp_db", self._mcp_db, McpDbSettings, "demo", *self._with_files()),
-            _row("doors", self._doors, DoorsSettings, "gateway", "documents", wanted=with_rest),
+            _row(
+                "protocols",
+                self._protocols,
+                ProtocolsSettings,
+                "gateway",
+                "documents",
+                wanted=with_rest,
+            ),
             Row(
                 "rest",
                 self._rest,
                 (
-                    *("gateway", "identity", "memory", "documents", "doors", "demo"),
+                    *("gateway", "identity", "memory", "documents", "protocols", "demo"),
                     *self._serving_people(),
                 ),
                 "url",
@@ -369,14 +376,14 @@ class Composition:
         self.gateway_settings = settings.model_copy(update=own)
         return partial(gateway.serve, self.gateway_settings, self._telemetry.named("gateway"))
 
-    def _doors(self, running: Running) -> Start:
-        """The doors, called by REST alone."""
-        settings = DoorsSettings.load(
+    def _protocols(self, running: Running) -> Start:
+        """The protocols service, called by REST alone."""
+        settings = ProtocolsSettings.load(
             server=self._server(),
             gateway_target=self.address("gateway"),
             documents_target=self.address("documents"),
         )
-        return partial(doors.serve, settings, self._telemetry.named("doors"))
+        return partial(protocols.serve, settings, self._telemetry.named("protocols"))
 
     def _rest(self, running: Running) -> Start:
         assert self.rest_binary is not None
@@ -391,7 +398,7 @@ class Composition:
             memory_target=self.address("memory"),
             documents_target=self.address("documents"),
             files_target=self.address("files"),
-            doors_target=self.address("doors"),
+            protocols_target=self.address("protocols"),
             signing_key=self._folder.rest_key(self._callers.rest_key),
             session_keys=self._folder.session_keys(),
             console_context=today(running["demo"]) if "demo" in running else None,

@@ -1,7 +1,7 @@
 """Answers, tables, files, approvals and clarifying questions as Markdown.
 
-The same message always gives the same text: a door without a store compares the text that a client
-sends back with what it would show now.
+The same message always gives the same text: an endpoint without a store compares the text that a
+client sends back with what it would show now.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ async def examine(deployment: Deployment, *, call_models: bool = False) -> list[
         deployment.agent_connections,
     )
     entrusted = check_connections(cards, deployment.agent_connections)
-    doors = check_proxies(deployment)
-    found = [*store, *trails, *targets, *sane, *entrusted, *models, *doors]
+    protocols = check_proxies(deployment)
+    found = [*store, *trails, *targets, *sane, *entrusted, *models, *protocols]
     return [ok("settings", deployment.source), *found]
 
 

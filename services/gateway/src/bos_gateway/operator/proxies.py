@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bos_gateway.operator.deployment import Deployment
 
 
-class _DoorSettings(Settings):
+class _EndpointSettings(Settings):
     """Of identity's and REST's settings, those that decide who may register."""
 
     model_config = SettingsConfigDict(env_prefix="BOS_")
@@ -29,11 +29,11 @@ class _DoorSettings(Settings):
 def check_proxies(deployment: Deployment) -> list[Finding]:
     """A warning where proxies are set, and any caller from this machine may register."""
     if deployment.local is not None:
-        given = _DoorSettings.load()  # as `bos serve all` reads them
+        given = _EndpointSettings.load()  # as `bos serve all` reads them
         host, foreign = given.standalone_host, bool(given.auth_issuer)
     else:
         with settings_from(deployment.settings_of):
-            given = _DoorSettings.load()
+            given = _EndpointSettings.load()
         host, foreign = given.server_host, given.auth_issuer not in (None, "bos-identity")
     proxied = given.auth_proxy_public_keys or given.rest_trusted_proxies
     if foreign or not (proxied and is_loopback(host) and given.identity_registration_open is None):

@@ -1,1 +1,0 @@
-"""Doors: Bos for clients of the OpenAI API, of MCP and of A2A."""

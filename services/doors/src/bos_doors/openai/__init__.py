@@ -1,5 +1,0 @@
-"""The door for clients of OpenAI's API: chat completions, responses and models."""
-
-from bos_doors.openai.routes import openai_routes
-
-__all__ = ["openai_routes"]

@@ -1,0 +1,46 @@
+"""The application: the routes of all protocols, and health."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from bos_protocols.a2a import a2a_routes
+from bos_protocols.mcp import McpEndpoint
+from bos_protocols.openai import openai_routes
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from bos_chassis.telemetry import Telemetry
+    from bos_protocols.a2a import BosTasks
+    from bos_protocols.caller import Gateway
+
+HEALTH_PATH = "/healthz"
+
+
+def build_app(gateway: Gateway, telemetry: Telemetry, tasks: BosTasks) -> Starlette:
+    """The application; each endpoint adds its routes here.
+
+    Args:
+        gateway: Called as whoever calls here.
+        telemetry: Of the service.
+        tasks: What the A2A endpoint offers, over gRPC as well.
+    """
+    mcp = McpEndpoint(gateway)
+    return Starlette(
+        routes=[
+            Route(HEALTH_PATH, _healthz, methods=["GET"]),
+            *openai_routes(gateway),
+            *mcp.routes(),
+            *a2a_routes(tasks, gateway.settings.heartbeat_s),
+        ],
+        lifespan=mcp.lifespan,
+    )
+
+
+async def _healthz(_: Request) -> JSONResponse:
+    return JSONResponse({"status": "serving"})

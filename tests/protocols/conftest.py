@@ -1,0 +1,31 @@
+"""One house for each test, on a database of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_gateway.service import migrate_store
+from bos_testkit.postgres import migrated_template
+
+from .house import open_house
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from bos_testkit.postgres import PostgresServer
+
+    from .house import House
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_server: PostgresServer) -> str:
+    return migrated_template(postgres_server, "protocols_template", migrate_store)
+
+
+@pytest.fixture
+async def house(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[House]:
+    async with open_house(postgres_dsn, tmp_path) as opened:
+        yield opened

@@ -1,0 +1,177 @@
+"""A gateway that may be killed, behind the protocols service and REST, for signed-in users."""
+
+from __future__ import annotations
+
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from gateway_harness.harness import SHORT_LEASE, Harness, gateway_process, open_harness
+from token_issuer import ISSUER, Issuer, key_file
+
+from bos.planner.v1 import MakePlanResponse
+from bos_agentkit import succeeded
+from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
+from bos_chassis.telemetry import Telemetry
+from bos_chassis.values import make_table
+from bos_memory.service import serve as serve_memory
+from bos_memory.settings import MemorySettings
+from bos_protocols.service import serve as serve_protocols
+from bos_protocols.settings import ProtocolsSettings
+from bos_standalone.rest import find_binary, serve_rest
+from bos_testkit.deploy import DeployAgent
+from bos_testkit.plans import step
+from bos_testkit.processes import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from gateway_harness.harness import PlannerDouble
+
+    from bos.agent.v1 import AgentResult
+    from bos.planner.v1 import MakePlanRequest
+    from bos_agentkit import AgentTask
+    from bos_protocols.service import ProtocolsServer
+
+PIECES = ["It ", "is ", "done."]
+ANSWER = "".join(PIECES)
+QUESTION_BACK = "Which year?"
+COLUMNS = ["name", "amount"]
+ROWS = [["Ada", "1.50"], ["Grace", "2.25"]]
+TABLE = make_table(COLUMNS, [[name, Decimal(amount)] for name, amount in ROWS])
+DEPLOYMENT = "deploy shop-web 1.2"
+
+
+class Desk(DeployAgent):
+    """Deploys after approval; has a table for every other task."""
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        """Deploy, or answer with the table."""
+        if DEPLOYMENT in task.effective_task:
+            return await super().behave(task)
+        return succeeded(task, answer="A table.", table=TABLE)
+
+
+@dataclass
+class House:
+    """What runs, and what the next question leads to."""
+
+    harness: Harness
+    agent: Desk
+    issuer: Issuer
+    settings: dict[str, object]
+    stack: AsyncExitStack
+    port: int = field(default_factory=free_port)
+    rest_url: str = ""
+    protocols: ProtocolsServer | None = None
+    _running: AsyncExitStack | None = None
+
+    @property
+    def target(self) -> str:
+        """Address of the gateway, whichever process it is."""
+        return f"127.0.0.1:{self.port}"
+
+    def token(self, user: str = "ada") -> str:
+        """An access token, good for an hour."""
+        return self.issuer.token(sub=user, exp=time.time() + 3600)
+
+    def plan(self, task: str = "look it up") -> None:
+        """Questions lead to one step with this task."""
+        planned = step("a", "deploy", task)
+        if task == DEPLOYMENT:
+            planned.tools.append("trigger_deployment")
+        self.harness.planner.steps = [planned]
+
+    def ask_back(self) -> None:
+        """Questions lead to a question back, replies to a plan."""
+        self.plan()
+        asking = MakePlanResponse()
+        asking.clarification.questions.add(question=QUESTION_BACK, options=["2025", "2026"])
+        _answer_first(self.harness.planner, asking)
+
+    async def start_gateway(self) -> None:
+        """Start the gateway, at the same address each time."""
+        assert self._running is None
+        self._running = AsyncExitStack()
+        await self._running.enter_async_context(
+            gateway_process(self.harness, server__port=self.port, **self.settings)
+        )
+
+    async def kill_gateway(self) -> None:
+        """``kill -9``: leaving the process's block kills it."""
+        assert self._running is not None
+        running, self._running = self._running, None
+        await running.aclose()
+
+
+def _answer_first(planner: PlannerDouble, asking: MakePlanResponse) -> None:
+    """Have the planner ask back where nothing is settled yet."""
+
+    async def before() -> None:
+        request: MakePlanRequest = planner.requests[-1]
+        planner.answer = None if request.clarifications else asking
+
+    planner.before = before
+
+
+async def _memory(stack: AsyncExitStack, dsn: str) -> str:
+    """Memory, beside the gateway's tables; returns its address."""
+    settings = MemorySettings.load(
+        server=ServerSettings.load(grace_s=0.1),
+        auth=AuthSettings.load(),
+        telemetry=TelemetrySettings.load(),
+        store_url=dsn,
+    )
+    telemetry = Telemetry.for_tests("memory")
+    memory = await stack.enter_async_context(serve_memory(settings, telemetry, models=None))
+    return memory.address
+
+
+@asynccontextmanager
+async def open_house(dsn: str, folder: Path, *, remembers: bool = False) -> AsyncIterator[House]:
+    """Everything, up, with a plan that answers at once; with memory if it ``remembers``."""
+    binary = find_binary(None)
+    assert binary is not None, "build it first: make rest"
+    issuer, telemetry = Issuer(), Telemetry.for_tests("protocols")
+    keys = key_file(folder, issuer.jwk)
+    async with AsyncExitStack() as stack:
+        harness = await stack.enter_async_context(open_harness(dsn))
+        agent = Desk()
+        await harness.add_agent(agent)
+        harness.composer.deltas = list(PIECES)
+        settings: dict[str, object] = {
+            **SHORT_LEASE,
+            "auth__issuer": ISSUER,
+            "auth__jwks_file": str(keys),
+        }
+        if remembers:
+            settings["memory_target"] = await _memory(stack, dsn)
+        house = House(harness, agent, issuer, settings, stack)
+        house.plan()
+        await house.start_gateway()
+        stack.push_async_callback(house.kill_gateway)
+        house.protocols = await stack.enter_async_context(
+            serve_protocols(
+                ProtocolsSettings.load(
+                    server=ServerSettings.load(port=0, grace_s=0.2),
+                    a2a_server=ServerSettings.load(port=0, grace_s=0.2),
+                    gateway_target=house.target,
+                ),
+                telemetry,
+            )
+        )
+        rest = await stack.enter_async_context(
+            serve_rest(
+                binary,
+                gateway_target=house.target,
+                protocols_target=house.protocols.address,
+                ports=(0,),
+                grace_s=0.2,
+                log=telemetry.logger("bos.rest"),
+            )
+        )
+        house.rest_url = rest.url
+        yield house

@@ -1,0 +1,110 @@
+"""Streams of A2A over deaths and decisions elsewhere, and protocols that keep nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+from a2a.types import a2a_pb2 as a2a
+
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_client import BosClient
+from bos_protocols.service import serve as serve_protocols
+from bos_protocols.settings import ProtocolsSettings
+
+from .a2a_endpoint import A2aGrpcEndpoint, A2aHttpEndpoint, A2aJsonRpcEndpoint, Following, message
+from .endpoint import State
+from .house import ANSWER, DEPLOYMENT
+
+if TYPE_CHECKING:
+    from .a2a_endpoint import A2aEndpoint
+    from .house import House
+
+pytestmark = [pytest.mark.rest, pytest.mark.process]
+
+by_every_binding = pytest.mark.parametrize(
+    "kind", [A2aHttpEndpoint, A2aJsonRpcEndpoint, A2aGrpcEndpoint], ids=lambda kind: kind.name
+)
+
+
+@by_every_binding
+async def test_a_stream_goes_on_over_a_kill_of_the_gateway(
+    house: House, kind: type[A2aEndpoint]
+) -> None:
+    house.harness.composer.release = asyncio.Event()
+    following = Following()
+    killed = False
+    async with kind(house, house.token()) as endpoint:
+        request = message("Who brought what?")
+        async with aclosing(
+            endpoint.client.send_message(request, context=endpoint.context)
+        ) as updates:  # type: ignore[type-var]
+            async for update in updates:
+                following.take(update)
+                if following.pieces and not killed:
+                    killed = True
+                    await house.kill_gateway()
+                    await house.start_gateway()
+                    house.harness.composer.release.set()
+    seen = following.seen()
+    assert killed
+    assert (seen.state, seen.text) == (State.ANSWERED, ANSWER)
+
+
+@by_every_binding
+async def test_a_subscriber_sees_what_was_decided_elsewhere(
+    house: House, kind: type[A2aEndpoint]
+) -> None:
+    house.plan(DEPLOYMENT)
+    following = Following()
+    async with (
+        kind(house, house.token()) as endpoint,
+        BosClient(house.target, api_key=house.token()) as console,
+    ):
+        waiting = await endpoint.ask("Put it into production")
+        request = a2a.SubscribeToTaskRequest(id=waiting.handle)
+        async with aclosing(
+            endpoint.client.subscribe(request, context=endpoint.context)
+        ) as updates:  # type: ignore[type-var]
+            async for update in updates:
+                following.take(update)
+                if update.HasField("task"):
+                    assert following.seen().state is State.WAITS_FOR_APPROVAL
+                    await console.approve(following.task.status.message.message_id)
+    assert following.seen().state is State.ANSWERED
+    assert house.agent.landed == {DEPLOYMENT: 1}
+
+
+async def test_another_replica_knows_every_task_and_says_when_the_gateway_is_away(
+    house: House,
+) -> None:
+    settings = ProtocolsSettings.load(
+        server=ServerSettings.load(port=0, grace_s=0.2), gateway_target=house.target
+    )
+    headers = {"Authorization": f"Bearer {house.token()}", "A2A-Version": "1.0"}
+    async with A2aHttpEndpoint(house, house.token()) as endpoint:
+        task_id = (await endpoint.ask("Who brought what?")).handle
+    async with (
+        serve_protocols(settings, Telemetry.for_tests("protocols")) as other,
+        httpx.AsyncClient(base_url=f"http://{other.address}", headers=headers, timeout=120) as http,
+    ):
+        path = f"/a2a/v1/tasks/{task_id}"
+        assert (await http.get(path)).json()["status"]["state"] == "TASK_STATE_COMPLETED"
+        card = (await http.get("/.well-known/agent-card.json")).json()
+        assert [one["protocolBinding"] for one in card["supportedInterfaces"]] == [
+            "HTTP+JSON",
+            "JSONRPC",
+        ]
+        stranger = await http.get(path, headers={"Authorization": "Bearer forged"})
+        assert stranger.status_code == 401
+        assert stranger.json()["error"]["status"] == "UNAUTHENTICATED"
+        await house.kill_gateway()
+        away = await http.get(path)
+        assert away.status_code == 503
+        call = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
+        assert (await http.post("/a2a", json=call)).json()["error"]["code"] == -32603
+        await house.start_gateway()
