@@ -89,9 +89,14 @@ def of_python(path: Path) -> Iterator[dict[str, object]]:
             if id(node) in inner or node.lineno != node.end_lineno:
                 continue
             line = lines[node.lineno - 1]
-            start, end = (len(line.encode()[:at].decode()) for at in (node.col_offset, node.end_col_offset or 0))
+            start, end = (
+                len(line.encode()[:at].decode())
+                for at in (node.col_offset, node.end_col_offset or 0)
+            )
             before, after = line.strip(), (line[:start] + replacement + line[end:]).strip()
-            if "lambda" in before or before.startswith(("assert", "log.", "@", "def ", "async def ")):
+            if "lambda" in before or before.startswith(
+                ("assert", "log.", "@", "def ", "async def ")
+            ):
                 continue
             if lines.count(line) == 1:
                 yield {"function": function.name, "before": before, "after": after}
@@ -109,7 +114,11 @@ def of_go(path: Path) -> Iterator[dict[str, object]]:
             continue
         for old, new in _GO:
             if line.count(old) == 1 and text.count(line + "\n") == 1:
-                yield {"function": function, "before": line.strip(), "after": line.replace(old, new).strip()}
+                yield {
+                    "function": function,
+                    "before": line.strip(),
+                    "after": line.replace(old, new).strip(),
+                }
 
 
 def all_of(area: str) -> list[dict[str, object]]:

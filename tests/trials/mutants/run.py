@@ -84,7 +84,11 @@ def probed(text: str, mutants: Sequence[Mapping[str, object]]) -> str:
             and node.lineno <= line <= (node.end_lineno or 0)
         ]
         body = max(inside, key=lambda node: node.lineno).body
-        first = body[1] if len(body) > 1 and ast.get_docstring(max(inside, key=lambda n: n.lineno)) else body[0]
+        first = (
+            body[1]
+            if len(body) > 1 and ast.get_docstring(max(inside, key=lambda n: n.lineno))
+            else body[0]
+        )
         places.append((first.lineno, first.col_offset, mutant["id"]))
     for line, column, mutant_id in sorted(places, key=lambda place: -place[0]):
         lines.insert(line - 1, f"{' ' * column}__import__('bos_mutant_probe').hit({mutant_id})\n")
