@@ -34,8 +34,8 @@ class _Network:
         self.count = 0
 
 
-class Crowd:
-    """A bounded number of calls of unknown callers: there is always room for one more.
+class LoadShedder:
+    """Limits concurrent calls of unknown callers; above the limit one of the busiest is ended.
 
     When all places are taken, a call of the network that has the most of them has to go: the
     oldest call of its connection that has the most. So one that floods drives out itself, over
@@ -77,19 +77,19 @@ class Crowd:
             del self._networks[call.network]
 
 
-class Crowded(Concern):
-    """Bounds the calls of one method to the places of a crowd of its own."""
+class MethodShedder(Concern):
+    """Limits concurrent calls of one method by a load shedder of its own."""
 
     def __init__(self, size: int) -> None:
-        self._crowd = Crowd(size)
+        self._shedder = LoadShedder(size)
 
     async def begin(self, call: ServerCall) -> None:
         """Take a place; another call may have to go for that."""
-        self._crowd.enter(call)
+        self._shedder.enter(call)
 
     def end(self, call: ServerCall) -> None:
         """Give the place back."""
-        self._crowd.leave(call)
+        self._shedder.leave(call)
 
 
 class _Held:
@@ -102,11 +102,11 @@ class _Held:
         self.size = 0
 
 
-class Places(Concern):
-    """Calls at once, counted per caller, and the bytes of their requests; for all as a last resort.
+class ConcurrencyLimiter(Concern):
+    """Limits concurrent calls and request bytes per caller, and concurrent calls in all.
 
     Each known caller has places of its own, so it can use up none but these. Calls of
-    open methods, whose callers are unknown, have a crowd of their own per method.
+    open methods, whose callers are unknown, have a load shedder of their own per method.
 
     Args:
         per_caller: Calls of one caller at once.
@@ -126,7 +126,7 @@ class Places(Concern):
         self._count = 0
         self._held: dict[str, _Held] = {}
         # By method; only methods with a handler get here.
-        self._crowds: dict[tuple[str, str], Crowd] = {}
+        self._shedders: dict[tuple[str, str], LoadShedder] = {}
 
     async def begin(self, call: ServerCall) -> None:
         """Take a place, once it is known who calls.
@@ -136,10 +136,10 @@ class Places(Concern):
         """
         if call.open:
             key = (call.service, call.method)
-            crowd = self._crowds.get(key) or self._crowds.setdefault(
-                key, Crowd(self._per_open_method)
+            shedder = self._shedders.get(key) or self._shedders.setdefault(
+                key, LoadShedder(self._per_open_method)
             )
-            crowd.enter(call)
+            shedder.enter(call)
             return
         if self._count >= self._total:
             raise too_many_calls("of all callers")
@@ -168,9 +168,9 @@ class Places(Concern):
     def end(self, call: ServerCall) -> None:
         """Give the place back."""
         if call.open:
-            crowd = self._crowds.get((call.service, call.method))
-            if crowd is not None:
-                crowd.leave(call)
+            shedder = self._shedders.get((call.service, call.method))
+            if shedder is not None:
+                shedder.leave(call)
             return
         key = _caller(call)
         held = self._held.get(key)
@@ -184,7 +184,7 @@ class Places(Concern):
             del self._held[key]
 
 
-class Sizes(Concern):
+class RequestSizes(Concern):
     """Bounds the bytes of one request, before it is unpacked.
 
     Args:

@@ -7,7 +7,7 @@ import { test as base } from "./page";
 
 const ROOT = resolve(import.meta.dirname, "../../..");
 
-export interface House {
+export interface Harness {
   rest_url: string;
   long_run: string;
   conversation: string;
@@ -18,14 +18,14 @@ export interface House {
   order: (what: "kill" | "release" | "hold" | "go on") => Promise<void>;
 }
 
-async function running(program: ChildProcessWithoutNullStreams): Promise<House> {
+async function running(program: ChildProcessWithoutNullStreams): Promise<Harness> {
   const lines = createInterface({ input: program.stdout })[Symbol.asyncIterator]();
   let errors = "";
   program.stderr.on("data", (piece: Buffer) => (errors = (errors + piece.toString()).slice(-4000)));
   const next = async () => {
     const { value, done } = await lines.next();
-    if (done) throw new Error(`The house has ended:\n${errors}`);
-    return JSON.parse(value as string) as Omit<House, "order">;
+    if (done) throw new Error(`The harness has ended:\n${errors}`);
+    return JSON.parse(value as string) as Omit<Harness, "order">;
   };
   return {
     ...(await next()),
@@ -36,9 +36,9 @@ async function running(program: ChildProcessWithoutNullStreams): Promise<House> 
   };
 }
 
-/** Tests whose pages come from the house, which all tests of a worker share. */
-export const test = base.extend<object, { house: House }>({
-  house: [
+/** Tests whose pages come from the harness, which all tests of a worker share. */
+export const test = base.extend<object, { harness: Harness }>({
+  harness: [
     // eslint-disable-next-line no-empty-pattern -- Playwright reads the pattern to see what is needed
     async ({}, provide) => {
       const program = spawn(join(ROOT, ".venv/bin/python"), ["tests/console/house.py"], {
@@ -55,5 +55,5 @@ export const test = base.extend<object, { house: House }>({
     },
     { scope: "worker", timeout: 300_000 },
   ],
-  target: async ({ house }, provide) => provide(house.rest_url),
+  target: async ({ harness }, provide) => provide(harness.rest_url),
 });
