@@ -51,8 +51,8 @@ _COMPARISONS = {
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
 }  # fmt: skip
 _GO = (
-    ("==", "!="), ("!=", "=="), (" < ", " <= "), (" > ", " >= "), (" && ", " || "), (" || ", " && "),
-    ("return true", "return false"), ("return false", "return true"),
+    ("==", "!="), ("!=", "=="), (" < ", " <= "), (" > ", " >= "), (" && ", " || "),
+    (" || ", " && "), ("return true", "return false"), ("return false", "return true"),
 )  # fmt: skip
 
 

@@ -5,7 +5,8 @@
 
 TREE is a clone of its own with its environment in ``.venv``: it is changed while this runs.
 ``reach`` runs the suite once with a probe at the start of every drawn function; ``kill`` then makes
-one mutant at a time and runs the tests that reached it until the first one fails. Go's mutants are tried with all tests of Go.
+one mutant at a time and runs the tests that reached it until the first one fails. Go's mutants are
+tried with all tests of Go.
 """
 
 from __future__ import annotations
