@@ -104,12 +104,12 @@ test-crash-power: install ## PostgreSQL and all gateways killed together, ROUNDS
 
 .PHONY: test-upgrade
 test-upgrade: install ## The gateway of FROM=HEAD^1, built from git, rolled to this one under load and back; a shallow clone lacks it
-	@MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh tests/upgrade/earlier.sh '$(or $(FROM),HEAD^1)' $(CACHE)/earlier \
+	@MAKE='$(MAKE)' PYTHON='$(PYTHON)' sh tests/trials/upgrade/earlier.sh '$(or $(FROM),HEAD^1)' $(CACHE)/earlier \
 	    $(BIN)/pytest -q -s services/gateway/tests/crash/upgrade_trial.py $(PYTEST_ARGS)
 
 .PHONY: test-restore
 test-restore: install ## The page on backups, followed: everything backed up, deleted, restored on another server
-	$(BIN)/pytest -q tests/restore/restore_trial.py $(PYTEST_ARGS)
+	$(BIN)/pytest -q tests/trials/restore/restore_trial.py $(PYTEST_ARGS)
 
 .PHONY: test-faults
 test-faults: install ## Each service down, PostgreSQL restarted, models limited, disks full, and more, as docs/operations/faults.md says, and the alert of each (all but the alerts are part of test)
@@ -138,19 +138,19 @@ test-mcp: install mcp-servers ## MCP servers of others as specialists (part of t
 
 .PHONY: test-openid
 test-openid: install rest openid-issuer ## Signing in by a real OpenID provider (part of test)
-	$(PYTEST) tests/openid $(PYTEST_ARGS)
+	$(PYTEST) tests/integration/openid $(PYTEST_ARGS)
 
 .PHONY: test-javascript
 test-javascript: install rest generated-client ## A client that a public generator makes from the OpenAPI document (part of test)
-	$(PYTEST) tests/protocols/test_generated_client.py $(PYTEST_ARGS)
+	$(PYTEST) tests/integration/protocols/test_generated_client.py $(PYTEST_ARGS)
 
 .PHONY: test-openai
 test-openai: install rest openai-node ## OpenAI's clients for Python and Node.js against the protocols service (part of test)
-	$(PYTEST) tests/protocols/test_openai.py tests/protocols/test_openai_node.py $(PYTEST_ARGS)
+	$(PYTEST) tests/integration/protocols/test_openai.py tests/integration/protocols/test_openai_node.py $(PYTEST_ARGS)
 
 .PHONY: test-front-end
 test-front-end: install rest front-end ## A chat that others wrote for OpenAI's API, against the protocols service (part of test)
-	$(PYTEST) tests/protocols/test_front_end.py $(PYTEST_ARGS)
+	$(PYTEST) tests/integration/protocols/test_front_end.py $(PYTEST_ARGS)
 
 .PHONY: test-qdrant
 test-qdrant: install ## The index's suite against a real server whose collections it deletes: QDRANT_URL=http://127.0.0.1:6333
@@ -259,21 +259,21 @@ test-node: install chart images ## By hand: the chart on a real node from our ow
 
 .PHONY: test-install
 test-install: install ## Services alone, each in an empty environment: size, packages (part of test)
-	$(BIN)/pytest -q -s tests/install $(PYTEST_ARGS)
+	$(BIN)/pytest -q -s tests/deploy/install $(PYTEST_ARGS)
 
 # Prometheus is Debian's, unpacked into BOS_CACHE; the collector is built by Go. CI fails where they cannot be
 # had, other machines say so.
 .PHONY: test-observability
 test-observability: install rest ## Traces before a real collector; metrics, rules and all panels before a real Prometheus, which it fetches on Debian
 	@if programs=$$(sh deploy/observability/prometheus.sh) && collector=$$(sh deploy/observability/collector.sh); then \
-	    PATH="$$programs:$$collector:$$PATH" $(BIN)/pytest -q tests/observability tests/integration/alerts_trial.py $(PYTEST_ARGS); \
+	    PATH="$$programs:$$collector:$$PATH" $(BIN)/pytest -q tests/deploy/observability tests/integration/alerts_trial.py $(PYTEST_ARGS); \
 	elif [ -n "$$CI" ]; then exit 1; \
 	else echo 'test-observability is left out: there is no Prometheus or collector here (see above).' >&2; fi
 
 .PHONY: test-jaeger
 test-jaeger: install ## By hand: traces in the real Jaeger behind the collector; both are built from source, some ten minutes once on a machine
 	@collector=$$(sh deploy/observability/collector.sh) && jaeger=$$(nice -n 15 sh deploy/observability/jaeger.sh) || exit; \
-	PATH="$$collector:$$jaeger:$$PATH" $(BIN)/pytest -q tests/observability/jaeger_trial.py $(PYTEST_ARGS)
+	PATH="$$collector:$$jaeger:$$PATH" $(BIN)/pytest -q tests/deploy/observability/jaeger_trial.py $(PYTEST_ARGS)
 
 .PHONY: check
 check: install rest ## Lint, format, types, import floors and circles, sizes, contracts, licences, requirements
@@ -292,9 +292,9 @@ check-source:
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/lint-imports --cache-dir $(CACHE)/import-linter
-	$(BIN)/python tests/structure/import_circles.py
-	$(BIN)/python tests/structure/sizes.py
-	$(BIN)/python tests/structure/migrations.py
+	$(BIN)/python tests/contracts/import_circles.py
+	$(BIN)/python tests/contracts/sizes.py
+	$(BIN)/python tests/contracts/migrations.py
 
 check-console: console
 	@$(NODE) tsc --noEmit
@@ -322,8 +322,8 @@ chart: ## Put dashboards and rules of deploy/ into the chart; then `helm install
 	@cp deploy/observability/prometheus/rules/*.yaml $(CHART)/files/rules/
 
 check-pages:
-	$(BIN)/python tests/supply/licences.py
-	$(BIN)/python tests/requirements/requirements_page.py
+	$(BIN)/python tests/deploy/supply/licences.py
+	$(BIN)/python tests/docs/requirements_page.py
 	$(BIN)/python libs/chassis/metrics_reference.py --check docs/reference/metrics.md
 	$(BIN)/python deploy/observability/slo_rules.py --check
 	$(BIN)/python deploy/observability/check_alerts.py
@@ -331,9 +331,9 @@ check-pages:
 
 .PHONY: sbom
 sbom: install ## Write the bill of materials, build/bos.cdx.json (CycloneDX), and hold it against the schema
-	$(BIN)/python tests/supply/sbom.py build/bos.cdx.json
+	$(BIN)/python tests/deploy/supply/sbom.py build/bos.cdx.json
 	$(BIN)/uv run --no-project --with 'cyclonedx-python-lib[json-validation]==$(CYCLONEDX)' \
-	    python tests/supply/validate_sbom.py build/bos.cdx.json
+	    python tests/deploy/supply/validate_sbom.py build/bos.cdx.json
 
 # By hand, not in CI: a new advisory must not turn main red. What could not be looked up is a failure,
 # and each of them runs even if the one before failed.
@@ -356,11 +356,11 @@ format: install ## Format and fix what can be fixed
 
 .PHONY: eval
 eval: install ## All 115 questions of the sample company's evaluation set, scripted model (a slice is part of test)
-	$(BIN)/python tests/evaluation/whole_set.py $(or $(OUT),build/evaluation)
+	$(BIN)/python tests/integration/evaluation/whole_set.py $(or $(OUT),build/evaluation)
 
 .PHONY: prompts
 prompts: install ## Write anew which prompts the demo questions take, and what they cost
-	PYTHONPATH=tests $(BIN)/python -m prompts
+	PYTHONPATH=tests/contracts $(BIN)/python -m prompts
 
 .PHONY: protos
 protos: $(VENV)/.protos ## Build messages and stubs from protos/
@@ -381,15 +381,15 @@ release-protos: protos ## Make today's contracts the ones that must not break
 .PHONY: release-migrations
 release-migrations: install ## Record the digests of all migrations as those of RELEASE=1.2.0, so that they never change
 	@test -n '$(RELEASE)' || { echo 'Which release? make release-migrations RELEASE=1.2.0' >&2; exit 1; }
-	$(BIN)/python tests/structure/migrations.py --release '$(RELEASE)'
+	$(BIN)/python tests/contracts/migrations.py --release '$(RELEASE)'
 
 .PHONY: bench
 bench: install rest ## Measure the hot paths; ratios within one run
-	$(BIN)/python tests/load/bench.py
+	$(BIN)/python tests/bench/bench.py
 
 .PHONY: eval-retrieval
 eval-retrieval: install ## Rankings and refusals on the judged questions: nDCG@10, recall@20, MRR by kind of question
-	PYTHONPATH=tests/retrieval $(BIN)/python tests/retrieval/evaluate.py
+	PYTHONPATH=tests/bench/retrieval $(BIN)/python tests/bench/retrieval/evaluate.py
 
 .PHONY: bench-documents
 bench-documents: install ## Search in documents beside a plain client of the same engine (SIZES="1000 10000 100000" QUERIES=200)
@@ -403,25 +403,25 @@ bench-documents-ingest: install ## Pages that are read a second, and memory as d
 
 .PHONY: bench-engine
 bench-engine: install ## The run engine with 500,000 finished runs (RUNS=N), and with a locked row
-	$(BIN)/python tests/load/engine_scale.py --runs $(or $(RUNS),500000)
-	$(BIN)/python tests/load/engine_locked.py
+	$(BIN)/python tests/bench/engine_scale.py --runs $(or $(RUNS),500000)
+	$(BIN)/python tests/bench/engine_locked.py
 
 .PHONY: count-gateway
 count-gateway: $(VENV)/.python ## Lines of the gateway's product code, now and AT=COMMIT
-	@$(BIN)/python tests/load/engine_count.py $(addprefix --at ,$(AT))
+	@$(BIN)/python tests/bench/engine_count.py $(addprefix --at ,$(AT))
 
 .PHONY: soak
 soak: install ## Memory of a gateway over 20,000 runs with clients that leave and cancel (RUNS=…)
-	$(BIN)/python tests/load/soak.py --runs $(or $(RUNS),20000)
+	$(BIN)/python tests/bench/soak.py --runs $(or $(RUNS),20000)
 
 .PHONY: load
 load: install ## Runs per second and memory of gateway replicas, with clients that cancel and reconnect (SECONDS=10 REPLICAS="1 2" AT_ONCE="4 16 64")
-	$(BIN)/python tests/load/load.py --seconds $(or $(SECONDS),10) --replicas $(or $(REPLICAS),1 2) \
+	$(BIN)/python tests/bench/load.py --seconds $(or $(SECONDS),10) --replicas $(or $(REPLICAS),1 2) \
 	    --at-once $(or $(AT_ONCE),4 16 64)
 
 .PHONY: rest-load
 rest-load: install rest ## 500 idle streams and 50 runs a second over REST, for a minute
-	$(BIN)/python tests/load/rest.py
+	$(BIN)/python tests/bench/rest.py
 
 .PHONY: lock
 lock: $(VENV)/.python ## Resolve requirements.lock anew
@@ -561,7 +561,7 @@ $(CACHE)/schemathesis/.installed: services/rest/schemathesis.txt | $(VENV)/.pyth
 .PHONY: front-end
 front-end: $(CACHE)/front-end/.installed
 
-$(CACHE)/front-end/.installed: tests/protocols/front_end.txt | $(VENV)/.python
+$(CACHE)/front-end/.installed: tests/integration/protocols/front_end.txt | $(VENV)/.python
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CACHE)/front-end
 	@$(BIN)/uv pip sync --quiet --python $(CACHE)/front-end/bin/python --require-hashes $<
 	@touch $@
@@ -583,14 +583,14 @@ endef
 
 # The OpenID provider that tests sign in by, what makes a client from the OpenAPI document, MCP servers of
 # others that an agent is tried with, and OpenAI's client.
-$(eval $(call npm_program,openid-issuer,tests/openid/issuer))
-$(eval $(call npm_program,generated-client,tests/protocols/generated_client))
-$(eval $(call npm_program,mcp-servers,tests/mcp_servers))
-$(eval $(call npm_program,openai-node,tests/protocols/openai_node))
+$(eval $(call npm_program,openid-issuer,tests/integration/openid/issuer))
+$(eval $(call npm_program,generated-client,tests/integration/protocols/generated_client))
+$(eval $(call npm_program,mcp-servers,tests/integration/mcp_servers))
+$(eval $(call npm_program,openai-node,tests/integration/protocols/openai_node))
 
 ##@ Real models
 
-TRY_MODEL := $(BIN)/python tests/models/try_model.py
+TRY_MODEL := $(BIN)/python tests/trials/models/try_model.py
 
 .PHONY: try-model
 try-model: install ## Ask a real model the demo questions; MODEL=llama|litellm QUESTIONS=id,id LIMIT=n
@@ -600,22 +600,22 @@ try-model: install ## Ask a real model the demo questions; MODEL=llama|litellm Q
 
 .PHONY: llama-server
 llama-server: ## A small real model on this machine, until Ctrl-C; PORT=18181
-	@PYTHON='$(PYTHON)' tests/models/llama.sh serve $(PORT)
+	@PYTHON='$(PYTHON)' tests/trials/models/llama.sh serve $(PORT)
 
 .PHONY: try-vendors
 try-vendors: install litellm ## Our requests through LiteLLM to nine vendors, stood in for
-	@$(BIN)/python tests/models/try_vendors.py
+	@$(BIN)/python tests/trials/models/try_vendors.py
 
 .PHONY: litellm
 litellm: $(CACHE)/litellm/.installed ## Install LiteLLM, in an environment of its own
 
-$(CACHE)/litellm/.installed: tests/models/litellm.lock | $(VENV)/.python
+$(CACHE)/litellm/.installed: tests/trials/models/litellm.lock | $(VENV)/.python
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(CACHE)/litellm
 	@$(BIN)/uv pip sync --quiet --python $(CACHE)/litellm/bin/python --require-hashes $<
 	@touch $@
 
 .PHONY: litellm-lock
-litellm-lock: $(VENV)/.python ## Resolve tests/models/litellm.lock anew
+litellm-lock: $(VENV)/.python ## Resolve tests/trials/models/litellm.lock anew
 	@echo 'litellm[proxy]' | $(BIN)/uv pip compile --quiet --universal --generate-hashes \
 	    --python-version 3.11 --custom-compile-command 'make litellm-lock' \
-	    -o tests/models/litellm.lock -
+	    -o tests/trials/models/litellm.lock -

@@ -61,7 +61,7 @@ def test_each_wall_stands_somewhere_and_is_attacked(
         (["libs/gone"], ["tests/docs"], "it does not stand in"),
         ([], ["tests/docs"], "nobody knows"),
         (["libs"], ["tests/docs/test_gone.py"], "there are no tests in"),
-        (["libs"], ["tests/supply/sbom.py"], "there are no tests in"),
+        (["libs"], ["tests/deploy/supply/sbom.py"], "there are no tests in"),
         (["libs"], ["services/console/e2e/page.ts"], "there are no tests in"),
         (["libs"], ["make check"], "no test attacks it"),
     ],
