@@ -1,4 +1,4 @@
-"""``make count-gateway``: how much product code the gateway's package is.
+"""``make bench NAME=lines``: how much product code the gateway's package is.
 
 ::
 

@@ -1,4 +1,4 @@
-"""``make bench-engine``: does a past of half a million runs cost the present anything?
+"""``make bench NAME=engine``: does a past of half a million runs cost the present anything?
 
 ::
 

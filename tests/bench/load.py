@@ -1,4 +1,4 @@
-"""``make load``: what a gateway replica can do, and its memory meanwhile, with awkward clients.
+"""``make bench NAME=load``: what a gateway replica can do, and its memory meanwhile, with awkward clients.
 
 ::
 

@@ -1,4 +1,4 @@
-"""500 idle clients of a stream and 50 runs a second over REST: ``make rest-load``.
+"""500 idle clients of a stream and 50 runs a second over REST: ``make bench NAME=rest``.
 
 Starts a gateway, the REST gateway and the shortest of runs behind them as processes of their own,
 holds streams open on one run that goes on, asks without a pause, and says what came and what it

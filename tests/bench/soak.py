@@ -1,4 +1,4 @@
-"""`make soak`: memory of a gateway over many runs, most of whose clients behave badly.
+"""`make bench NAME=soak`: memory of a gateway over many runs, most of whose clients behave badly.
 
 A third of the clients leave in the middle of the stream, a third cancel their run, a third stay to
 the end. The gateway is a process of its own; planner, composer and agents are here.

@@ -1,4 +1,4 @@
-"""The benches of the run engine: plans are checked here, figures are for `make bench-engine`."""
+"""The benches of the run engine: plans are checked here, figures are for `make bench NAME=engine`."""
 
 from __future__ import annotations
 

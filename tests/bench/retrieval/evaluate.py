@@ -1,6 +1,6 @@
 """Evaluates retrieval of documents on the judged set: rankings by kind of question, refusals.
 
-    make eval-retrieval
+    make bench NAME=retrieval
 
 Runs the product's own parts: its embedding model, its embedded index and its fusion, over the
 passages as ingestion hands them to the index. Parameters are chosen on the half ``dev`` alone:

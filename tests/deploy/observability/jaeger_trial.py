@@ -1,4 +1,4 @@
-"""Traces of runs as the real Jaeger has them, behind the collector: `make test-jaeger`.
+"""Traces of runs as the real Jaeger has them, behind the collector: `make trial NAME=jaeger`.
 
 It is built from source for ten minutes, so neither `make test` nor CI has it.
 """

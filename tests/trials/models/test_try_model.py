@@ -1,4 +1,4 @@
-"""`make try-model` judges answers, and its exit code says whether the wire held.
+"""`make trial NAME=model` judges answers, and its exit code says whether the wire held.
 
 Real servers are built and asked by that target alone, outside the tests: what is tested here is
 asked of the scripted model, and of no model at all.

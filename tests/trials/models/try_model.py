@@ -1,4 +1,4 @@
-"""`make try-model`: asks the demo questions of the configured model; see docs/models.md."""
+"""`make trial NAME=model`: asks the demo questions of the configured model; see docs/models.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make try-vendors`: what LiteLLM makes of our requests for each vendor, and whether we get by."""
+"""`make trial NAME=vendors`: what LiteLLM makes of our requests for each vendor, and whether we get by."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The page on backups, followed: everything is backed up, deleted, and restored on another server.
 
-Every service runs, and the commands are those of the page. ``make test-restore`` starts it.
+Every service runs, and the commands are those of the page. ``make trial NAME=restore`` starts it.
 """
 
 from __future__ import annotations
