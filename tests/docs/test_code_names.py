@@ -37,7 +37,7 @@ ANSWERS = {
 }
 # Heads of an architecture page, in this order; pages that describe no mechanism have their own.
 HEADS = ["In one picture", "Rules", "Where in the code", "Failure modes"]
-OTHER_HEADS = {"README.md", "promises.md", "threat-model.md"}
+OTHER_HEADS = {"README.md", "services.md", "promises.md", "threat-model.md"}
 
 
 def folders(page: Path) -> list[Path]:
@@ -155,4 +155,4 @@ def test_what_is_not_there_is_found() -> None:
     ((_, modules, names),) = tables(row)
     assert unresolved(modules, names) == ["Lease.hold"]
     assert unresolved(modules, ["Lease.held", "Lease"]) == []
-    assert unresolved(["Makefile"], ["lint-imports", "no such word"]) == ["no such word"]
+    assert unresolved(["Makefile"], ["buf lint", "no such word"]) == ["no such word"]
