@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 STYLE = "docs/STYLE.md"
 READ = (".py", ".md", ".proto", ".go", ".ts", ".tsx", ".js", ".css", ".html", ".yaml", ".yml",
-        ".sh", ".toml", ".sql", ".j2", ".tpl", ".env", ".example", "Makefile", "Dockerfile")  # fmt: skip
+        ".sh", ".toml", ".sql", ".j2", ".tpl", ".env", ".example",
+        "Makefile", "Dockerfile")  # fmt: skip
 SAMPLE_DATA = re.compile(
     r"services/demo/src/bos_demo/(documents|mailbox|web|site|pages|search|evaluation)"
     r"|tests/(bench/)?retrieval/(judged|compose_judged)|/corpus/|/golden/|/canned/.*\.(json|txt)$"

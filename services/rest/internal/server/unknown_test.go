@@ -85,16 +85,16 @@ func (c *crowded) LogIn(
 	return &identityv1.LogInResponse{}, c.judge(ctx)
 }
 
-// told is the final response to an unknown caller.
-type told struct {
+// reply is the final response to an unknown caller.
+type reply struct {
 	status int
 	text   string
 }
 
-// strangers sends requests of unknown callers, which the services answer slowly.
-func (c *crowded) strangers(t *testing.T, s *Server, count int, method, path, credential string) <-chan told {
+// unknown sends requests of unknown callers, which the services answer slowly.
+func (c *crowded) unknown(t *testing.T, s *Server, count int, method, path, credential string) <-chan reply {
 	t.Helper()
-	answers := make(chan told, count)
+	answers := make(chan reply, count)
 	for number := range count {
 		go func() {
 			body := io.Reader(http.NoBody)
@@ -119,7 +119,7 @@ func (c *crowded) strangers(t *testing.T, s *Server, count int, method, path, cr
 			}
 			text, _ := io.ReadAll(response.Body)
 			_ = response.Body.Close()
-			answers <- told{response.StatusCode, string(text)}
+			answers <- reply{response.StatusCode, string(text)}
 		}()
 	}
 	for range count {
@@ -152,7 +152,7 @@ func TestKnownCallersAreNotDisplacedByUnknownOnes(t *testing.T) {
 			if got := ask(); got != 200 {
 				t.Fatal(got)
 			}
-			answers := c.strangers(t, s, places, one.method, one.path, one.credential)
+			answers := c.unknown(t, s, places, one.method, one.path, one.credential)
 			if got := ask(); got != 200 {
 				t.Error(got)
 			}
@@ -162,7 +162,7 @@ func TestKnownCallersAreNotDisplacedByUnknownOnes(t *testing.T) {
 				!strings.Contains(displaced.text, one.reason) {
 				t.Errorf("%+v", displaced)
 			}
-			for range 10 { // a place of a stranger who went is a place
+			for range 10 { // an unknown caller that left frees its place
 				if got := ask(); got != 200 {
 					t.Error(got)
 				}
@@ -183,12 +183,12 @@ func TestRefusedCredentialIsUnknownAgain(t *testing.T) {
 		t.Fatal(got)
 	}
 	c.revoked.Store(true)
-	revoked := c.strangers(t, s, 1, "GET", "/v1/runs", key)
+	revoked := c.unknown(t, s, 1, "GET", "/v1/runs", key)
 	c.answer <- struct{}{}
 	if got := <-revoked; got.status != 401 {
 		t.Errorf("%+v", got)
 	}
-	c.strangers(t, s, 2, "GET", "/v1/runs", madeUp)
+	c.unknown(t, s, 2, "GET", "/v1/runs", madeUp)
 	status := make(chan int)
 	go func() { status <- send(t, s, "GET", "/v1/runs", "").StatusCode }()
 	select {
@@ -208,7 +208,7 @@ func TestUnknownCallerDisplacesOneOfManyWithTheSameToken(t *testing.T) {
 	s := start(t, c.target, func(set *settings.Settings) {
 		set.StaticKey, set.IdentityTarget, set.MaxRequests = "", c.target, 3
 	})
-	answers := c.strangers(t, s, 3, "GET", "/v1/runs", "wrong")
+	answers := c.unknown(t, s, 3, "GET", "/v1/runs", "wrong")
 	one := send(t, s, "GET", "/v1/runs", "", header("Authorization", "Bearer wrong"))
 	if one.StatusCode != 429 || one.Header.Get("Retry-After") == "" {
 		t.Error(one.Status, one.Header)

@@ -1,9 +1,9 @@
-package places
+package concurrency
 
 import "slices"
 
-// strangers holds the visits of unknown callers, by network and subject.
-type strangers struct {
+// unknown holds the visits of unknown callers, by network and subject.
+type unknownCallers struct {
 	networks map[string]*network
 	numbered uint64
 }
@@ -15,9 +15,9 @@ type network struct {
 	latest    uint64
 }
 
-func newStrangers() *strangers { return &strangers{networks: map[string]*network{}} }
+func newUnknownCallers() *unknownCallers { return &unknownCallers{networks: map[string]*network{}} }
 
-func (s *strangers) add(one *visit) {
+func (s *unknownCallers) add(one *visit) {
 	s.numbered++
 	one.number = s.numbered
 	of := s.networks[one.network]
@@ -30,7 +30,7 @@ func (s *strangers) add(one *visit) {
 	of.latest = one.number
 }
 
-func (s *strangers) remove(one *visit) {
+func (s *unknownCallers) remove(one *visit) {
 	of := s.networks[one.network]
 	line := of.bySubject[one.subject]
 	if at := slices.Index(line, one); at >= 0 {
@@ -47,7 +47,7 @@ func (s *strangers) remove(one *visit) {
 }
 
 // with returns the visits of a subject from all networks.
-func (s *strangers) with(subject string) []*visit {
+func (s *unknownCallers) with(subject string) []*visit {
 	var found []*visit
 	for _, each := range s.networks {
 		found = append(found, each.bySubject[subject]...)
@@ -58,7 +58,7 @@ func (s *strangers) with(subject string) []*visit {
 // mostRecentOfTheMost returns the latest visit of the subject with most visits in the network with
 // most; nil without unknown callers. Ties go to the latest visit, so that among equals a new visit
 // displaces no other and services finish the requests that they have begun.
-func (s *strangers) mostRecentOfTheMost() *visit {
+func (s *unknownCallers) mostRecentOfTheMost() *visit {
 	var of *network
 	for _, each := range s.networks {
 		if of == nil || each.count > of.count || (each.count == of.count && each.latest > of.latest) {

@@ -1,6 +1,6 @@
-// Package places limits concurrent requests. If all places are taken, callers known to the services
+// Package concurrency limits concurrent requests. If all places are taken, callers known to the services
 // displace unknown ones, and unknown ones with few places displace those with most.
-package places
+package concurrency
 
 import (
 	"context"
@@ -31,27 +31,27 @@ func (v Visitor) subject() string {
 
 type key struct{}
 
-// Places is a limited number of places for concurrent requests.
-type Places struct {
+// Limiter is a limited number of places for concurrent requests.
+type Limiter struct {
 	most    int
 	known   *Known
 	refusal error
 
-	mutex     sync.Mutex
-	taken     int
-	strangers *strangers
+	mutex   sync.Mutex
+	taken   int
+	unknown *unknownCallers
 }
 
 // visit is one request that has a place.
 type visit struct {
-	places  *Places
+	places  *Limiter
 	network string
 	subject string
 	open    bool
 	// number increases with the time of arrival.
 	number uint64
-	// stranger is set until a service accepts its credential.
-	stranger bool
+	// unknown is set until a service accepts its credential.
+	unknown bool
 	// gone is set once it has lost its place.
 	gone   bool
 	cancel context.CancelCauseFunc
@@ -59,20 +59,20 @@ type visit struct {
 
 // New returns places that share the known credentials with others. Requests without a place, or
 // displaced from theirs, fail with refusal.
-func New(most int, known *Known, refusal error) *Places {
-	p := &Places{most: most, known: known, refusal: refusal, strangers: newStrangers()}
-	known.tell = append(known.tell, p.accept)
+func New(most int, known *Known, refusal error) *Limiter {
+	p := &Limiter{most: most, known: known, refusal: refusal, unknown: newUnknownCallers()}
+	known.notify = append(known.notify, p.accept)
 	return p
 }
 
 // Take gives a request a place until leave is called. The returned context is for its handling: it is
 // cancelled, with the refusal as its cause, if the request is displaced.
-func (p *Places) Take(ctx context.Context, visitor Visitor) (_ context.Context, leave func(), err error) {
+func (p *Limiter) Take(ctx context.Context, visitor Visitor) (_ context.Context, leave func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	one := &visit{places: p, network: visitor.Network, open: visitor.Open != "", cancel: cancel}
 	if !visitor.Sure {
 		one.subject = visitor.subject()
-		one.stranger = one.open || !p.known.hold(one.subject)
+		one.unknown = one.open || !p.known.hold(one.subject)
 	}
 	displaced := p.enter(one)
 	if displaced != nil {
@@ -85,17 +85,17 @@ func (p *Places) Take(ctx context.Context, visitor Visitor) (_ context.Context, 
 }
 
 // enter gives a visit a place, and returns the displaced visit, if any, which can be itself.
-func (p *Places) enter(one *visit) *visit {
+func (p *Limiter) enter(one *visit) *visit {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.taken++
-	if one.stranger {
-		p.strangers.add(one)
+	if one.unknown {
+		p.unknown.add(one)
 	}
 	if p.taken <= p.most {
 		return nil
 	}
-	displaced := p.strangers.mostRecentOfTheMost()
+	displaced := p.unknown.mostRecentOfTheMost()
 	if displaced == nil {
 		displaced = one
 	}
@@ -103,31 +103,31 @@ func (p *Places) enter(one *visit) *visit {
 	return displaced
 }
 
-func (p *Places) leave(one *visit) {
+func (p *Limiter) leave(one *visit) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.release(one)
 }
 
 // release frees a place, once. The mutex must be held.
-func (p *Places) release(one *visit) {
+func (p *Limiter) release(one *visit) {
 	if one.gone {
 		return
 	}
 	one.gone = true
 	p.taken--
-	if one.stranger {
-		p.strangers.remove(one)
+	if one.unknown {
+		p.unknown.remove(one)
 	}
 }
 
 // accept marks all visits with the credential as known.
-func (p *Places) accept(subject string) {
+func (p *Limiter) accept(subject string) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for _, each := range p.strangers.with(subject) {
-		p.strangers.remove(each)
-		each.stranger = false
+	for _, each := range p.unknown.with(subject) {
+		p.unknown.remove(each)
+		each.unknown = false
 	}
 }
 

@@ -1,4 +1,4 @@
-package places
+package concurrency
 
 import (
 	"container/list"
@@ -14,11 +14,11 @@ type Known struct {
 	mutex  sync.Mutex
 	places map[string]*list.Element
 	recent *list.List // of string, used most recently first
-	// tell holds the callbacks for a new one.
-	tell []func(subject string)
+	// notify holds the callbacks for a new one.
+	notify []func(subject string)
 }
 
-// NewKnown returns an empty set. All Places must share it before the first request.
+// NewKnown returns an empty set. All Limiter must share it before the first request.
 func NewKnown() *Known {
 	return &Known{places: map[string]*list.Element{}, recent: list.New()}
 }
@@ -35,7 +35,7 @@ func (k *Known) hold(subject string) bool {
 
 func (k *Known) accept(subject string) {
 	if k.add(subject) {
-		for _, each := range k.tell {
+		for _, each := range k.notify {
 			each(subject)
 		}
 	}

@@ -44,9 +44,9 @@ func TestIdleConnectionsAreClosedForNewOnes(t *testing.T) {
 		set.MaxConnections, set.ReadTimeout, set.IdleTimeout = 20, 3600, 3600
 	})
 	for _, said := range []string{"", "G", "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "} {
-		var crowd []net.Conn
+		var limiter []net.Conn
 		for range 100 {
-			crowd = append(crowd, silent(t, s, said))
+			limiter = append(limiter, silent(t, s, said))
 		}
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 		for range 10 {
@@ -59,7 +59,7 @@ func TestIdleConnectionsAreClosedForNewOnes(t *testing.T) {
 			}
 			_ = response.Body.Close()
 		}
-		for _, each := range crowd[:80] {
+		for _, each := range limiter[:80] {
 			ended(t, each)
 		}
 	}

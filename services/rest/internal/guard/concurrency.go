@@ -4,15 +4,15 @@ import (
 	"net/http"
 
 	"bos/rest/internal/apierror"
-	"bos/rest/internal/places"
+	"bos/rest/internal/concurrency"
 )
 
-// Places gives each request a place of requests, or of streams. If sure is set, credentials were
+// Concurrency limits concurrent requests and streams. If sure is set, credentials were
 // checked before or checks are off; otherwise services check them.
-func Places(requests, streams *places.Places, sure bool) Middleware {
+func Concurrency(requests, streams *concurrency.Limiter, sure bool) Middleware {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			visitor := places.Visitor{
+			visitor := concurrency.Visitor{
 				Network: NetworkOf(r), Credential: credentialOf(r), Sure: sure,
 			}
 			if operation := operationOf(r); operation != nil && operation.Open {

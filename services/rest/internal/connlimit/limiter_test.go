@@ -1,4 +1,4 @@
-package crowd
+package connlimit
 
 import (
 	"net"
@@ -18,16 +18,16 @@ func (g *guest) Close() error {
 	return nil
 }
 
-// room is a crowd behind the hooks that it gives a server.
+// room is a limiter behind the hooks that it gives a server.
 type room struct {
-	t      *testing.T
-	crowd  *Crowd
-	server http.Server
+	t       *testing.T
+	limiter *Limiter
+	server  http.Server
 }
 
 func newRoom(t *testing.T, most int) *room {
-	r := &room{t: t, crowd: New(most)}
-	r.crowd.Join(&r.server)
+	r := &room{t: t, limiter: New(most)}
+	r.limiter.Join(&r.server)
 	return r
 }
 
@@ -37,10 +37,10 @@ func (r *room) comes() *guest {
 	return one
 }
 
-// serves handles a request of a connection; during tells what happens meanwhile.
+// serves handles a request of a connection; during is what happens meanwhile.
 func (r *room) serves(one *guest, during func()) {
 	r.server.ConnState(one, http.StateActive)
-	handler := r.crowd.Serving(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { during() }))
+	handler := r.limiter.Serving(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { during() }))
 	request := httptest.NewRequestWithContext(
 		r.server.ConnContext(r.t.Context(), one), http.MethodGet, "/", nil)
 	handler.ServeHTTP(httptest.NewRecorder(), request)
@@ -102,8 +102,8 @@ func TestFinishedConnectionsTakeNoPlace(t *testing.T) {
 			r.are(false, one)
 			r.server.ConnState(one, http.StateIdle) // too late
 		}
-		if len(r.crowd.all) != 0 || r.crowd.waiting.Len() != 0 {
-			t.Error(len(r.crowd.all), r.crowd.waiting.Len())
+		if len(r.limiter.all) != 0 || r.limiter.waiting.Len() != 0 {
+			t.Error(len(r.limiter.all), r.limiter.waiting.Len())
 		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package crowd limits the connections of a server: above the limit, the connection that has been idle
+// Package connlimit limits the connections of a server: above the limit, the connection that has been idle
 // longest is closed. A connection is idle until it has sent the headers of a request.
-package crowd
+package connlimit
 
 import (
 	"container/list"
@@ -12,21 +12,21 @@ import (
 
 type key struct{}
 
-// Crowd counts connections from accept on.
-type Crowd struct {
+// Limiter counts connections from accept on.
+type Limiter struct {
 	most    int
 	mutex   sync.Mutex
 	all     map[net.Conn]*list.Element // nil: a request of it is being answered
-	waiting *list.List                 // of net.Conn, who was waited for longest first
+	waiting *list.List                 // of net.Conn, idle longest first
 }
 
-// New returns a crowd with a limit of connections.
-func New(most int) *Crowd {
-	return &Crowd{most: most, all: map[net.Conn]*list.Element{}, waiting: list.New()}
+// New returns a limiter of connections.
+func New(most int) *Limiter {
+	return &Limiter{most: most, all: map[net.Conn]*list.Element{}, waiting: list.New()}
 }
 
 // Join makes server count its connections here. Its handler must be one that Serving returned.
-func (c *Crowd) Join(server *http.Server) {
+func (c *Limiter) Join(server *http.Server) {
 	server.ConnState = c.changed
 	server.ConnContext = func(ctx context.Context, connection net.Conn) context.Context {
 		return context.WithValue(ctx, key{}, connection)
@@ -34,7 +34,7 @@ func (c *Crowd) Join(server *http.Server) {
 }
 
 // Serving wraps next; while it handles a request, the connection is not closed for others.
-func (c *Crowd) Serving(next http.Handler) http.Handler {
+func (c *Limiter) Serving(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if connection, given := r.Context().Value(key{}).(net.Conn); given {
 			c.serve(connection)
@@ -43,7 +43,7 @@ func (c *Crowd) Serving(next http.Handler) http.Handler {
 	})
 }
 
-func (c *Crowd) changed(connection net.Conn, state http.ConnState) {
+func (c *Limiter) changed(connection net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
 		if longest := c.came(connection); longest != nil {
@@ -58,7 +58,7 @@ func (c *Crowd) changed(connection net.Conn, state http.ConnState) {
 }
 
 // came counts a connection, and returns the one to close for it.
-func (c *Crowd) came(connection net.Conn) net.Conn {
+func (c *Limiter) came(connection net.Conn) net.Conn {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.all[connection] = c.waiting.PushBack(connection)
@@ -70,7 +70,7 @@ func (c *Crowd) came(connection net.Conn) net.Conn {
 	return longest
 }
 
-func (c *Crowd) serve(connection net.Conn) {
+func (c *Limiter) serve(connection net.Conn) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if place := c.all[connection]; place != nil {
@@ -79,7 +79,7 @@ func (c *Crowd) serve(connection net.Conn) {
 	}
 }
 
-func (c *Crowd) waitFor(connection net.Conn) {
+func (c *Limiter) waitFor(connection net.Conn) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if place, counted := c.all[connection]; counted && place == nil {
@@ -87,7 +87,7 @@ func (c *Crowd) waitFor(connection net.Conn) {
 	}
 }
 
-func (c *Crowd) went(connection net.Conn) {
+func (c *Limiter) went(connection net.Conn) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if place := c.all[connection]; place != nil {

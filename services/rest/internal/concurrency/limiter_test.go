@@ -1,4 +1,4 @@
-package places
+package concurrency
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func (g guest) went() {
 	}
 }
 
-func enters(t *testing.T, p *Places, visitor Visitor) guest {
+func enters(t *testing.T, p *Limiter, visitor Visitor) guest {
 	t.Helper()
 	ctx, leave, err := p.Take(t.Context(), visitor)
 	if err != nil {
@@ -39,7 +39,7 @@ func enters(t *testing.T, p *Places, visitor Visitor) guest {
 	return guest{t, ctx, leave}
 }
 
-func isRefused(t *testing.T, p *Places, visitor Visitor) {
+func isRefused(t *testing.T, p *Limiter, visitor Visitor) {
 	t.Helper()
 	if _, _, err := p.Take(t.Context(), visitor); !errors.Is(err, errFull) {
 		t.Errorf("%+v: %v", visitor, err)
@@ -51,7 +51,7 @@ func with(network, credential string) Visitor {
 }
 
 // known returns a visitor whose credential was accepted.
-func known(t *testing.T, p *Places, network, credential string) Visitor {
+func known(t *testing.T, p *Limiter, network, credential string) Visitor {
 	t.Helper()
 	one := enters(t, p, with(network, credential))
 	Accepted(one.ctx)
@@ -82,10 +82,10 @@ func TestKnownCallersDisplaceUnknownOnes(t *testing.T) {
 func TestDisplacedRequestReleasesNoPlace(t *testing.T) {
 	p := New(1, NewKnown(), errFull)
 	ada := known(t, p, "here", "of ada")
-	stranger := enters(t, p, with("here", "wrong"))
+	unknown := enters(t, p, with("here", "wrong"))
 	enters(t, p, ada)
-	stranger.leave()
-	stranger.leave()
+	unknown.leave()
+	unknown.leave()
 	isRefused(t, p, ada)
 }
 
@@ -188,7 +188,7 @@ func TestOpenMethodsMakeNoCredentialKnown(t *testing.T) {
 	Rejected(t.Context())
 }
 
-func TestCallersOfAnOpenMethodAreKnownToNobody(t *testing.T) {
+func TestCallersOfAnOpenMethodAreUnknown(t *testing.T) {
 	p := New(2, NewKnown(), errFull)
 	logIn := Visitor{Network: "here", Open: "POST logIn"}
 	one, other := enters(t, p, logIn), enters(t, p, logIn)
@@ -201,9 +201,9 @@ func TestCallersOfAnOpenMethodAreKnownToNobody(t *testing.T) {
 func TestLocallyCheckedCallerIsKnown(t *testing.T) {
 	p := New(1, NewKnown(), errFull)
 	sure := Visitor{Network: "here", Sure: true}
-	stranger := enters(t, p, with("here", "wrong"))
+	unknown := enters(t, p, with("here", "wrong"))
 	enters(t, p, sure)
-	stranger.went()
+	unknown.went()
 	isRefused(t, p, sure)
 }
 
@@ -231,7 +231,7 @@ func TestFinishedVisitsAreForgotten(t *testing.T) {
 		one.leave()
 		two.leave()
 	}
-	if p.taken != 0 || len(p.strangers.networks) != 0 {
-		t.Error(p.taken, p.strangers.networks)
+	if p.taken != 0 || len(p.unknown.networks) != 0 {
+		t.Error(p.taken, p.unknown.networks)
 	}
 }
