@@ -103,7 +103,7 @@ def reach(tree: Path, out: Path, arguments: Sequence[str]) -> None:
         if not str(mutant["file"]).endswith(".go"):
             by_file.setdefault(tree / str(mutant["file"]), []).append(mutant)
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o777)  # noqa: S103 - tests run programs as other users
+        os.chmod(folder, 0o777)
         module = packages / "bos_mutant_probe.py"
         module.write_text(_PROBE.format(folder=folder))
         try:
