@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(1200)  # without the cache, packages are fetched first
 
-OPERATOR = "bos_gateway.operator"
+OPERATOR = "bos_gateway.operator.commands"
 IMPORT_ALL = f"""
 import importlib, pkgutil, sys
 for package in pkgutil.iter_modules():

@@ -36,7 +36,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         f"{_GATEWAY}/effects/step_approval.py",
         f"{_GATEWAY}/effects/step.py",
         f"{_GATEWAY}/run_log/approvals.py",
-        f"{_GATEWAY}/overseeing/*.py",
+        f"{_GATEWAY}/operator/*.py",
         "libs/agentkit/src/bos_agentkit/**/*.py",
     ),
     "sandbox": ("services/sandbox/src/**/*.py",),

@@ -13,15 +13,16 @@ from bos_chassis.auth.roles import require_role
 from bos_chassis.names import APPROVER, USER
 from bos_errors import PermissionDenied
 from bos_gateway.verified_queries.stored import Reader
-from bos_gateway.verifying.verification import verified_of
+from bos_gateway.verified_queries.verification import verified_of
 from bos_postgres.audit import By
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+    from uuid import UUID
 
     from bos_chassis.auth.access import AccessRules
+    from bos_gateway.core.run_state import RunState
     from bos_gateway.run_log.reader import Runs
-    from bos_gateway.runs.follow import RunReader
     from bos_gateway.verified_queries.stored import VerifiedQueries
 
 SERVICE_NAME = "bos.gateway.v1.VerifiedQueryService"
@@ -33,7 +34,8 @@ class VerifiedQueryServicer(gateway.VerifiedQueryServiceServicer):
 
     _verified: VerifiedQueries
     _runs: Runs
-    _reader: RunReader
+    _state: Callable[[UUID, str], Awaitable[RunState]]
+    """State of a run of a user's."""
     _access: AccessRules
     """Says which groups there are."""
     _caller: Callable[[], str]
@@ -48,7 +50,7 @@ class VerifiedQueryServicer(gateway.VerifiedQueryServiceServicer):
         run_id = await self._runs.find(request.run_id, user_id)
         if request.group:
             self._require_reviewer(request.group)
-        state = await self._reader.state(run_id, user_id)
+        state = await self._state(run_id, user_id)
         # Parsing a long text takes longer than other calls may wait for.
         made = await asyncio.to_thread(verified_of, state, request)
         stored = await self._verified.store(made, user_id, By.of(principal))

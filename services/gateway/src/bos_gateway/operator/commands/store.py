@@ -18,13 +18,12 @@ from bos.gateway.v1 import RUN_STATUS_ACCEPTED, RUN_STATUS_WAITING_FOR_APPROVAL
 from bos.runlog.v1 import LogEvent
 from bos_errors import BosError, ConfigurationError, Unavailable
 from bos_gateway.key_ring import SealedSecrets, SecretsUnreadable
-from bos_gateway.operator.findings import Finding, Level, ok, problem, warning
-from bos_gateway.run_log.session import SCHEMA
+from bos_gateway.operator.commands.findings import Finding, Level, ok, problem, warning
+from bos_gateway.run_log.session import MIGRATIONS, MOST_SESSIONS, SCHEMA
 from bos_gateway.run_log.statements import SCHEMA_VERSION
-from bos_gateway.service import MIGRATIONS, MOST_SESSIONS
 
 if TYPE_CHECKING:
-    from bos_gateway.operator.deployment import Deployment
+    from bos_gateway.operator.commands.deployment import Deployment
 
     Session = asyncpg.Connection[asyncpg.Record]
 

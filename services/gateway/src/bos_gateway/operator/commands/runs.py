@@ -21,8 +21,8 @@ from bos_errors import BosError, NotFound, Unavailable
 from bos_gateway.core.fold import apply
 from bos_gateway.core.revision_context import journal
 from bos_gateway.core.run_state import BrokenLog, RunState, UnknownEvent
-from bos_gateway.operator.bounded import run_bounded
-from bos_gateway.operator.deployment import find_store
+from bos_gateway.operator.commands.bounded import run_bounded
+from bos_gateway.operator.commands.deployment import find_store
 from bos_gateway.run_log.reader import EVENTS, PAGE_BYTES, PAGE_EVENTS
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect, statement_errors

@@ -15,8 +15,8 @@ import click
 from attrs import asdict
 
 from bos_errors import BosError, FailedPrecondition, Unavailable
-from bos_gateway.operator.bounded import run_bounded
-from bos_gateway.operator.deployment import find_audit_stores
+from bos_gateway.operator.commands.bounded import run_bounded
+from bos_gateway.operator.commands.deployment import find_audit_stores
 from bos_postgres import connect, statement_errors
 from bos_postgres.audit import Checkpoint, SealedEntry, checkpoint, read, verify
 

@@ -9,8 +9,8 @@ import click
 
 from bos_artefacts import open_artefacts
 from bos_errors import BosError
-from bos_gateway.operator.bounded import run_bounded
-from bos_gateway.operator.deployment import find_run_stores
+from bos_gateway.operator.commands.bounded import run_bounded
+from bos_gateway.operator.commands.deployment import find_run_stores
 from bos_gateway.run_log.retention import Scope, cancel
 from bos_gateway.run_log.retention import erase as erase_runs
 from bos_gateway.run_log.run_files import RunFiles

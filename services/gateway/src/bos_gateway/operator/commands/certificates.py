@@ -13,7 +13,7 @@ from cryptography import x509
 
 from bos_chassis.credentials.tls import CertificateFiles, callers
 from bos_errors import ConfigurationError
-from bos_gateway.operator.findings import Finding, ok, problem, warning
+from bos_gateway.operator.commands.findings import Finding, ok, problem, warning
 
 if TYPE_CHECKING:
     from bos_chassis.settings import TlsSettings

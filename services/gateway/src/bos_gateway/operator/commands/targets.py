@@ -20,8 +20,8 @@ from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.credentials.tls import channel_credentials
 from bos_client import BosClient
 from bos_errors import BosError as ClientError
-from bos_gateway.operator.certificates import check_shown, open_certificates
-from bos_gateway.operator.findings import Finding, ok, problem, warning
+from bos_gateway.operator.commands.certificates import check_shown, open_certificates
+from bos_gateway.operator.commands.findings import Finding, ok, problem, warning
 from bos_gateway.ownership.attempt_checks import FILE_VARIABLE
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from bos_chassis.credentials.tls import CertificateFiles
     from bos_client.connection import Connection
-    from bos_gateway.operator.deployment import Deployment
+    from bos_gateway.operator.commands.deployment import Deployment
 
 _CALL_S: Final = 2.0
 # So short that a service whose clock is off by more than the leeway of seconds refuses the token.

@@ -15,15 +15,15 @@ import click
 
 from bos_client.render.text import one_line
 from bos_errors import ConfigurationError
-from bos_gateway.operator.bounded import run_bounded
-from bos_gateway.operator.cards import check_cards, check_connections
-from bos_gateway.operator.deployment import Deployment, find_deployment
-from bos_gateway.operator.findings import Finding, Level, ok, problem
-from bos_gateway.operator.models import check_models
-from bos_gateway.operator.proxies import check_proxies
-from bos_gateway.operator.store import check_store
-from bos_gateway.operator.targets import check_targets
-from bos_gateway.operator.trails import check_trails
+from bos_gateway.operator.commands.bounded import run_bounded
+from bos_gateway.operator.commands.cards import check_cards, check_connections
+from bos_gateway.operator.commands.deployment import Deployment, find_deployment
+from bos_gateway.operator.commands.findings import Finding, Level, ok, problem
+from bos_gateway.operator.commands.models import check_models
+from bos_gateway.operator.commands.proxies import check_proxies
+from bos_gateway.operator.commands.store import check_store
+from bos_gateway.operator.commands.targets import check_targets
+from bos_gateway.operator.commands.trails import check_trails
 
 PROBLEMS = 2
 

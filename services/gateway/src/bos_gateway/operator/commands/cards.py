@@ -10,7 +10,7 @@ import protovalidate
 from google.protobuf.json_format import MessageToDict
 
 from bos.agent.v1 import SideEffectClass
-from bos_gateway.operator.findings import Finding, ok, problem, warning
+from bos_gateway.operator.commands.findings import Finding, ok, problem, warning
 from bos_gateway.permits.audiences import DEFAULT, NEVER, refused
 from bos_gateway.permits.connections import granted_kinds, refused_kinds
 from bos_plans import shared_names

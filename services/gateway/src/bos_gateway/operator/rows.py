@@ -7,7 +7,7 @@ from uuid import UUID
 
 from bos_chassis.paging import decoded, encoded, foreign_token
 from bos_errors import InvalidArgument
-from bos_gateway.overseeing.overview import overview_of_row
+from bos_gateway.operator.overview import overview_of_row
 from bos_gateway.run_log.reader import UNDER_WAY, not_found
 from bos_postgres import fetch
 

@@ -19,11 +19,11 @@ from bos_chassis.auth.roles import require_role
 from bos_chassis.names import OPERATOR
 from bos_errors import PermissionDenied
 from bos_gateway.core.run_state import BrokenLog
-from bos_gateway.overseeing.approvals import page_of_approvals
-from bos_gateway.overseeing.overview import add_state, overview_of_row
-from bos_gateway.overseeing.rows import page_of_runs, row_of_run
-from bos_gateway.overseeing.spend import spend_of
-from bos_gateway.overseeing.storage import storage_of
+from bos_gateway.operator.approvals import page_of_approvals
+from bos_gateway.operator.overview import add_state, overview_of_row
+from bos_gateway.operator.rows import page_of_runs, row_of_run
+from bos_gateway.operator.spend import spend_of
+from bos_gateway.operator.storage import storage_of
 from bos_postgres.audit import By
 
 if TYPE_CHECKING:

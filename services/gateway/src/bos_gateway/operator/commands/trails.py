@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Final
 import asyncpg
 
 from bos_errors import BosError
-from bos_gateway.operator.audit import trails
-from bos_gateway.operator.deployment import audit_stores_of
-from bos_gateway.operator.findings import Finding, ok, problem, warning
+from bos_gateway.operator.commands.audit import trails
+from bos_gateway.operator.commands.deployment import audit_stores_of
+from bos_gateway.operator.commands.findings import Finding, ok, problem, warning
 from bos_postgres.audit import Checkpoint, checkpoint, read, verify
 
 if TYPE_CHECKING:
-    from bos_gateway.operator.deployment import Deployment
+    from bos_gateway.operator.commands.deployment import Deployment
 
     Session = asyncpg.Connection[asyncpg.Record]
 
@@ -69,7 +69,9 @@ async def _trail(service: str, session: Session) -> Finding:
             f"{service}: {pending['entries']} entries are not sealed yet, the oldest for "
             f"{pending['since_s']:.0f} s; until then they can be changed unnoticed"
         )
-        return warning("audit", text, "Start the service, or look into its log: audit not sealed.")
+        return warning(
+            "audit", text, "Start the service, or look into its log for the task audit sealing."
+        )
     return ok("audit", f"{service}: sealed in time, and whole where it ends")
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 from bos_chassis.settings import TelemetrySettings, settings_from
 from bos_chassis.telemetry import setup_telemetry
 from bos_errors import BosError
-from bos_gateway.operator.findings import Finding, ok, problem, warning
+from bos_gateway.operator.commands.findings import Finding, ok, problem, warning
 from bos_llm import Models, ModelSettings, identity_available, probe, set_model_choice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bos_gateway.operator.deployment import Deployment
+    from bos_gateway.operator.commands.deployment import Deployment
     from bos_llm import AgentModelConfig
     from bos_llm.prices import PriceTable
 
