@@ -1,8 +1,8 @@
 """``make check``: import contracts of pyproject.toml, and those that follow from the folders.
 
 Every package below ``services`` stands on the libraries and imports no other service, the client
-and the command line stand on contracts and errors alone, and only agents stand on agentkit. A new member needs no entry
-in any list; a new library names its floor in the contract of that name.
+and the command line stand on contracts and errors alone, and only agents stand on agentkit. A new
+member needs no entry in any list; a new library names its floor in the contract of that name.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def completed(options: Options, root: Path) -> Options:
     derived = [
         floors | {"layers": [STANDALONE, side_by_side, *floors["layers"]]},
         {
-            "name": "Client, conversations and command line stand on contracts, plain JSON and errors",
+            "name": "The client's side stands on the contracts, their plain JSON and the errors",
             "type": "forbidden",
             "source_modules": sorted(CLIENT_SIDE),
             "forbidden_modules": sorted({*everything} - BELOW_CLIENT - CLIENT_SIDE),
