@@ -138,8 +138,8 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     async def SubmitRun(
         self, request: gateway.SubmitRunRequest, context: Any
     ) -> gateway.SubmitRunResponse:
-        """Store a question as a run that nobody has to follow."""
-        # Its user can be asked all the same: approvals wait, whoever follows.
+        """Store a question as a run and return it at once."""
+        # Its user can be asked all the same: approvals wait without a follower.
         run_id = await self._accept(request.request, interactive=True)
         run = run_of(await self._replica.reader.state(run_id, caller()))
         return gateway.SubmitRunResponse(run=run)

@@ -17,8 +17,8 @@ from bos_gateway.admission.context_secrets import (
     DeclaredKeys,
     Taken,
     named_files,
+    removal_message,
     take_secrets,
-    told,
 )
 from bos_gateway.admission.token_files import MAX_TOKEN_BYTES, in_token_files
 from bos_gateway.core.shown.masking import Masker
@@ -137,10 +137,10 @@ def test_requests_that_differ_in_credentials_alone_are_equal() -> None:
 
 
 def test_removed_credentials_are_named_without_values() -> None:
-    assert told(["context.a", "context.b.c"]) == (
+    assert removal_message(["context.a", "context.b.c"]) == (
         "Credentials were taken out of the request: context.a, context.b.c."
     )
-    assert told(["context.a"] * 101).endswith("context.a and 1 more.")
+    assert removal_message(["context.a"] * 101).endswith("context.a and 1 more.")
 
 
 @pytest.fixture

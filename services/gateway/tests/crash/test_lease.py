@@ -231,7 +231,7 @@ async def test_run_whose_row_somebody_holds_holds_up_no_other(
             assert not await pool.fetchval(changed, held)
         await acting
     if statement == "take":
-        assert await ownership.release_strays([other]) == 1, "found again"
+        assert await ownership.release_orphans([other]) == 1, "found again"
 
 
 async def test_run_that_stays_held_is_left_to_those_who_bury_its_owner(
@@ -316,7 +316,7 @@ async def test_row_of_a_dead_replica_stays_until_no_run_names_it(
         assert await pool.fetchval(left, dead.replica_id) == there
     orphan = await insert_run(pool, dead.replica_id)  # accepted by it on its way out
     assert not (await adopter.look()).dead
-    await adopter.release_strays([])
+    await adopter.release_orphans([])
     assert (await adopter.look()).dead
     assert orphan in {run.run_id for run in await adopt(adopter)}
 

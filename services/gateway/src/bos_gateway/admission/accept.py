@@ -1,4 +1,4 @@
-"""Admission of a question: checked, made fit to be run, stored as a run, or refused."""
+"""Admission of a question: validated, normalised, stored as a run, or refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ from bos_errors import (
     ResourceExhausted,
 )
 from bos_gateway.admission import normalise
-from bos_gateway.admission.context_secrets import DeclaredKeys, named_files, take_secrets, told
+from bos_gateway.admission.context_secrets import (
+    DeclaredKeys,
+    named_files,
+    removal_message,
+    take_secrets,
+)
 from bos_gateway.admission.daily_quota import DayLimit
 from bos_gateway.admission.token_files import in_token_files
 from bos_gateway.core.budget import MAX_RUN_TOKENS
@@ -264,7 +269,7 @@ def new_run(
         accepted.trace.add(
             type=TRACE_EVENT_TYPE_MESSAGE,
             agent="gateway",
-            message=told(taken.paths),
+            message=removal_message(taken.paths),
             create_time=now,
         )
     freeze(accepted, goes_on_from)

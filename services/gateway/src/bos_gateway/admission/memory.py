@@ -188,7 +188,7 @@ class MemoryClient:
                 return
         except Exception:
             # Its log makes no sense, and will make none the next time.
-            self._log.exception("turn not told of", run=str(run_id))
+            self._log.exception("turn not recorded", run=str(run_id))
         await execute(self._pool, _REMEMBERED, run_id)
 
     async def _call(self, method: str, request: Any, run_id: UUID, timeout_s: float) -> Any:

@@ -127,7 +127,7 @@ class Deliverer:
                     await self._outbox.release(claim)
             raise
         except BosError as error:
-            log.warning("webhook attempt put off", reason=error.reason)
+            log.warning("webhook attempt postponed", reason=error.reason)
         except Exception:
             log.exception("webhook attempt failed")
         finally:
