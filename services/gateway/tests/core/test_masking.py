@@ -235,9 +235,9 @@ def test_masked_forms_of_a_proposal_differ_and_hide_the_value() -> None:
     for name, form in forms.items():
         action.arguments.fields[name].string_value = f"<{form}>"
     MASKER.mask(action)
-    told = {value.string_value for value in action.arguments.fields.values()}
-    assert len(told) == len(set(forms.values()))
-    assert all(re.fullmatch(r"<\[secret shop_token( #\d+)?\]>", each) for each in told)
+    masked = {value.string_value for value in action.arguments.fields.values()}
+    assert len(masked) == len(set(forms.values()))
+    assert all(re.fullmatch(r"<\[secret shop_token( #\d+)?\]>", each) for each in masked)
     assert action.arguments.fields["as it is"].string_value == f"<{MASK}>"
     assert action.summary == MASK
     once = ProposedAction()

@@ -96,7 +96,7 @@ async def execute(crash: CrashHarness, sql: str, *arguments: object) -> None:
         await connection.execute(sql, *arguments)
 
 
-def told(clients: Sequence[Seen], kind: str, times: int) -> bool:
+def has_seen(clients: Sequence[Seen], kind: str, times: int) -> bool:
     """Whether each of these has seen so many events of a kind."""
     return all(sum(event.HasField(kind) for event in seen.events) >= times for seen in clients)
 
@@ -112,7 +112,7 @@ async def lease_ran_out(crash: CrashHarness, gateway: Gateway) -> None:
 
 
 async def adopted(crash: CrashHarness) -> None:
-    """Until somebody has taken something over."""
+    """Until a replica has adopted a run."""
     async with asyncio.timeout(60), connect(crash.harness.dsn, schema=SCHEMA) as connection:
         while not await connection.fetchval(
             "SELECT count(*) FROM run_events WHERE kind = 'run_adopted'"
