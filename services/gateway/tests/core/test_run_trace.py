@@ -256,14 +256,14 @@ def test_what_never_ended_ends_with_the_run() -> None:
     assert trace.one("invoke_workflow bos").attributes["error.type"] == "Cancelled"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_traces_of_stored_logs_are_whole(name: str) -> None:
-    events = load(name)
-    if not events[-1].HasField("run_finished"):
-        events.append(ended())
-        events[-1].create_time.CopyFrom(events[-2].create_time)
-    events[0].run_accepted.traceparent = CALLER
-    trace_of(events)
+def test_traces_of_stored_logs_are_whole() -> None:
+    for name in NAMES:
+        events = load(name)
+        if not events[-1].HasField("run_finished"):
+            events.append(ended())
+            events[-1].create_time.CopyFrom(events[-2].create_time)
+        events[0].run_accepted.traceparent = CALLER
+        trace_of(events)
 
 
 HOSTILE = {
@@ -288,10 +288,9 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_log_that_makes_no_sense_still_makes_a_whole_trace(name: str) -> None:
-    trace = trace_of(log(*HOSTILE[name], ended()))
-    assert trace.named("invoke_workflow bos")
+def test_a_contradictory_log_still_makes_a_whole_trace() -> None:
+    for name, events in HOSTILE.items():
+        assert trace_of(log(*events, ended())).named("invoke_workflow bos"), name
 
 
 def test_clocks_that_go_back_leave_no_span_that_ends_before_it_began() -> None:

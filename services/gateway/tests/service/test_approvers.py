@@ -258,22 +258,19 @@ def test_the_rule_that_says_most_counts_and_several_tools_need_all_of_theirs() -
     assert of({"mail.send": rules["mail.send"]}, "draft", "send") == ([], ["finance"], True)
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
+def test_invalid_rules_are_refused_at_the_start() -> None:
+    for rules in (
         {"mail.send": {"four_eyes": True}},
         {"send": {"roles": ["approver"]}},
         {"mail.send": {"roles": ["boss"]}},
         {"mail.send": {"groups": ["a\nb"]}},
         {"mail.send": {"role": ["approver"]}},
-    ],
-)
-def test_rules_that_say_nothing_sensible_end_the_process(rules: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="BOS_GATEWAY_APPROVERS"):
-        GatewaySettings.load(
-            store_url="x",
-            planner_target="x",
-            composer_target="x",
-            agent_targets={},
-            approvers=rules,
-        )
+    ):
+        with pytest.raises(ConfigurationError, match="BOS_GATEWAY_APPROVERS"):
+            GatewaySettings.load(
+                store_url="x",
+                planner_target="x",
+                composer_target="x",
+                agent_targets={},
+                approvers=rules,
+            )

@@ -294,28 +294,25 @@ def test_columns_and_fields_of_a_result_are_bounded(
     assert result_problem(result) == problem
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        success(answer="x" * 3_000_000),
-        success(status=AGENT_EXECUTION_STATUS_FAILED, error=AgentError(message="x" * 3_000_000)),
-        success(sources=[Source(excerpt="x" * 3_000_000)]),
-        success(highlights=["x" * 300] * 10_000),
-        success(data=ValueMap(fields={"x" * 3_000_000: Value()})),
-        success(data=ValueMap(fields={str(n) + "x" * 300: Value() for n in range(10_000)})),
-        success(
-            data=ValueMap(fields={str(n): Value(string_value="x" * 90) for n in range(10_000)})
+def test_result_of_any_shape_fits() -> None:
+    many = [str(n) for n in range(10_000)]
+    for shape, result in {
+        "answer": success(answer="x" * 3_000_000),
+        "error": success(
+            status=AGENT_EXECUTION_STATUS_FAILED, error=AgentError(message="x" * 3_000_000)
         ),
-        success(task_description="x" * 3_000_000, answer="y" * 100_000),
-        success(performed_actions=[PerformedAction(result=HUGE)]),
-    ],
-    ids=["answer", "error", "source", "highlights", "key", "keys", "fields", "task", "performed"],
-)
-def test_result_of_any_shape_fits(result: AgentResult) -> None:
-    (fitting,) = fit([result], MAX_RESULT_BYTES)
-    assert fitting.ByteSize() <= MAX_RESULT_BYTES
-    assert fitting.status == result.status
-    assert len(fitting.performed_actions) == len(result.performed_actions)
+        "source": success(sources=[Source(excerpt="x" * 3_000_000)]),
+        "highlights": success(highlights=["x" * 300] * 10_000),
+        "key": success(data=ValueMap(fields={"x" * 3_000_000: Value()})),
+        "keys": success(data=ValueMap(fields={n + "x" * 300: Value() for n in many})),
+        "fields": success(data=ValueMap(fields={n: Value(string_value="x" * 90) for n in many})),
+        "task": success(task_description="x" * 3_000_000, answer="y" * 100_000),
+        "performed": success(performed_actions=[PerformedAction(result=HUGE)]),
+    }.items():
+        (fitting,) = fit([result], MAX_RESULT_BYTES)
+        assert fitting.ByteSize() <= MAX_RESULT_BYTES, shape
+        assert fitting.status == result.status, shape
+        assert len(fitting.performed_actions) == len(result.performed_actions), shape
 
 
 def test_what_says_that_it_was_cut_is_cut_before_texts_and_actions() -> None:

@@ -220,26 +220,21 @@ def test_an_old_key_still_opens_and_a_new_one_seals() -> None:
         SecretsKeyRing.parse(new).open(run_id, sealed)
 
 
-@pytest.mark.parametrize(
-    ("keys", "problem"),
-    [
-        ("0123456789abcdef", "of the form id=key"),
-        ("a b=AAAA", "of the form id=key"),
-        ("a=not base64!", "not base64"),
-        ("a=c2hvcnQ=", "holds 5 bytes, not 32"),
-        (f"{FIXED},{FIXED}", "Key 2 has the id of an earlier one"),
-        (" , ", "no key"),
-    ],
-)
-async def test_an_unusable_key_is_refused_at_the_start_without_showing_it(
-    harness: Harness, keys: str, problem: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=problem) as raised:
-        async with harness.gateway(secrets_keys=keys):
-            pass
-    assert "BOS_GATEWAY_SECRETS_KEYS" in raised.value.message
-    shown = [part for part in keys.replace("=", ",").split(",") if len(part.strip()) > 3]
-    assert not any(part in raised.value.message for part in shown)
+async def test_unusable_key_is_refused_at_the_start_and_not_shown(harness: Harness) -> None:
+    for keys, problem in {
+        "0123456789abcdef": "of the form id=key",
+        "a b=AAAA": "of the form id=key",
+        "a=not base64!": "not base64",
+        "a=c2hvcnQ=": "holds 5 bytes, not 32",
+        f"{FIXED},{FIXED}": "Key 2 has the id of an earlier one",
+        " , ": "no key",
+    }.items():
+        with pytest.raises(ConfigurationError, match=problem) as raised:
+            async with harness.gateway(secrets_keys=keys):
+                pass
+        assert "BOS_GATEWAY_SECRETS_KEYS" in raised.value.message
+        shown = [part for part in keys.replace("=", ",").split(",") if len(part.strip()) > 3]
+        assert not any(part in raised.value.message for part in shown), problem
 
 
 async def test_doctor_distinguishes_a_missing_key_from_a_wrong_one(harness: Harness) -> None:
