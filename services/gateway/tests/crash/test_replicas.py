@@ -140,7 +140,8 @@ async def ask_many(
 @pytest.mark.requirement("C-31")
 async def test_killed_replica_loses_no_run_and_repeats_no_finished_step(harness: Harness) -> None:
     quick, gated = await quick_and_gated(harness)
-    async with two_gateways(harness) as gateways:
+    # Long enough for a busy machine: the survivor must not lose its own lease.
+    async with two_gateways(harness, lease_s=10) as gateways:
         asked = await ask_many(harness.dsn, gateways, gated)
         first, _ = gateways[0]
         first.kill()
@@ -161,7 +162,7 @@ async def test_drained_replica_hands_its_runs_over_without_any_lease_running_out
     harness: Harness,
 ) -> None:
     _, gated = await quick_and_gated(harness)
-    async with two_gateways(harness) as gateways:
+    async with two_gateways(harness, lease_s=60) as gateways:
         asked = await ask_many(harness.dsn, gateways, gated)
         first, _ = gateways[0]
         first.send_signal(signal.SIGTERM)
