@@ -98,7 +98,7 @@ async def test_lease_is_not_kept_up_for_a_main_loop_that_is_stuck_for_good(
         assert await pool.fetchval("SELECT lease_until < now() FROM replicas")
 
 
-async def test_main_loop_that_nobody_asked_during_a_long_renewal_is_not_called_stuck(
+async def test_main_loop_not_asked_during_a_long_renewal_is_not_stuck(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     telemetry = Telemetry.for_tests("lease")
@@ -209,7 +209,7 @@ async def test_taking_the_lease_again_raises_the_epoch_of_what_is_still_ours(
 
 
 @pytest.mark.parametrize("statement", ["take", "release_all"])
-async def test_run_whose_row_somebody_holds_holds_up_no_other(
+async def test_locked_run_does_not_hold_up_others(
     postgres_dsn: str,
     pool: asyncpg.Pool[asyncpg.Record],
     statement: str,

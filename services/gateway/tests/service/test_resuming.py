@@ -134,15 +134,15 @@ async def test_runs_that_are_being_taken_up_are_not_let_go_meanwhile(
     resumed = await accepted(writer)
     await replica.take_lease()
     await writer.waiting.wait()
-    stray = await accepted(writer)
+    orphan = await accepted(writer)
     await replica.adopt(await replica.ownership.look())
     rows = await pool.fetch("SELECT run_id, replica_id FROM runs")
     await replica.suspend()
     assert {row["run_id"]: row["replica_id"] for row in rows} == {
         resumed: writer.replica_id,
-        stray: None,
+        orphan: None,
     }
-    assert await replica.ownership.release_orphans([]) == 1, "nobody takes it up any more"
+    assert await replica.ownership.release_orphans([]) == 1, "no replica takes it up any more"
 
 
 async def test_run_adopted_first_by_another_replica_is_no_error(
@@ -181,7 +181,7 @@ async def test_followers_of_a_run_that_is_stopped_before_its_loop_begins_are_sen
     assert followed == [1, 2], "accepted, adopted, and then the feed is closed"
 
 
-async def test_stray_whose_row_is_locked_keeps_no_other_from_being_let_go(
+async def test_locked_orphan_keeps_no_other_from_being_released(
     writer: HeldUpWriter,
     pool: asyncpg.Pool[asyncpg.Record],
     postgres_dsn: str,
