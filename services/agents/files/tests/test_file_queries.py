@@ -250,10 +250,10 @@ def test_hostile_corpus_without_any_guard_reads_no_file_and_writes_none(tmp_path
         check=True,
     )
     outcome = json.loads(done.stdout)
-    assert outcome["statements"] == len(swapped) > 700
+    assert outcome["statements"] == len(swapped) > 100
     assert outcome["leaked"] == []
     # Both sides: the tables that were given are read, so the engine was at work.
-    assert outcome["answered"] > 50
+    assert outcome["answered"] > 5
     assert [path.name for path in tmp_path.iterdir()] == ["sales.csv"]
     assert not evil.exists()
 
