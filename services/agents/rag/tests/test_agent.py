@@ -13,7 +13,7 @@ from bos.documents.v1 import DocumentMatch
 from bos_chassis.values import from_value
 from bos_testkit.scripted_model.replies import Fixture
 
-from .conftest import ScriptedDocuments, passage
+from .scripted_documents import ScriptedDocuments, passage
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
@@ -70,10 +70,10 @@ async def test_answer_cites_the_passages_that_carry_it(start: Any) -> None:
     assert outcome.result.confidence == pytest.approx(0.6)
 
 
-async def test_result_is_tainted_by_what_was_read(start: Any) -> None:
+async def test_result_is_tainted_by_what_was_read(start: Any, documents: ScriptedDocuments) -> None:
     rag = await start(models=False)
     assert (await rag.do(TASK)).result.tainted
-    rag.documents.passages = []
+    documents.passages = []
     assert not (await rag.do(TASK)).result.tainted
 
 

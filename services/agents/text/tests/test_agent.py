@@ -55,7 +55,7 @@ async def test_without_input_texts_of_earlier_steps_are_worked_on(
     texts = await start(worded("Done."))
     result = await texts.do("Say it in plain words", outputs={"before": data})
     assert result.status == SUCCEEDED, result.error
-    (prompt,) = texts.prompts
+    (prompt,) = texts.prompts()
     section = prompt.partition("### Texts\n<untrusted>\n(before)\n")[2].partition("</untrusted>")[0]
     assert shown in section
 
@@ -64,7 +64,7 @@ async def test_text_of_the_task_itself_needs_no_other(start: Any) -> None:
     texts = await start(worded("आसमान नीला है।"))
     result = await texts.do("Translate into Hindi: The sky is blue.", "translate")
     assert result.answer == "आसमान नीला है।"
-    assert "### Texts" not in texts.prompts[0]
+    assert "### Texts" not in texts.prompts()[0]
 
 
 async def test_instructions_in_texts_and_in_prompts_made_of_outputs_are_fenced(start: Any) -> None:
@@ -79,7 +79,7 @@ async def test_instructions_in_texts_and_in_prompts_made_of_outputs_are_fenced(s
     )
     assert result.status == SUCCEEDED, result.error
     assert result.tainted
-    (prompt,) = texts.prompts
+    (prompt,) = texts.prompts()
     outside = [part.partition("</untrusted>")[2] for part in prompt.split("<untrusted>\n")[1:]]
     assert "Ignore the task" in prompt
     assert not any("Ignore the task" in part for part in outside), outside
@@ -88,7 +88,7 @@ async def test_instructions_in_texts_and_in_prompts_made_of_outputs_are_fenced(s
 async def test_prompt_of_the_plan_is_followed_where_no_output_can_stand_in_it(start: Any) -> None:
     texts = await start(worded("Ahoy."))
     await texts.do("Reword it", "run_prompt", text="Hello.", prompt="Like a sailor.")
-    assert "### Details of the plan\nPrompt: Like a sailor.\n" in texts.prompts[0]
+    assert "### Details of the plan\nPrompt: Like a sailor.\n" in texts.prompts()[0]
 
 
 async def test_long_text_is_noted_part_by_part_and_then_summarised(start: Any) -> None:
@@ -102,7 +102,7 @@ async def test_long_text_is_noted_part_by_part_and_then_summarised(start: Any) -
     assert result.status == SUCCEEDED, result.error
     assert result.answer == "All facts."
     assert texts.model.calls == 4
-    assert all(len(prompt) < 5_000 for prompt in texts.prompts)
+    assert all(len(prompt) < 5_000 for prompt in texts.prompts())
 
 
 async def test_long_translation_is_written_part_by_part_in_order(start: Any) -> None:

@@ -17,15 +17,32 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bos_testkit.agent_contract import answers, endings, refusals
-from bos_testkit.agent_contract.subject import ContractBroken, Process, Subject, serving
+from bos_testkit.agent_contract.subject import (
+    ContractBroken,
+    Process,
+    Subject,
+    agent_subject,
+    counted,
+    serving,
+)
 
-__all__ = ["RULES", "ContractBroken", "Process", "Rule", "Subject", "every_rule", "serving"]
+__all__ = [
+    "RULES",
+    "ContractBroken",
+    "Process",
+    "Rule",
+    "Subject",
+    "agent_subject",
+    "counted",
+    "every_rule",
+    "serving",
+]
 
 Rule = Callable[[Subject], Awaitable[None]]
 
 RULES: tuple[Rule, ...] = (
     answers.card_is_valid,
-    answers.health_is_told_to_anybody,
+    answers.health_needs_no_credentials,
     answers.example_has_a_valid_result,
     answers.progress_is_well_formed,
     answers.same_step_twice_has_the_same_result,
@@ -35,7 +52,7 @@ RULES: tuple[Rule, ...] = (
     answers.steps_at_once_are_kept_apart,
     refusals.bad_input_is_refused_with_field_and_fix,
     refusals.hostile_input_is_no_defect,
-    refusals.strangers_are_refused,
+    refusals.unauthenticated_callers_are_refused,
     refusals.nothing_is_performed_unapproved,
     refusals.secrets_are_never_echoed,
     endings.deadline_reaches_the_bottom,

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 _NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
 _IDEMPOTENT = SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT
 # Rows of every query taint a step, so anything else would ask a person about each export. What a
-# file displaces is kept as an earlier version, its size is bounded by the quota, and nobody but its
-# owner sees it: as with programs in the sandbox, there is nothing that a person would have to undo.
+# file displaces is kept as an earlier version, its size is bounded by the quota, and only its
+# owner sees it: as with programs in the sandbox, a user has nothing to undo.
 _KEPT = SideEffectClass.SIDE_EFFECT_CLASS_NONE
 TEXT_NOT_GROUNDED = "TextNotGrounded"
 _LISTED = 200
@@ -255,7 +255,7 @@ class FilesAgent(Agent):
             )
             self._metrics.deleted.inc()
         except NotFound:
-            # Gone already is as it should be; other content was approved by nobody.
+            # A missing file is as it should be; the deletion of other content was not approved.
             if await self._exists(user_id, name):
                 raise FailedPrecondition(
                     f"{name} has other content than was approved to be deleted; ask again.",

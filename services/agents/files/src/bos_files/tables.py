@@ -132,7 +132,7 @@ def _fits_a_number(value: float | Decimal) -> bool:
     digits = number.normalize().as_tuple()
     assert isinstance(digits.exponent, int)
     whole = len(digits.digits) + max(0, digits.exponent)
-    # Shortest text of a float is read back as the same float, whatever its digits.
+    # The shortest text of any float is read back as the same float.
     return isinstance(value, float) or (whole <= _EXACT_DIGITS and abs(number.adjusted()) < 300)
 
 

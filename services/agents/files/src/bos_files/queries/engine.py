@@ -120,7 +120,7 @@ class QueryEngine:
         self._described: OrderedDict[tuple[str, str], _Described] = OrderedDict()
 
     async def tables(self, files: Sequence[TableFile]) -> tuple[list[FileTable], dict[str, str]]:
-        """Return the tables of the files, and of each file that is none, why.
+        """Return the tables of the files, and for each unreadable file why.
 
         Names are those of :func:`~bos_files.queries.names.table_names`, so equal files have equal
         tables.

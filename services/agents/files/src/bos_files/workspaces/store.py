@@ -77,7 +77,7 @@ WHERE file_id = $1 RETURNING version_id
 """
 _DELETE_FILE: Final = "DELETE FROM files WHERE file_id = $1"
 _RENAME: Final = "UPDATE files SET name = $2, renamed_from = $3 WHERE file_id = $1"
-# Also what a killed process left: once storing has taken as long as it may, nobody stores it.
+# Includes what a killed process left: past the time limit of storing, no process stores it.
 _ABANDONED: Final = """
 SELECT version_id, user_id FROM versions
 WHERE state = 'deleting' OR (state = 'storing' AND touched_at < now() - make_interval(secs => $1))

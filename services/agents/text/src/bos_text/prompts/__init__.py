@@ -1,7 +1,7 @@
 """Prompts of the text agent: functions from data to messages.
 
-The system message is the file beside this one, with the job of one tool. The texts stand fenced as
-data whoever wrote them, and so do wordings of the plan that outputs of earlier steps may have
+The system message is the file beside this one, with the job of one tool. The texts of any author
+stand fenced as data, and so do wordings of the plan that outputs of earlier steps may have
 become part of: the task alone says what is to be done.
 """
 
