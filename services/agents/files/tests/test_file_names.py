@@ -32,7 +32,7 @@ def test_names_do_not_depend_on_the_order_of_files() -> None:
 
 @pytest.mark.security
 @pytest.mark.parametrize("file", HOSTILE)
-def test_name_of_any_file_is_one_that_queries_can_use_without_quotes(file: str) -> None:
+def test_names_of_tables_need_no_quotes_in_queries(file: str) -> None:
     (name,) = table_names([(file, [""])]).values()
     (column,) = column_names([file])
     verdict = Guard(GuardPolicy("duckdb", frozenset({name}))).check(

@@ -131,7 +131,7 @@ async def test_cells_of_wide_tables_stay_on_a_page_on_its_side(maker: PdfMaker) 
         document.close()
 
 
-async def test_custom_font_is_used_and_an_unknown_one_refused_with_the_choice(
+async def test_a_custom_font_is_used_and_an_unknown_one_refused(
     maker: PdfMaker,
 ) -> None:
     assert b"LibertinusSerif" in await maker.make(PdfText("Hello", font="Libertinus Serif"))

@@ -10,7 +10,7 @@ import pytest_asyncio
 from bos.agent.v1 import AgentInput
 from bos_rag.service import serve
 from bos_rag.settings import RagSettings
-from bos_testkit.agent_contract import Rule, Subject, agent_subject, every_rule
+from bos_testkit.agent_contract import Rule, Subject, agent_subject, own_rules
 from bos_testkit.scripted_model.replies import fixture
 
 from .scripted_documents import ScriptedDocuments, passage, serving_documents
@@ -43,6 +43,6 @@ async def subject() -> AsyncIterator[Subject]:
         yield subject
 
 
-@every_rule
+@own_rules
 async def test_contract(rule: Rule, subject: Subject) -> None:
     await rule(subject)

@@ -35,6 +35,7 @@ __all__ = [
     "agent_subject",
     "counted",
     "every_rule",
+    "own_rules",
     "serving",
 ]
 
@@ -61,4 +62,20 @@ RULES: tuple[Rule, ...] = (
     endings.shutdown_lets_steps_end,
 )
 
+KIT_RULES = frozenset(
+    {
+        answers.health_needs_no_credentials,
+        answers.metadata_and_trace_are_taken_over,
+        refusals.bad_input_is_refused_with_field_and_fix,
+        endings.too_many_steps_are_refused,
+    }
+)
+"""Rules that agentkit keeps for every agent that is served by it."""
+
 every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+"""Runs a test for each rule: agents of any author."""
+
+own_rules = pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule not in KIT_RULES], ids=lambda rule: rule.__name__
+)
+"""Runs a test for each rule that an agent served by agentkit can break."""

@@ -104,6 +104,8 @@ def _hostile(subject: Subject) -> list[tuple[str, AgentInput]]:
     deep = Value(string_value="x")
     for _ in range(_DEPTH):
         deep = Value(list_value=ValueList(values=[deep]))
+    hostile = [each.text for each in hostile_texts()]
+    words = Value(decimal_value="seven")
     values = {
         "an empty value": Value(),
         "a deep value": deep,
@@ -111,14 +113,13 @@ def _hostile(subject: Subject) -> list[tuple[str, AgentInput]]:
         "not a number": Value(double_value=float("nan")),
         "an endless number": Value(double_value=float("-inf")),
         "a long number": Value(decimal_value="9" * 5_000),
-        "a number in words": Value(decimal_value="seven"),
+        "a number in words": words,
     }
     return [
-        *((f"a task with {t.what}", subject.step(task=t.text)) for t in hostile_texts() if t.text),
-        *(
-            (f"an entity with {what}", subject.step(entities={"a": v}))
-            for what, v in values.items()
-        ),
+        ("a task with every hostile text", subject.step(task="\n".join(hostile))),
+        ("a blank task", subject.step(task="\u00a0 ")),
+        ("an entity with a deep value", subject.step(entities={"a": deep})),
+        ("an entity with a number in words", subject.step(entities={"a": words})),
         *(
             (f"an argument with {what}", subject.step(sub_task_input={"text": v, "query": v}))
             for what, v in values.items()
@@ -129,7 +130,7 @@ def _hostile(subject: Subject) -> list[tuple[str, AgentInput]]:
         ("a negative time", subject.step(retry_config=RetryConfig(max_retries=-1))),
         ("a negative count of turns", subject.step(clarification_turn_count=-(2**31))),
         (
-            "data with names that are none",
+            "data with empty and invalid names",
             subject.step(dependency_outputs={"": to_value_map({"": 1, "a\x00b": 2})}),
         ),
     ]

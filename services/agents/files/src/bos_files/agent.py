@@ -125,7 +125,7 @@ class FilesAgent(Agent):
 
     @tool(description="Write a text or Markdown file.", side_effect=_KEPT)
     async def write_file(self, name: FileName, text: str, context: ToolContext) -> dict[str, Any]:
-        """Write it; an earlier content under the name is kept as an earlier version."""
+        """Write a file; earlier content under the name becomes an earlier version."""
         self._require_length(text)
         name = name if "." in name else with_ending(name, ".txt")
         written = await self._write(context.task, name, text.encode("utf-8", "replace"), "text")
@@ -166,7 +166,7 @@ class FilesAgent(Agent):
         columns: list[str] | None = None,
         sheet: str = "Sheet1",
     ) -> dict[str, Any]:
-        """Write them with exact values; nothing in them is a formula."""
+        """Write rows with exact values and without formulas."""
         names, body = self._table(rows, columns)
         content = await asyncio.to_thread(xlsx_content, names, body, sheet)
         written = await self._write(context.task, with_ending(name, ".xlsx"), content, "xlsx")
@@ -200,7 +200,7 @@ class FilesAgent(Agent):
         context: ToolContext,
         name: Annotated[str, Field(max_length=255)] = "",
     ) -> dict[str, Any]:
-        """Download it; its media type is found from the content, and nothing of it is run."""
+        """Download a file; its content determines the media type, and it is never executed."""
         task = context.task
         if name:
             checked_name(name)

@@ -67,7 +67,7 @@ _MAX_COLUMNS: Final = 500
 _MAX_BYTES: Final = 2 * 1024 * 1024
 """Size limit of the result of a query over files, for any caller: one gRPC message."""
 _HANDS_ON: Final = frozenset({"mcp_db"})
-"""Who shows run tokens of other agents to the tables of files: what agents call for queries."""
+"""Services that pass on run tokens of other agents for queries over files."""
 
 
 async def migrate_store(dsn: str) -> None:

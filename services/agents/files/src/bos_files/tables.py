@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS: Final = 256
 MAX_CELL_CHARS: Final = 32_767
-"""What a cell of XLSX may hold."""
+"""Maximum characters of an XLSX cell."""
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 # A double holds any number of this many digits exactly enough to be written back the same.
 _EXACT_DIGITS: Final = 15

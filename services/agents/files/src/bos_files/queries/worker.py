@@ -79,7 +79,7 @@ def _answer(request: dict[str, Any], limits: QueryLimits, source: BinaryIO) -> d
 
 
 def connect(limits: QueryLimits) -> duckdb.DuckDBPyConnection:
-    """Return an empty DuckDB in memory, without extensions, that spills nothing to disk."""
+    """Return an empty in-memory DuckDB without extensions and without spilling to disk."""
     return duckdb.connect(
         ":memory:",
         config={

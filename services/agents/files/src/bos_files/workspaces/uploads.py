@@ -25,7 +25,7 @@ _SHARE: Final = 4
 
 
 class Uploads:
-    """Takes uploads of people in.
+    """Receives uploads of users.
 
     Args:
         workspaces: Where they go.
