@@ -53,16 +53,16 @@ class DeletionRunner:
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Start the next round at once."""
         self._wake.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Work while the block runs."""
-        async with running_task(self._for_ever(), "account deletions"):
+        async with running_task(self._work(), "account deletions"):
             yield
 
-    async def _for_ever(self) -> None:
+    async def _work(self) -> None:
         while True:
             self._wake.clear()
             try:
