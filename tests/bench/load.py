@@ -1,4 +1,4 @@
-"""``make bench NAME=load``: what a gateway replica can do, and its memory meanwhile, with awkward clients.
+"""``make bench NAME=load``: runs a second and memory of a replica, with awkward clients.
 
 ::
 
