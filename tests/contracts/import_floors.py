@@ -21,12 +21,18 @@ FLOORS = "Floors: each layer stands on the ones below it; services never import 
 CLIENT = "bos_client"
 BELOW_CLIENT = {"bos_errors", "bos_plainjson"}
 STANDALONE = "bos_standalone"
+MEMBERS = ("libs/*", "services/*", "services/agents/*")
 Options = dict[str, Any]
 
 
 def packages(root: Path, pattern: str) -> list[str]:
     """Our packages of the members whose folders match; those of libs/protos are generated."""
     return sorted(path.name for path in root.glob(f"{pattern}/src/bos_*"))
+
+
+def all_packages(root: Path) -> list[str]:
+    """Our packages of all members."""
+    return [each for below in MEMBERS for each in packages(root, below)]
 
 
 def completed(options: Options, root: Path) -> Options:
@@ -45,7 +51,7 @@ def completed(options: Options, root: Path) -> Options:
             f"{', '.join(missing)} stands on no floor: add it to the layers of {FLOORS!r} in "
             "pyproject.toml"
         )
-    everything = [*libraries, *services, *agents, STANDALONE]
+    everything = all_packages(root)
     derived = [
         floors | {"layers": [STANDALONE, " | ".join([*services, *agents]), *floors["layers"]]},
         {
