@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +30,7 @@ from .harness import open_harness, plan_reply, planned
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
     from bos_mcp_db.settings import DatabaseSettings
     from bos_testkit.postgres import PostgresServer
