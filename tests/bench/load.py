@@ -1,4 +1,4 @@
-"""``make bench NAME=load``: what a gateway replica can do, and its memory meanwhile, with awkward clients.
+"""``make bench NAME=load``: throughput and memory of a gateway replica with awkward clients.
 
 ::
 

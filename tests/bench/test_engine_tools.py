@@ -1,4 +1,4 @@
-"""The benches of the run engine: plans are checked here, figures are for `make bench NAME=engine`."""
+"""Benches of the run engine: plans are checked here; `make bench NAME=engine` measures."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """``make check``: import contracts of pyproject.toml, and those that follow from the folders.
 
 Every package below ``services`` stands on the libraries and imports no other service, the client
-stands on contracts and errors alone, and only agents stand on agentkit. A new member needs no entry
-in any list; a new library names its floor in the contract of that name.
+and the command line stand on contracts and errors alone, and only agents stand on agentkit. A new
+member needs no entry in any list; a new library names its floor in the contract of that name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from importlinter.application.user_options import UserOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 FLOORS = "Floors: each layer stands on the ones below it; services never import one another"
-CLIENT = "bos_client"
+COMMAND_LINE = "bos_cli"
+CLIENT_SIDE = {"bos_client", "bos_conversation", COMMAND_LINE}
 BELOW_CLIENT = {"bos_errors", "bos_plainjson"}
 STANDALONE = "bos_standalone"
 MEMBERS = ("libs/*", "services/*", "services/agents/*")
@@ -46,19 +47,20 @@ def completed(options: Options, root: Path) -> Options:
     contracts = options["contracts"]
     (floors,) = [each for each in contracts if each["name"] == FLOORS]
     named = {each.strip() for layer in floors["layers"] for each in layer.split("|")}
-    if missing := sorted({*libraries} - named - {CLIENT}):
+    if missing := sorted({*libraries} - named - CLIENT_SIDE):
         raise SystemExit(
             f"{', '.join(missing)} stands on no floor: add it to the layers of {FLOORS!r} in "
             "pyproject.toml"
         )
     everything = all_packages(root)
+    side_by_side = " | ".join([*services, *agents, COMMAND_LINE])
     derived = [
-        floors | {"layers": [STANDALONE, " | ".join([*services, *agents]), *floors["layers"]]},
+        floors | {"layers": [STANDALONE, side_by_side, *floors["layers"]]},
         {
-            "name": "The client stands on the contracts, their plain JSON and the errors alone",
+            "name": "The client's side stands on the contracts, their plain JSON and the errors",
             "type": "forbidden",
-            "source_modules": [CLIENT],
-            "forbidden_modules": sorted({*everything} - BELOW_CLIENT - {CLIENT}),
+            "source_modules": sorted(CLIENT_SIDE),
+            "forbidden_modules": sorted({*everything} - BELOW_CLIENT - CLIENT_SIDE),
         },
         {
             "name": "Only agents stand on agentkit: what else calls a model stands on bos_llm",

@@ -1,8 +1,8 @@
 """Every member of the workspace declares the distributions that its own modules import.
 
 In the environment of `make install` an undeclared import works, as another member brings the
-package along; it fails once that member does without. `make test ONLY=tests/deploy/install` cannot
-see it either.
+package along; it fails once that member does without. `make test ONLY=tests/deploy/install`
+cannot see it either.
 """
 
 from __future__ import annotations

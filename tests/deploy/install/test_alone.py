@@ -69,7 +69,7 @@ def test_commands_of_operators_say_what_to_install(workspace: Workspace, folder:
         "ModuleNotFoundError: install bos-gateway[operator] for the commands of operators"
     )
     # Users with the command line alone see it there.
-    workspace.add("bos-client", without)
+    workspace.add("bos-cli", without)
     ended = without.python(str(without.folder / "bin/bos"), "doctor")
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1

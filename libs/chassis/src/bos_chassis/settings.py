@@ -273,8 +273,7 @@ class ServerSettings(Settings):
     )
     reflection: bool | None = Field(
         default=None,
-        description="Offer gRPC server reflection without authentication; unset: on a loopback "
-        "address only",
+        description="Offer gRPC server reflection without authentication; unset: on loopback only",
     )
     trust_trace_context: bool = Field(
         default=False,

@@ -20,7 +20,7 @@ from bos.gateway.v1 import RUN_STATUS_EXECUTING, ListRunsRequest
 from bos_agentkit import agent_card
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
-from bos_client.cli import main
+from bos_cli.main import main
 from bos_client.local import FILE, LOCK, register, write_private
 from bos_gateway.operator.commands import models as operator_models
 from bos_gateway.operator.commands import targets

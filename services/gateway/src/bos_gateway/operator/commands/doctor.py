@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from bos_client.render.text import one_line
+from bos_client.text import one_line
 from bos_errors import ConfigurationError
 from bos_gateway.operator.commands.bounded import run_bounded
 from bos_gateway.operator.commands.cards import check_cards, check_connections

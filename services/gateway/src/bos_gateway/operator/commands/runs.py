@@ -16,7 +16,7 @@ import click
 from google.protobuf.json_format import MessageToDict
 
 from bos.runlog.v1 import LogEvent
-from bos_client.render.text import one_line, run_status_text
+from bos_client.text import one_line, run_status_text
 from bos_errors import BosError, NotFound, Unavailable
 from bos_gateway.core.fold import apply
 from bos_gateway.core.revision_context import journal
