@@ -7,11 +7,11 @@ other, however late the interpreter finds out. So do imports inside functions.
 from __future__ import annotations
 
 import sys
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grimp
+from import_floors import all_packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -59,8 +59,7 @@ def steps(circle: Iterable[str], imports: Mapping[str, Iterable[str]]) -> Iterat
 
 def main() -> int:
     """Print every circle; 1 if there is one."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    imports = imports_of(settings["tool"]["importlinter"]["root_packages"])
+    imports = imports_of(all_packages(ROOT))
     found = circles(imports)
     for circle in found:
         print("circle of imports:", ", ".join(circle), file=sys.stderr)

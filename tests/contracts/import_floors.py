@@ -22,12 +22,18 @@ COMMAND_LINE = "bos_cli"
 CLIENT_SIDE = {"bos_client", "bos_conversation", COMMAND_LINE}
 BELOW_CLIENT = {"bos_errors", "bos_plainjson"}
 STANDALONE = "bos_standalone"
+MEMBERS = ("libs/*", "services/*", "services/agents/*")
 Options = dict[str, Any]
 
 
 def packages(root: Path, pattern: str) -> list[str]:
     """Our packages of the members whose folders match; those of libs/protos are generated."""
     return sorted(path.name for path in root.glob(f"{pattern}/src/bos_*"))
+
+
+def all_packages(root: Path) -> list[str]:
+    """Our packages of all members."""
+    return [each for below in MEMBERS for each in packages(root, below)]
 
 
 def completed(options: Options, root: Path) -> Options:
@@ -46,7 +52,7 @@ def completed(options: Options, root: Path) -> Options:
             f"{', '.join(missing)} stands on no floor: add it to the layers of {FLOORS!r} in "
             "pyproject.toml"
         )
-    everything = [*libraries, *services, *agents, STANDALONE]
+    everything = all_packages(root)
     side_by_side = " | ".join([*services, *agents, COMMAND_LINE])
     derived = [
         floors | {"layers": [STANDALONE, side_by_side, *floors["layers"]]},

@@ -19,7 +19,6 @@ FILE_LINES, FOLDER_MODULES, PAGE_LINES = 500, 15, 150
 SOURCES = {".py", ".go"}
 GENERATED = ("libs/protos/src/", "services/rest/gen/")
 LONG_PAGES = {
-    "docs/adding-an-agent.md": "the tutorial, which is executed as one",
     "docs/models.md": "a table of providers and their settings",
     "docs/operations/performance.md": "measurements",
     "docs/demo.md": "generated",

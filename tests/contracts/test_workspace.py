@@ -63,7 +63,7 @@ def test_import_contracts_follow_from_the_folders(tmp_path: Path) -> None:
 
     assert {"bos_gateway", "bos_new", "bos_standalone"} <= {*found["root_packages"]}
     floors, client, agents = found["contracts"][:3]
-    assert floors["layers"][:2] == ["bos_standalone", "bos_gateway | bos_new"]
+    assert floors["layers"][:2] == ["bos_standalone", "bos_gateway | bos_new | bos_cli"]
     assert client["forbidden_modules"] == [
         "bos_agentkit",
         "bos_gateway",

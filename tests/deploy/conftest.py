@@ -1,8 +1,16 @@
 from __future__ import annotations
 
+import shutil
+import sys
+from pathlib import Path
+
 import pytest
-from chart_rendering import PROFILES, Chart, Rendered, tools
+from chart_rendering import PROFILES, ROOT, Chart, Rendered, tools
 from compose_files import Project
+
+sys.path.append(str(Path(__file__).parents[2] / "deploy"))
+from descriptors.descriptor import Services
+from from_descriptors import blocks
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +37,18 @@ def made_project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     made = Project(tmp_path_factory.mktemp("compose"))
     made.make_secrets()
     return made
+
+
+@pytest.fixture
+def described_tree(tmp_path: Path) -> Path:
+    """A copy of the descriptors, and of the files that are made from them."""
+    services = Services(ROOT)
+    for name in blocks(services):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    for service in services.all:
+        (tmp_path / service.folder).mkdir(parents=True, exist_ok=True)
+        for name in ("pyproject.toml", "bos.toml"):
+            if (ROOT / service.folder / name).exists():
+                shutil.copy(ROOT / service.folder / name, tmp_path / service.folder)
+    return tmp_path

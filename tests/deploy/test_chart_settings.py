@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from chart_rendering import CHART, ROOT, environment, from_secrets, mounted_keys
-from compose_files import compose_file
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
@@ -99,7 +98,7 @@ def test_no_config_map_holds_a_secret_and_the_chart_makes_no_secret(profile: Ren
 
 
 def test_each_pod_is_given_the_keys_it_needs_and_no_others(profile: Rendered) -> None:
-    """The keys that sign are where they sign; everybody else has the public part."""
+    """The keys that sign are where they sign; all others have the public part."""
     holders: dict[str, set[str]] = {}
     for name, pod in profile.services().items():
         for _, key in {**from_secrets(pod), **mounted_keys(pod)}.values():
@@ -214,26 +213,6 @@ def test_users_settings_win_over_those_of_the_chart(chart: Any) -> None:
     ).services()
     assert environment(pod["gateway"])["BOS_LOG_LEVEL"] == "debug"
     assert environment(pod["sql"])["BOS_LOG_LEVEL"] == "error"
-
-
-def test_every_service_of_the_repository_has_a_row() -> None:
-    rows = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))["services"]
-    assert {"rest", *SERVICES, *installed_agents()} <= rows.keys()
-    folders = {path.parent.name for path in (ROOT / "services").glob("**/pyproject.toml")}
-    assert rows.keys() - {"rest"} <= folders
-
-
-def test_docker_compose_and_the_chart_tell_services_the_same(rendered: dict[str, Rendered]) -> None:
-    """Who may call what for a step, who is given which connections, who holds data of accounts."""
-    containers, pods = compose_file()["services"], rendered["ha"].services()
-    for service, variable in (
-        ("gateway", "BOS_GATEWAY_AGENT_AUDIENCES"),
-        ("gateway", "BOS_GATEWAY_AGENT_CONNECTIONS"),
-        ("identity", "BOS_IDENTITY_ACCOUNT_DATA_TARGETS"),
-    ):
-        given = containers[service]["environment"][variable]
-        by_chart = environment(pods[service])[variable].replace("//bos-", "//")
-        assert json.loads(given) == json.loads(by_chart), variable
 
 
 def test_images_of_others_in_the_chart_are_the_pinned_ones() -> None:

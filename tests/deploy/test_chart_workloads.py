@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import from_descriptors
 import pytest
-from chart_rendering import CHART, called, component, environment
+from chart_rendering import CHART, called, component, environment, peers
+
+from bos_standalone.new_agent.command import agent_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -278,6 +282,34 @@ def test_question_is_asked_by_rest_with_a_key_of_a_secret(rendered: dict[str, Re
     (key,) = [each["secret"] for each in pod["volumes"] if each["name"] == "key"]
     assert key["secretName"] == "bos-keys"
     assert component(job["metadata"]["labels"]) == "test"
+
+
+def test_new_agent_is_rendered_like_others(chart: Chart, described_tree: Path) -> None:
+    """What `bos new agent` writes, and what is made of it: workload, settings, policy, secrets."""
+    folder = described_tree / "services/agents/summary"
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(agent_files("summary", "", "", "")["pyproject.toml"])
+    assert from_descriptors.main(["--root", str(described_tree)]) == 0
+    shutil.copytree(
+        CHART, described_tree / "helm/bos", dirs_exist_ok=True, ignore=lambda *_: {"values.yaml"}
+    )
+
+    found = replace(chart, folder=described_tree / "helm/bos").render("ha")
+
+    for objects in (
+        found.services(),
+        found.policies(),
+        found.of("Service"),
+        found.of("Certificate"),
+    ):
+        assert json.dumps(objects["summary"]) == re.sub(
+            r"\btext\b", "summary", json.dumps(objects["text"])
+        )
+    (container,) = found.services()["summary"]["containers"]
+    assert container["readinessProbe"]["grpc"]
+    gateway = environment(found.services()["gateway"])["BOS_GATEWAY_AGENT_TARGETS"]
+    assert "summary=dns:///bos-summary:8080" in gateway.split(",")
+    assert "summary" in peers(found.policies()["gateway"]["egress"], "to")
 
 
 def test_rest_is_offered_by_ingress_and_by_gateway(rendered: dict[str, Rendered]) -> None:

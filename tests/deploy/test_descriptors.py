@@ -23,20 +23,6 @@ def described(root: Path, name: str, table: str) -> Services:
     return Services(root)
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """A copy of the descriptors, and of the files that are made from them."""
-    for name in blocks(Services(ROOT)):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    for service in Services(ROOT).all:
-        (tmp_path / service.folder).mkdir(parents=True)
-        for name in ("pyproject.toml", "bos.toml"):
-            if (ROOT / service.folder / name).exists():
-                shutil.copy(ROOT / service.folder / name, tmp_path / service.folder)
-    return tmp_path
-
-
 def texts(root: Path) -> dict[str, str]:
     return {name: (root / name).read_text() for name in blocks(Services(ROOT))}
 
@@ -46,24 +32,24 @@ def test_committed_files_are_up_to_date() -> None:
 
 
 def test_new_agent_is_everywhere_and_a_removed_one_nowhere(
-    tree: Path, capsys: pytest.CaptureFixture[str]
+    described_tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = texts(tree)
-    described(tree, "new_one", 'connections = ["new.api"]\naliases = ["Newcomer"]\n')
-    assert main(["--check", "--root", str(tree)]) == 1
+    before = texts(described_tree)
+    described(described_tree, "new_one", 'connections = ["new.api"]\naliases = ["Newcomer"]\n')
+    assert main(["--check", "--root", str(described_tree)]) == 1
     out_of_date = capsys.readouterr().err
-    assert texts(tree) == before
+    assert texts(described_tree) == before
 
-    assert main(["--root", str(tree)]) == 0
-    assert main(["--check", "--root", str(tree)]) == 0
-    added = {name: text.replace(before[name], "") for name, text in texts(tree).items()}
+    assert main(["--root", str(described_tree)]) == 0
+    assert main(["--check", "--root", str(described_tree)]) == 0
+    added = {name: text.replace(before[name], "") for name, text in texts(described_tree).items()}
     for name in before.keys() - {"deploy/compose/postgres/roles.sh"}:  # it has no tables
         assert name in out_of_date
         assert "new_one" in added[name] or "new-one" in added[name], name
 
-    shutil.rmtree(tree / "services/agents/new_one")
-    main(["--root", str(tree)])
-    assert texts(tree) == before
+    shutil.rmtree(described_tree / "services/agents/new_one")
+    main(["--root", str(described_tree)])
+    assert texts(described_tree) == before
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,6 @@ GATEWAY = ROOT / "services/gateway/src/bos_gateway"
 CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 MODULE = re.compile(r"[\w.-]+(?:/[\w.-]+)*\.(?:py|go|proto|sql)")
-# Its reader makes them; tests/docs/test_adding_an_agent.py does.
-TUTORIAL = ROOT / "docs/adding-an-agent.md"
 MEMBERS = [
     *ROOT.glob("services/*/README.md"),
     *ROOT.glob("services/agents/*/README.md"),
@@ -21,10 +19,9 @@ MEMBERS = [
 ]
 PAGES = sorted(
     {ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *MEMBERS}
-    - {TUTORIAL}
 )
 BARE = {path.name for top in ("libs", "services") for path in (ROOT / top).rglob("*.*")}
-EXAMPLES = {"migrations/0001_what.sql"}
+EXAMPLES = {"migrations/0001_what.sql", "tests/test_summary.py"}
 ANSWERS = {
     "Where is the lease renewed?",
     "Where is an event encoded?",

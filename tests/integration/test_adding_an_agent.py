@@ -1,12 +1,10 @@
-"""The agent of docs/adding-an-agent.md answers through the public API once it is there."""
+"""The agent that `bos new agent` writes answers through the public API once it is there."""
 
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +18,7 @@ from bos_chassis.values import from_value_map
 from bos_client import BosClient
 from bos_llm import Models
 from bos_postgres import create_database
+from bos_standalone.new_agent.command import agent_files
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.packages import install_metadata
@@ -31,16 +30,12 @@ from .harness import open_harness, plan_reply, planned
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
     from bos_mcp_db.settings import DatabaseSettings
     from bos_testkit.postgres import PostgresServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-PAGE = Path(__file__).parents[2] / "docs" / "adding-an-agent.md"
-MEMBER = Path("services/agents/summary")
-FILE_BLOCK = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-CONFIG_LINE = re.compile(r"^(BOS_GATEWAY_AGENT_TARGETS)=.*\bsummary=\S+$", re.MULTILINE)
 
 QUESTION = "Summarise the list of tables"
 SAID = "- The company keeps 19 tables."
@@ -50,44 +45,45 @@ REPLIES = [
         planned("tables", "sql", "List all tables in the database"),
         planned("brief", "summary", "Condense the list of tables", "tables"),
     ),
-    fixture("summary", ["### Source Text", "invoices"], text=SAID),
+    fixture(
+        "summary",
+        ["### Context from other agents", "invoices"],
+        schema="Reply",
+        json={"text": SAID},
+    ),
     fixture("answer", ["### Question", "Agent: summary"], text=f"In short: {SAID}"),
 ]
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The page; its files, all in the agent's own folder, can be imported. Yields its text.
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The agent's folder, which can be imported from.
 
     Its metadata, which only an installer finds, lie apart: see ``installed``.
     """
-    text = PAGE.read_text()
-    tree = tmp_path_factory.mktemp("tree")
-    for title, content in FILE_BLOCK.findall(text):
-        assert Path(title).is_relative_to(MEMBER)
-        (tree / title).parent.mkdir(parents=True, exist_ok=True)
-        (tree / title).write_text(content)
-    install_metadata(tree / MEMBER / "pyproject.toml", tree / "installed")
+    folder = tmp_path_factory.mktemp("summary")
+    for path, content in agent_files("summary", "", "", "executive brief").items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(content)
+    install_metadata(folder / "pyproject.toml", folder / "installed")
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(tree / MEMBER / "src")
-        yield text
+        patch.syspath_prepend(folder / "src")
+        yield folder
     for name in [name for name in sys.modules if name.partition(".")[0] == "bos_summary"]:
         del sys.modules[name]
 
 
 @pytest.fixture
-def installed(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent's package is found by its entry point, as after ``make install``."""
-    package = importlib.import_module("bos_summary").__file__
-    assert package is not None
-    monkeypatch.syspath_prepend(Path(package).parents[5] / "installed")
+    monkeypatch.syspath_prepend(written / "installed")
 
 
 @asynccontextmanager
 async def summary_service(model: ScriptedModel) -> AsyncIterator[str]:
     """The agent as a service of its own; yields its address."""
-    service = importlib.import_module("bos_summary.service")
-    settings = importlib.import_module("bos_summary.settings").SummarySettings
+    service = importlib.import_module("bos_summary.agent")
+    settings = service.SummarySettings
     telemetry = Telemetry.for_tests("summary")
     async with (
         Models(model_settings(model), telemetry) as models,
@@ -103,14 +99,13 @@ async def model() -> AsyncIterator[ScriptedModel]:
 
 
 @pytest.mark.requirement("S-01", "S-09", "T-17")
-async def test_one_line_of_config_puts_the_agent_on_the_gateways_list(
-    page: str,
+async def test_target_puts_the_agent_on_the_gateways_list(
+    written: Path,
     company: DatabaseSettings,
     store_url: str,
     clean_environment: None,
     model: ScriptedModel,
 ) -> None:
-    assert CONFIG_LINE.search(page), "the page must show the line that is tried here"
     async with (
         summary_service(model) as address,
         open_harness(company, store_url, replies=REPLIES, targets={"summary": address}) as harness,
@@ -122,21 +117,21 @@ async def test_one_line_of_config_puts_the_agent_on_the_gateways_list(
 
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
     assert list(outcome.response.metadata.agents) == ["sql", "summary"]
-    assert from_value_map(outcome.results["brief"].data)["summary"] == SAID
+    assert from_value_map(outcome.results["brief"].data)["text"] == SAID
     assert outcome.response.answer == f"In short: {SAID}"
-    assert outcome.tools("summary") == {"summarise_text"}
+    assert outcome.tools("summary") == {"answer"}
     outcome.shows_no_internals()
 
 
 @pytest.mark.requirement("S-11")
-async def test_its_card_alone_makes_the_planners_heuristic_choose_it(
-    page: str,
+async def test_keywords_of_its_card_make_the_heuristic_choose_it(
+    written: Path,
     company: DatabaseSettings,
     store_url: str,
     clean_environment: None,
     model: ScriptedModel,
 ) -> None:
-    """The planner knows no agent by name: keywords of the card are all that speaks for it."""
+    """The planner knows no agent by name."""
     async with (
         summary_service(model) as address,
         open_harness(company, store_url, targets={"summary": address}) as harness,
@@ -149,7 +144,7 @@ async def test_its_card_alone_makes_the_planners_heuristic_choose_it(
 
 @pytest.mark.requirement("S-09")
 @pytest.mark.usefixtures("installed")
-async def test_its_entry_point_starts_it_with_everything_else(
+async def test_its_entry_point_starts_it_in_standalone(
     company: DatabaseSettings,
     postgres_server: PostgresServer,
     clean_environment: None,

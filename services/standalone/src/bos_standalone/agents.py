@@ -107,8 +107,8 @@ class AgentFactory:
 def agent_factory(name: str, target: str) -> AgentFactory:
     """The factory of the agent ``name``, whose entry point is ``target``.
 
-    Its settings class is the one that annotates the first parameter of its ``serve``; it is defined
-    in ``settings.py`` beside it.
+    Its settings class is the one that annotates the parameter ``settings`` of its ``serve``; it is
+    defined in the same module, or in ``settings.py`` beside it.
 
     Raises:
         ConfigurationError: the entry point is wrong, or its target cannot be imported. A standalone
@@ -118,16 +118,19 @@ def agent_factory(name: str, target: str) -> AgentFactory:
     module_name, _, attribute = target.partition(":")
     package = module_name.rpartition(".")[0]
     try:
-        serve = getattr(importlib.import_module(module_name), attribute)
-        annotation = inspect.signature(serve).parameters["settings"].annotation
-        settings = getattr(importlib.import_module(f"{package}.settings"), str(annotation))
+        module = importlib.import_module(module_name)
+        serve = getattr(module, attribute)
+        annotation = str(inspect.signature(serve).parameters["settings"].annotation)
+        settings = getattr(module, annotation, None)
+        if settings is None:
+            settings = getattr(importlib.import_module(f"{package}.settings"), annotation)
     except Exception as error:  # code of others, which may fail in any way while it is imported
         raise ConfigurationError(
             f"The agent {name!r} cannot be loaded from {target!r} of the package "
             f"{_package_of(name, target)} ({type(error).__name__}: {error}). Reinstall or "
             f"uninstall the package; its entry point in the group {GROUP!r} names a function "
-            "`serve(settings: …Settings, telemetry, …)` whose settings class is in the settings.py "
-            "beside it."
+            "`serve(settings: …Settings, telemetry, …)` whose settings class is beside it or in "
+            "settings.py."
         ) from error
     if not (isinstance(settings, type) and issubclass(settings, AgentServiceSettings)):
         raise ConfigurationError(

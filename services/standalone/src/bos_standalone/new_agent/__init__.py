@@ -1,0 +1,1 @@
+"""Command ``bos new agent``: writes the simplest agent into a checkout of Bos."""
