@@ -215,7 +215,7 @@ def new_run(
     groups: Iterable[str] = (),
     in_files: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[NewRun, Mapping[str, str]]:
-    """The run to be stored for a request, and the credentials that must not be in its log.
+    """Make the run to be stored for a request, and its credentials, which stay out of its log.
 
     Args:
         request: As the client sent it.
@@ -301,12 +301,12 @@ def new_run(
 
 
 def declared_keys(deps: Deps) -> DeclaredKeys:
-    """Keys of credentials in the context of a request that comes in now."""
+    """Keys of credentials in request contexts, by settings and cards as they are now."""
     return DeclaredKeys(deps.registry.declaring, deps.settings.secret_context_keys)
 
 
 def mask_credentials(accepted: RunAccepted, taken: Taken) -> None:
-    """Mask what was taken out of the context wherever else the request says it, in place.
+    """Mask removed credentials everywhere else in the request, in place.
 
     Its ids stay as they are: they are how the run is found again.
 
@@ -363,7 +363,7 @@ def same_request(known: StoredRun, digest: bytes) -> UUID:
 
 
 def user_limit() -> ResourceExhausted:
-    """Refusal of a user who has as many unfinished runs as may be."""
+    """Refusal of a user at the limit of unfinished runs."""
     return ResourceExhausted(
         "You have as many questions in work as one user may have; wait for one of them to end, "
         "cancel one, or decide on the approvals that are waiting.",

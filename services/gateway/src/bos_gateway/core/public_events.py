@@ -1,4 +1,4 @@
-"""Public events: the log as clients see it, without internal text. Pure.
+"""Public events: projection of the log for clients, without internal text. Pure.
 
 Hidden events have no projection, but their sequences count, so a client's cursor stays the log's
 own position.
@@ -83,7 +83,7 @@ def visible_response(response: OrchestratorResponse, request: AgentRequest) -> O
 
 
 def includes_data(request: AgentRequest) -> bool:
-    """Whether the client wants tabular data; so it is unless it says otherwise."""
+    """Whether the client wants tabular data, the default."""
     return request.include_data or not request.HasField("include_data")
 
 
@@ -118,7 +118,7 @@ def _hide_in_result(result: AgentResult, request: AgentRequest) -> None:
 
 
 def _without_details(event: TraceEvent) -> TraceEvent:
-    """Only what is going on."""
+    """The trace event without details."""
     return TraceEvent(
         type=event.type, agent=event.agent, message=event.message, create_time=event.create_time
     )

@@ -71,7 +71,7 @@ def composed_response(
 
 
 def broken_response(state: RunState) -> OrchestratorResponse:
-    """The outcome of a run that a defect of ours ended; made of nothing that could break again."""
+    """The outcome of a run that an internal error ended; made of its id alone."""
     error = AgentError(type=AgentErrorType.INTERNAL, message=NEUTRAL)
     return OrchestratorResponse(
         run_id=state.run_id, status=gateway.RUN_STATUS_FAILED, answer=NEUTRAL, error=error

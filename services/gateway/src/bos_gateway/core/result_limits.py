@@ -44,7 +44,7 @@ MAX_TRACE_EVENTS = 500
 MAX_TRACE_BYTES = 1024 * 1024
 """Size of the trace events kept of one step."""
 MAX_ANSWER_BYTES = 256 * 1024
-"""Longest answer, several times what people read; it is stored with the run."""
+"""Longest answer, several times what users read; it is stored with the run."""
 
 _LEAST_BYTES = 64
 # Of so few messages in a list the largest is made smaller; of more, half go.
@@ -73,7 +73,7 @@ _ASKED_BOUNDS = ("max_rows", "max_columns")
 
 
 def result_problem(result: AgentResult) -> str | None:
-    """Problem that makes an agent's result unusable, in words for people; None if it is fine."""
+    """Problem of an agent's result that makes it unusable, as user text; None if there is none."""
     if result.HasField("table") and (problem := _table_problem(result.table)):
         return f"its table {problem}"
     if result.HasField("start_time") and not is_time(result.start_time):

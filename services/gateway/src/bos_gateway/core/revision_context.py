@@ -1,4 +1,4 @@
-"""Revision context: what a run's attempts have taught, for the next plan. Pure.
+"""Revision context: results and errors of a run's plans so far, for the next plan. Pure.
 
 For the planner that is to make another plan, for the composer that must explain a failure, and for
 people. All texts are bounded: results may be of any size.

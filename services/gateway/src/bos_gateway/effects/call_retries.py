@@ -1,4 +1,4 @@
-"""Retries of planner and composer calls that broke off before a word, or because the service died.
+"""Retries of planner and composer calls without a reply, or whose service died.
 
 Both call models, so the transport does not repeat their calls: a service that answers late, or
 whose model fails, would work on the same question three times. What is left to bridge is a service
@@ -97,7 +97,7 @@ async def streamed(
 
 
 class _Patience:
-    """How much longer one piece of work goes on calling."""
+    """Retry budget of one piece of work."""
 
     def __init__(self, timeout_s: float, budgeted: bool, restart_s: float) -> None:
         self._budgeted = budgeted
@@ -142,7 +142,7 @@ def has_never_left(error: grpc.RpcError) -> bool:
 
 
 class Absence:
-    """How long a step goes on trying to reach what is away, from when it was found to be."""
+    """Time for which a step retries an unreachable service."""
 
     def __init__(self, restart_s: float) -> None:
         self._restart_s = restart_s

@@ -100,7 +100,7 @@ def _without_plan(
     problems: list[str],
     answer: MakePlanResponse | None,
 ) -> LogEvent:
-    """What comes of a planner that is away, or whose plan cannot be run.
+    """Fallback for an unavailable planner or an invalid plan.
 
     The first plan is made of keywords then, so that the run loses what a model would have planned
     and nothing else. A revision is not: keywords have no other idea than before. Nor are plans in

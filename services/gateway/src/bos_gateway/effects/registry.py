@@ -1,4 +1,4 @@
-"""Agent registry: targets from settings, cards from the agents themselves."""
+"""Agent registry: targets from settings, cards from the agents."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Registry:
         self._report_shared_names()
 
     def _report_shared_names(self) -> None:
-        """Log each name that several cards claim, once while it lasts."""
+        """Log each name that several cards claim, once."""
         shared = shared_names(self.cards)
         for name, agents in shared.items():
             if self._shared.get(name) != agents:
@@ -163,7 +163,7 @@ class Registry:
 def _card_problem(card: AgentCard, name: str) -> str | None:
     """Why the card of the agent that is configured as ``name`` cannot be used; None if it can.
 
-    It is stored with every run, and names of its tools with what people are asked.
+    It is stored with every run, and names of its tools with approval requests.
     """
     if card.name != name:
         return f'The agent calls itself "{card.name[:64]}".'

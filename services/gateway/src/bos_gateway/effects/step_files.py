@@ -66,7 +66,7 @@ class StepFiles:
     async def store(
         self, owner: Owner, kept: RunFiles, timeout_s: float
     ) -> tuple[list[Artefact], list[str]]:
-        """Store what has come in whole.
+        """Store the files that were received completely.
 
         Returns:
             The files as results list them, and in sentences what was left out and why. A store that

@@ -1,4 +1,4 @@
-"""Database time on every replica, carried on by the monotonic clock.
+"""Database time on every replica, extrapolated by the monotonic clock.
 
 Replicas compare times that others of them have stored, such as the deadline of a run, so they all
 go by one clock, and that is the database's: the wall clock of a host may be minutes off, or be set
@@ -31,7 +31,7 @@ _MONOTONIC: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def monotonic() -> float:
-    """Seconds that no change of the wall clock moves."""
+    """Monotonic seconds, including time in suspend."""
     return time.clock_gettime(_MONOTONIC)
 
 
@@ -75,7 +75,7 @@ class DatabaseClock:
     _warned: bool = field(init=False, default=False)
 
     def measured(self, sent: float, received: float, at: datetime) -> None:
-        """Take a measurement in.
+        """Add a measurement.
 
         Args:
             sent: When the question went out, by :func:`monotonic`.

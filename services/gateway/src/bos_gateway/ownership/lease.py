@@ -97,7 +97,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether no other replica can have taken our runs for want of a lease."""
+        """Whether the lease is in force, so that no other replica can have adopted its runs."""
         with self._lock:
             return monotonic() < self._held_until
 
@@ -124,7 +124,7 @@ class Lease:
         return max(self._renewal_s, self._lease_s - 2 * self._renewal_s)
 
     def taken(self, sent: float, written_at: datetime) -> None:
-        """The lease was written anew.
+        """Record that the lease was renewed.
 
         Args:
             sent: When the statement was sent, by :func:`monotonic`.
@@ -188,7 +188,7 @@ class Lease:
                 self._extend(sent, written_at)
 
     def _turns(self, main_loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether the main loop turns; one that is stuck for good must lose its runs.
+        """Whether the main loop responds; a hung one must lose its runs.
 
         Counted from when it was asked: no replica asks while the database is away.
         """

@@ -6,7 +6,7 @@ that others must hear of say (``notifications.py``): the message comes with the 
 
 Nothing here reads rows in proportion to runs that wait or have ended: what can be taken is found by
 an index on ``retry_at`` of the runs without an owner, what a dead replica left by its id, and a run
-that waits for a person by its input. Statements that lock several rows skip those
+that waits for an approval by its input. Statements that lock several rows skip those
 that others hold, so that one stuck session holds up nothing but its own runs.
 """
 
@@ -55,7 +55,7 @@ WITH lease AS (
 SELECT now() AS written_at, run_id, epoch, failures FROM (SELECT) AS one LEFT JOIN ours ON true
 """
 
-# A run that waits for a person has no owner until it has an input: a decision, or a request
+# A run that waits for an approval has no owner until it has an input: a decision, or a request
 # to cancel. An input is there until its event is in the log, so none is slept through. Looked up
 # run by run: a join could read all that wait.
 _WANTED = """
@@ -285,7 +285,7 @@ class Look:
     expiry_s: float | None
     """Seconds until the next lease of another replica runs out, unless it is renewed."""
     time_out_s: float | None
-    """Seconds until the next request to a person times out."""
+    """Seconds until the next approval request times out."""
 
 
 @define(eq=False)
@@ -437,7 +437,7 @@ class Ownership:
             await asyncio.sleep(_RELEASE_AGAIN_S)  # another session holds their rows
 
     async def leave(self, *, exported: bool) -> None:
-        """Give the lease back at the end of a drain, after :meth:`release_all`.
+        """Delete the lease at the end of a drain, after :meth:`release_all`.
 
         Args:
             exported: Traces of all runs that ended here are where they belong. Else, and while a
@@ -449,7 +449,7 @@ class Ownership:
         await execute(self._pool, _LEAVE, self.replica_id, exported)
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent, *audit: AuditEntry) -> None:
-        """Leave an input for the run's owner; the first of its kind counts, and has its entry."""
+        """Store an input for the run's owner; the first of its kind counts and is audited."""
         given = (run_id, kind, event.SerializeToString())
         await fetch(self._pool, _ADD_INPUT, *given, *columns_of(audit))
 

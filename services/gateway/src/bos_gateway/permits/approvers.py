@@ -82,7 +82,7 @@ def _rule_for(rules: Mapping[str, ApproverRule], tool: str) -> ApproverRule | No
 
 @frozen
 class Answerer:
-    """A person who looks at requests and answers them, with roles and groups of this moment."""
+    """User who reads or decides approval requests, with current roles and groups."""
 
     user_id: str
     roles: frozenset[str] = frozenset(ROLES)
@@ -99,7 +99,7 @@ class Answerer:
         ]
 
     def check(self, approval: Approval, *, approve: bool) -> None:
-        """Refuse an answer that is not this caller's to give to a request that it may see.
+        """Refuse a decision by a caller who may see the request and not decide it.
 
         Raises:
             PermissionDenied: it asked the question itself and four eyes are asked for, or may not

@@ -1,4 +1,4 @@
-"""Group commit in lanes, so that a slow or locked run does not hold up the others.
+"""Group commit in lanes, so that a slow or locked run does not delay the others.
 
 A :class:`Lane` writes everything that is pending in one statement, and then what came meanwhile. A
 run whose row is locked elsewhere waits for its turn by itself; one whose statement is slow is
@@ -53,7 +53,7 @@ _PASSING = (
 
 
 class LogRefused(BosError):
-    """PostgreSQL refused to store events for a reason that repeating does not mend."""
+    """PostgreSQL refused to store events for a reason that a retry does not fix."""
 
     code = Unavailable.code
     default_reason = "RUN_LOG_REFUSED"
@@ -238,7 +238,7 @@ class Lane(Generic[Item]):
         self._failures = 0
 
     def _failed(self, batch: Sequence[Pending[Item]], error: Exception) -> None:
-        """Find out whose fault it was, so that events of other runs do not go down with them."""
+        """Isolate the run that fails, so that events of other runs are stored."""
         runs = {each.item.run_id for each in batch}
         slow = isinstance(error, _SLOW)
         if not slow:
@@ -290,12 +290,12 @@ class Lane(Generic[Item]):
         self._wake.set()
 
     def _refuse_new(self) -> None:
-        """Runs under way wait for room; a question that no client waits for yet need not."""
+        """Refuse new runs while PostgreSQL is full; running ones wait for room."""
         for each in self._all():
             if isinstance(each.item, NewRun):
                 each.settle(StoreFull("No question can be stored at the moment; try again later."))
 
 
 def _shutting_down() -> Unavailable:
-    """What those hear whose writes are given up at the end of the process."""
+    """Error of writes that are abandoned at shutdown."""
     return Unavailable("The service is shutting down.", retry_after_s=1.0)

@@ -92,8 +92,8 @@ FROM new AS n LEFT JOIN created AS c USING (run_id) LEFT JOIN admitted AS a USIN
 # A row locked by another session is passed over: it must not hold up the runs beside it. Such a
 # run is ours and not written, which distinguishes it from one that was lost.
 #
-# Requests to people ($16 to $22) are written with their events, and so are their inputs taken away
-# ($23, $24) with the events that these became. Runs in $25 wait for a person, without owner from
+# Approval requests ($16 to $22) are written with their events, and so are their inputs taken away
+# ($23, $24) with the events that these became. Runs in $25 wait for approvals, without owner from
 # now on.
 _APPEND = """
 WITH wanted AS (
@@ -224,8 +224,8 @@ APPENDS: Final = {
     for special in (False, True)
     for audited in (False, True)
 }
-"""By whether an event ends a run or concerns a person, and whether there are entries for the audit
-trail. Nearly all events are of neither kind: $1 to $16. What people are asked comes before the
+"""By whether an event ends a run or an approval, and whether there are entries for the audit
+trail. Nearly all events are of neither kind: $1 to $16. Approval requests come before the
 steps of the events, $16 to $30, and entries behind them."""
 _SPECIAL: Final = frozenset({"run_finished", "approval_requested", "approval_resolved"})
 _STORED_IDS: Final = "SELECT event_id FROM run_events WHERE run_id = $1 AND sequence = ANY ($2)"
@@ -316,12 +316,12 @@ async def are_stored(session: Session, append: Append) -> bool:
 
 
 def _is_special(event: LogEvent) -> bool:
-    """Whether the event concerns more than the log: a request to a person, its end, a wait."""
+    """Whether the event concerns more than the log: an approval request, its end, a wait."""
     return event.WhichOneof("event") in _SPECIAL or waits(event)
 
 
 def _beside_the_log(events: Iterable[tuple[UUID, LogEvent]]) -> list[Sequence[object]]:
-    """The arguments $16 to $30: what these events say of people, and of tokens."""
+    """The arguments $16 to $30: approvals and tokens of these events."""
     asked, taken, resolved, ends, waiting = [], [], [], [], []
     for run_id, event in events:
         if event.HasField("approval_requested"):

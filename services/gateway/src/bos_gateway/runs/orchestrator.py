@@ -114,7 +114,7 @@ class Orchestrator:
             self._inbox.put_nowait(event)
 
     async def drive(self) -> None:
-        """Drive the run until it has ended, or has no owner until a person decides.
+        """Drive the run until it has ended, or has no owner until an approval is decided.
 
         Raises:
             LostRun: another replica owns the run now.
@@ -152,7 +152,7 @@ class Orchestrator:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def fail(self) -> None:
-        """End the run after a defect of ours, so that its clients do not wait in vain.
+        """End the run after an internal error, so that its clients do not wait.
 
         Raises:
             LostRun: another replica owns the run now.
@@ -217,7 +217,7 @@ class Orchestrator:
                 )
 
     async def _guarded(self, command: decide.Command) -> None:
-        """The boundary of defects: an effect that breaks ends its part of the run, no more."""
+        """Run an effect; an unexpected error ends its part of the run alone."""
         effect, acts = _EFFECTS[type(command)], False
         if isinstance(command, decide.RunStep):
             step = self.state.steps[command.step_id].step
@@ -255,7 +255,7 @@ class Orchestrator:
                 return trace.root
 
     def _broken(self, command: decide.Command, error_type: str) -> LogEvent:
-        """What a command comes to whose effect raised."""
+        """Event recorded when an effect raises."""
         match command:
             case decide.RunStep(revision=revision, step_id=step_id):
                 step = self.state.steps[step_id]
@@ -277,7 +277,7 @@ class Orchestrator:
         return LogEvent(run_finished=RunFinished(response=broken_response(self.state)))
 
     async def _next_events(self) -> list[LogEvent]:
-        """What effects have produced; empty when only time has passed."""
+        """Events of effects; empty after a time-out."""
         wake = decide.next_wake(self.state)
         timeout = None if wake is None else max(0.0, self._deps.clock.left_s(wake))
         first: LogEvent | None = None
@@ -287,7 +287,7 @@ class Orchestrator:
         return [first, *self._arrived()] if first is not None else self._arrived()
 
     def _arrived(self) -> list[LogEvent]:
-        """What is in the inbox by now."""
+        """Events in the inbox."""
         arrived = [self._inbox.get_nowait() for _ in range(self._inbox.qsize())]
         return [event for event in arrived if event is not None]
 
@@ -324,7 +324,7 @@ class Orchestrator:
                 applied.set_result(None)
 
     def _show(self, events: Sequence[LogEvent]) -> None:
-        """Show what is committed, then count it; no count may get into a run's way."""
+        """Show committed events, then count them; metrics never fail a run."""
         self.feed.publish(events)
         for event in events:
             try:

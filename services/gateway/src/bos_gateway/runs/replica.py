@@ -53,7 +53,7 @@ _PASSING = (UnknownEvent, Unavailable, DeadlineExceeded)
 
 @define(eq=False, repr=False)
 class Replica:
-    """Everything this process does with runs."""
+    """Runs of this process: accepts, adopts, drives and releases them."""
 
     _writer: LogWriter
     _runs: Runs
@@ -70,11 +70,11 @@ class Replica:
     traces: TraceExports = field(init=False)
     """Of runs that ended on replicas that died."""
     stopping: bool = field(init=False, default=False)
-    """Whether this process is on its way out: nothing new begins."""
+    """Whether this process is shutting down: no run is accepted or adopted."""
     _suspended: bool = field(init=False, default=False)
     _gave_up_releasing: bool = field(init=False, default=False)
     _exported: bool = field(init=False, default=True)
-    """Whether no trace is known to have been held up on the way out."""
+    """Whether no trace is known to be unexported at shutdown."""
     _accepting: set[asyncio.Task[None]] = field(init=False, factory=set)
     _resuming: dict[asyncio.Task[None], Adopted] = field(init=False, factory=dict)
     _driven: dict[UUID, Orchestrator] = field(init=False, factory=dict)
@@ -142,7 +142,7 @@ class Replica:
     async def cancel(
         self, run_id: UUID, user_id: str, reason: str, by: By | None = None, *, owner: str = ""
     ) -> None:
-        """Ask for the run to end; once this returns, the owner of the run will see to it.
+        """Store a request to cancel the run, for its owner.
 
         The owner is named to the audit trail where another user asks for it.
         """
@@ -153,7 +153,7 @@ class Replica:
         await self.take_inputs()
 
     async def take_inputs(self) -> None:
-        """Hand what others want of the runs driven here to their loops."""
+        """Pass stored inputs of the runs driven here to their loops."""
         if self._driven:
             self._hand_over(await self.ownership.inputs(list(self._driven)))
 
@@ -171,7 +171,7 @@ class Replica:
         return driven.feed if driven else None
 
     def drives(self, run_id: UUID) -> bool:
-        """Whether the run is under way here."""
+        """Whether this replica drives the run."""
         return run_id in self._driven
 
     def answer(self, run_id: UUID) -> tuple[int, int, int, str] | None:
@@ -280,7 +280,7 @@ class Replica:
         self._drive(Adopted(stored.run_id, 1), state, [stored.event], secrets)
 
     def _resume_all(self, adopted: Sequence[Adopted]) -> None:
-        """Take these up, each in a task of its own: what holds one up holds up nothing else."""
+        """Resume these runs, each in a task of its own, so that none delays another."""
         if self.stopping or self._suspended:
             return
         for run in adopted:
@@ -340,7 +340,7 @@ class Replica:
         self._hand_over(inputs)  # before the loop begins
 
     async def _end_unread(self, adopted: Adopted, error_type: str) -> None:
-        """End a run that kills or fails each owner; its log is not looked at."""
+        """End a run that kills or fails each owner, without reading its log."""
         run_id, epoch = adopted.run_id, adopted.epoch
         self._log.error("run ended without reading its log", run=str(run_id), error=error_type)
         end = poison.ended_unread(str(run_id), error_type, adopted.failures)
@@ -378,7 +378,7 @@ class Replica:
         try:
             await self._driven_or_failed(driven)
             if driven.state.released:
-                # A person may have decided just before it was released.
+                # An approval may have been decided just before the run was released.
                 self.notifications.released.set()
         except Exception as error:
             if isinstance(error, UnknownEvent):
@@ -404,7 +404,7 @@ class Replica:
             self.notifications.released.set()  # the next suspect may be taken
 
     async def _driven_or_failed(self, driven: Orchestrator) -> None:
-        """Drive a run; a defect of ours ends it."""
+        """Drive a run; an unexpected error ends it."""
         try:
             await driven.drive()
         except (LostRun, *_PASSING):
@@ -461,7 +461,7 @@ class Replica:
 
 
 async def _stopped(driven: Iterable[Orchestrator]) -> list[Orchestrator]:
-    """Stop these loops, and wait for that."""
+    """Stop these loops and wait for their end."""
     stopping = list(driven)
     for each in stopping:
         each.task.cancel()

@@ -121,7 +121,7 @@ class VerifiedQueries:
         """Store a verified query, in place of an earlier one of the same step and readers.
 
         Raises:
-            ResourceExhausted: its user, or its group, has as many as may be.
+            ResourceExhausted: its user, or its group, is at its limit.
         """
         run_id, query = UUID(made.run_id), made.query
         async with deed(self._pool) as session:
@@ -130,7 +130,7 @@ class VerifiedQueries:
             if count >= self._limit:
                 whose = f'The group "{made.group}" has' if made.group else "You have"
                 raise ResourceExhausted(
-                    f"{whose} {self._limit} verified queries, which is as many as may be "
+                    f"{whose} {self._limit} verified queries, the most allowed "
                     "(BOS_GATEWAY_MAX_VERIFIED_QUERIES); delete one.",
                     reason="VERIFIED_QUERY_LIMIT",
                 )

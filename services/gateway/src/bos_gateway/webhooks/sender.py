@@ -37,7 +37,7 @@ _APPROVAL = for_user("SELECT payload FROM approvals WHERE approval_id = $1")
 
 @define(eq=False)
 class Sender:
-    """Makes attempts."""
+    """Posts events to receivers."""
 
     _runs: Runs
     _readers: asyncpg.Pool[asyncpg.Record]

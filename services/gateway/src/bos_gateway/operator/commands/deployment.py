@@ -65,7 +65,7 @@ class Deployment:
     """Addresses, keys and settings of a deployment."""
 
     source: str
-    """Where this was read, for people."""
+    """Where this was read, as shown to operators."""
     store_url: str = field(repr=False)
     planner_target: str
     composer_target: str

@@ -1,4 +1,4 @@
-"""Check of proxies: could their clients pass for people of this machine, who may register?"""
+"""Check of proxies: whether their clients count as local callers, who may register."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def check_proxies(deployment: Deployment) -> list[Finding]:
             "proxies are set, and any caller from this machine may register: a client of a "
             "proxy on this machine that BOS_REST_TRUSTED_PROXIES does not name is taken for one "
             "(by the environment of this command; identity may have another)",
-            "Set BOS_IDENTITY_REGISTRATION_OPEN=false and invite people.",
+            "Set BOS_IDENTITY_REGISTRATION_OPEN=false and invite users.",
         )
     ]

@@ -1,4 +1,4 @@
-"""Check of the audit trails: sealed in time, and whole where they end."""
+"""Check of the audit trails: sealed in time, and intact at their end."""
 
 from __future__ import annotations
 
