@@ -1,7 +1,7 @@
 """The chart on a real node, from our own images: installed, asked, upgraded, killed, rolled back.
 
 Questions are asked all the time. It takes root on Debian, Kubernetes built from source, all images,
-and minutes: `make test-node` by hand, neither `make test` nor CI.
+and minutes: `make trial NAME=node` by hand, neither `make test` nor CI.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Load:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     tools = os.environ.get("BOS_TEST_NODE_TOOLS")
-    assert tools, "`make test-node` builds the programs and names their folder"
+    assert tools, "`make trial NAME=node` builds the programs and names their folder"
     docker = build.script("up", "DOCKER_HOST")
     assert docker, "no Docker engine answers, and none can be started"
     engine = build.Engine(docker)

@@ -179,7 +179,7 @@ def _is_ready(plane: ControlPlane) -> bool:
 
 def _found(program: str) -> Path:
     path = which(program)
-    assert path, f"{program} is not here: `make test-node` installs it on Debian as root"
+    assert path, f"{program} is not here: `make trial NAME=node` installs it on Debian as root"
     return Path(path)
 
 

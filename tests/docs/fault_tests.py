@@ -1,4 +1,4 @@
-"""Prints the tests that docs/operations/faults.md names, one a line, for ``make test-faults``."""
+"""Prints the tests that docs/operations/faults.md names, for ``make trial NAME=faults``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Each fault raises its alert: the rules that are shipped, over what a real Prometheus scraped.
 
-Raised means that the rule holds; for how long it has to, before somebody is told, is tried by
-promtool. `make test-faults` and `make test-observability` bring the program and run this.
+Raised means that the rule holds; for how long, before it fires, is tested by promtool.
+`make test-observability` installs Prometheus and runs this.
 """
 
 from __future__ import annotations

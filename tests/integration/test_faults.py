@@ -1,6 +1,6 @@
 """Each service goes away under load and comes back: partial answers with reasons, then all is well.
 
-The faults that have tests elsewhere stand in docs/operations/faults.md; ``make test-faults`` runs
+Faults tested elsewhere stand in docs/operations/faults.md; ``make trial NAME=faults`` runs
 them all.
 """
 

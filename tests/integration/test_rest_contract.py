@@ -35,7 +35,7 @@ CHECKS = (
 async def test_no_call_has_a_server_error_or_an_answer_that_is_not_documented(
     tmp_path: Path, started_before: Callable[[Path], Path]
 ) -> None:
-    assert SCHEMATHESIS.exists(), "make test-rest installs it"
+    assert SCHEMATHESIS.exists(), "make test ONLY=rest installs it"
     started_before(tmp_path / ".data")
     async with rest_harness(tmp_path) as harness:
         process = await asyncio.create_subprocess_exec(

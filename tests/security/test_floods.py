@@ -1,6 +1,6 @@
 """Strangers flood a service; honest callers are let in, probes are answered, memory is bounded.
 
-`make test-floods` does the same with a thousand connections, and measures.
+`make trial NAME=floods` does the same with a thousand connections, and measures.
 """
 
 from __future__ import annotations

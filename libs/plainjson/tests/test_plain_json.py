@@ -15,7 +15,7 @@ from bos.common.v1 import Column, Value
 from bos_plainjson import plain_json
 
 CASES = json.loads(
-    (Path(__file__).parents[3] / "tests/golden/plain_json.json").read_text(encoding="utf-8")
+    (Path(__file__).parents[3] / "tests/contracts/plain_json.json").read_text(encoding="utf-8")
 )
 
 

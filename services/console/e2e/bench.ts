@@ -1,6 +1,6 @@
 /**
  * How an answer that is being written is shown: longest task, layout above the tail, time to the first text.
- * `make bench-console` runs it by hand; nothing in the tests depends on how fast a machine is.
+ * `make bench NAME=console` runs it by hand; nothing in the tests depends on how fast a machine is.
  */
 import { createServer, request, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

@@ -6,7 +6,7 @@ import { join } from "node:path";
 
 /** Starts it in the folder; returns its URL and its end. */
 export async function startIssuer(root: string, folder: string): Promise<[string, () => void]> {
-  copyFileSync(join(root, "tests/openid/issuer/server.mjs"), join(folder, "server.mjs"));
+  copyFileSync(join(root, "tests/integration/openid/issuer/server.mjs"), join(folder, "server.mjs"));
   symlinkSync(join(root, ".cache/openid-issuer/node_modules"), join(folder, "node_modules"));
   const program = spawn(process.execPath, [join(folder, "server.mjs")], {
     stdio: ["pipe", "pipe", "ignore"],

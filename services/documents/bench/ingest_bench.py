@@ -1,6 +1,6 @@
 """Reading of many documents: pages a second, and memory as they grow in number.
 
-    make bench-documents-ingest [DOCUMENTS=500]
+    make bench NAME=ingest [DOCUMENTS=500]
 
 The service is a process of its own with PostgreSQL, its parsers, its embedding model and its
 index. Documents of two pages of prose come from one client, eight at a time: PDF, DOCX and text in

@@ -1,6 +1,6 @@
 """Search through the documents service, beside a plain client of the same engine.
 
-    make bench-documents [SIZES="1000 10000 100000"] [QUERIES=200]
+    make bench NAME=documents [SIZES="1000 10000 100000"] [QUERIES=200]
 
 The service is a process of its own with PostgreSQL, its embedding model and its index, called by
 gRPC without rerank. The plain client embeds the same question with the same model, asks the same

@@ -122,7 +122,7 @@ async def refuses_strangers(harness: Standalone, name: str) -> None:
             case "mcp_db":
                 return  # HTTP; shown in its own tests
             case "protocols":
-                return  # HTTP; shown in tests/protocols
+                return  # HTTP; shown in tests/integration/protocols
             case "rest":
                 return  # HTTP; shown in test_rest.py
             case "planner":

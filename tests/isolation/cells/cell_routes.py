@@ -72,7 +72,7 @@ def own_paths() -> set[str]:
     """Paths that the REST gateway knows beside its document, as its code names them.
 
     It answers no other: its guard of routes knows these and the document. Paths of the protocols
-    service are called in ``tests/protocols``.
+    service are called in ``tests/integration/protocols``.
     """
     text = _SERVER.read_text()
     (made,) = re.findall(r"templates := append\(\[\]string\{(.*?)\}", text, re.S)

@@ -1,6 +1,6 @@
 """One suite for both adapters of the index; the server's runs on the client's local mode.
 
-With ``BOS_TEST_QDRANT_URL`` it runs against that server too (`make test-qdrant`).
+With ``BOS_TEST_QDRANT_URL`` it runs against that server too (`make trial NAME=qdrant`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ANY = IndexFilter()
 
 
 SERVER = os.environ.get("BOS_TEST_QDRANT_URL", "")
-"""A real Qdrant server whose collections of documents may be deleted (`make test-qdrant`)."""
+"""A real Qdrant server whose collections of documents may be deleted (`make trial NAME=qdrant`)."""
 LAYOUTS = ("collection_per_user", "tenant_key")
 
 

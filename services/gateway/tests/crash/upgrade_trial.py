@@ -1,6 +1,6 @@
 """The gateway of an earlier commit rolled to this one under load, with runs in flight, and back.
 
-``make test-upgrade`` builds the earlier one from git, in an environment of its own, and names its
+``make trial NAME=upgrade`` builds the earlier one from git, in its own environment, and names its
 Python. Planner, composer and agents are this commit's: what is on trial is the run log that both
 versions write and read, the schema that the newer one leaves behind, and the hand-over of runs.
 """
@@ -67,7 +67,7 @@ _KEPT = ("PATH", "HOME")
 def earlier() -> Path:
     """Python of the environment of the earlier commit."""
     given = os.environ.get("BOS_TEST_EARLIER_PYTHON")
-    assert given, "`make test-upgrade` builds the earlier version and names its Python here"
+    assert given, "`make trial NAME=upgrade` builds the earlier version and names its Python here"
     return Path(given)
 
 

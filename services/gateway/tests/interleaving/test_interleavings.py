@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.crash
 
-# `make test-crash-full` asks for more, and for others every time.
+# `make trial NAME=crash` asks for more, and for others every time.
 EXAMPLES = int(os.environ.get("BOS_TEST_INTERLEAVINGS", "0"))
 FIXED = 80
 OWNERS = st.sampled_from([0, 1])

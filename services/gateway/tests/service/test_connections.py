@@ -13,7 +13,7 @@ from bos.identity.v1 import DeleteConnectionRequest, PutConnectionRequest
 from bos_agentkit import agent_card, succeeded
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
-from bos_gateway.operator.cards import check_cards, check_connections
+from bos_gateway.operator.commands.cards import check_cards, check_connections
 from bos_gateway.permits.connections import connections_problem
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bos_client.connection import Connection
-from bos_gateway.operator.deployment import Deployment
-from bos_gateway.operator.doctor import examine
-from bos_gateway.operator.findings import Level
-from bos_gateway.operator.proxies import check_proxies
+from bos_gateway.operator.commands.deployment import Deployment
+from bos_gateway.operator.commands.doctor import examine
+from bos_gateway.operator.commands.findings import Level
+from bos_gateway.operator.commands.proxies import check_proxies
 
 if TYPE_CHECKING:
     from pathlib import Path

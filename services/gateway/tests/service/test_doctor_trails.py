@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bos_gateway.operator.deployment import Deployment
-from bos_gateway.operator.findings import Finding, Level
-from bos_gateway.operator.trails import check_trails
+from bos_gateway.operator.commands.deployment import Deployment
+from bos_gateway.operator.commands.findings import Finding, Level
+from bos_gateway.operator.commands.trails import check_trails
 from bos_postgres import connect
 from bos_postgres.audit import AuditEntry, drop_older, migrate_audit, record, seal
 

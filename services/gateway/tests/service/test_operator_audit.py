@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from bos_gateway.operator.audit import audit
+from bos_gateway.operator.commands.audit import audit
 from bos_postgres import connect, create_database, drop_database, with_database
 from bos_postgres.audit import AuditEntry, migrate_audit, record, seal
 

@@ -17,7 +17,7 @@ from bos.planner.v1 import add_PlannerServiceServicer_to_server
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings, TlsSettings
 from bos_chassis.telemetry import Telemetry
-from bos_client.cli import main
+from bos_cli.main import main
 from bos_testkit.certificates import Authority
 
 if TYPE_CHECKING:

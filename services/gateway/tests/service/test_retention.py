@@ -21,8 +21,8 @@ from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
 from bos_errors import FailedPrecondition, Unavailable
 from bos_gateway.api import LOCAL_USER
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.operator.deployment import find_run_stores
-from bos_gateway.operator.erasing import erase as erase_command
+from bos_gateway.operator.commands.deployment import find_run_stores
+from bos_gateway.operator.commands.erasing import erase as erase_command
 from bos_gateway.run_log.maintenance import Maintenance
 from bos_gateway.run_log.retention import Scope, cancel, erase
 from bos_gateway.run_log.run_files import RunFiles

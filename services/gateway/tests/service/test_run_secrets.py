@@ -19,8 +19,8 @@ from bos.gateway.v1 import CancelRunRequest, GetRunRequest, RunStatus
 from bos_agentkit import agent_card
 from bos_errors import ConfigurationError
 from bos_gateway.key_ring import SealedSecrets, SecretsKeyRing, SecretsUnreadable
-from bos_gateway.operator.deployment import Deployment
-from bos_gateway.operator.store import check_secrets
+from bos_gateway.operator.commands.deployment import Deployment
+from bos_gateway.operator.commands.store import check_secrets
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.settings import GatewaySettings
 from bos_postgres import connect

@@ -32,8 +32,8 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from bos.gateway import v1 as gateway
 from bos_errors import NotFound
 from bos_gateway.key_ring import SecretsKeyRing
-from bos_gateway.operator.deployment import Deployment
-from bos_gateway.operator.store import check_webhooks
+from bos_gateway.operator.commands.deployment import Deployment
+from bos_gateway.operator.commands.store import check_webhooks
 from bos_gateway.run_log.maintenance import Maintenance
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.webhooks.signing import signed_headers

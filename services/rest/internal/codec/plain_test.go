@@ -20,7 +20,7 @@ import (
 )
 
 // goldenCases are those that the Python client has to write in the same way.
-const goldenCases = "../../../../tests/golden/plain_json.json"
+const goldenCases = "../../../../tests/contracts/plain_json.json"
 
 type goldenCase struct {
 	Name    string          `json:"name"`

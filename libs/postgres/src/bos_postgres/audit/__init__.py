@@ -26,6 +26,7 @@ from bos_postgres.audit.sealing import (
     running_audit,
 )
 from bos_postgres.audit.servicer import AUDIT_SERVICE, audit_servicer
+from bos_postgres.audit.store import ServiceStore
 from bos_postgres.audit.trail import checkpoint, drop_older, read, seal
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Defect",
     "Refusals",
     "SealedEntry",
+    "ServiceStore",
     "audit_servicer",
     "checkpoint",
     "columns_of",

@@ -34,7 +34,7 @@ def relevant(
 def relevance(passages: Sequence[Passage], coverage: float) -> float:
     """How near passages come to a question: the best cosine similarity, and a fifth of coverage.
 
-    The weight was chosen on one half of the judged questions of ``make eval-retrieval``. Where no
+    The weight was chosen on half of the judged questions of ``make bench NAME=retrieval``. Where no
     passage has a similarity, since its vectors are of a former model, coverage stands alone.
     """
     scores = _similarities(passages)

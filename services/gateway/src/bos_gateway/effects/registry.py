@@ -12,10 +12,10 @@ import grpc
 
 from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.gateway.v1 import AgentInfo
+from bos_chassis.concurrency.periodic_tasks import periodic_tasks
 from bos_errors import Unavailable, from_rpc_error
 from bos_gateway.core.result_limits import values_problem
 from bos_gateway.permits.agents import offered_card
-from bos_gateway.rounds import for_ever
 from bos_plans import is_duration, shared_names
 
 if TYPE_CHECKING:
@@ -190,5 +190,6 @@ async def watched_registry(
         await registry.refresh()
 
     await registry.refresh()
-    async with for_ever(telemetry, interval_s, {"agents": watch}):
+    log = telemetry.logger("bos.gateway.registry")
+    async with periodic_tasks(log, {"agents": watch}, retry_s=interval_s):
         yield registry

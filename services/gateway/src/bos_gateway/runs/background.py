@@ -6,14 +6,14 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from bos_gateway.rounds import for_ever
+from bos_chassis.concurrency.periodic_tasks import periodic_tasks
 from bos_gateway.run_log.notifications import POLL_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from bos_chassis.concurrency.periodic_tasks import PeriodicTask
     from bos_chassis.telemetry import Telemetry
-    from bos_gateway.rounds import Round
     from bos_gateway.run_log.approvals import ApprovalGauges, Approvals
     from bos_gateway.run_log.store_gauges import StoreGauges
     from bos_gateway.runs.replica import Replica
@@ -83,7 +83,7 @@ async def running_replica(
         await asyncio.sleep(await store.refresh())
 
     await replica.take_lease()
-    rounds: Mapping[str, Round] = {
+    tasks: Mapping[str, PeriodicTask] = {
         "lease": keep_lease,
         "looking": look,
         "inputs": take_inputs,
@@ -98,7 +98,7 @@ async def running_replica(
     }
     async with lease:
         try:
-            async with for_ever(telemetry, _RETRY_S, rounds):
+            async with periodic_tasks(log, tasks, retry_s=_RETRY_S):
                 yield
         finally:
             await replica.stop()

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
 from bos_errors import DeadlineExceeded, ResourceExhausted, Unavailable
-from bos_gateway.admission.accept import Asked
+from bos_gateway.admission.accept import Asked, Repeated
 from bos_gateway.core.fold import apply, fold
 from bos_gateway.core.run_state import RunState, UnknownEvent
 from bos_gateway.ownership import poison
@@ -75,7 +75,7 @@ class Replica:
     _gave_up_releasing: bool = field(init=False, default=False)
     _exported: bool = field(init=False, default=True)
     """Whether no trace is known to have been held up on the way out."""
-    _accepting: set[asyncio.Task[bool]] = field(init=False, factory=set)
+    _accepting: set[asyncio.Task[None]] = field(init=False, factory=set)
     _resuming: dict[asyncio.Task[None], Adopted] = field(init=False, factory=dict)
     _driven: dict[UUID, Orchestrator] = field(init=False, factory=dict)
     _turns: asyncio.Semaphore = field(init=False)
@@ -104,14 +104,26 @@ class Replica:
         """Store a run and start it, or find the one that this request already started.
 
         Raises:
-            BosError: as :meth:`Admission.admit`.
+            BosError: as :meth:`Admission.check`, :meth:`Admission.admit`, :meth:`Admission.store`.
+            ResourceExhausted: too many runs are under way here.
+            Unavailable: the replica is stopping.
         """
         started_by = by or By(user_id)
         asked = Asked(request, user_id, groups, interactive, traceparent, own_trace, started_by)
-        return await self._admission.admit(asked, self._require_room, self._begin)
+        admission = self._admission
+        try:
+            await admission.check(asked)
+            self._require_room()
+            run, secrets = await admission.admit(asked)
+            with admission.tracing(run):
+                run = await admission.recall(run)
+                self._require_room()  # others may have taken it meanwhile; now it is taken
+                await self._store(run, secrets)
+        except Repeated as repeated:
+            return repeated.run_id
+        return run.run_id
 
-    async def _begin(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
-        """Have a run stored and driven; false if its request has a run."""
+    async def _store(self, run: NewRun, secrets: Mapping[str, str]) -> None:
         # A task of the replica's own: a caller who gives up now must not leave a run behind that
         # is stored and not driven. And a context of its own: the run outlives the call, so
         # neither that call's deadline nor its caller may leak into the run.
@@ -120,9 +132,9 @@ class Replica:
         )
         self._accepting.add(task)
         task.add_done_callback(self._accepted)
-        return await asyncio.shield(task)
+        await asyncio.shield(task)
 
-    def _accepted(self, task: asyncio.Task[bool]) -> None:
+    def _accepted(self, task: asyncio.Task[None]) -> None:
         self._accepting.discard(task)
         if not task.cancelled():
             task.exception()  # looked at, also when its caller has left
@@ -262,13 +274,10 @@ class Replica:
         released = RunReleased(replica_id=str(self.ownership.replica_id), reason=reason)
         return self._deps.clock.stamped(LogEvent(run_released=released))
 
-    async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
+    async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> None:
         stored = await self._admission.store(run)
-        if stored is None:
-            return False
         state = fold(str(stored.run_id), [stored.event])
         self._drive(Adopted(stored.run_id, 1), state, [stored.event], secrets)
-        return True
 
     def _resume_all(self, adopted: Sequence[Adopted]) -> None:
         """Take these up, each in a task of its own: what holds one up holds up nothing else."""

@@ -1,4 +1,4 @@
-"""``make test-crash-full``: gateways that are ended in every way, at random, under a steady load.
+"""``make trial NAME=crash``: gateways that are ended in every way, at random, under a steady load.
 
 ::
 

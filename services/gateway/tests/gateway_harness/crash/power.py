@@ -1,4 +1,4 @@
-"""``make test-crash-power``: PostgreSQL and every gateway killed in one moment, under load.
+"""``make trial NAME=power``: PostgreSQL and every gateway killed in one moment, under load.
 
 ::
 

@@ -1,0 +1,324 @@
+"""``make bench NAME=engine``: does a past of half a million runs cost the present anything?
+
+::
+
+    python tests/bench/engine_scale.py [--runs 500000] [--waiting 20000] [--check]
+
+Two databases on one server, one with a past and one nearly without, and real gateways in front of
+both. Every figure of the first is compared with that of the second, taken in turns in the same run.
+``--check`` measures nothing: it lets PostgreSQL explain every statement that the gateways execute
+over a past of ``--runs``, and finds those that read rows in proportion to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import engine_data
+from engine_house import TIMEOUT_S, Gateway, House, open_house
+from engine_plans import explaining, findings
+
+from bos.gateway.v1 import (
+    RUN_STATUS_CANCELLED,
+    RUN_STATUS_WAITING_FOR_APPROVAL,
+    GetRunRequest,
+    ListRunsRequest,
+    WatchRunRequest,
+)
+from bos_gateway.service import migrate_store
+from bos_postgres import EmbeddedPostgres, connect, create_database
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+MOST_RATIO = 1.5
+MOST_IDLE = 0.01
+MOST_WAL_KIB = 20.0
+LEAST_HOT = 0.8
+_ROUNDS = 60
+_WARM_UP = 5
+_STREAMS = 4
+_TOKENS = 300
+_WAL_RUNS = 48
+_AT_ONCE = 16
+_WAL = """
+SELECT ARRAY[sum(record_size), sum(fpi_size)]::float8[]
+FROM pg_get_wal_stats($1::text::pg_lsn, pg_current_wal_insert_lsn())
+"""
+_IDLE_S = 30.0
+
+
+@dataclass
+class Figures:
+    """What was measured, with what it must keep to."""
+
+    missed: list[str] = field(default_factory=list)
+
+    def ratio(self, name: str, with_past: list[float], without: list[float]) -> None:
+        """Milliseconds of both databases; the medians are compared."""
+        a, b = statistics.median(with_past), statistics.median(without)
+        self._tell(name, f"{a:8.2f} ms {b:8.2f} ms", a / b, MOST_RATIO, "times")
+
+    def at_most(self, name: str, measured: float, bound: float, unit: str) -> None:
+        self._tell(name, " " * 23, measured, bound, unit)
+
+    def at_least(self, name: str, measured: float, bound: float, unit: str) -> None:
+        self._tell(name, " " * 23, -measured, -bound, unit)
+
+    def _tell(self, name: str, both: str, measured: float, bound: float, unit: str) -> None:
+        kept = measured <= bound
+        sign = "<=" if bound > 0 else ">="
+        print(
+            f"{name:44} {both} {abs(measured):9.3f} {unit} ({sign} {abs(bound)})"
+            + ("" if kept else "   MISSED"),
+            flush=True,
+        )
+        if not kept:
+            self.missed.append(name)
+
+
+async def _read(calls: AsyncIterator[object]) -> None:
+    async for _ in calls:
+        pass
+
+
+class Place:
+    """A database, with the gateways in front of it."""
+
+    def __init__(self, dsn: str, owner: Gateway, other: Gateway, runs: list[str]) -> None:
+        self.dsn = dsn
+        self.owner = owner
+        self.other = other
+        self._runs = runs
+        self._next = 0
+
+    def operations(self) -> dict[str, Callable[[], Awaitable[object]]]:
+        """What is compared, by name."""
+        stub = self.owner.stub
+
+        def listed(**which: object) -> Callable[[], Awaitable[object]]:
+            request = ListRunsRequest(page_size=RARE, **which)  # type: ignore[arg-type]
+            return lambda: stub.ListRuns(request, timeout=TIMEOUT_S)
+
+        return {
+            "all events of a run": lambda: _read(
+                stub.WatchRun(WatchRunRequest(run_id=self._run()), timeout=TIMEOUT_S)
+            ),
+            "GetRun": lambda: stub.GetRun(GetRunRequest(run_id=self._run()), timeout=TIMEOUT_S),
+            "ListRuns": listed(),
+            "ListRuns of a rare status": listed(status=RUN_STATUS_CANCELLED),
+            "ListRuns of a status nobody has": listed(status=RUN_STATUS_WAITING_FOR_APPROVAL),
+            "ListRuns of a conversation": listed(conversation_id=engine_data.CONVERSATION),
+            "a run alone": lambda: self.owner.ask("What is new?"),
+        }
+
+    def _run(self) -> str:
+        """One after the other, so that none is always in the cache of its page."""
+        self._next += 1
+        return self._runs[self._next % len(self._runs)]
+
+    async def lags(self) -> list[float]:
+        """How far text is behind at the other gateway, in milliseconds, by pieces of the owner."""
+        messages = aiter(self.owner.stream(f"Stream {_TOKENS // 2}"))
+        first = await anext(messages)
+        watched = self.other.stub.WatchRun(
+            WatchRunRequest(run_id=first.event.run_id), timeout=TIMEOUT_S
+        )
+        here, there = await asyncio.gather(_arrivals(messages), _arrivals(watched))
+        lags = []
+        for length, at in here:
+            arrived = next((when for n, when in there if n >= length), None)
+            if arrived is not None:
+                lags.append(max(0.0, arrived - at) * 1000)
+        return lags
+
+
+RARE = engine_data.RARE_RUNS
+
+
+async def _arrivals(calls: AsyncIterator[object]) -> list[tuple[int, float]]:
+    """How much text there was in all after each piece, and when."""
+    length, found = 0, []
+    async for message in calls:
+        event = message.event  # type: ignore[attr-defined]
+        if event.HasField("answer_delta"):
+            length += len(event.answer_delta.text)
+            found.append((length, time.perf_counter()))
+    return found
+
+
+async def _median_pairs(past: Place, empty: Place, figures: Figures) -> None:
+    """Each operation in turns at both, after a few of each that do not count."""
+    there = empty.operations()
+    for name, operation in past.operations().items():
+        pair: tuple[list[float], list[float]] = ([], [])
+        for turn in range(_ROUNDS + _WARM_UP):
+            both = [(pair[0], operation), (pair[1], there[name])]
+            for times, each in both if turn % 2 else reversed(both):
+                began = time.perf_counter()
+                await each()
+                if turn >= _WARM_UP:
+                    times.append((time.perf_counter() - began) * 1000)
+        figures.ratio(name, *pair)
+    pair = ([], [])
+    for times, place in zip(pair, (past, empty), strict=True):
+        for lags in await asyncio.gather(*(place.lags() for _ in range(_STREAMS))):
+            times += lags
+    figures.ratio("text behind at another replica", *pair)
+
+
+def _cpu_s(pid: int) -> float:
+    """Processor time of a process, in nanoseconds where the kernel counts them."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+    except OSError:
+        return 0.0
+
+
+async def _idle(dsn: str, seconds: float) -> float:
+    """Cores of PostgreSQL that the sessions of the only replica use while idle."""
+    used: dict[int, list[float]] = {}
+    ends = time.monotonic() + seconds
+    async with connect(dsn) as connection:
+        while time.monotonic() < ends:
+            rows = await connection.fetch(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+                "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            )
+            for row in rows:
+                used.setdefault(row["pid"], []).append(_cpu_s(row["pid"]))
+            await asyncio.sleep(0.5)
+    spent = sum(max(each) - each[0] for each in used.values())
+    return spent / seconds
+
+
+async def _wal_of_answers(past: Place, figures: Figures) -> None:
+    """Bytes of WAL and kinds of updates while five steps are done and 300 tokens stream.
+
+    Without the images of pages that follow a checkpoint: how many of them a run has to bear depends
+    on how many runs there are between two checkpoints. And without what autovacuum makes of a past
+    that was inserted a minute ago.
+    """
+    updates = (
+        "SELECT ARRAY[n_tup_upd, n_tup_hot_upd] FROM pg_stat_user_tables WHERE relname = 'runs'"
+    )
+    room = asyncio.Semaphore(_AT_ONCE)
+
+    async def one() -> None:
+        async with room:
+            await _read(past.owner.stream(f"Tell me more {_TOKENS}"))
+
+    await asyncio.gather(*(one() for _ in range(_WAL_RUNS)))
+    before = await engine_data.value(past.dsn, updates)
+    lsn = await engine_data.value(past.dsn, "SELECT pg_current_wal_insert_lsn()::text")
+    await asyncio.gather(*(one() for _ in range(_WAL_RUNS)))
+    await asyncio.sleep(3)  # what follows the end, and the statistics of sessions
+    records, images = await engine_data.value(past.dsn, _WAL, lsn)
+    after = await engine_data.value(past.dsn, updates)
+    changed, hot = after[0] - before[0], after[1] - before[1]
+    kib = records / _WAL_RUNS / 1024
+    figures.at_most(f"WAL of a run, answer of {_TOKENS} tokens", kib, MOST_WAL_KIB, "KiB")
+    print(f"    and {images / _WAL_RUNS / 1024:.1f} KiB of images of pages, as after a checkpoint")
+    figures.at_least("HOT share of the updates of runs", hot / max(1, changed), LEAST_HOT, "")
+
+
+async def _made(server: EmbeddedPostgres, house: House, name: str, runs: int, waiting: int) -> str:
+    """A database with that past."""
+    dsn = await create_database(server.dsn(), name)
+    await migrate_store(dsn)
+    async with house.gateway(dsn) as gateway:
+        template = await gateway.ask("What was there before?")
+    began = time.perf_counter()
+    await engine_data.fill(dsn, template, runs, waiting)
+    size = await engine_data.value(dsn, "SELECT pg_database_size(current_database())")
+    print(
+        f"{name}: {runs} finished and {waiting} waiting runs made in "
+        f"{time.perf_counter() - began:.0f} s, {size / 2**20:.0f} MiB",
+        flush=True,
+    )
+    return dsn
+
+
+async def bench(server: EmbeddedPostgres, runs: int, waiting: int) -> int:
+    """Everything; the number of bounds that were missed."""
+    figures = Figures()
+    async with open_house() as house, AsyncExitStack() as stack:
+        few = engine_data.RARE_RUNS * 4
+        for name in ("checkpoint_timeout", "autovacuum_naptime"):
+            await engine_data.value(server.dsn(), f"ALTER SYSTEM SET {name} = '1h'")
+        await engine_data.value(server.dsn(), "SELECT pg_reload_conf()")
+        dsns = [
+            await _made(server, house, "past", runs, waiting),
+            await _made(server, house, "empty", few, 0),
+        ]
+        owner = await stack.enter_async_context(house.gateway(dsns[0]))
+        await owner.ask("Up?")
+        await asyncio.sleep(5)  # what a start brings with it
+        idle = await _idle(dsns[0], _IDLE_S)
+        figures.at_most("PostgreSQL for an idle replica", idle, MOST_IDLE, "cores")
+        await engine_data.value(dsns[0], "CREATE EXTENSION pg_walinspect")
+        places = []
+        for number, dsn in enumerate(dsns):
+            first = owner if number == 0 else await stack.enter_async_context(house.gateway(dsn))
+            other = await stack.enter_async_context(house.gateway(dsn))
+            known = [str(run_id) for run_id in await engine_data.whole_runs(dsn)]
+            places.append(Place(dsn, first, other, known))
+        await _median_pairs(places[0], places[1], figures)
+        await _wal_of_answers(places[0], figures)
+    print("missed: " + ", ".join(figures.missed) if figures.missed else "all bounds are kept")
+    return len(figures.missed)
+
+
+async def check(server: EmbeddedPostgres, runs: int, waiting: int) -> int:
+    """The number of statements that read more the longer the past is."""
+    async with open_house() as house:
+        dsn = await _made(server, house, "past", runs, waiting)
+        known = [str(run_id) for run_id in await engine_data.whole_runs(dsn)]
+        async with explaining(server, dsn) as explained:
+            async with house.gateway(dsn) as owner, house.gateway(dsn) as other:
+                place = Place(dsn, owner, other, known)
+                for operation in place.operations().values():
+                    for _ in range(7):  # PostgreSQL makes a plan for any arguments at the sixth
+                        await operation()
+                await place.lags()
+                await asyncio.sleep(6)  # what replicas do by themselves
+            plans = explained()
+    found = findings(plans, rows=min(runs, waiting) // 4)
+    print(f"{len(plans)} plans of {len({plan.statement for plan in plans})} statements")
+    for each in found:
+        print(each)
+    return len(found)
+
+
+async def measured(options: argparse.Namespace) -> int:
+    """On a server of its own, all of which is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="bos-engine-") as folder:
+        server = EmbeddedPostgres(Path(folder) / "postgres", durable=not options.check)
+        try:
+            async with server:
+                what = check if options.check else bench
+                return await what(server, options.runs, options.waiting)
+        finally:
+            with suppress(OSError):
+                server.delete_data()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The run engine with a long past.")
+    parser.add_argument("--runs", type=int, default=500_000, help="finished runs of one account")
+    parser.add_argument("--waiting", type=int, default=20_000, help="runs that wait for people")
+    parser.add_argument("--check", action="store_true", help="look at plans instead of clocks")
+    return 1 if asyncio.run(measured(parser.parse_args())) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The committed files: figures, their table, and a golden file for every prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from . import counts, golden
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .asking import Asked, Mode
+
+_HERE = Path(__file__).parent
+TOML: Final = _HERE / "counts.toml"
+MARKDOWN: Final = _HERE / "COUNTS.md"
+GOLDEN: Final = _HERE / "golden"
+FORMS: Final = "forms-of-replies.md"
+BOTH_WAYS: Final = "top-five-customers-share"
+"""Of this question the golden files hold the prompts with the form of the reply in them as well."""
+
+Measured = dict["Mode", list["Asked"]]
+
+
+def golden_files(measured: Mapping[Mode, Sequence[Asked]]) -> dict[str, str]:
+    """What stands in the golden files, by file name."""
+    files = {f"{each.question.id}.md": golden.rendered(each) for each in measured["schema_apart"]}
+    for each in measured["schema_in_prompt"]:
+        if each.question.id == BOTH_WAYS:
+            files[f"{BOTH_WAYS}.schema-in-prompt.md"] = golden.rendered(each)
+    files[FORMS] = golden.forms(measured["schema_apart"])
+    return files
+
+
+def write(measured: Mapping[Mode, Sequence[Asked]]) -> None:
+    """Make what was measured what is committed."""
+    tables = {mode: counts.table(asked) for mode, asked in measured.items()}
+    TOML.write_text(counts.as_toml(tables), encoding="utf-8")
+    MARKDOWN.write_text(counts.as_markdown(tables), encoding="utf-8")
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    files = golden_files(measured)
+    for stale in {path.name for path in GOLDEN.iterdir()}.difference(files):
+        (GOLDEN / stale).unlink()
+    for name, text in files.items():
+        (GOLDEN / name).write_text(text, encoding="utf-8")
+
+
+def committed_golden_files() -> dict[str, str]:
+    """What is committed, by file name."""
+    return {path.name: path.read_text(encoding="utf-8") for path in sorted(GOLDEN.iterdir())}
+
+
+def counts_of(mode: Mode) -> dict[str, tuple[counts.Counts, counts.Budget]]:
+    """The committed figures and budgets of a mode, by question id."""
+    return counts.from_toml(TOML).get(mode, {})

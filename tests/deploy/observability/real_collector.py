@@ -1,0 +1,106 @@
+"""The real OpenTelemetry Collector with the configuration that is shipped, writing into a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import urllib.request
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from bos_testkit.otlp.spans import SeenSpan, read_spans
+from bos_testkit.processes import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+CONFIG = Path(__file__).parents[3] / "deploy/observability/collector/collector.yaml"
+_SIZE_BYTES = 4
+_START_S = 60.0
+_PAUSE_S = 0.1
+
+
+@dataclass(frozen=True)
+class Collector:
+    """A running collector."""
+
+    endpoint: str
+    """As ``BOS_OTLP_ENDPOINT`` takes it."""
+    file: Path
+    """Messages of OTLP, each with its length before it."""
+
+    @property
+    def spans(self) -> list[SeenSpan]:
+        """All that it has passed on so far."""
+        found: list[SeenSpan] = []
+        content = self.file.read_bytes() if self.file.exists() else b""
+        while len(content) > _SIZE_BYTES:
+            end = _SIZE_BYTES + int.from_bytes(content[:_SIZE_BYTES])
+            if len(content) < end:
+                break  # it is being written
+            found += read_spans(content[_SIZE_BYTES:end])
+            content = content[end:]
+        return found
+
+
+@asynccontextmanager
+async def real_collector(folder: Path, *, store: str = "") -> AsyncIterator[Collector]:
+    """Run it until the block is left, as shipped, but that it also writes what it gets.
+
+    Args:
+        folder: Of its own, for that and for its log.
+        store: Address of a store of traces, which gets everything as well.
+    """
+    otlp, health, metrics = free_port(), free_port(), free_port()
+    file = folder / "traces.binpb"
+    exporters = ["file", *(["otlp_grpc"] if store else [])]
+    own = {
+        "exporters": {"file": {"path": str(file), "format": "proto"}},
+        "service": {"pipelines": {"traces": {"exporters": exporters}}},
+    }
+    (folder / "collector.yaml").write_text(yaml.safe_dump(own))
+    environment = {
+        "OTLP_ADDRESS": f"127.0.0.1:{otlp}",
+        "HEALTH_ADDRESS": f"127.0.0.1:{health}",
+        "METRICS_PORT": str(metrics),
+        **({"TRACES_ENDPOINT": store} if store else {}),
+    }
+    program = ("otelcol", f"--config={CONFIG}", f"--config={folder / 'collector.yaml'}")
+    healthy = f"http://127.0.0.1:{health}"
+    async with running_program(
+        *program, healthy=healthy, log=folder / "collector.log", **environment
+    ):
+        yield Collector(f"http://127.0.0.1:{otlp}", file)
+
+
+@asynccontextmanager
+async def running_program(
+    *program: str, healthy: str, log: Path, **environment: str
+) -> AsyncIterator[None]:
+    """Run a program until the block is left; entered once it answers at ``healthy``."""
+    with log.open("wb") as said:
+        process = await asyncio.create_subprocess_exec(
+            *program, env={**os.environ, **environment}, stdout=said, stderr=said
+        )
+        try:
+            async with asyncio.timeout(_START_S):
+                while not await asyncio.to_thread(_healthy, healthy):
+                    assert process.returncode is None, await asyncio.to_thread(log.read_text)
+                    await asyncio.sleep(_PAUSE_S)
+            yield
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()
+
+
+def _healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False

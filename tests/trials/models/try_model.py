@@ -1,0 +1,10 @@
+"""`make trial NAME=model`: asks the demo questions of the configured model; see docs/models.md."""
+
+from __future__ import annotations
+
+import sys
+
+from bos_try.command import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,10 @@
+"""`make trial NAME=vendors`: our requests through LiteLLM, for each vendor."""
+
+from __future__ import annotations
+
+import sys
+
+from bos_try.vendors import main
+
+if __name__ == "__main__":
+    sys.exit(main())
