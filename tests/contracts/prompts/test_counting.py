@@ -150,7 +150,7 @@ def test_what_differs_between_two_starts_is_masked(text: str, shown: str) -> Non
 def test_a_rendered_prompt_shows_all_that_is_sent() -> None:
     sent = call("growth: plan", "a\n~~~\nb", body={"model": "m", "temperature": 0.0})
     (asked,) = attributed([QUESTION], [RUN], [sent])
-    assert golden.rendered(asked) == (
-        "# growth\n\nHow fast do we grow?\n\n## 1. planner: Plan\n\n"
+    assert golden.by_kind([asked, asked]) == {
+        "Plan": "# Plan\n\n## growth: planner\n\n"
         "Sent with it: temperature=0.0.\n\nuser:\n\n~~~~text\na\n~~~\nb\n~~~~\n"
-    )
+    }
