@@ -113,7 +113,7 @@ check: install rest ## Lint, format, types, import floors and circles, sizes, co
 .PHONY: $(CHECKS)
 check-types:
 	$(BIN)/mypy $(SOURCES) services/demo/demo_page.py libs/chassis/settings_reference.py libs/errors/errors_reference.py \
-	    libs/sqlguard/rules_reference.py libs/chassis/metrics_reference.py
+	    libs/sqlguard/rules_reference.py libs/chassis/metrics_reference.py deploy/from_descriptors.py
 
 check-go:
 	@test -z "$$($(GO) gofmt -l main.go cmd internal | tee /dev/stderr)"
@@ -122,7 +122,8 @@ check-go:
 check-source:
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
-	$(BIN)/lint-imports --cache-dir $(CACHE)/import-linter
+	$(BIN)/python deploy/from_descriptors.py --check
+	$(BIN)/python tests/contracts/import_floors.py $(CACHE)/import-linter
 	$(BIN)/python tests/contracts/import_circles.py
 	$(BIN)/python tests/contracts/sizes.py
 	$(BIN)/python tests/contracts/migrations.py
@@ -178,6 +179,11 @@ audit: install ## Look every locked package up in the databases of known vulnera
 	for lock in $$(find tests services -name package-lock.json -not -path '*/node_modules/*'); do \
 	    (cd "$$(dirname "$$lock")" && npm audit) || failed="$$failed $$lock"; done; \
 	test -z "$$failed" || { echo "audit: not clean, or not looked up:$$failed" >&2; exit 1; }
+
+.PHONY: generate
+generate: install ## Write what is made from the descriptors of services ([tool.bos]) and from settings: compose, chart, pages
+	$(BIN)/python deploy/from_descriptors.py
+	$(BIN)/python libs/chassis/settings_reference.py docs/reference/configuration.md
 
 .PHONY: format
 format: install ## Format and fix what can be fixed

@@ -11,10 +11,14 @@ set -eu
 umask 077
 cd "$(dirname "$0")"
 
-SERVICES="gateway identity memory documents planner composer api-docs charts code computation files mail mcp a2a \
-rag sql text web sandbox mcp-db protocols rest"
+# made from descriptors (make generate)
+SERVICES="composer documents gateway identity mcp-db memory planner protocols rest sandbox a2a api-docs charts code computation files mail mcp rag sql text web"
+STORES="documents gateway identity memory files"
+USERS="documents gateway identity memory files"
+RUN_TOKENS="composer documents identity mcp-db memory planner sandbox a2a api-docs charts code computation files mail mcp rag sql text web"
+AGENT_TARGETS="api_docs=dns:///api-docs:8080,charts=dns:///charts:8080,code=dns:///code:8080,computation=dns:///computation:8080,files=dns:///files:8080,mail=dns:///mail:8080,rag=dns:///rag:8080,sql=dns:///sql:8080,text=dns:///text:8080,web=dns:///web:8080"
+# end of what is made
 OTHERS="demo postgres qdrant grafana"
-STORES="gateway identity memory documents files"
 # Days of a certificate. A new one is made by hand, so they are many; alert on bos_certificate_not_after_seconds.
 DAYS=365
 USER_ID=65532
@@ -133,14 +137,13 @@ certificates missing
 
 once secrets/gateway/run-tokens.key ed25519
 once secrets/own/run-tokens.pub public secrets/gateway/run-tokens.key
-give secrets/own/run-tokens.pub identity memory documents planner composer api-docs charts code computation \
-    files mail mcp a2a rag sql text web sandbox mcp-db
+give secrets/own/run-tokens.pub $RUN_TOKENS
 once secrets/rest/signing.key ed25519
 once secrets/rest/session.keys openssl rand -base64 32
 once secrets/own/proxy.pub public secrets/rest/signing.key
-give secrets/own/proxy.pub $STORES
+give secrets/own/proxy.pub $USERS
 once secrets/own/api-keys password
-give secrets/own/api-keys $STORES
+give secrets/own/api-keys $USERS
 
 once secrets/postgres/superuser-password password
 for service in $STORES demo mcp-db; do
@@ -154,7 +157,7 @@ once secrets/own/qdrant-key password
 once env/gateway.env cat <<END
 # Settings of gateway. Encrypts credentials of runs; a new key goes in front, and old ones stay.
 BOS_GATEWAY_SECRETS_KEYS=first=$(openssl rand -base64 32)
-BOS_GATEWAY_AGENT_TARGETS=api_docs=dns:///api-docs:8080,charts=dns:///charts:8080,code=dns:///code:8080,computation=dns:///computation:8080,files=dns:///files:8080,mail=dns:///mail:8080,rag=dns:///rag:8080,sql=dns:///sql:8080,text=dns:///text:8080,web=dns:///web:8080
+BOS_GATEWAY_AGENT_TARGETS=$AGENT_TARGETS
 END
 once env/identity.env cat <<END
 # Settings of identity. Encrypts its signing keys; a new key goes in front, and old ones stay.

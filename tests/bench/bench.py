@@ -1,4 +1,4 @@
-"""`make bench NAME=paths`: measures the hot paths; see docs/operations/performance.md."""
+"""`make bench NAME=paths`: measures hot paths here; see docs/operations/performance.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``make bench NAME=load``: runs a second and memory of a replica, with awkward clients.
+"""``make bench NAME=load``: throughput and memory of a gateway replica with awkward clients.
 
 ::
 

@@ -1,4 +1,4 @@
-"""`make bench NAME=paths` runs and reports what it promises. No test asserts a time."""
+"""`make bench NAME=paths` runs and reports what it promises; no test asserts speed."""
 
 from __future__ import annotations
 

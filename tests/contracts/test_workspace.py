@@ -1,204 +1,94 @@
-"""Every member of the workspace is in every list of the root's pyproject.toml, and nothing else is.
-
-A member that a list forgets would not fail: it would go unchecked (types, import floors, circles).
-"""
+"""Members of the workspace: import contracts made from folders, entry points, contract tests."""
 
 from __future__ import annotations
 
-import copy
+import re
+import sys
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+sys.path.append(str(Path(__file__).parent))
+from import_floors import FLOORS, completed
 
 ROOT = Path(__file__).resolve().parents[2]
-CLIENT = "bos_client"  # a contract of its own: it stands on no floor
-FLOORS = "Floors: each layer stands on the ones below it; services never import one another"
-BELOW_CLIENT = {"bos_errors", "bos_plainjson"}
-APART = "The client stands on the contracts, their plain JSON and the errors alone"
 TOML = dict[str, Any]
 
 
-def read(folder: Path) -> TOML:
-    return tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
+def read(file: Path) -> TOML:
+    return tomllib.loads(file.read_text("utf-8"))
 
 
-def members() -> dict[str, TOML]:
-    """The pyproject.toml of each member, by its folder; found as uv finds them."""
-    workspace = read(ROOT)["tool"]["uv"]["workspace"]
-    folders = {path for glob in workspace["members"] for path in ROOT.glob(glob) if path.is_dir()}
-    folders -= {path for glob in workspace["exclude"] for path in ROOT.glob(glob)}
-    return {
-        path.relative_to(ROOT).as_posix(): read(path)
-        for path in sorted(folders)
-        if (path / "pyproject.toml").exists()  # what is left of a member that went has none
-    }
-
-
-def packages(member: TOML) -> set[str]:
-    """Our packages of a member; those of libs/protos are generated, and checked where they are."""
-    paths = member["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-    return {name for path in paths if (name := Path(path).name).startswith("bos_")}
-
-
-def contract(root: TOML, name: str) -> TOML:
-    found: list[TOML] = [c for c in root["tool"]["importlinter"]["contracts"] if c["name"] == name]
-    assert len(found) == 1, f"import-linter: there should be one contract {name!r}"
-    return found[0]
-
-
-def floors(root: TOML) -> list[str]:
-    layers = contract(root, FLOORS)["layers"]
-    return [name.strip("() ") for layer in layers for name in layer.split("|")]
-
-
-def complaints(root: TOML, found: dict[str, TOML]) -> list[str]:
-    """What the lists of the root's pyproject.toml lack, have twice or have without reason."""
-    ours = {package for member in found.values() for package in packages(member)}
-    tools = root["tool"]
-    lists: dict[str, tuple[Iterable[str], set[str]]] = {
-        "tool.mypy.mypy_path": (tools["mypy"]["mypy_path"], {f"{path}/src" for path in found}),
-        "tool.uv.sources": (tools["uv"]["sources"], {m["project"]["name"] for m in found.values()}),
-        "tool.importlinter.root_packages": (tools["importlinter"]["root_packages"], ours),
-        f"layers of {FLOORS!r}": (floors(root), ours - {CLIENT}),
-        f"forbidden_modules of {APART!r}": (
-            contract(root, APART)["forbidden_modules"],
-            ours - {CLIENT, *BELOW_CLIENT},
-        ),
-    }
-    said = []
-    for name, (listed, wanted) in lists.items():
-        have = list(listed)
-        said += [f"{name} lacks {entry}" for entry in sorted(wanted - set(have))]
-        said += [f"{name} names {entry}, no member" for entry in sorted(set(have) - wanted)]
-        said += [
-            f"{name} names {entry} twice" for entry in sorted(set(have)) if have.count(entry) > 1
-        ]
-    return said
-
-
-def forget_path(root: TOML) -> None:
-    root["tool"]["mypy"]["mypy_path"].remove("services/agents/sql/src")
-
-
-def forget_source(root: TOML) -> None:
-    del root["tool"]["uv"]["sources"]["bos-sql"]
-
-
-def forget_root_package(root: TOML) -> None:
-    root["tool"]["importlinter"]["root_packages"].remove("bos_sql")
-
-
-def forget_floor(root: TOML) -> None:
-    layers = contract(root, FLOORS)["layers"]
-    layers[1] = layers[1].replace(" | bos_sql ", " ")
-
-
-def forget_for_client(root: TOML) -> None:
-    contract(root, APART)["forbidden_modules"].remove("bos_sql")
-
-
-def leave_path(root: TOML) -> None:
-    root["tool"]["mypy"]["mypy_path"].append("libs/gone/src")
-
-
-def double_floor(root: TOML) -> None:
-    contract(root, FLOORS)["layers"].append("bos_sql")
-
-
-def test_lists_of_the_workspace_name_every_member_and_nothing_else() -> None:
-    assert complaints(read(ROOT), members()) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (forget_path, "tool.mypy.mypy_path lacks services/agents/sql/src"),
-        (forget_source, "tool.uv.sources lacks bos-sql"),
-        (forget_root_package, "tool.importlinter.root_packages lacks bos_sql"),
-        (forget_floor, f"layers of {FLOORS!r} lacks bos_sql"),
-        (forget_for_client, f"forbidden_modules of {APART!r} lacks bos_sql"),
-        (leave_path, "tool.mypy.mypy_path names libs/gone/src, no member"),
-        (double_floor, f"layers of {FLOORS!r} names bos_sql twice"),
-    ],
-)
-def test_forgotten_stale_or_doubled_entry_is_named(
-    change: Callable[[TOML], None], expected: str
-) -> None:
-    root = copy.deepcopy(read(ROOT))
-    change(root)
-    assert complaints(root, members()) == [expected]
-
-
-def test_new_member_is_missed_in_every_list() -> None:
-    new = {
-        "project": {"name": "bos-new"},
-        "tool": {"hatch": {"build": {"targets": {"wheel": {"packages": ["src/bos_new"]}}}}},
-    }
-    said = complaints(read(ROOT), {**members(), "libs/new": new})
-    assert len(said) == 5
-    assert all(" lacks " in line for line in said)
-
-
-def test_members_are_those_that_are_installed() -> None:
-    """`make install` finds members by its own patterns."""
+def members() -> dict[Path, TOML]:
+    """The pyproject.toml of each member, by its folder; found as `make install` finds them."""
     patterns = ("libs/*", "services/*", "services/agents/*")
-    installed = {p.parent for g in patterns for p in ROOT.glob(f"{g}/pyproject.toml")}
-    assert {ROOT / folder for folder in members()} == installed
+    found = sorted(path for each in patterns for path in ROOT.glob(f"{each}/pyproject.toml"))
+    return {path.parent: read(path) for path in found}
 
 
-def without_entry_point(found: dict[str, TOML]) -> list[str]:
-    """Agents that `bos serve all` would not find: without one entry point for their own package."""
-    return [
-        folder
-        for folder, member in found.items()
-        if folder.startswith("services/agents/")
-        and {f"{package}.service:serve" for package in packages(member)}
-        != set(member["project"].get("entry-points", {}).get("bos.agents", {}).values())
+def test_workspace_of_uv_is_every_installed_member() -> None:
+    workspace = read(ROOT / "pyproject.toml")["tool"]["uv"]["workspace"]
+    folders = {path for glob in workspace["members"] for path in ROOT.glob(glob)}
+    folders -= {path for glob in workspace["exclude"] for path in ROOT.glob(glob)}
+    assert {path for path in folders if (path / "pyproject.toml").exists()} == {*members()}
+
+
+def test_required_members_are_sources_of_uv() -> None:
+    """`make lock` fails on a missing one; it needs the network to say so."""
+    sources = read(ROOT / "pyproject.toml")["tool"]["uv"]["sources"].keys()
+    ours = {member["project"]["name"] for member in members().values()}
+    required = {
+        name
+        for member in members().values()
+        for group in (
+            member["project"]["dependencies"],
+            *member["project"].get("optional-dependencies", {}).values(),
+        )
+        for each in group
+        if (name := re.split(r"[^\w-]", each)[0]) in ours
+    }
+    assert required <= sources <= ours
+
+
+def test_import_contracts_follow_from_the_folders(tmp_path: Path) -> None:
+    options = read(ROOT / "pyproject.toml")["tool"]["importlinter"]
+    for each in ("errors", "agentkit", "client"):
+        (tmp_path / f"libs/{each}/src/bos_{each}").mkdir(parents=True)
+    for each in ("gateway", "standalone", "agents/new"):
+        (tmp_path / f"services/{each}/src/bos_{Path(each).name}").mkdir(parents=True)
+
+    found = completed(options, tmp_path)
+
+    assert {"bos_gateway", "bos_new", "bos_standalone"} <= {*found["root_packages"]}
+    floors, client, agents = found["contracts"][:3]
+    assert floors["layers"][:2] == ["bos_standalone", "bos_gateway | bos_new"]
+    assert client["forbidden_modules"] == [
+        "bos_agentkit",
+        "bos_gateway",
+        "bos_new",
+        "bos_standalone",
     ]
+    assert agents["source_modules"] == ["bos_gateway"]
+    assert [each["name"] for each in found["contracts"]].count(FLOORS) == 1
 
-
-def test_every_agent_has_an_entry_point() -> None:
-    assert without_entry_point(members()) == []
-
-
-def test_agent_without_entry_point_or_with_that_of_another_is_named() -> None:
-    found = members()
-    del found["services/agents/sql"]["project"]["entry-points"]
-    points = found["services/agents/code"]["project"]["entry-points"]["bos.agents"]
-    points["code"] = "bos_sql.service:serve"
-    assert without_entry_point(found) == ["services/agents/code", "services/agents/sql"]
-
-
-def without_contract_tests(folder: Path) -> list[str]:
-    """Agents below ``folder`` that do not run every rule of the agent contract."""
-    agents = [path.parent for path in sorted(folder.glob("*/pyproject.toml"))]
-    return [agent.name for agent in agents if not runs_every_rule(agent)]
-
-
-def runs_every_rule(agent: Path) -> bool:
-    tests = agent / "tests" / "test_contract.py"
-    return tests.exists() and "@every_rule\n" in tests.read_text("utf-8")
+    (tmp_path / "libs/unplaced/src/bos_unplaced").mkdir(parents=True)
+    with pytest.raises(SystemExit, match="bos_unplaced stands on no floor"):
+        completed(options, tmp_path)
 
 
 @pytest.mark.requirement("C-34", "L-08")
-def test_every_agent_runs_the_contract_suite_which_wants_profile_and_conversation_in_prompts() -> (
-    None
-):
-    assert without_contract_tests(ROOT / "services" / "agents") == []
-
-
-def test_agent_that_does_not_run_the_contract_suite_is_named(tmp_path: Path) -> None:
-    for name, tests in (
-        ("with", "@every_rule\nasync def test_contract() -> None: ...\n"),
-        ("not", ""),
-    ):
-        folder = tmp_path / name / "tests"
-        folder.mkdir(parents=True)
-        (tmp_path / name / "pyproject.toml").touch()
-        (folder / "test_contract.py").write_text(tests)
-    assert without_contract_tests(tmp_path) == ["not"]
+def test_agents_have_an_entry_point_and_run_the_contract() -> None:
+    """The contract suite wants the user's profile and the conversation in prompts, for instance."""
+    agents = {f: each for f, each in members().items() if f.parent.name == "agents"}
+    assert len(agents) >= 12
+    problems = []
+    for folder, member in agents.items():
+        points = member["project"].get("entry-points", {}).get("bos.agents", {})
+        if {each.partition(".")[0] for each in points.values()} != {f"bos_{folder.name}"}:
+            problems.append(f"{folder.name}: needs one entry point in bos.agents for its package")
+        tests = "".join(each.read_text("utf-8") for each in folder.glob("tests/test_*.py"))
+        if "@every_rule\n" not in tests:
+            problems.append(f"{folder.name}: no test runs every rule of the agent contract")
+    assert problems == []

@@ -2,8 +2,8 @@
 
     python tests/contracts/words.py [FOLDER ...]
 
-The words are the second column of the page's table "Checked words". A name counts as the words that it is made
-of: ``test_nobody_is_told`` has two of them. Sample data are left out: they are texts of others.
+The words are the second column of the page's table "Checked words". A name counts as the
+words that it is made of. Sample data are left out: they are texts of others.
 """
 
 from __future__ import annotations
@@ -11,18 +11,25 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 STYLE = "docs/STYLE.md"
-READ = (".py", ".md", ".proto", ".go", ".ts", ".tsx", ".js", ".css", ".html", ".yaml", ".yml", ".sh",
-        ".toml", ".sql", ".j2", ".tpl", ".env", ".example", "Makefile", "Dockerfile")  # fmt: skip
+READ = (".py", ".md", ".proto", ".go", ".ts", ".tsx", ".js", ".css", ".html", ".yaml", ".yml",
+        ".sh", ".toml", ".sql", ".j2", ".tpl", ".env", ".example", "Makefile",
+        "Dockerfile")  # fmt: skip
 SAMPLE_DATA = re.compile(
     r"services/demo/src/bos_demo/(documents|mailbox|web|site|pages|search|evaluation)"
     r"|tests/(bench/)?retrieval/(judged|compose_judged)|/corpus/|/golden/|/canned/.*\.(json|txt)$"
     r"|^tests/[a-z/]*models/.*\.jsonl?$|third-party-licences|wide_schema|mutants/drawn"
 )
+
+UNIX_ACCOUNT = "nobody"
+"""Exempt in libs/postgres, which drops root's rights to the account of that name."""
 
 
 def checked_words(style: str) -> list[str]:
@@ -65,11 +72,13 @@ def texts(folders: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Print each match as path, line and word; the number of files with one is the exit code, 1 at most."""
+    """Print each match as path, line and word; 1 if there is one."""
     pattern = pattern_of(checked_words((ROOT / STYLE).read_text()))
     count = 0
     for path, text in texts(sys.argv[1:]):
         for line, word in found_in(text, pattern):
+            if word.lower() == UNIX_ACCOUNT and path.startswith("libs/postgres/"):
+                continue
             sys.stdout.write(f"{path}:{line}: {word}\n")
             count += 1
     if count:

@@ -1,8 +1,7 @@
 """docker-compose.yml, profiles core and demo, from our own images; asked through REST.
 
 Images of others are left out: PostgreSQL is Debian's package on the base of our images, and
-documents are indexed by the embedded engine. `make trial NAME=compose` builds the images
-and runs this.
+documents are indexed by the embedded engine. `make trial NAME=compose` builds images and runs this.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "deploy/images"))
-import build
 from compose_files import Project, agents_on_request, compose_file
 
+import build
 from bos_standalone.cli import DEMO_QUESTION
 from bos_testkit.processes import free_port
 

@@ -35,7 +35,7 @@ ANSWERS = {
 }
 # Heads of an architecture page, in this order; pages that describe no mechanism have their own.
 HEADS = ["In one picture", "Rules", "Where in the code", "Failure modes"]
-OTHER_HEADS = {"README.md", "promises.md", "threat-model.md"}
+OTHER_HEADS = {"README.md", "services.md", "promises.md", "threat-model.md"}
 
 
 def folders(page: Path) -> list[Path]:
@@ -136,4 +136,4 @@ def test_missing_modules_and_names_are_found() -> None:
     ((_, modules, names),) = tables(row)
     assert unresolved(modules, names) == ["Lease.hold"]
     assert unresolved(modules, ["Lease.held", "Lease"]) == []
-    assert unresolved(["Makefile"], ["lint-imports", "no such word"]) == ["no such word"]
+    assert unresolved(["Makefile"], ["buf lint", "no such word"]) == ["no such word"]

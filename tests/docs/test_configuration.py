@@ -14,7 +14,7 @@ from pydantic_settings import SettingsConfigDict
 
 from bos_api_docs.settings import ApiDocsSettings
 from bos_chassis.settings import ServerSettings, Settings
-from bos_client.cli import main as command_line
+from bos_cli.main import main as command_line
 from bos_errors import ConfigurationError
 from bos_gateway.settings import GatewaySettings
 from bos_llm.settings import ModelSettings

@@ -16,12 +16,12 @@ import pytest_asyncio
 from click.testing import CliRunner
 
 from bos_chassis.telemetry import Telemetry
+from bos_cli.evaluation.grading import grade
+from bos_cli.evaluation.outcomes import outcome_of
+from bos_cli.evaluation.questions import read_set
+from bos_cli.main import main
 from bos_client import BosClient
-from bos_client.cli import main
-from bos_client.evaluation.grading import grade
-from bos_client.evaluation.outcomes import outcome_of
-from bos_client.evaluation.questions import read_set
-from bos_client.render.files import files_of
+from bos_client.text import files_of
 from bos_client.workspace import WorkspaceClient
 from bos_demo.questions import FilesStep, load_file_questions, load_upload_questions
 from bos_standalone.service import serve_all

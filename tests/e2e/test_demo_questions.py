@@ -22,9 +22,9 @@ from bos.agent.v1 import AgentExecutionStatus
 from bos.gateway.v1 import RunStatus
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value, from_value_map
+from bos_cli.evaluation.questions import read_set
+from bos_cli.evaluation.running import ask_all
 from bos_client import BosClient
-from bos_client.evaluation.questions import read_set
-from bos_client.evaluation.running import ask_all
 from bos_demo.company import DEFAULT_TODAY, load_postgres, table_names
 from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
 from bos_demo.questions import load_questions

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
-from bos_client.evaluation.benchmarks import read_benchmark
-from bos_client.evaluation.running import ask_all
+from bos_cli.evaluation.benchmarks import read_benchmark
+from bos_cli.evaluation.running import ask_all
 from bos_mcp_db.settings import DatabaseSettings
 
 from .harness import open_harness, plan_reply, planned, query_replies
@@ -23,7 +23,7 @@ from .harness import open_harness, plan_reply, planned, query_replies
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bos_client.evaluation.running import Graded
+    from bos_cli.evaluation.running import Graded
     from bos_testkit.scripted_model.replies import Fixture
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from bos.common.v1 import Usage
 from bos.gateway.v1 import RunStatus
-from bos_client.render.parts import show_end
+from bos_cli.render.parts import show_end
 from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY
 
 from .harness import open_harness

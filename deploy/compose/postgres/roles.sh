@@ -15,7 +15,10 @@ CREATE DATABASE company;
 REVOKE CONNECT ON DATABASE bos, company, postgres FROM PUBLIC;
 END
 
-for service in gateway identity memory documents files; do
+# made from descriptors (make generate)
+STORES="documents gateway identity memory files"
+# end of what is made
+for service in $STORES; do
     run bos <<END
 CREATE ROLE bos_$service LOGIN PASSWORD '$(password $service)';
 GRANT CONNECT ON DATABASE bos TO bos_$service;

@@ -38,7 +38,7 @@
 {{- if not (hasKey $values.services $called) -}}
 {{- fail (printf "%s.calls.%s: there is no service of that name in services" $where $called) -}}
 {{- end -}}
-{{- if and (not (hasKey $services $called)) (has $variable (list "BOS_SQL_MCP_URL" "BOS_RAG_DOCUMENTS_TARGET" "BOS_COMPUTATION_SANDBOX_TARGET" "BOS_CODE_SANDBOX_TARGET" "BOS_GATEWAY_PLANNER_TARGET" "BOS_GATEWAY_COMPOSER_TARGET" "BOS_REST_GATEWAY_TARGET" "BOS_PROTOCOLS_GATEWAY_TARGET")) -}}
+{{- if and (not (hasKey $services $called)) (has $called $service.needs) -}}
 {{- fail (printf "%s.enabled: must be false where services.%s.enabled is, which it cannot do without" $where $called) -}}
 {{- end -}}
 {{- end -}}

@@ -9,8 +9,7 @@ import pytest
 import bos_errors as errors
 from bos.gateway.v1 import RunEvent
 from bos_client import BosClient, Reconnect
-
-from .conftest import KEY, RUN_ID, Gateway, Starter, client, story
+from bos_testkit.scripted_gateway import KEY, RUN_ID, Gateway, Starter, client, story
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

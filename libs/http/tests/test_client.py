@@ -254,7 +254,7 @@ async def test_tls_is_made_for_the_name_while_the_socket_goes_to_the_address(
 
 
 @pytest.mark.parametrize("url", ["https://other.example/", "https://93.184.215.14/"])
-async def test_a_certificate_for_somebody_else_is_refused(internet: Any, url: str) -> None:
+async def test_certificate_for_another_host_is_refused(internet: Any, url: str) -> None:
     site = await internet.site(tls_names=["example.com"])
     internet.names.table["other.example"] = ["93.184.215.14"]
     client = await internet.client()
@@ -440,8 +440,8 @@ async def test_no_message_names_a_host_or_an_address(internet: Any, reply: Any) 
     for host in ("example.com", "inside.example", "down.example", "unknown.example", "10.9.8.7"):
         with pytest.raises(BosError) as raised:
             await client.request("GET", f"http://{host}/")
-        told = str(to_status(raised.value)) + repr(raised.value)
-        assert not any(text in told for text in (host, "10.9", "8.8", "vault"))
+        shown = str(to_status(raised.value)) + repr(raised.value)
+        assert not any(text in shown for text in (host, "10.9", "8.8", "vault"))
         assert raised.value.__cause__ is None
 
 

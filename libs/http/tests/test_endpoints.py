@@ -28,7 +28,7 @@ URL = "https://agents.example.com:8443/billing"
         ("", False),
     ],
 )
-def test_addresses_of_its_origin_are_told_from_others(url: str, is_own: bool) -> None:
+def test_addresses_of_its_origin_are_recognised(url: str, is_own: bool) -> None:
     assert Endpoint(url=URL).is_origin_of(url) is is_own
 
 

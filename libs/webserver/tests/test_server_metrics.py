@@ -1,4 +1,4 @@
-"""Requests of HTTP servers are counted, whatever clients send."""
+"""Requests of HTTP servers are counted, hostile ones too."""
 
 from __future__ import annotations
 

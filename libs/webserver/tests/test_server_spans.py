@@ -1,4 +1,4 @@
-"""Requests have spans where a server is told so, and what is measured names their trace."""
+"""Requests have spans where a server has tracing, and what is measured names their trace."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def measured(telemetry: Telemetry) -> list[str]:
 
 
 @pytest.mark.parametrize(("untraced", "spans"), [(("/healthz",), ["GET /things/{id}"]), (None, [])])
-async def test_requests_have_spans_below_their_callers_where_the_server_is_told_so(
+async def test_requests_have_spans_below_those_of_callers(
     untraced: tuple[str, ...] | None, spans: list[str]
 ) -> None:
     telemetry, settings = Telemetry.for_tests("protocols"), ServerSettings(port=0, grace_s=0.1)

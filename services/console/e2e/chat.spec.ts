@@ -101,7 +101,7 @@ test("a lost connection is made again, and nothing is lost or doubled", async ({
   const approvalId = (await page.locator("[data-approval]").getAttribute("data-approval")) ?? "";
   wire.cut();
   await expect(page.getByText("Connection lost.")).toBeVisible();
-  // The run goes on meanwhile: somebody denies elsewhere, and it ends.
+  // The run goes on meanwhile: it is denied elsewhere, and it ends.
   const { rest_url, api_key } = standalone();
   const headers = { Authorization: `Bearer ${api_key}`, "Content-Type": "application/json" };
   const answer = await fetch(`${rest_url}/v1/approvals/${approvalId}:respond`, {

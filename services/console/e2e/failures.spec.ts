@@ -1,7 +1,7 @@
 /** What is long, and what breaks: pages of two gateways, one of which is killed. */
 import type { Page } from "@playwright/test";
 
-import { test } from "./house";
+import { test } from "./harness";
 import { expect, expectAccessible, isFound } from "./page";
 
 const inView = (page: Page) => page.locator("[data-run]:visible");
@@ -14,9 +14,9 @@ function toBegin(element: Element): void {
 
 test("a run of 200 steps is walked, found and opened, and only what is in view is drawn", async ({
   page,
-  house,
+  harness,
 }) => {
-  await page.goto(`/runs/${house.long_run}`);
+  await page.goto(`/runs/${harness.long_run}`);
   await expect(page.getByText("200 of 200 steps have ended")).toBeVisible();
   // Earlier plans are folded up.
   const graph = page.getByRole("list", { name: "Graph" });
@@ -37,11 +37,11 @@ test("a run of 200 steps is walked, found and opened, and only what is in view i
   expect(await panels.count()).toBeLessThan(60);
 
   // The timeline leads to any step, and so does its address.
-  await page.goto(`/runs/${house.long_run}#step-0-last0`);
+  await page.goto(`/runs/${harness.long_run}#step-0-last0`);
   await expect(page.locator("#step-0-last0 > summary")).toBeFocused();
   await expect(page.locator("#step-0-last0")).toContainText("HttpError: It did not work.");
 
-  // The house has no memory: the page says so, and not that an address is wrong.
+  // The harness has no memory: the page says so, and not that an address is wrong.
   await expect(page.getByRole("region", { name: "Conversations" })).toHaveText(/^Conversations are not kept here/);
   await expect(page.getByText("There is no such path")).toHaveCount(0);
 
@@ -66,16 +66,16 @@ test("a run of 200 steps is walked, found and opened, and only what is in view i
 
 test("a conversation of 300 messages draws what is in view, and keeps its place", async ({
   page,
-  house,
+  harness,
 }) => {
   const listed = await page.request.get(
-    `${house.rest_url}/v1/runs?conversation_id=${house.conversation}&page_size=200`,
+    `${harness.rest_url}/v1/runs?conversation_id=${harness.conversation}&page_size=200`,
   );
   const { runs } = (await listed.json()) as { runs: { run_id: string; question: string }[] };
   expect(runs).toHaveLength(150);
   const [newest, oldest] = [runs[0], runs[149]];
 
-  await page.goto(`/c/${house.conversation}`);
+  await page.goto(`/c/${harness.conversation}`);
   await expect(page.locator(`[data-run="${newest?.run_id ?? ""}"]`)).toBeInViewport();
   expect(await inView(page).count()).toBeLessThan(20);
   await expectAccessible(page);
@@ -90,7 +90,7 @@ test("a conversation of 300 messages draws what is in view, and keeps its place"
   await expect(anchor).toBeInViewport();
 
   // An address of one turn is found, however early it is.
-  await page.goto(`/c/${house.conversation}#run-${oldest?.run_id ?? ""}`);
+  await page.goto(`/c/${harness.conversation}#run-${oldest?.run_id ?? ""}`);
   await page.reload();
   await expect(page.locator(`[data-run="${oldest?.run_id ?? ""}"]`)).toBeInViewport();
   await expect(feed).toHaveAttribute("data-turns", "150");
@@ -107,8 +107,8 @@ test("a conversation of 300 messages draws what is in view, and keeps its place"
   await expect(page.getByRole("heading", { name: runs[75]?.question ?? "" })).toHaveCount(1);
 });
 
-test("the open graph of a run follows its steps, from waiting to running to done", async ({ page, house }) => {
-  await house.order("hold");
+test("the open graph of a run follows its steps, from waiting to running to done", async ({ page, harness }) => {
+  await harness.order("hold");
   await page.goto("/");
   await page.getByLabel("Question", { exact: true }).fill("Do one thing, then another");
   await page.keyboard.press("Enter");
@@ -118,7 +118,7 @@ test("the open graph of a run follows its steps, from waiting to running to done
   await expect(graph).toHaveText([/first.*running/, /second.*waiting.*after/]);
   await expect(page.getByText("0 of 2 steps have ended")).toBeVisible();
   await graph.first().evaluate((node) => (node.dataset["stays"] = "true"));
-  await house.order("go on");
+  await harness.order("go on");
   await expect(graph).toHaveText([/first.*succeeded/, /second.*succeeded.*after/]);
   await expect(page.getByText("2 of 2 steps have ended")).toBeVisible();
   await expect(page.getByRole("heading", { level: 1 }).locator("..")).toContainText("Succeeded");
@@ -127,17 +127,17 @@ test("the open graph of a run follows its steps, from waiting to running to done
 
 test("the gateway is killed in the middle of an answer, and the page goes on at the other one", async ({
   page,
-  house,
+  harness,
 }) => {
   await page.goto("/");
-  await page.getByLabel("Question", { exact: true }).fill(house.held);
+  await page.getByLabel("Question", { exact: true }).fill(harness.held);
   await page.keyboard.press("Enter");
   const answer = page.getByRole("region", { name: "Answer" });
   await expect(answer).toContainText("word29");
-  await house.order("kill");
-  await house.order("release");
+  await harness.order("kill");
+  await harness.order("release");
   await expect(page.locator("[data-run]")).toHaveAttribute("data-status", "RUN_STATUS_SUCCEEDED");
-  await expect(answer).toHaveText(house.answer.trim());
+  await expect(answer).toHaveText(harness.answer.trim());
   await expect(page.locator("[data-run]")).toHaveCount(1);
   await expect(page.getByText("Connection lost.")).toHaveCount(0);
 

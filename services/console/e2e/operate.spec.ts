@@ -1,4 +1,4 @@
-/** Operation and administration, as an operator and administrator and as somebody who is neither. */
+/** Operation and administration, as an operator and administrator and as a user with neither role. */
 import type { BrowserContext, Page } from "@playwright/test";
 
 import { expectWalkable, tabTo } from "./keyboard";
@@ -85,7 +85,7 @@ test("operators find runs, look into one without its content, and see all figure
   ];
   if (base) await expect(link).toHaveAttribute("href", `${base}/d/bos-runs`);
   else await expect(link).toHaveCount(0);
-  await page.getByLabel("Agent", { exact: true }).fill("nobody");
+  await page.getByLabel("Agent", { exact: true }).fill("unknown");
   await page.keyboard.press("Enter");
   await expect(page.getByRole("heading", { name: "Nothing matches." })).toBeVisible();
   await page.getByLabel("Agent", { exact: true }).fill("computation");

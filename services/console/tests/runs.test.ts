@@ -122,7 +122,7 @@ describe("sections of a step", () => {
     expect(toolCalls(one).map((call) => call.message)).toEqual(["run_query"]);
   });
 
-  test("hold passages of documents and of the schema, whatever shape they have", () => {
+  test("hold passages of documents and of the schema, in any shape", () => {
     const chunk = { score: 0.5, text: "t", metadata: { filename: "f.pdf", page: 3, section_title: "s" } };
     expect(hits({ chunks: [chunk, null, "x"], citations: [{ doc_id: "d", snippet: "s" }] })).toEqual([
       { title: "f.pdf", place: "s · p. 3", score: 0.5, text: "t" },

@@ -39,7 +39,7 @@ describe("uploads", () => {
     expect(uploads.read()[1]?.result).toBe("stored");
   });
 
-  test("progress is told until everything was sent, and then that it is being stored", () => {
+  test("progress is reported until everything was sent, and then that it is being stored", () => {
     const { uploads, calls, states } = opened();
     uploads.add(files("a"));
     calls[0]?.onSent(0.5);

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bos_demo.company import DEFAULT_TODAY
+from bos_demo.company import DEFAULT_TODAY, table_names
+from bos_demo.dialogues import load_approved, load_followups
 from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
 from bos_demo.questions import (
     REFERENCE,
@@ -20,7 +21,11 @@ from bos_demo.questions import (
     load_questions,
     load_report_questions,
 )
+from bos_demo.schema import read_tables
 from bos_demo.scripted.replies import composer_section, demo_fixtures
+from bos_sql.dialects.translate import translate
+from bos_sql.grounding.catalog import Field, Table
+from bos_sqlguard import Guard, GuardPolicy
 from bos_testkit.scripted_model.replies import FixtureBook, load_fixtures
 
 if TYPE_CHECKING:
@@ -28,17 +33,26 @@ if TYPE_CHECKING:
 
     import asyncpg
 
+    from bos_sqlguard import Dialect
+
+    Rows = list[tuple[Any, ...]]
     Connection = asyncpg.Connection[asyncpg.Record]
 
 QUESTIONS = load_questions()
-OVER_DOCUMENTS = load_document_questions()
-DRAWN = (*load_chart_questions(), *load_report_questions())
-WITH_QUERIES = (*QUESTIONS, *OVER_DOCUMENTS, *DRAWN)
-SQL_STEPS = [step for q in WITH_QUERIES for step in q.steps if isinstance(step, SqlStep)]
-
-
-def _name(value: Question | SqlStep) -> str:
-    return value.id
+TRANSLATED = (*QUESTIONS, *load_followups(), *load_approved())
+OTHERS = (*load_document_questions(), *load_chart_questions(), *load_report_questions())
+WITH_QUERIES = [
+    *TRANSLATED,
+    *(each for each in OTHERS if any(isinstance(step, SqlStep) for step in each.steps)),
+]
+TABLES = [
+    Table(
+        each.name,
+        "table",
+        tuple(Field(column.name, column.definition.split()[0]) for column in each.columns),
+    )
+    for each in read_tables()
+]
 
 
 @pytest.fixture(scope="module")
@@ -46,35 +60,26 @@ def book() -> FixtureBook:
     return load_fixtures(demo_fixtures(DEFAULT_TODAY))
 
 
-@pytest.mark.parametrize("step", SQL_STEPS, ids=_name)
-async def test_queries_of_both_databases_match_the_reference(
-    step: SqlStep, company: Connection, sqlite_company: sqlite3.Connection
+@pytest.mark.requirement("D-09")
+@pytest.mark.parametrize("question", WITH_QUERIES, ids=lambda each: each.id)
+async def test_question_is_answered_from_the_data(
+    question: Question, company: Connection, sqlite_company: sqlite3.Connection, book: FixtureBook
 ) -> None:
-    reference = await expected_rows(company, step, DEFAULT_TODAY)
-    found = await company.fetch(step.query("postgres", DEFAULT_TODAY))
-    in_sqlite = sqlite_company.execute(step.query("sqlite", DEFAULT_TODAY))
-    columns = [column[0] for column in in_sqlite.description]
-    assert reference
-    assert columns == list(reference[0].keys()) == list(found[0].keys()) == list(step.columns)
-    assert same_rows([tuple(record) for record in found], [tuple(r) for r in reference])
-    assert same_rows(in_sqlite.fetchall(), [tuple(record) for record in reference])
-
-
-@pytest.mark.parametrize("question", QUESTIONS, ids=_name)
-async def test_scripted_replies_state_the_real_facts(
-    question: Question, company: Connection, book: FixtureBook
-) -> None:
-    answer = _reply(book, None, await _played(question, company, book))
-    facts = await expected_facts(company, question, DEFAULT_TODAY)
-    assert facts
-    assert [fact for fact in facts if not mentions(answer, fact)] == []
-
-
-@pytest.mark.parametrize("question", QUESTIONS, ids=_name)
-def test_planner_gets_the_plan_of_the_question(question: Question, book: FixtureBook) -> None:
-    plan = _reply(book, "PlannerReply", _planner_prompt(question.question))
-    assert {step["agent"] for step in plan["steps"]} == set(question.agents)
-    assert [step["step_id"] for step in plan["steps"]] == [step.id for step in question.steps]
+    """Queries of both databases, their translations, the scripted plan and answer."""
+    for step in question.steps:
+        if isinstance(step, SqlStep):
+            rows = await _agreed_rows(step, company, sqlite_company)
+            if question in TRANSLATED:
+                await _assert_translated(step, rows, company, sqlite_company)
+    if question in QUESTIONS:
+        plan = _reply(book, "PlannerReply", _planner_prompt(question.question))
+        assert [(step["step_id"], step["agent"]) for step in plan["steps"]] == [
+            (step.id, step.agent) for step in question.steps
+        ]
+        answer = _reply(book, None, await _played(question, company, book))
+        facts = await expected_facts(company, question, DEFAULT_TODAY)
+        assert facts
+        assert [fact for fact in facts if not mentions(answer, fact)] == []
 
 
 def test_unknown_question_has_no_scripted_reply(book: FixtureBook) -> None:
@@ -97,6 +102,51 @@ def test_unknown_question_has_no_scripted_reply(book: FixtureBook) -> None:
 )
 def test_facts_are_recognised_in_any_number_format(answer: str, fact: Any, stated: bool) -> None:
     assert mentions(answer, fact) is stated
+
+
+async def _agreed_rows(
+    step: SqlStep, company: Connection, sqlite_company: sqlite3.Connection
+) -> Rows:
+    """The rows of the reference, after comparing those of both databases with them."""
+    reference = await expected_rows(company, step, DEFAULT_TODAY)
+    found = await company.fetch(step.query("postgres", DEFAULT_TODAY))
+    in_sqlite = sqlite_company.execute(step.query("sqlite", DEFAULT_TODAY))
+    columns = [column[0] for column in in_sqlite.description]
+    assert reference
+    assert columns == list(reference[0].keys()) == list(found[0].keys()) == list(step.columns)
+    rows = [tuple(record) for record in reference]
+    assert same_rows([tuple(record) for record in found], rows)
+    assert same_rows(in_sqlite.fetchall(), rows)
+    return rows
+
+
+async def _assert_translated(
+    step: SqlStep, rows: Rows, company: Connection, sqlite_company: sqlite3.Connection
+) -> None:
+    """Translated by the sql agent: the same rows in the other database, TOP for SQL Server."""
+    for_sqlite = sqlite_company.execute(_translated(step, "postgres", "sqlite")).fetchall()
+    assert same_rows(for_sqlite, rows)
+    for_postgres = await company.fetch(_translated(step, "sqlite", "postgres"))
+    assert same_rows([tuple(row) for row in for_postgres], rows)
+    for source in ("postgres", "sqlite"):
+        written = _translated(step, source, "tsql")
+        assert written.startswith("SELECT TOP ")
+        assert "LIMIT" not in written
+
+
+def _translated(step: SqlStep, source: Dialect, target: Dialect) -> str:
+    """The step's query as the agent sends it: translated by the guard to the other dialect."""
+
+    def guarded(sql: str, dialect: Dialect) -> str:
+        policy = GuardPolicy(dialect, frozenset(table_names()), default_schema="company")
+        verdict = Guard(policy).check(sql)
+        assert verdict.is_safe, verdict.violations
+        return verdict.safe_sql
+
+    tables = [table for table in TABLES if table.name in step.tables]
+    done = translate(guarded(step.query(source, DEFAULT_TODAY), source), source, target, tables)
+    assert done.withheld == ""
+    return guarded(done.sql, target)
 
 
 async def _played(question: Question, company: Connection, book: FixtureBook) -> str:

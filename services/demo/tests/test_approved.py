@@ -7,12 +7,10 @@ from collections import defaultdict
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from bos_demo.company import DEFAULT_TODAY, table_names
 from bos_demo.dialects import DIALECTS
 from bos_demo.dialogues import load_approved
-from bos_demo.expectations import expected_facts, same_rows
+from bos_demo.expectations import expected_facts
 from bos_demo.periods import named_periods
 from bos_demo.questions import REFERENCE, CodeStep, SqlStep, load_questions
 from bos_demo.scripted.dialogue import dialogue_fixtures
@@ -22,8 +20,6 @@ from bos_sqlguard.policy import GuardPolicy
 from bos_testkit.scripted_model.replies import load_fixtures
 
 if TYPE_CHECKING:
-    import sqlite3
-
     import asyncpg
 
     from bos_demo.rows import CompanyRows
@@ -34,17 +30,6 @@ if TYPE_CHECKING:
 MONTHLY, DRAWING = CHART.steps
 assert isinstance(MONTHLY, SqlStep)
 assert isinstance(DRAWING, CodeStep)
-
-
-async def test_query_matches_its_reference_in_both_databases(
-    company: Connection, sqlite_company: sqlite3.Connection
-) -> None:
-    reference = await company.fetch(MONTHLY.reference_query(DEFAULT_TODAY))
-    found = await company.fetch(MONTHLY.query("postgres", DEFAULT_TODAY))
-    in_sqlite = sqlite_company.execute(MONTHLY.query("sqlite", DEFAULT_TODAY)).fetchall()
-    assert len(reference) == 12
-    assert same_rows([tuple(each) for each in found], [tuple(each) for each in reference])
-    assert same_rows(in_sqlite, [tuple(each) for each in reference])
 
 
 async def test_facts_are_sums_of_the_rows(company: Connection, rows: CompanyRows) -> None:
@@ -76,14 +61,12 @@ async def test_the_program_computes_the_facts(company: Connection) -> None:
     assert list(names["result"].values()) == facts
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_guard_passes_the_query_in_every_dialect(dialect: Any) -> None:
-    policy = GuardPolicy(
-        dialect=dialect, allowed_tables=frozenset(table_names()), default_schema="company"
-    )
-    verdict = Guard(policy).check(MONTHLY.query(dialect, DEFAULT_TODAY))
-    assert verdict.is_safe, verdict.violations
-    assert set(verdict.used_tables) == set(MONTHLY.tables)
+def test_the_guard_passes_the_query_in_every_dialect() -> None:
+    for dialect in DIALECTS:
+        policy = GuardPolicy(dialect, frozenset(table_names()), default_schema="company")
+        verdict = Guard(policy).check(MONTHLY.query(dialect, DEFAULT_TODAY))
+        assert verdict.is_safe, (dialect, verdict.violations)
+        assert set(verdict.used_tables) == set(MONTHLY.tables)
 
 
 def test_texts_occur_in_no_other_question_or_task() -> None:

@@ -33,9 +33,12 @@ if TYPE_CHECKING:
 FOLLOWUPS = load_followups()
 FOLLOWUP_STEPS = [step for each in FOLLOWUPS for step in each.steps if isinstance(step, SqlStep)]
 (SHIFT,) = load_clarified()
-SETTLED = list(SHIFT.steps())
-STEPS = [*FOLLOWUP_STEPS, *(step for _, step in SETTLED)]
-settled = pytest.mark.parametrize(("chosen", "step"), SETTLED, ids=lambda each: _name(each))
+# Every two choices of different questions together; all three would be twice as many.
+SETTLED = [
+    (chosen, step)
+    for chosen, step in SHIFT.steps()
+    if sum(ask.choices.index(chosen[ask.slot]) for ask in SHIFT.asks) % 2 == 0
+]
 
 
 def _name(value: Any) -> str:
@@ -53,27 +56,19 @@ def test_every_follow_up_follows_a_demo_question() -> None:
     assert {each.after for each in FOLLOWUPS} <= asked
 
 
-@pytest.mark.parametrize("step", FOLLOWUP_STEPS, ids=lambda step: step.task)
-async def test_follow_up_matches_its_reference_in_both_databases(
-    step: SqlStep, company: Connection, sqlite_company: sqlite3.Connection
-) -> None:
-    reference = await company.fetch(step.reference_query(DEFAULT_TODAY))
-    found = await company.fetch(step.query("postgres", DEFAULT_TODAY))
-    in_sqlite = sqlite_company.execute(step.query("sqlite", DEFAULT_TODAY)).fetchall()
-    assert reference
-    assert same_rows([tuple(each) for each in found], [tuple(each) for each in reference])
-    assert same_rows(in_sqlite, [tuple(each) for each in reference])
-
-
-@settled
-async def test_every_reply_leads_to_the_right_amounts_in_both_databases(
+@pytest.mark.parametrize(("chosen", "step"), SETTLED, ids=lambda each: _name(each))
+async def test_reply_leads_to_the_right_amounts(
     chosen: Mapping[str, Choice],
     step: SqlStep,
     company: Connection,
     sqlite_company: sqlite3.Connection,
     rows: CompanyRows,
+    book: FixtureBook,
 ) -> None:
     """The sums are computed row by row, without a query."""
+    reply = ", ".join(each.offered for each in chosen.values())
+    assert _planned(book, reply).casefold() == step.task.casefold()
+    _assert_guard_passes(step)
     before, today = _amounts(rows, {slot: each.words for slot, each in chosen.items()})
     found = await company.fetchrow(step.query("postgres", DEFAULT_TODAY))
     assert found is not None
@@ -85,15 +80,9 @@ async def test_every_reply_leads_to_the_right_amounts_in_both_databases(
     assert same_rows(in_sqlite, [(before, today)])
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.task)
-def test_the_guard_passes_every_query_in_every_dialect(step: SqlStep, dialect: Any) -> None:
-    policy = GuardPolicy(
-        dialect=dialect, allowed_tables=frozenset(table_names()), default_schema="company"
-    )
-    verdict = Guard(policy).check(step.query(dialect, DEFAULT_TODAY))
-    assert verdict.is_safe, verdict.violations
-    assert set(verdict.used_tables) == set(step.tables)
+def test_follow_ups_pass_the_guard_in_every_dialect() -> None:
+    for step in FOLLOWUP_STEPS:
+        _assert_guard_passes(step)
 
 
 @pytest.mark.requirement("D-05")
@@ -103,18 +92,18 @@ def test_offered_choices_are_in_the_schema(rows: CompanyRows) -> None:
     assert {choice.offered for choice in group.choices[1:]} == groups
 
 
-@settled
-def test_reply_in_the_offered_words_is_recognised(
-    chosen: Mapping[str, Choice], step: SqlStep, book: FixtureBook
-) -> None:
-    reply = ", ".join(each.offered for each in chosen.values())
-    assert _planned(book, reply).casefold() == step.task.casefold()
-
-
 def test_choices_missing_in_a_reply_take_the_stated_default(book: FixtureBook) -> None:
     assumed = SETTLED[0][1].task
-    assert _planned(book, "whatever you think").casefold() == assumed.casefold()
+    assert _planned(book, "as you think best").casefold() == assumed.casefold()
     assert "of Pumps " in _planned(book, "the pumps please").replace("pumps", "Pumps")
+
+
+def _assert_guard_passes(step: SqlStep) -> None:
+    for dialect in DIALECTS:
+        policy = GuardPolicy(dialect, frozenset(table_names()), default_schema="company")
+        verdict = Guard(policy).check(step.query(dialect, DEFAULT_TODAY))
+        assert verdict.is_safe, (dialect, verdict.violations)
+        assert set(verdict.used_tables) == set(step.tables)
 
 
 def _planned(book: FixtureBook, reply: str) -> str:

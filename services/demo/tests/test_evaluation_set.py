@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import yaml  # type: ignore[import-untyped]
 
-from bos_client.evaluation.questions import read_set
+from bos_cli.evaluation.questions import read_set
 
 sys.path.append(str(Path(__file__).parents[1]))
 from evaluation_set import questions_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bos_client.turns import Decision
+from bos_conversation import Decision
 from bos_protocols.a2a.messages import NamedDecision, Said, decision_in
 
 YES, NO = Decision(approved=True), Decision(approved=False)

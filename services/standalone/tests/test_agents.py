@@ -159,7 +159,7 @@ async def test_broken_agent_fails_serve_all_and_no_other_command(
 
     async def bos(*arguments: str) -> tuple[int | None, str]:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", "from bos_client.entry import main; main()", *arguments),
+            *(sys.executable, "-c", "from bos_cli.entry import main; main()", *arguments),
             cwd=tmp_path,
             env=environment,
             stdout=asyncio.subprocess.PIPE,

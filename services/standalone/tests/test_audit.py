@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_demo.questions import load_questions
-from bos_gateway.operator.audit import audit
+from bos_gateway.operator.commands.audit import audit
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_demo.dialogues import load_approved
-from bos_gateway.operator.erasing import erase
+from bos_gateway.operator.commands.erasing import erase
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 

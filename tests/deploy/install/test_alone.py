@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(1200)  # without the cache, packages are fetched first
 
-OPERATOR = "bos_gateway.operator"
+OPERATOR = "bos_gateway.operator.commands"
 IMPORT_ALL = f"""
 import importlib, pkgutil, sys
 for package in pkgutil.iter_modules():
@@ -69,7 +69,7 @@ def test_commands_of_operators_say_what_to_install(workspace: Workspace, folder:
         "ModuleNotFoundError: install bos-gateway[operator] for the commands of operators"
     )
     # Users with the command line alone see it there.
-    workspace.add("bos-client", without)
+    workspace.add("bos-cli", without)
     ended = without.python(str(without.folder / "bin/bos"), "doctor")
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1

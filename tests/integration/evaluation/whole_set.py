@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from bos_chassis.telemetry import Telemetry
+from bos_cli.evaluation.pages import page_of
+from bos_cli.evaluation.questions import read_set
+from bos_cli.evaluation.running import Graded, ask_all, report_of
 from bos_client import BosClient
-from bos_client.evaluation.pages import page_of
-from bos_client.evaluation.questions import read_set
-from bos_client.evaluation.running import Graded, ask_all, report_of
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 

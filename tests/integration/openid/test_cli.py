@@ -30,7 +30,7 @@ async def bos(
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """The command line, whose user has this folder as a home."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from bos_client.entry import main; main()"),
+        *(sys.executable, "-c", "from bos_cli.entry import main; main()"),
         *("--target", GATEWAY, "--identity-target", harness.address, *words),
         cwd=folder,
         env={

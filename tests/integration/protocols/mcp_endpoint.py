@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
 
-from bos_client.mcp.following import ANSWER_SO_FAR
+from bos_conversation.mcp.following import ANSWER_SO_FAR
 
 from .endpoint import Endpoint, Refused, Seen, State, patiently
 

@@ -346,7 +346,7 @@ async def test_bodies_over_http_have_the_type_of_the_protocol(house: House) -> N
     assert garbage.status_code == 400
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/reference/a2a.md"])
+@pytest.mark.parametrize("page", ["docs/clients.md", "docs/reference/a2a.md"])
 async def test_the_lines_of_the_pages_ask(house: House, page: str) -> None:
     text = (Path(__file__).parents[3] / page).read_text()
     found = re.search(r"```python\n(headers = .*?)```", text, re.DOTALL)

@@ -19,7 +19,7 @@ from mcp.types import ElicitResult, InputRequiredResult
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
-from bos_client.mcp.following import ANSWER_SO_FAR
+from bos_conversation.mcp.following import ANSWER_SO_FAR
 from bos_protocols.service import serve as serve_protocols
 from bos_protocols.settings import ProtocolsSettings
 

@@ -2,8 +2,8 @@
 
     python tests/trials/mutants/draw.py --seed 40 --count 60 > tests/trials/mutants/drawn.jsonl
 
-A mutant is one changed expression inside one function: a comparison, a boolean operator, a negation, a
-returned boolean or a small number. The areas take turns, so that each has its share.
+A mutant is one changed expression inside one function: a comparison, a boolean operator, a
+negation, a returned boolean or a small number. The areas take turns, so that each has its share.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ import json
 import random
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[3]
 _GATEWAY = "services/gateway/src/bos_gateway"
@@ -33,7 +36,7 @@ AREAS: dict[str, tuple[str, ...]] = {
         f"{_GATEWAY}/effects/step_approval.py",
         f"{_GATEWAY}/effects/step.py",
         f"{_GATEWAY}/run_log/approvals.py",
-        f"{_GATEWAY}/overseeing/*.py",
+        f"{_GATEWAY}/operator/*.py",
         "libs/agentkit/src/bos_agentkit/**/*.py",
     ),
     "sandbox": ("services/sandbox/src/**/*.py",),
@@ -47,8 +50,10 @@ _COMPARISONS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
     ast.In: "not in", ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
 }  # fmt: skip
-_GO = (("==", "!="), ("!=", "=="), (" < ", " <= "), (" > ", " >= "), (" && ", " || "),
-       (" || ", " && "), ("return true", "return false"), ("return false", "return true"))  # fmt: skip
+_GO = (
+    ("==", "!="), ("!=", "=="), (" < ", " <= "), (" > ", " >= "), (" && ", " || "),
+    (" || ", " && "), ("return true", "return false"), ("return false", "return true"),
+)  # fmt: skip
 
 
 def changes_of(function: ast.AST) -> Iterator[tuple[ast.expr, str]]:
@@ -68,13 +73,19 @@ def changes_of(function: ast.AST) -> Iterator[tuple[ast.expr, str]]:
                 yield node.value, str(not node.value.value)
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
             sign = "-" if isinstance(node.op, ast.Add) else "+"
-            if not any(isinstance(one, ast.Constant | ast.JoinedStr) and not isinstance(
-                getattr(one, "value", ""), int | float) for one in (node.left, node.right)):  # fmt: skip
+            if not any(map(_is_text, (node.left, node.right))):
                 yield node, f"{ast.unparse(node.left)} {sign} {ast.unparse(node.right)}"
 
 
+def _is_text(node: ast.expr) -> bool:
+    """Whether ``node`` is a literal that is not a number."""
+    if isinstance(node, ast.JoinedStr):
+        return True
+    return isinstance(node, ast.Constant) and not isinstance(node.value, int | float)
+
+
 def of_python(path: Path) -> Iterator[dict[str, object]]:
-    """Every mutant of one Python file; expressions of one line alone, so that they can be found again."""
+    """Every mutant of one Python file, of expressions on one line, which are found again."""
     text = path.read_text()
     lines = text.splitlines()
     functions = [
@@ -83,8 +94,9 @@ def of_python(path: Path) -> Iterator[dict[str, object]]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     for function in functions:
-        inner = {id(one) for each in functions if each is not function for one in ast.walk(each)
-                 if each.lineno > function.lineno and each.lineno <= (function.end_lineno or 0)}  # fmt: skip
+        last = function.end_lineno or 0
+        within = [each for each in functions if function.lineno < each.lineno <= last]
+        inner = {id(one) for each in within for one in ast.walk(each)}
         for node, replacement in changes_of(function):
             if id(node) in inner or node.lineno != node.end_lineno:
                 continue
@@ -144,7 +156,7 @@ def main() -> None:
     taken: set[tuple[object, object]] = set()
     number = 0
     while number < asked.count:
-        for area, mutants in left.items():
+        for mutants in left.values():
             one = mutants.pop(chance.randrange(len(mutants)))
             while (one["file"], one["function"]) in taken:
                 one = mutants.pop(chance.randrange(len(mutants)))

@@ -3,9 +3,10 @@
     python tests/trials/mutants/run.py reach TREE reached.json [pytest arguments]
     python tests/trials/mutants/run.py kill TREE reached.json killed.jsonl [--ids 1,2]
 
-TREE is a clone of its own with its environment in ``.venv``: it is changed while this runs. ``reach`` runs the
-suite once with a probe at the start of every drawn function; ``kill`` then makes one mutant at a time and runs
-the tests that reached it until the first one fails. Go's mutants are tried with all tests of Go.
+TREE is a clone of its own with its environment in ``.venv``: it is changed while this runs.
+``reach`` runs the suite once with a probe at the start of every drawn function; ``kill`` then makes
+one mutant at a time and runs the tests that reached it until the first one fails. Go's mutants are
+tried with all tests of Go.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
 
 _HERE = Path(__file__).parent
 _LIMIT_S = 400
@@ -103,7 +107,7 @@ def reach(tree: Path, out: Path, arguments: Sequence[str]) -> None:
         if not str(mutant["file"]).endswith(".go"):
             by_file.setdefault(tree / str(mutant["file"]), []).append(mutant)
     with tempfile.TemporaryDirectory() as folder:
-        os.chmod(folder, 0o777)  # noqa: S103 - tests run programs as other users
+        os.chmod(folder, 0o777)
         module = packages / "bos_mutant_probe.py"
         module.write_text(_PROBE.format(folder=folder))
         try:

@@ -25,15 +25,15 @@ def set_network(name: str) -> None:
     _network.set(name)
 
 
-def client_address(peer: str, told: str | None) -> str:
+def client_address(peer: str, forwarded: str | None) -> str:
     """Address of the client; empty if unknown.
 
     Args:
         peer: Who is at the other end, as gRPC has it, such as ``ipv4:10.0.0.7:51234``.
-        told: What a proxy of ours says under its signature; empty if it does not know either, None
-            if the call comes through none. Nothing else is believed.
+        forwarded: What a proxy of ours says under its signature; empty if it does not know either,
+            None if the call comes through none. Nothing else is believed.
     """
-    address = _of_peer(peer) if told is None else parsed(told)
+    address = _of_peer(peer) if forwarded is None else parsed(forwarded)
     return "" if address is None else str(address)
 
 

@@ -1,9 +1,9 @@
 """Links in texts of models that have read what others wrote: only given addresses stay. Pure.
 
 An image is fetched, and a link often followed, without a look at its address: an address that a
-model puts together can carry what it has read to whoever wrote the text that it obeys. An address
+model puts together can carry what it has read to the author of the text that it obeys. An address
 that stood word for word in what it was given carries nothing that its author does not know.
-Renderers of Markdown differ, so that whatever one of them could take for a link is checked.
+Renderers of Markdown differ, so that everything one of them could take for a link is checked.
 """
 
 from __future__ import annotations

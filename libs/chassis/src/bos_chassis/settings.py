@@ -118,7 +118,7 @@ class Settings(BaseSettings):
 def _refuse_contradictions(
     settings_cls: type[BaseSettings], sources: Sequence[PydanticBaseSettingsSource]
 ) -> None:
-    """Refuse names of one setting that hold different texts: whoever set the other meant it too."""
+    """Refuse two names of one setting that hold different texts: both were set on purpose."""
     known: dict[str, str] = {}
     for each in reversed(sources):
         if isinstance(each, EnvSettingsSource):
@@ -213,7 +213,9 @@ class ServerSettings(Settings):
         default=60.0, gt=0, description="Deadline of a call whose client set none"
     )
     max_deadline_s: float = Field(
-        default=3600.0, gt=0, description="No call runs longer, whatever its client asked for"
+        default=3600.0,
+        gt=0,
+        description="Maximum call deadline; longer client deadlines are capped",
     )
     slow_call_s: float = Field(default=5.0, gt=0, description="Unary calls above are warned about")
     max_concurrent_rpcs: int = Field(
@@ -225,7 +227,7 @@ class ServerSettings(Settings):
         default=1000,
         ge=1,
         description="Calls of one user at once, over all connections and with the calls made for "
-        "the user's runs; where nobody is asked, of one connection. Whoever uses a static key is "
+        "the user's runs; with authentication off, of one connection. A static key is "
         "one user",
     )
     max_request_bytes_per_caller: int = Field(
@@ -237,8 +239,8 @@ class ServerSettings(Settings):
     max_calls_per_open_method: int = Field(
         default=256,
         ge=1,
-        description="Calls at once of each method that anybody may call, such as log-in; above "
-        "them the oldest one of the busiest connection is ended",
+        description="Maximum concurrent calls of each method without credential, such as log-in; "
+        "above them the oldest one of the busiest connection is ended",
     )
     max_calls_per_connection: int = Field(
         default=2048,
@@ -264,14 +266,14 @@ class ServerSettings(Settings):
     metrics_host: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="Address of the metrics, which ask nobody who they are",
+        description="Bind address of the unauthenticated metrics endpoint",
     )
     health_port: int | None = Field(
         default=None, ge=0, le=65535, description="Port of health alone, without TLS; unset: none"
     )
     reflection: bool | None = Field(
         default=None,
-        description="Offer gRPC server reflection to anybody; unset: on a loopback address only",
+        description="Offer gRPC server reflection without authentication; unset: on loopback only",
     )
     trust_trace_context: bool = Field(
         default=False,

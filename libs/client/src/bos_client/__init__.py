@@ -21,7 +21,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    # Importing gRPC takes a while, and has to wait for what `bos_client.entry` sets.
+    # Importing gRPC takes a while, and has to wait for what `bos_cli.entry` sets.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

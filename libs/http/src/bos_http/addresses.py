@@ -55,7 +55,7 @@ _SPECIAL: tuple[tuple[Rule, tuple[Network, ...]], ...] = (
             "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"
         ),
     ),
-    # IPv4 inside IPv6: where the packet ends is decided by somebody else's translator.
+    # IPv4 inside IPv6: where the packet ends is decided by a foreign translator.
     (
         Rule.ADDRESS_EMBEDDED,
         _networks(

@@ -114,7 +114,7 @@ class HttpClient:
             follow_redirects: False returns a redirect as the response, so that one request at
                 most is sent.
             read_body: False returns the response once its headers have come, with an empty body;
-                whatever body it has is not read, and the connection is closed if one is coming.
+                its body is not read, and the connection is closed if one is coming.
 
         Raises:
             HttpRefused: The policy forbids the request, a redirect, or the response.

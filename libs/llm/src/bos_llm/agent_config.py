@@ -6,7 +6,7 @@ to hand it on and none can call another by mistake::
     set_model_choice("gpt-6-sol")
     await model.text(messages)  # by it, unless settings name a model for this very agent
 
-The gateway has checked that it may be chosen; nobody else can call planner, composer and agents.
+The gateway has checked that it may be chosen; only it can call planner, composer and agents.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class ModelRefused(FailedPrecondition):
 
 
 class ModelOutputInvalid(Internal):
-    """The model's reply is empty, or does not fit the schema even after one repair attempt."""
+    """The model's reply is empty, or violates the schema even after one repair attempt."""
 
     default_reason = "MODEL_OUTPUT_INVALID"
     usage: Usage | None = None

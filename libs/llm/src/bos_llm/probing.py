@@ -127,7 +127,7 @@ async def _server(models: Models, agent: str) -> Probe:
         found.append(f"its provider ends it on {end.isoformat()}")
         advice = advice or "Choose another model (BOS_MODEL, <AGENT>_MODEL)."
     return Probe(
-        "server", ok=not advice, text="; ".join(found) or "tells nothing more", advice=advice
+        "server", ok=not advice, text="; ".join(found) or "no further details", advice=advice
     )
 
 

@@ -14,7 +14,8 @@ from bos.agent.v1 import AgentCard
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_ALIASES = {
+# made from descriptors (make generate)
+_ALIASES: Mapping[str, tuple[str, ...]] = {
     "a2a": (),
     "api_docs": ("api_agent",),
     "charts": ("chart", "chart_builder"),
@@ -28,6 +29,7 @@ _ALIASES = {
     "text": ("summariser", "summarizer", "translator"),
     "web": ("ResearchAgent",),
 }
+# end of what is made
 
 KNOWN_AGENTS: Mapping[str, AgentCard] = MappingProxyType(
     {name: AgentCard(name=name, aliases=aliases) for name, aliases in _ALIASES.items()}

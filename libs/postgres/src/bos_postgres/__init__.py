@@ -6,7 +6,7 @@ from bos_postgres.dsn import check_dsn, describe, with_database
 from bos_postgres.embedded import EmbeddedPostgres
 from bos_postgres.migrations import migrate, migration_files
 from bos_postgres.notices import Notices
-from bos_postgres.pool_metrics import PoolMetrics, open_pools
+from bos_postgres.pool_metrics import PoolMetrics
 from bos_postgres.row_security import acting_for, for_user
 from bos_postgres.sessions import require_session_features
 from bos_postgres.statements import execute, fetch, fetchrow, fetchval
@@ -30,7 +30,6 @@ __all__ = [
     "migrate",
     "migration_files",
     "open_database",
-    "open_pools",
     "require_session_features",
     "statement_errors",
     "with_database",

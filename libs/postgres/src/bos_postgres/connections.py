@@ -51,7 +51,7 @@ _REFUSED = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InsufficientPrivilegeError,
     asyncpg.ClientConfigurationError,
-    asyncpg.UndefinedObjectError,  # an option in the URL that is none of the server's settings
+    asyncpg.UndefinedObjectError,  # an option in the URL that is not a setting of the server
     asyncpg.InvalidParameterValueError,
 )
 

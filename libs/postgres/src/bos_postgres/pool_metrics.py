@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import GaugeMetricFamily
 
 from bos_chassis.metrics import SharedMetrics
-from bos_postgres.connections import open_database
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     import asyncpg
     from prometheus_client.metrics_core import Metric
-
-    from bos_chassis.telemetry import Telemetry
 
     Pool = asyncpg.Pool[asyncpg.Record]
 
@@ -71,49 +68,3 @@ def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
             labels=("service", "pool"),
         ),
     )
-
-
-@asynccontextmanager
-async def open_pools(
-    dsn: str,
-    *,
-    schema: str,
-    reader: str,
-    max_size: int,
-    max_readers: int,
-    telemetry: Telemetry,
-    stateless_readers: bool = False,
-) -> AsyncIterator[tuple[Pool, Pool]]:
-    """The two pools of a service: of its own role, and of the one that reads for users.
-
-    Both are in the metrics of pools, as ``main`` and ``readers``, and in traces.
-
-    Args:
-        dsn: PostgreSQL URL.
-        schema: Of the service.
-        reader: Role that reads what row-level security lets the user see.
-        max_size: Upper bound of connections of the service's own role.
-        max_readers: Upper bound of those of the reader.
-        telemetry: Of the service.
-        stateless_readers: As ``stateless`` of :func:`open_database`, of the reader's connections.
-
-    Raises:
-        Unavailable, ConfigurationError: As :func:`open_database`.
-    """
-    metrics = PoolMetrics.of(telemetry.registry)
-    async with (
-        open_database(dsn, schema=schema, max_size=max_size, telemetry=telemetry) as main,
-        open_database(
-            dsn,
-            schema=schema,
-            max_size=max_readers,
-            role=reader,
-            stateless=stateless_readers,
-            telemetry=telemetry,
-        ) as readers,
-    ):
-        with (
-            metrics.watching(telemetry.service, "main", main),
-            metrics.watching(telemetry.service, "readers", readers),
-        ):
-            yield main, readers

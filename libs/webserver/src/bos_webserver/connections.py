@@ -2,7 +2,7 @@
 
 uvicorn limits neither how long a peer may take to send a request nor how many connections it may
 hold. Here every connection that we wait for has a time limit, and when there are too many, the one
-we have waited for longest is closed: a client that sends its request never is, and one that asked
+idle longest is closed: a client that sends its request never is, and one that asked
 before with a good credential only if all are such.
 """
 
@@ -29,7 +29,7 @@ CALLERS = "callers"
 KNOWN = "known"
 """In that state: what to call once it is known who calls."""
 _READ_BYTES = 32 * 1024
-"""At once of one connection; asyncio would take 256 KiB, of each of a crowd."""
+"""At once of one connection; asyncio would take 256 KiB of each of many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class Waiting(H11Protocol):
             begun = bool(self.conn.trailing_data[0])
             self._await("headers" if begun else "next")
         else:
-            # Ours to give; but a peer that does not take it does not stay for ever.
+            # Ours to give; but a peer that does not take it is disconnected after a while.
             self._await("answer")
 
     def _await(self, what: str) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _MAX_HEADER_BYTES = 32 * 1024
 # asyncio accepts as many connections in one turn of its loop as its backlog says. Fewer than one
-# address may have, so that a caller is read before a crowd behind it makes it the oldest of them.
+# address may have, so that a caller is read before a flood behind it makes it the oldest of them.
 _ACCEPTED_AT_ONCE = 64
 _BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""

@@ -4,10 +4,8 @@
  * A 401 while the user was signed in opens the sign-in dialog over the page; the call waits and is
  * repeated once, so that nothing that was typed or is shown gets lost.
  */
+import { send } from "./send";
 import { session } from "./session";
-import { observeServerTime } from "./clock";
-
-const CSRF_HEADER = "Bos-Browser";
 
 /** `fetch` with the rules above. Rejects as `fetch` does when there is no connection. */
 export async function request(input: Request): Promise<globalThis.Response> {
@@ -16,12 +14,4 @@ export async function request(input: Request): Promise<globalThis.Response> {
   if (response.status !== 401) return response;
   await session.signInAgain(input.signal);
   return send(again);
-}
-
-/** Sends a request once, whatever the state of the session. */
-export async function send(input: Request): Promise<globalThis.Response> {
-  if (input.method !== "GET" && input.method !== "HEAD") input.headers.set(CSRF_HEADER, "1");
-  const response = await fetch(input);
-  observeServerTime(response.headers.get("Date"));
-  return response;
 }

@@ -1,6 +1,6 @@
 /** The browser's session: whether a user is signed in, and how to sign in. */
 import { apiError } from "./errors";
-import { send } from "./http";
+import { send } from "./send";
 
 export interface SignInWays {
   password?: boolean;
@@ -35,7 +35,7 @@ type Credentials = { username: string; password: string } | { api_key: string };
 const PATH = "/v1/browserSession";
 const REFRESH_MS = 4 * 60_000;
 
-/** Holds the session's state, and tells listeners when it changes. One per page. */
+/** Holds the session's state, and notifies listeners when it changes. One per page. */
 class Session {
   private state: SessionState = { current: undefined, expired: false, failure: undefined };
   private readonly listeners = new Set<() => void>();

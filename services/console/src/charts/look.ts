@@ -67,7 +67,7 @@ function hasNumbersAcross({ encoding }: JsonMap): boolean {
   return isMap(encoding) && isMap(encoding["x"]) && encoding["x"]["type"] === "quantitative";
 }
 
-/** Text has the colour of text, whatever it was written for; beside a pie it keeps clear of it. */
+/** Text has the colour of text in every chart; beside a pie it keeps clear of it. */
 function paint(part: JsonMap, colour: string): void {
   if (isMap(part["mark"])) {
     part["mark"]["color"] = colour;

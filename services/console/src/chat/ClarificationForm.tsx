@@ -8,13 +8,13 @@ import { brand } from "../shell/brand";
 import { Literal } from "../text/Literal";
 import { Button } from "../ui/controls";
 import ui from "../ui/ui.module.css";
-import type { TurnProps } from "./Turn";
+import type { OnAsk } from "./ask";
 import styles from "./chat.module.css";
 
 interface Props {
   clarification: Clarification;
   state: RunState;
-  onAsk: TurnProps["onAsk"];
+  onAsk: OnAsk;
 }
 
 export function ClarificationForm({ clarification, state, onAsk }: Props) {

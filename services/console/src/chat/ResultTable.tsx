@@ -15,7 +15,7 @@ const ROW_PX = 34;
 const NARROWEST = 6;
 const WIDEST = 44;
 const MEASURED_ROWS = 200;
-/** Rows from which a table does not fit its frame, and cells up to which all of it can be drawn. */
+/** Rows from which a table exceeds its frame, and cells up to which all of it can be drawn. */
 const LONG = 20;
 const MOST_CELLS = 50_000;
 

@@ -22,7 +22,7 @@ import { ClarificationForm } from "./ClarificationForm";
 import { Feedback } from "./Feedback";
 import { ResultTable } from "./ResultTable";
 import { Sources } from "./Sources";
-import type { Question } from "./ask";
+import type { OnAsk } from "./ask";
 import styles from "./chat.module.css";
 
 /** What each step did, for those who switched debugging on. */
@@ -35,7 +35,7 @@ export interface TurnProps {
   /** Its place among all turns, from 1, where not all are drawn. */
   position?: number;
   size?: number;
-  onAsk: (question: Omit<Question, "conversationId">) => void;
+  onAsk: OnAsk;
   onEdit: (question: string) => void;
 }
 

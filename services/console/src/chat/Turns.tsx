@@ -79,7 +79,7 @@ export function TurnsInView({ runs, frame, wanted, onNearBegin, onAsk, onEdit }:
   const giveWay = useEffectEvent(() => virtual.cancelScroll());
   useEffect(() => {
     const element = frame.current;
-    // Whoever scrolls takes over from a scroll to some turn that is still being corrected.
+    // A user who scrolls overrides a scroll to a turn that is still being corrected.
     const give = () => giveWay();
     for (const gesture of GESTURES) element?.addEventListener(gesture, give, { passive: true });
     return () => {

@@ -17,6 +17,9 @@ export interface Question {
   continues?: string;
 }
 
+/** A question of the conversation that is open. */
+export type OnAsk = (question: Omit<Question, "conversationId">) => void;
+
 /** Mutation that stores a question. A repeated attempt finds the same run by its request id. */
 export function useAsk() {
   const client = useQueryClient();

@@ -9,7 +9,7 @@ interface Sticking {
   toEnd: () => void;
 }
 
-/** `isOn`: false where something else keeps the place, and only whether it is the end is told. */
+/** `isOn`: false where something else keeps the place, and only whether it is the end is reported. */
 export function useStickToEnd(isOn = true): Sticking {
   const frame = useRef<HTMLDivElement>(null);
   const sticks = useRef(true);

@@ -114,7 +114,7 @@ const en = {
   addService: "Add a service account",
   serviceName: "Name of the service account",
   invite: "Invite",
-  inviteHint: "Whoever has the code registers with these roles and groups, once, within a week.",
+  inviteHint: "The code registers one user with these roles and groups, within a week.",
   code: "Code",
   shownOnce: "This is shown once. Copy it now.",
   copySecret: "Copy",

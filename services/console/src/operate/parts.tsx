@@ -16,7 +16,7 @@ interface FrameProps {
   children: ReactNode;
 }
 
-/** A page for those who have a role; others are told that it is not for them. */
+/** A page for those who have a role; others see that it is not for them. */
 export function Frame({ title, role, sections, children }: FrameProps) {
   const text = useText();
   const roles = useRoles();
@@ -156,7 +156,7 @@ export function Pager({ number, next, turn }: PagerProps) {
   const [wasShown, setShown] = useState(false);
   if (number === 1 && !next && !wasShown) return null;
   if (!wasShown) setShown(true);
-  // Not `disabled`, which would lose the focus of whoever turns pages by the keyboard.
+  // Not `disabled`, which would lose the keyboard focus of users who turn pages.
   return (
     <nav className={styles.pager} aria-label={words.pageNumber(number)}>
       <Button aria-disabled={number === 1} onClick={turn.back}>

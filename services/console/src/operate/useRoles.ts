@@ -1,4 +1,4 @@
-/** The roles of whoever uses the page. They only decide what is offered: the services decide what is done. */
+/** The roles of the user. They only decide what is offered: the services decide what is done. */
 import { useQuery } from "@tanstack/react-query";
 
 import { agents, me } from "../api/queries";
@@ -7,7 +7,7 @@ import { useSession } from "../shell/useSession";
 export const ROLES = ["user", "approver", "operator", "administrator"] as const;
 export type Role = (typeof ROLES)[number];
 
-/** The roles; undefined while they are not known. Where authentication is off, nobody lacks operating. */
+/** The roles; undefined while they are not known. Where authentication is off, every user may operate. */
 export function useRoles(): readonly string[] | undefined {
   const { current } = useSession();
   const isOpen = current?.state === "NOT_NEEDED";

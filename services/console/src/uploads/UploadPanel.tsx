@@ -25,7 +25,7 @@ export function UploadPanel<Result>({ uploads, renderDone }: PanelProps<Result>)
   const list = useUploads(uploads);
   if (list.length === 0) return null;
   const done = list.filter((each) => each.state === "done").length;
-  // What still needs somebody comes first; of the rest the latest.
+  // What still needs the user comes first; of the rest the latest.
   const shown = list.toSorted((a, b) => rank(a) - rank(b) || b.id - a.id).slice(0, MOST_SHOWN);
   return (
     <section className={styles.panel} aria-label={text.uploads}>

@@ -36,7 +36,7 @@ interface Work {
   timer: ReturnType<typeof setTimeout> | undefined;
 }
 
-/** Holds all uploads to one address, and tells listeners when they change. One per address and page. */
+/** Holds all uploads to one address, and notifies listeners when they change. One per address and page. */
 export class Uploads<Result> {
   private list: readonly Upload<Result>[] = [];
   private readonly work = new Map<number, Work>();

@@ -38,13 +38,8 @@ from bos_documents.store.jobs import Jobs
 from bos_documents.uploads import Uploads
 from bos_documents.watching import Watches
 from bos_http import issuer_document
-from bos_postgres import Notices, migrate, open_pools
-from bos_postgres.audit import (
-    audit_servicer,
-    migrate_audit,
-    record_settings,
-    running_audit,
-)
+from bos_postgres import Notices
+from bos_postgres.audit import ServiceStore, audit_servicer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -52,26 +47,22 @@ if TYPE_CHECKING:
     from bos_chassis.auth.callers import Authenticator
     from bos_chassis.server import GrpcServer
     from bos_chassis.telemetry import Telemetry
-    from bos_documents.ingest.ports import Engines
+    from bos_documents.ports import Engines
     from bos_documents.settings import DocumentsSettings
     from bos_llm import Models
 
-MIGRATIONS = Path(__file__).parent / "migrations"
 SCHEMA = "documents"
 READER = "bos_documents_reader"
 AUDIENCE = "documents"
-_POOL_SIZE = 12
-_READERS = 8
-
-
-async def migrate_store(dsn: str) -> None:
-    """Bring the schema of documents up to date, with its audit trail.
-
-    Raises:
-        ConfigurationError, Unavailable: as :func:`bos_postgres.migrate`.
-    """
-    await migrate_audit(dsn, schema=SCHEMA)
-    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+STORE = ServiceStore(
+    SCHEMA,
+    Path(__file__).parent / "migrations",
+    READER,
+    max_connections=12,
+    max_readers=8,
+    stateless_readers=True,
+)
+migrate_store = STORE.migrate
 
 
 @asynccontextmanager
@@ -99,25 +90,14 @@ async def serve(
     """
     metrics = DocumentsMetrics(telemetry.registry)
     model = None if models is None else models.for_agent("documents")
-    await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
         if engines is None:
             opening = open_engines(settings, telemetry, models, metrics)
             engines = await stack.enter_async_context(opening)
         auth = await stack.enter_async_context(_callers(settings, telemetry, check_target))
         pool, readers = await stack.enter_async_context(
-            open_pools(
-                settings.store_url,
-                schema=SCHEMA,
-                reader=READER,
-                max_size=_POOL_SIZE,
-                max_readers=_READERS,
-                telemetry=telemetry,
-                stateless_readers=True,
-            )
+            STORE.open(settings.store_url, telemetry, audit=settings.audit, settings=settings)
         )
-        await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
-        await record_settings(pool, SCHEMA, settings)
         disks = DiskMetrics.of(telemetry.registry)
         disks.watch(telemetry.service, "files", settings.files_url)
         if settings.index_folder is not None:
@@ -135,7 +115,9 @@ async def serve(
         stages = Stages(jobs, files, spool, engines, describer, settings, metrics)
         runner = Runner(jobs, stages, settings, metrics, telemetry)
         maintenance = Maintenance(pool, documents, jobs, engines, settings, metrics, telemetry)
-        searching = Searching(readers, engines, maintenance, settings, metrics, telemetry)
+        searching = Searching(
+            readers, engines, maintenance.remove_orphans, settings, metrics, telemetry
+        )
         stack.push_async_callback(searching.close)
         watches = Watches(documents, settings)
         notices = await stack.enter_async_context(

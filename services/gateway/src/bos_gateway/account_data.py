@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos.account.v1 import EraseAccountDataRequest, ExportAccountDataRequest
-    from bos_gateway.feedback.stored import Feedback
     from bos_gateway.run_log.run_files import RunFiles
+    from bos_gateway.runs.feedback import Feedback
     from bos_gateway.runs.follow import RunReader
     from bos_gateway.verified_queries.stored import VerifiedQueries
     from bos_gateway.webhooks.registered import Webhooks

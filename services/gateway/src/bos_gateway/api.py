@@ -33,18 +33,19 @@ if TYPE_CHECKING:
     from bos_chassis.auth.session_check import SessionCheck
     from bos_gateway.admission.dry_run import DryRun
     from bos_gateway.effects.registry import Registry
-    from bos_gateway.feedback.stored import Feedback
     from bos_gateway.metrics import GatewayMetrics
     from bos_gateway.ownership.attempt_checks import Attempts
     from bos_gateway.ownership.clock import DatabaseClock
     from bos_gateway.run_log.approvals import Approvals
     from bos_gateway.run_log.reader import Runs
     from bos_gateway.run_log.run_files import RunFiles
+    from bos_gateway.runs.feedback import Feedback
     from bos_gateway.runs.replica import Replica
     from bos_postgres.audit import AuditEntry
 
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
 APPROVAL_SERVICE_NAME = "bos.gateway.v1.ApprovalService"
+FEEDBACK_SERVICE_NAME = "bos.gateway.v1.FeedbackService"
 RUN_TOKEN_SERVICE_NAME = "bos.gateway.v1.RunTokenService"  # noqa: S105  no secret
 _PART_BYTES = 256 * 1024
 
@@ -137,8 +138,8 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     async def SubmitRun(
         self, request: gateway.SubmitRunRequest, context: Any
     ) -> gateway.SubmitRunResponse:
-        """Store a question as a run that nobody has to follow."""
-        # Its user can be asked all the same: approvals wait, whoever follows.
+        """Store a question as a run and return it at once."""
+        # Its user can be asked all the same: approvals wait without a follower.
         run_id = await self._accept(request.request, interactive=True)
         run = run_of(await self._replica.reader.state(run_id, caller()))
         return gateway.SubmitRunResponse(run=run)
@@ -291,6 +292,27 @@ class ApprovalServicer(gateway.ApprovalServiceServicer):
         roles, groups = await self._sessions.require_open(credential)
         principal = replace(found.principal, roles=roles, groups=groups)
         return Answerer(found.user_id, roles, groups, principal)
+
+
+@define(eq=False)
+class FeedbackServicer(gateway.FeedbackServiceServicer):
+    """Implements ``bos.gateway.v1.FeedbackService``."""
+
+    _feedback: Feedback
+
+    async def SetRunFeedback(
+        self, request: gateway.SetRunFeedbackRequest, context: Any
+    ) -> gateway.SetRunFeedbackResponse:
+        """Store feedback on one of the caller's runs."""
+        stored = await self._feedback.store(request.run_id, request.feedback, caller())
+        return gateway.SetRunFeedbackResponse(feedback=stored)
+
+    async def DeleteRunFeedback(
+        self, request: gateway.DeleteRunFeedbackRequest, context: Any
+    ) -> gateway.DeleteRunFeedbackResponse:
+        """Delete the feedback on one of the caller's runs."""
+        await self._feedback.take_back(request.run_id, caller())
+        return gateway.DeleteRunFeedbackResponse()
 
 
 @define(eq=False)

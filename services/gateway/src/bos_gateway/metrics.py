@@ -22,7 +22,7 @@ _EVENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _RUN_OUTCOMES = ("succeeded", "partially_succeeded", "failed", "cancelled", "clarification_needed")
 _APPROVAL_OUTCOMES = ("approved", "denied", "timed_out", "expired", "cancelled")
 # Names of agents come from settings, those of tools from their cards, some of which other servers
-# write: bounded here, whatever these say.
+# write: bounded here.
 _AGENTS, _TOOLS, _TOOLS_CHARS = 200, 500, 160
 
 
@@ -109,8 +109,8 @@ class GatewayMetrics:
         )
         self.preparations = counter(
             "bos_agent_preparations",
-            "Agents told to read ahead while a plan was made, by outcome: done, cancelled with the "
-            "run, or the status of the call; no run fails by them",
+            "Calls of Prepare while a plan was made, by outcome: done, cancelled with the run, or "
+            "the status of the call; no run fails by them",
             ["agent", "outcome"],
         )
         self.append_seconds = histogram(

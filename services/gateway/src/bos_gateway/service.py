@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
 from secrets import randbits
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
@@ -30,9 +29,11 @@ from bos_gateway.admission.dry_run import DryRun
 from bos_gateway.admission.memory import MemoryClient
 from bos_gateway.api import (
     APPROVAL_SERVICE_NAME,
+    FEEDBACK_SERVICE_NAME,
     RUN_TOKEN_SERVICE_NAME,
     SERVICE_NAME,
     ApprovalServicer,
+    FeedbackServicer,
     OrchestratorServicer,
     RunTokenServicer,
     StreamLimiter,
@@ -43,12 +44,9 @@ from bos_gateway.effects.context import Deps
 from bos_gateway.effects.memory_budget import MemoryBudget
 from bos_gateway.effects.registry import Registry, watched_registry
 from bos_gateway.effects.run_tokens import Tokens
-from bos_gateway.feedback.servicer import SERVICE_NAME as FEEDBACK_SERVICE_NAME
-from bos_gateway.feedback.servicer import FeedbackServicer
-from bos_gateway.feedback.stored import Feedback
 from bos_gateway.metrics import GatewayMetrics
-from bos_gateway.overseeing.api import SERVICE_NAME as OPERATOR_SERVICE_NAME
-from bos_gateway.overseeing.api import OperatorServicer
+from bos_gateway.operator.api import SERVICE_NAME as OPERATOR_SERVICE_NAME
+from bos_gateway.operator.api import OperatorServicer
 from bos_gateway.ownership import attempt_checks
 from bos_gateway.ownership.clock import DatabaseClock
 from bos_gateway.ownership.lease import Lease
@@ -59,17 +57,18 @@ from bos_gateway.run_log.notifications import Notifications
 from bos_gateway.run_log.reader import READER, Runs, StoredCards
 from bos_gateway.run_log.run_files import RunFiles
 from bos_gateway.run_log.secrets import RunSecrets
-from bos_gateway.run_log.session import SCHEMA, session_name
+from bos_gateway.run_log.session import MIGRATIONS, POOL_SIZE, READERS, SCHEMA, session_name
 from bos_gateway.run_log.store_gauges import StoreGauges
 from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.runs.background import running_replica
+from bos_gateway.runs.feedback import Feedback
 from bos_gateway.runs.replica import Replica
+from bos_gateway.verified_queries.api import SERVICE_NAME as VERIFIED_QUERY_SERVICE_NAME
+from bos_gateway.verified_queries.api import VerifiedQueryServicer
 from bos_gateway.verified_queries.stored import VerifiedQueries
-from bos_gateway.verifying.servicer import SERVICE_NAME as VERIFIED_QUERY_SERVICE_NAME
-from bos_gateway.verifying.servicer import VerifiedQueryServicer
+from bos_gateway.webhooks.api import SERVICE_NAME as WEBHOOK_SERVICE_NAME
+from bos_gateway.webhooks.api import WebhookServicer
 from bos_gateway.webhooks.opening import running_webhooks
-from bos_gateway.webhooks.servicer import SERVICE_NAME as WEBHOOK_SERVICE_NAME
-from bos_gateway.webhooks.servicer import WebhookServicer
 from bos_http import issuer_document
 from bos_postgres import PoolMetrics, migrate, open_database, require_session_features
 from bos_postgres.audit import (
@@ -89,12 +88,6 @@ if TYPE_CHECKING:
     from bos_chassis.telemetry import Telemetry
     from bos_gateway.settings import GatewaySettings
 
-MIGRATIONS = Path(__file__).parent / "migrations"
-_POOL_SIZE = 8
-_READERS = 8
-MOST_SESSIONS = _POOL_SIZE + _READERS + 5
-"""Connections that one gateway opens at most: the pools, the writer's three (appends, accepts, what
-is slow), the lease and the listener."""
 _DEADLINE_MARGIN_S = 30.0
 
 
@@ -142,11 +135,11 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
         )
         database = partial(open_database, settings.store_url, schema=SCHEMA, stateless=True)
         pool = await enter(
-            database(max_size=_POOL_SIZE, application_name=session_name("pool", replica_id))
+            database(max_size=POOL_SIZE, application_name=session_name("pool", replica_id))
         )
         readers = await enter(
             database(
-                max_size=_READERS, application_name=session_name("readers", replica_id), role=READER
+                max_size=READERS, application_name=session_name("readers", replica_id), role=READER
             )
         )
         pools = PoolMetrics.of(telemetry.registry)
@@ -258,12 +251,12 @@ async def serve(settings: GatewaySettings, telemetry: Telemetry) -> AsyncIterato
                 WEBHOOK_SERVICE_NAME,
             ),
             Servicer(
-                FeedbackServicer(feedback, caller),
+                FeedbackServicer(feedback),
                 gateway.add_FeedbackServiceServicer_to_server,
                 FEEDBACK_SERVICE_NAME,
             ),
             Servicer(
-                VerifiedQueryServicer(verified, runs, replica.reader, deps.access, caller),
+                VerifiedQueryServicer(verified, runs, replica.reader.state, deps.access, caller),
                 gateway.add_VerifiedQueryServiceServicer_to_server,
                 VERIFIED_QUERY_SERVICE_NAME,
             ),

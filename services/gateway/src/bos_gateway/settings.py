@@ -281,7 +281,7 @@ class GatewaySettings(Settings):
     webhook_give_up_s: Seconds = 86400.0
     """Time since the first attempt after which an event whose attempts fail is given up"""
     webhook_max_body_bytes: int = Field(default=262144, ge=65536, le=1048576)
-    """Largest event; what does not fit is left out, and its receiver can fetch the run"""
+    """Largest event; larger fields are left out, and its receiver can fetch the run"""
     max_webhook_attempts: int = Field(default=16, ge=1, le=50)
     """Attempts to post events at once on this replica"""
     max_webhook_attempts_per_origin: int = Field(default=4, ge=1)

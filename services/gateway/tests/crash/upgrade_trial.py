@@ -1,7 +1,7 @@
 """The gateway of an earlier commit rolled to this one under load, with runs in flight, and back.
 
-``make trial NAME=upgrade`` builds the earlier one from git, in an environment of its own, and names
-its Python. Planner, composer and agents are this commit's: on trial is the run log that both
+``make trial NAME=upgrade`` builds the earlier one from git, in its own environment, and names its
+Python. Planner, composer and agents are this commit's: what is on trial is the run log that both
 versions write and read, the schema that the newer one leaves behind, and the hand-over of runs.
 """
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from bos_chassis.server import GrpcServer
     from bos_errors import BosError
 
-ERASE = "from bos_gateway.operator.erasing import erase; erase(prog_name='bos runs erase')"
+ERASE = "from bos_gateway.operator.commands.erasing import erase; erase(prog_name='bos runs erase')"
 """A program: ``bos runs erase`` in a process of its own."""
 SHORT_LEASE = {"lease_s": 3.0}
 """For a gateway that adopts: it judges others once it has held a lease for as long as one lives."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bos_client.connection import Connection
-from bos_gateway.operator.deployment import Deployment
-from bos_gateway.operator.doctor import examine
-from bos_gateway.operator.findings import Level
-from bos_gateway.operator.proxies import check_proxies
+from bos_gateway.operator.commands.deployment import Deployment
+from bos_gateway.operator.commands.doctor import examine
+from bos_gateway.operator.commands.findings import Level
+from bos_gateway.operator.commands.proxies import check_proxies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ STANDALONE = {"local": Connection("127.0.0.1:1")}
         ({**PROXY, "BOS_AUTH_ISSUER": "https://login.example.com"}, STANDALONE, False),
     ],
 )
-def test_the_doctor_warns_where_a_proxy_could_make_strangers_neighbours(
+def test_doctor_warns_where_a_proxy_hides_addresses_of_clients(
     monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str],
     more: dict[str, Any],

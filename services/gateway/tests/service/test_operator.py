@@ -20,13 +20,13 @@ from bos.gateway.v1 import RUN_STATUS_EXECUTING, ListRunsRequest
 from bos_agentkit import agent_card
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
-from bos_client.cli import main
+from bos_cli.main import main
 from bos_client.local import FILE, LOCK, register, write_private
-from bos_gateway.operator import models as operator_models
-from bos_gateway.operator import targets
-from bos_gateway.operator.cards import check_cards
-from bos_gateway.run_log.session import SCHEMA
-from bos_gateway.service import MOST_SESSIONS, migrate_store
+from bos_gateway.operator.commands import models as operator_models
+from bos_gateway.operator.commands import targets
+from bos_gateway.operator.commands.cards import check_cards
+from bos_gateway.run_log.session import MOST_SESSIONS, SCHEMA
+from bos_gateway.service import migrate_store
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
@@ -172,10 +172,13 @@ async def test_doctor_reports_cards_that_ask_for_more_audiences(harness: Harness
         card = agent_card(name, "Echoes.", keywords=[name], downstream_audiences=asks)
         await harness.add_agent(EchoAgent(name, card=card))
     _, found = await examined(environment(harness))
-    told = found["card of greedy"]
-    assert levels(told) == {"warning"}
-    assert ["gateway, memory" in told[0]["text"], "call mail" in told[1]["text"]] == [True, True]
-    assert "BOS_GATEWAY_AGENT_AUDIENCES" in told[1]["advice"]
+    findings = found["card of greedy"]
+    assert levels(findings) == {"warning"}
+    assert ["gateway, memory" in findings[0]["text"], "call mail" in findings[1]["text"]] == [
+        True,
+        True,
+    ]
+    assert "BOS_GATEWAY_AGENT_AUDIENCES" in findings[1]["advice"]
     assert "card of modest" not in found
 
     _, found = await examined(environment(harness, AGENT_AUDIENCES='{"*": ["mail"]}'))

@@ -1,4 +1,4 @@
-"""``bos doctor`` where services speak TLS: certificates that are over, soon over, or somebody's."""
+"""``bos doctor`` where services speak TLS: expired, expiring and foreign certificates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bos.planner.v1 import add_PlannerServiceServicer_to_server
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings, TlsSettings
 from bos_chassis.telemetry import Telemetry
-from bos_client.cli import main
+from bos_cli.main import main
 from bos_testkit.certificates import Authority
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ async def served(**shown: TlsSettings | None) -> AsyncIterator[dict[str, str]]:
             given[f"BOS_GATEWAY_{name.upper()}_TARGET"] = address
         yield {
             **given,
-            "BOS_GATEWAY_STORE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
+            "BOS_GATEWAY_STORE_URL": "postgresql://bos@127.0.0.1:1/nothing",
             "BOS_GATEWAY_AGENT_TARGETS": "echo=127.0.0.1:1",
         }
 

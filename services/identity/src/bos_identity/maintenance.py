@@ -6,8 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from bos_chassis.concurrency.tasks import running_task
-from bos_errors import BosError
+from bos_chassis.concurrency.periodic_tasks import periodic_tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -19,7 +18,7 @@ _BATCH = 500
 
 
 class Ageing(Protocol):
-    """A table whose rows are of no use any more at some time."""
+    """A table whose rows expire."""
 
     async def forget_old(self, batch: int) -> int:
         """Delete a batch of them; returns how many rows that were."""
@@ -32,18 +31,9 @@ async def running_maintenance(
     """Delete in small batches, of each of the tables, while the block runs."""
     log = telemetry.logger("bos.identity.upkeep")
 
-    async def for_ever() -> None:
-        while True:
-            try:
-                done = sum([await table.forget_old(_BATCH) for table in tables])
-            except BosError as error:
-                log.warning("upkeep failed", reason=error.reason)
-                done = 0
-            except Exception:
-                # After any error, the next round must come.
-                log.exception("upkeep failed")
-                done = 0
-            await asyncio.sleep(_INTERVAL_S if done < _BATCH else 1.0)
+    async def delete_batch() -> None:
+        done = sum([await table.forget_old(_BATCH) for table in tables])
+        await asyncio.sleep(_INTERVAL_S if done < _BATCH else 1.0)
 
-    async with running_task(for_ever(), "identity upkeep"):
+    async with periodic_tasks(log, {"identity maintenance": delete_batch}, retry_s=_INTERVAL_S):
         yield

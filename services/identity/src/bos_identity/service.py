@@ -67,14 +67,11 @@ from bos_identity.passwords.throttle import Throttle
 from bos_identity.sessions import Sessions
 from bos_identity.signing.key_ring import open_key_ring, sealer
 from bos_identity.tokens import AccessTokens
-from bos_postgres import migrate, open_pools
 from bos_postgres.audit import (
     By,
     Refusals,
+    ServiceStore,
     audit_servicer,
-    migrate_audit,
-    record_settings,
-    running_audit,
 )
 
 if TYPE_CHECKING:
@@ -85,27 +82,22 @@ if TYPE_CHECKING:
     from bos_identity.settings import IdentitySettings
     from bos_identity.signing.key_ring import KeyRing
 
-MIGRATIONS = Path(__file__).parent / "migrations"
 SCHEMA = "identity"
 READER = "bos_identity_reader"
-_POOL_SIZE = 8
-_READERS = 4
+STORE = ServiceStore(
+    SCHEMA,
+    Path(__file__).parent / "migrations",
+    READER,
+    max_connections=8,
+    max_readers=4,
+)
+migrate_store = STORE.migrate
 # Its own keys are at hand: they are looked at anew with every token that is not known.
 _OWN_KEYS_S = 1.0
 # The largest request holds a token or two.
 _REQUEST_BYTES = 64 * 1024
 # By how much clocks may differ, and calls that came in time may last.
 _TOKENS_END_S = 60.0
-
-
-async def migrate_store(dsn: str) -> None:
-    """Bring identity's schema up to date, with its audit trail.
-
-    Raises:
-        ConfigurationError, Unavailable: as :func:`bos_postgres.migrate`.
-    """
-    await migrate_audit(dsn, schema=SCHEMA)
-    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
 
 
 @asynccontextmanager
@@ -136,27 +128,17 @@ async def serve(
         proxied = bool(given.proxy_public_keys or given.proxy_public_keys_file)
     if proxied and takes_neighbours(settings):
         log.warning(
-            "whoever calls from this machine may register, and proxies are set",
+            "callers on this machine may register without invitation, and proxies are set",
             remedy="set BOS_IDENTITY_REGISTRATION_OPEN=false, or name each proxy on this machine "
             "in BOS_REST_TRUSTED_PROXIES",
         )
-    await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
         pool, readers = await stack.enter_async_context(
-            open_pools(
-                settings.store_url,
-                schema=SCHEMA,
-                reader=READER,
-                max_size=_POOL_SIZE,
-                max_readers=_READERS,
-                telemetry=telemetry,
-            )
+            STORE.open(settings.store_url, telemetry, audit=settings.audit, settings=settings)
         )
         refusals = Refusals(pool, telemetry)
         addresses = Addresses(proxy_tokens_from(settings.auth, telemetry))
-        await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
         await stack.enter_async_context(refusals.running())
-        await record_settings(pool, SCHEMA, settings)
         keys = await stack.enter_async_context(open_key_ring(settings, pool, metrics, telemetry))
         passwords = await stack.enter_async_context(Passwords(settings, metrics))
         own_keys = await stack.enter_async_context(

@@ -23,13 +23,7 @@ from bos_memory.extraction import Extractor
 from bos_memory.metrics import MemoryMetrics
 from bos_memory.profiles import Profiles
 from bos_memory.summarizing import Summaries
-from bos_postgres import migrate, open_pools
-from bos_postgres.audit import (
-    audit_servicer,
-    migrate_audit,
-    record_settings,
-    running_audit,
-)
+from bos_postgres.audit import ServiceStore, audit_servicer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,22 +33,17 @@ if TYPE_CHECKING:
     from bos_llm import Models
     from bos_memory.settings import MemorySettings
 
-MIGRATIONS = Path(__file__).parent / "migrations"
 SCHEMA = "memory"
 READER = "bos_memory_reader"
 AUDIENCE = "memory"
-_POOL_SIZE = 8
-_READERS = 8
-
-
-async def migrate_store(dsn: str) -> None:
-    """Migrate memory's schema and its audit trail.
-
-    Raises:
-        ConfigurationError, Unavailable: as :func:`bos_postgres.migrate`.
-    """
-    await migrate_audit(dsn, schema=SCHEMA)
-    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+STORE = ServiceStore(
+    SCHEMA,
+    Path(__file__).parent / "migrations",
+    READER,
+    max_connections=8,
+    max_readers=8,
+)
+migrate_store = STORE.migrate
 
 
 @asynccontextmanager
@@ -74,7 +63,6 @@ async def serve(
     """
     metrics = MemoryMetrics(telemetry.registry)
     model = None if models is None else models.for_agent("memory")
-    await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
         auth = await stack.enter_async_context(
             open_authenticator(
@@ -86,17 +74,8 @@ async def serve(
             )
         )
         pool, readers = await stack.enter_async_context(
-            open_pools(
-                settings.store_url,
-                schema=SCHEMA,
-                reader=READER,
-                max_size=_POOL_SIZE,
-                max_readers=_READERS,
-                telemetry=telemetry,
-            )
+            STORE.open(settings.store_url, telemetry, audit=settings.audit, settings=settings)
         )
-        await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
-        await record_settings(pool, SCHEMA, settings)
         conversations, profiles = Conversations(pool, readers), Profiles(pool, readers)
         extractor = Extractor(profiles, model, settings, metrics, telemetry)
         summaries = Summaries(conversations, model, settings, metrics, telemetry)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from bos_client.mcp import Policy, build_server
+from bos_conversation.mcp import Policy, build_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -22,7 +22,7 @@ from bos.gateway.v1 import (
     RunFinishedEvent,
     RunStatus,
 )
-from bos_client.turns import approval_text
+from bos_conversation import approval_text
 from bos_errors import NotFound
 from bos_protocols.openai.completion import CompletionMaker
 from bos_protocols.openai.parts import Part, part_of

@@ -17,8 +17,8 @@ func (b *builder) sessions() {
 	text := func(about string, limit int) object {
 		return object{"type": "string", "description": about, "maxLength": limit}
 	}
-	get := sessionOperation("getBrowserSession", "Whether somebody is signed in by the browser's cookie",
-		"And in which ways somebody can sign in. Renews the tokens of the session if that is due.", session, nil)
+	get := sessionOperation("getBrowserSession", "Whether the browser's cookie signs a user in",
+		"And which sign-in methods there are. Renews the tokens of the session if that is due.", session, nil)
 	b.paths[sessionPath] = object{"get": get}
 	post := func(verb, name, about, more string, answer, properties object, required ...string) object {
 		if required == nil {
@@ -90,7 +90,7 @@ func sessionSchema() object {
 		"link":     flag("By a link of `bos console`."),
 		"open_id":  openID,
 	}, "password", "api_key", "link")
-	ways["description"] = "In which ways somebody can sign in."
+	ways["description"] = "Available sign-in methods."
 	return closed(object{
 		"state": object{
 			"type": "string", "enum": []string{"SIGNED_IN", "SIGNED_OUT", "NOT_NEEDED"},

@@ -56,7 +56,7 @@ var errorTexts = map[int]string{
 	404: "No such thing, or not one of yours.",
 	405: "The path has other methods.",
 	408: "The body did not arrive in time.",
-	409: "The request id belongs to another request, or somebody has decided otherwise.",
+	409: "The request id belongs to another request, or another decision was stored first.",
 	413: "The body is too large.",
 	415: "The body is not JSON, or not a form where a file is uploaded.",
 	429: "A limit is reached.",

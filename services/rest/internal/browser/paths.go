@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// Path is where a page reads whether somebody is signed in.
+	// Path is where a page reads whether a user is signed in.
 	Path = "/v1/browserSession"
 	// ReturnPath is the page that an OpenID provider sends the browser back to.
 	ReturnPath = "/sign-in/openid"
@@ -36,7 +36,7 @@ const (
 func (b *Browser) Register(mux *runtime.ServeMux) error {
 	own := func(work func(http.ResponseWriter, *http.Request) error) runtime.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-			// A page of another origin must sign nobody in or out, either.
+			// A page of another origin must not sign users in or out, either.
 			err := checkOrigin(r)
 			if err == nil {
 				err = work(w, r)
@@ -76,7 +76,7 @@ type state struct {
 	DashboardsURL string `json:"dashboards_url,omitempty"`
 }
 
-// ways are those in which somebody can sign in here.
+// ways are the sign-in methods offered here.
 type ways struct {
 	Password bool       `json:"password"`
 	APIKey   bool       `json:"api_key"`
@@ -188,7 +188,7 @@ func (b *Browser) logOut(w http.ResponseWriter, r *http.Request) error {
 }
 
 // createLink makes a code for who calls with a key in the Authorization header; on this machine alone,
-// as a link that came by mail would sign its reader in as somebody else.
+// as a link that came by mail would sign its reader in as another user.
 func (b *Browser) createLink(w http.ResponseWriter, r *http.Request) error {
 	var given struct{}
 	if err := decode(r, &given); err != nil {
@@ -293,7 +293,7 @@ func (b *Browser) finishOpenID(w http.ResponseWriter, r *http.Request) error {
 
 func noOpenID() error {
 	return apierror.New(http.StatusBadRequest, codes.FailedPrecondition, "OPENID_NOT_OFFERED",
-		"Nobody signs in by an OpenID provider here.")
+		"No OpenID provider is configured here.")
 }
 
 // originOf returns the origin of the page; beyond this machine browsers keep our cookies over TLS alone.

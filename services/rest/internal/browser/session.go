@@ -111,7 +111,7 @@ func setCookie(w http.ResponseWriter, r *http.Request, name, text string, life t
 //
 //   - Sec-Fetch-Site, which all current browsers send, must say same-origin, or none for what a person
 //     opened themselves. Other ports of this machine are the same site, and not the same origin.
-//   - Origin, if there is one, must be ours, whoever else may call with a key.
+//   - Origin, if there is one, must be ours, although other origins may call with a key.
 //   - What changes something carries a header that pages of other origins cannot send.
 func checkOrigin(r *http.Request) error {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead

@@ -50,7 +50,7 @@ func (f Form) ContentType() string {
 	return JSONType
 }
 
-// Key tells the marshalers of the mux apart; Choose leaves it in the request as Accept.
+// Key distinguishes the marshalers of the mux; Choose leaves it in the request as Accept.
 func (f Form) Key() string {
 	if f == PlainObjects {
 		return JSONType + ";" + rowsParameter + "=" + rowsObjects

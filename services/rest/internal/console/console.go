@@ -157,7 +157,7 @@ func typeOf(name string) string {
 }
 
 // Route returns the route of a request for the console: one of its files, or a page of it, which is
-// any path outside the API that a browser opens. nil for all other requests. A page has whatever
+// any path outside the API that a browser opens. nil for all other requests. A page has any
 // query parameters it likes.
 func (c *Console) Route(r *http.Request) *openapi.Route {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -73,7 +73,7 @@ func formOf(r *http.Request, header string, asked bool) error {
 	switch {
 	case header == "":
 		return unauthenticated("CREDENTIAL_MISSING",
-			"Nobody is signed in: send `Authorization: Bearer <token>`.")
+			"Not signed in: send `Authorization: Bearer <token>`.")
 	case !strings.EqualFold(scheme, "bearer") || !isToken(strings.TrimSpace(given)):
 		return unauthenticated("TOKEN_INVALID",
 			"The token is not valid, or no longer. Sign in again.")

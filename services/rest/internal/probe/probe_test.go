@@ -66,6 +66,6 @@ func TestGatewayThatIsNotThereFailsTheProbe(t *testing.T) {
 	port := taken.Addr().(*net.TCPAddr).Port
 	taken.Close()
 	if Ready(context.Background(), settings.Settings{Host: "127.0.0.1", Port: uint16(port)}) == nil {
-		t.Error("nobody listens there")
+		t.Error("no server listens there")
 	}
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // KnownCallers has the gateway check the credential of each request to a protocol that is not open: some
-// protocols greet their callers before anything is asked of the gateway, which would greet strangers
+// protocols greet their callers before anything is asked of the gateway, which would greet unknown callers
 // too.
 func KnownCallers(gateway gatewayv1.OrchestratorServiceClient, within time.Duration) guard.Middleware {
 	return func(next http.Handler) http.Handler {

@@ -56,7 +56,7 @@ func Routes() []openapi.OwnRoute {
 	for _, one := range paths {
 		operations := map[string]*openapi.Operation{}
 		for _, method := range one.methods {
-			// A protocol's answer may be a stream, whatever the method.
+			// A protocol's answer may be a stream for any method.
 			operations[method] = &openapi.Operation{
 				Protocol: true, Open: one.open, Streams: !one.open && method != http.MethodDelete,
 			}

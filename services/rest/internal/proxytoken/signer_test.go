@@ -68,7 +68,7 @@ func TestTokenIsReusedPerAddressAndDiffersBetweenAddresses(t *testing.T) {
 		t.Error("the token is never replaced")
 	}
 	if token(t, s, t.Context()) != "" {
-		t.Error("a call of nobody's has a token")
+		t.Error("an anonymous call has a token")
 	}
 }
 

@@ -189,7 +189,7 @@ func TestRequestsThatAnotherPageMayHaveCausedAreRefused(t *testing.T) {
 			t.Errorf("%s: %s, not %s", name, got.Status, each.want)
 		}
 	}
-	// What somebody opens by hand is read, and old browsers say nothing of the site.
+	// What a user opens by hand is read, and old browsers say nothing of the site.
 	for _, option := range []option{header("Sec-Fetch-Site", "none"), without("Sec-Fetch-Site")} {
 		if got := page(t, s, "GET", "/v1/runs", "", jar, option); got.StatusCode != 200 {
 			t.Error(got.Status)

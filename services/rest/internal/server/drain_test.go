@@ -62,7 +62,7 @@ func TestAClientThatSendsEverythingFirstReadsWhyItsBodyWasRefused(t *testing.T) 
 			t.Errorf("%s: %s %s", name, response.Status, text)
 		}
 		if response, err = sendFirst(t, s.Address(), "nonsense-nonsense", head, beyondBuffers); err == nil {
-			t.Errorf("%s of a stranger was read to its end: %s", name, response.Status)
+			t.Errorf("%s of an unknown caller was read to its end: %s", name, response.Status)
 		}
 	}
 }

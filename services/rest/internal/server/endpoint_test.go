@@ -159,7 +159,7 @@ func TestRequestWithoutKeyIsRefusedBeforeItsBody(t *testing.T) {
 		"none":           {withKey, "", "CREDENTIAL_MISSING"},
 		"wrong":          {withKey, "Authorization: Bearer no\r\n", "API_KEY_INVALID"},
 		"two":            {withKey, goodKey + "AUTHORIZATION: Bearer " + key + "\r\n", "CREDENTIAL_AMBIGUOUS"},
-		"nobody":         {users, "", "CREDENTIAL_MISSING"},
+		"anonymous":      {users, "", "CREDENTIAL_MISSING"},
 		"another scheme": {users, "Authorization: Basic dTpw\r\n", "TOKEN_INVALID"},
 		"no token":       {users, "Authorization: Bearer\r\n", "TOKEN_INVALID"},
 		"two tokens":     {users, "Authorization: Bearer a b\r\n", "TOKEN_INVALID"},
@@ -370,9 +370,9 @@ func TestServicesReceiveTheSignedClientAddress(t *testing.T) {
 		forwarded []string
 		want      string
 	}{
-		"nobody is believed":        {nil, []string{"9.9.9.9"}, "127.0.0.1"},
+		"no proxy is trusted":       {nil, []string{"9.9.9.9"}, "127.0.0.1"},
 		"no header":                 {nil, nil, "127.0.0.1"},
-		"a proxy that names nobody": {[]string{"127.0.0.0/8"}, nil, ""},
+		"a proxy without a client":  {[]string{"127.0.0.0/8"}, nil, ""},
 		"a proxy that names itself": {[]string{"127.0.0.0/8"}, []string{"127.0.0.1"}, ""},
 		"a proxy with a blank":      {[]string{"127.0.0.0/8"}, []string{" "}, ""},
 		"a proxy elsewhere":         {[]string{"10.0.0.0/8"}, nil, "127.0.0.1"},

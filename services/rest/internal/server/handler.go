@@ -23,10 +23,10 @@ import (
 	"bos/rest/internal/apierror"
 	"bos/rest/internal/browser"
 	"bos/rest/internal/codec"
+	"bos/rest/internal/concurrency"
 	"bos/rest/internal/console"
 	"bos/rest/internal/guard"
 	"bos/rest/internal/openapi"
-	"bos/rest/internal/places"
 	"bos/rest/internal/protocols"
 	"bos/rest/internal/sse"
 	"bos/rest/internal/telemetry"
@@ -100,7 +100,7 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	known, asked := places.NewKnown(), s.settings.IdentityTarget != ""
+	known, asked := concurrency.NewKnown(), s.settings.IdentityTarget != ""
 	root.Handle("/", guard.Chain(services,
 		sessions.Credential,
 		guard.Credential(keys, asked),
@@ -111,10 +111,10 @@ func (s *Server) handler() (http.Handler, error) {
 			Rate:   s.settings.MinBodyRate, Grace: bodyGrace,
 		}), s.settings.MaxBodyBytes),
 		// A request takes a place once key and body are complete, so slow senders hold none.
-		guard.Places(
-			places.New(s.settings.MaxRequests, known, guard.TooMany("TOO_MANY_REQUESTS",
+		guard.Concurrency(
+			concurrency.New(s.settings.MaxRequests, known, guard.TooMany("TOO_MANY_REQUESTS",
 				"Too many requests are handled at once; try again later.", time.Second)),
-			places.New(s.settings.MaxStreams, known, guard.TooMany("TOO_MANY_STREAMS",
+			concurrency.New(s.settings.MaxStreams, known, guard.TooMany("TOO_MANY_STREAMS",
 				"Too many streams are open at once; try again later.", 5*time.Second)),
 			keys.Given() || !asked,
 		),

@@ -29,7 +29,7 @@ func TestConsoleIsServedWithoutACredentialBesideTheAPI(t *testing.T) {
 	if got := send(t, s, "HEAD", "/", "", browser...); got.StatusCode != http.StatusOK || got.ContentLength <= 0 {
 		t.Errorf("HEAD: %d, %d bytes", got.StatusCode, got.ContentLength)
 	}
-	// The API stays as it is, whatever its caller accepts.
+	// The API stays as it is for any Accept header.
 	for path, want := range map[string]int{"/v1/unknown": 404, "/v1/runs": 401, "/assets/gone.js": 404} {
 		got := send(t, s, "GET", path, "", browser...)
 		if got.StatusCode != want || got.Header.Get("Content-Type") != "application/json" {

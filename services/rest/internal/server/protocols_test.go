@@ -137,10 +137,10 @@ func TestTheGatewayJudgesCallersBeforeProtocolsGreetThem(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", one.path, response.StatusCode, one.want)
 		}
 	}
-	told := send(t, s, http.MethodGet, "/mcp", "", expired).Header.Get("WWW-Authenticate")
+	header := send(t, s, http.MethodGet, "/mcp", "", expired).Header.Get("WWW-Authenticate")
 	want := `Bearer resource_metadata="http://` + s.Address() + `/.well-known/oauth-protected-resource/mcp"`
-	if told != want {
-		t.Errorf("WWW-Authenticate of MCP: %s", told)
+	if header != want {
+		t.Errorf("WWW-Authenticate of MCP: %s", header)
 	}
 }
 

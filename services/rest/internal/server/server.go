@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"bos/rest/internal/crowd"
+	"bos/rest/internal/connlimit"
 	"bos/rest/internal/proxytoken"
 	"bos/rest/internal/settings"
 	"bos/rest/internal/telemetry"
@@ -126,7 +126,7 @@ func (s *Server) start(ctx context.Context) error {
 	if s.listener, err = net.Listen("tcp", address); err != nil {
 		return fmt.Errorf("BOS_REST_HOST, BOS_REST_PORT: %s cannot be bound: %w", address, err)
 	}
-	connections := crowd.New(s.settings.MaxConnections)
+	connections := connlimit.New(s.settings.MaxConnections)
 	s.http = s.newHTTP(connections.Serving(handler))
 	connections.Join(s.http)
 	if s.settings.MetricsAddress != "" {

@@ -28,7 +28,7 @@ func (s *Server) trails() trails {
 	return found
 }
 
-// ListAuditEntries asks the service of the request. A name that is none is refused by the gateway,
+// ListAuditEntries asks the service of the request. An invalid name is refused by the gateway,
 // after it has looked who asks.
 func (t trails) ListAuditEntries(
 	ctx context.Context, request *auditv1.ListAuditEntriesRequest, options ...grpc.CallOption,

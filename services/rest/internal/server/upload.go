@@ -56,7 +56,7 @@ func registerUpload(
 					apierror.Write(w, err)
 					return
 				}
-				// The call ends with this function, whatever became of it: what was sent is dropped.
+				// The call ends with this function, in any case: what was sent is dropped.
 				ctx, cancel := context.WithTimeout(ctx, limits.within)
 				defer cancel()
 				answer, err := upload(ctx, w, r, client, limits)

@@ -67,11 +67,11 @@ type Settings struct {
 
 	MaxBodyBytes   int64 `env:"BOS_REST_MAX_BODY_BYTES" envDefault:"1048576" least:"1024" about:"Largest request body"`
 	MaxHeaderBytes int   `env:"BOS_REST_MAX_HEADER_BYTES" envDefault:"16384" least:"1024" about:"Largest request line and headers together"`
-	MaxConnections int   `env:"BOS_REST_MAX_CONNECTIONS" envDefault:"8192" least:"1" about:"Connections at once; beyond that the one that was waited for longest is closed, for its headers or its next request"`
-	MaxRequests    int   `env:"BOS_REST_MAX_REQUESTS" envDefault:"1000" least:"1" about:"Requests at once beside the streams. Beyond that known callers displace strangers, and strangers those who hold more; else they are refused with 429"`
+	MaxConnections int   `env:"BOS_REST_MAX_CONNECTIONS" envDefault:"8192" least:"1" about:"Maximum concurrent connections; beyond it the connection idle longest is closed"`
+	MaxRequests    int   `env:"BOS_REST_MAX_REQUESTS" envDefault:"1000" least:"1" about:"Maximum concurrent requests, not counting streams. Beyond it, authenticated callers displace unknown ones, and unknown ones those with more requests; others get 429"`
 	MaxStreams     int   `env:"BOS_REST_MAX_STREAMS" envDefault:"1000" least:"1" about:"Streams at once, likewise"`
 
-	MaxBodies      int     `env:"BOS_REST_MAX_BODIES" envDefault:"1000" least:"1" about:"Bodies under way at once. Beyond that, and beyond the bytes, of the address (of IPv6: the /64) with most of them the one that came on least recently is refused with 429"`
+	MaxBodies      int     `env:"BOS_REST_MAX_BODIES" envDefault:"1000" least:"1" about:"Maximum concurrent request bodies. Beyond it, or beyond the bytes, the body with the oldest progress of the address (IPv6: the /64) with most bodies gets 429"`
 	MaxBodiesBytes int64   `env:"BOS_REST_MAX_BODIES_BYTES" envDefault:"67108864" least:"65536" about:"Memory for bodies under way"`
 	MaxUploadBytes int64   `env:"BOS_REST_MAX_UPLOAD_BYTES" envDefault:"34603008" least:"65536" about:"Largest upload of a document, which passes through piece by piece; a little more than BOS_DOCUMENTS_MAX_DOCUMENT_BYTES"`
 	MinBodyRate    float64 `env:"BOS_REST_MIN_BODY_RATE" envDefault:"1024" above:"0" about:"Bytes a second that a body must make on the average, after two seconds"`
@@ -87,7 +87,7 @@ type Settings struct {
 	DrainDelay        Seconds `env:"BOS_REST_DRAIN_DELAY_S" envDefault:"0" least:"0" about:"Wait between not ready and refusing requests; covers load-balancer lag"`
 	Grace             Seconds `env:"BOS_REST_GRACE_S" envDefault:"10" least:"0" about:"Time for requests in flight at shutdown"`
 
-	MetricsAddress string `env:"BOS_REST_METRICS_ADDRESS" about:"host:port for /metrics, which asks nobody who they are; unset offers it on the main port if that is loopback, and not at all elsewhere"`
+	MetricsAddress string `env:"BOS_REST_METRICS_ADDRESS" about:"Bind address (host:port) of the unauthenticated metrics endpoint; unset: on the main port if that is loopback, otherwise off"`
 	StopWithStdin  bool   `env:"BOS_REST_STOP_WITH_STDIN" envDefault:"false" about:"Stop when standard input closes: for a parent process that may die"`
 
 	LogLevel         string  `env:"BOS_LOG_LEVEL" envDefault:"info" about:"debug, info, warning or error"`

@@ -41,12 +41,12 @@ var eventField = (&gatewayv1.RunEvent{}).ProtoReflect().Descriptor().Oneofs().By
 
 // sourceNames maps kinds to event names of /query/stream; other events are named by their kind.
 func sourceNames(form codec.Form) naming {
-	var text told
+	var text sentText
 	n := namer{form}
 	return func(event *gatewayv1.RunEvent) ([]message, error) {
 		switch kind := event.GetEvent().(type) {
 		case *gatewayv1.RunEvent_AnswerStarted:
-			text = told{attempt: kind.AnswerStarted.GetAttempt()}
+			text = sentText{attempt: kind.AnswerStarted.GetAttempt()}
 			return n.ofKind(event)
 		case *gatewayv1.RunEvent_AnswerDelta:
 			text.add(kind.AnswerDelta)
@@ -70,22 +70,22 @@ func sourceNames(form codec.Form) naming {
 	}
 }
 
-// told is a digest of the answer's text that was sent.
-type told struct {
+// sentText is a digest of the answer's text that was sent.
+type sentText struct {
 	attempt    int32
 	bytes      int
 	characters int64
 	hash       maphash.Hash
 }
 
-func (t *told) add(piece *gatewayv1.AnswerDeltaEvent) {
+func (t *sentText) add(piece *gatewayv1.AnswerDeltaEvent) {
 	t.bytes += len(piece.GetText())
 	t.characters += int64(utf8.RuneCountInString(piece.GetText()))
 	_, _ = t.hash.WriteString(piece.GetText())
 }
 
 // rest returns the unsent part of an answer, if it begins with the sent part.
-func (t *told) rest(answer string) string {
+func (t *sentText) rest(answer string) string {
 	if len(answer) < t.bytes || maphash.String(t.hash.Seed(), answer[:t.bytes]) != t.hash.Sum64() {
 		return ""
 	}
@@ -93,7 +93,7 @@ func (t *told) rest(answer string) string {
 }
 
 // finished returns the unsent part of the answer, and the whole response.
-func (n namer) finished(response *gatewayv1.OrchestratorResponse, text *told) ([]message, error) {
+func (n namer) finished(response *gatewayv1.OrchestratorResponse, text *sentText) ([]message, error) {
 	done, err := n.named(doneName, response)
 	rest := text.rest(response.GetAnswer())
 	if err != nil || rest == "" {

@@ -156,9 +156,9 @@ func TestServiceWithUnknownAuthorityOrOtherNameIsRefused(t *testing.T) {
 	ours, foreign := newAuthority(t), newAuthority(t)
 	rest, _ := ours.issue("rest", "rest")
 	creds := credentialsOf(t, rest)
-	_, stranger := foreign.issue("gateway", "localhost")
+	_, foreignPair := foreign.issue("gateway", "localhost")
 	_, elsewhere := ours.issue("gateway", "memory.example.org")
-	for name, serving := range map[string]tls.Certificate{"foreign": stranger, "name": elsewhere} {
+	for name, serving := range map[string]tls.Certificate{"foreign": foreignPair, "name": elsewhere} {
 		if _, target := serve(t, serving, ours); check(t, target, creds) == nil {
 			t.Errorf("%s: believed", name)
 		}

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
-	"bos/rest/internal/places"
+	"bos/rest/internal/concurrency"
 	"bos/rest/internal/proxytoken"
 )
 
@@ -124,9 +124,9 @@ func Dial(
 func judge(ctx context.Context, err error) {
 	switch status.Code(err) {
 	case codes.OK:
-		places.Accepted(ctx)
+		concurrency.Accepted(ctx)
 	case codes.Unauthenticated:
-		places.Rejected(ctx)
+		concurrency.Rejected(ctx)
 	}
 }
 

@@ -35,7 +35,7 @@ func (s *sender) awaited(t *testing.T, reads int) {
 		select {
 		case <-s.reads:
 		case <-time.After(patience):
-			t.Fatal("nobody reads")
+			t.Fatal("no reader")
 		}
 	}
 }
@@ -97,7 +97,7 @@ func (s *sender) send(t *testing.T, content string) {
 	select {
 	case s.bytes <- []byte(content):
 	case <-time.After(patience):
-		t.Fatal("nobody reads")
+		t.Fatal("no reader")
 	}
 }
 

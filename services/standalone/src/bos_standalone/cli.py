@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bos_cli.render import View, make_console, show_run
+from bos_cli.session import ANSWERED, FAILED, INTERRUPTED, run, status_code
 from bos_client import BosClient
-from bos_client.cli.session import ANSWERED, FAILED, INTERRUPTED, run, status_code
-from bos_client.render import View, make_console, show_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bos_client.cli.session import Target
+    from bos_cli.session import Target
     from bos_standalone.service import Standalone
 
 DEMO_QUESTION = (

@@ -40,6 +40,7 @@ from bos_sandbox import service as sandbox
 from bos_sandbox.settings import SandboxSettings
 from bos_standalone.callers import Callers
 from bos_standalone.given import ModelChoice, plain, require_secrets, today
+from bos_standalone.grants import AUDIENCES, CONNECTIONS
 from bos_standalone.group import not_started
 from bos_standalone.rest import DEFAULT_PORT, behind_proxies, find_binary, serve_rest
 from bos_standalone.stores import (
@@ -63,14 +64,6 @@ if TYPE_CHECKING:
 _HOST = "127.0.0.1"
 _ARTEFACTS = "artefacts"
 _DOCUMENTS = "documents"
-_AUDIENCES: Mapping[str, tuple[str, ...]] = {
-    "rag": ("documents",),
-    "sql": ("mcp_db", "file_tables"),
-}
-"""Services that agents may call, where that is not what every agent may."""
-_CONNECTIONS: Mapping[str, tuple[str, ...]] = {"mail": ("mail.gmail", "mail.imap")}
-"""Kinds of users' connections that agents are given."""
-
 OFFERS: Mapping[str, tuple[str, str]] = {
     "store_url": ("store", "url"),
     "planner_target": ("planner", "address"),
@@ -367,11 +360,11 @@ class Composition:
         if settings.artefacts_url is None:
             own["artefacts_url"] = (self._folder.path / _ARTEFACTS).as_uri()
         if "agent_audiences" not in settings.model_fields_set:
-            named = {name: each for name, each in _AUDIENCES.items() if name in self._agents}
+            named = {name: each for name, each in AUDIENCES.items() if name in self._agents}
             own["agent_audiences"] = settings.agent_audiences | named
         if "agent_connections" not in settings.model_fields_set:
             own["agent_connections"] = {
-                name: each for name, each in _CONNECTIONS.items() if name in self._agents
+                name: each for name, each in CONNECTIONS.items() if name in self._agents
             }
         self.gateway_settings = settings.model_copy(update=own)
         return partial(gateway.serve, self.gateway_settings, self._telemetry.named("gateway"))

@@ -2,8 +2,8 @@
 
 A key that was revoked is accepted for as long as it is remembered, a minute at most. What is not a
 key is remembered too, for a few seconds, apart from the others. Keys that were good before are
-looked up apart from all others, and of those each network has its turn: strangers who make keys up
-keep waiting callers who do the same, and no others.
+looked up apart from all others, and of those each network has its turn: callers who make keys up
+delay callers who do the same, and no others.
 """
 
 from __future__ import annotations

@@ -228,7 +228,7 @@ class RunTokenSigner:
         token = jwt.encode(claims, keys.first, algorithm=_ALGORITHM, headers={"kid": keys.first_id})
         if len(token) > _MAX_TOKEN_CHARS or _groups(named) is None:
             raise ValueError(
-                f"{len(named)} groups do not fit into a run token: at most {MAX_NAMES} of at "
+                f"{len(named)} groups exceed a run token: at most {MAX_NAMES} of at "
                 f"most {MAX_NAME_CHARS} printable characters, in {_MAX_TOKEN_CHARS} bytes."
             )
         return token

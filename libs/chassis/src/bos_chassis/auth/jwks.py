@@ -64,7 +64,7 @@ def verifying_keys(
     for position, entry in enumerate(list(keys)[:_MAX_KEYS]):
         try:
             key = _verifying_key(entry)
-        except Exception as error:  # Any error that the libraries raise for a stranger's key.
+        except Exception as error:  # Any error that the libraries raise for a foreign key.
             log.warning("key skipped", position=position, error=type(error).__name__)
             continue
         if key is not None:

@@ -1,6 +1,6 @@
 """Scopes of API keys: each public RPC has one, and keys name the scopes they have.
 
-A method that is not in the table is closed to keys, so a new one is until somebody has thought
+A method that is not in the table is closed to keys, so a new one is until its author has thought
 about it. Callers without scopes, such as people who signed in, are not looked at here.
 """
 

@@ -23,7 +23,7 @@ class Full(Enum):
 class UserPlaces:
     """Counts what is under way, by user, against a bound for each and one for all.
 
-    Nothing waits: whoever finds no place refuses the caller in words of its own::
+    Nothing waits: a service that gets no place refuses its caller with an error of its own::
 
         if full := places.full_for(user_id):
             raise ResourceExhausted(..., reason="UPLOAD_LIMIT", retry_after_s=1.0)

@@ -54,7 +54,7 @@ class CertificateFiles:
     Args:
         settings: Which files; all three are set.
         log: Where changes and defects are logged.
-        told: Called with the end of each certificate that is read.
+        on_read: Called with the end of each certificate that is read.
 
     Raises:
         ConfigurationError: A file is missing or not usable at the start.
@@ -64,16 +64,16 @@ class CertificateFiles:
         self,
         settings: TlsSettings,
         log: FilteringBoundLogger,
-        told: Callable[[float], None] | None = None,
+        on_read: Callable[[float], None] | None = None,
     ) -> None:
         key, chain, authorities = settings.key_file, settings.cert_file, settings.ca_file
         if key is None or chain is None or authorities is None:
             raise _unusable("BOS_TLS_CERT_FILE", "is not set")
         self._paths = (key, chain, authorities)
         self._log = log
-        self._told = told
+        self._on_read = on_read
         self._files = WatchedFiles(
-            self._paths, self._read, refresh_s=settings.refresh_s, told=self._tell
+            self._paths, self._read, refresh_s=settings.refresh_s, on_change=self._notify
         )
 
     def current(self) -> Certificates:
@@ -82,11 +82,11 @@ class CertificateFiles:
 
     def _read(self) -> Certificates:
         found = _read(self._paths)
-        if self._told is not None:
-            self._told(found.not_after)
+        if self._on_read is not None:
+            self._on_read(found.not_after)
         return found
 
-    def _tell(self, problem: str | None) -> None:
+    def _notify(self, problem: str | None) -> None:
         if problem is None:
             self._log.info("certificate replaced", files=[str(path) for path in self._paths])
         else:

@@ -1,7 +1,7 @@
 """Secrets and certificates in files that change while a service runs.
 
 A file is looked at again when its content is asked for, at most once in a few seconds. One that is
-missing, empty, too large, half written or of no use changes nothing: what was read before stays,
+missing, empty, too large, half written or invalid changes nothing: what was read before stays,
 the log says so, and a gauge is 1 until it is mended. What a file holds is never logged.
 """
 
@@ -33,7 +33,7 @@ class WatchedFiles(Generic[T]):
         paths: The files, which belong together.
         read: Makes one value of them, and raises ConfigurationError if they are not usable.
         refresh_s: Time between two looks.
-        told: Called after each look at a change: with None, or with what is wrong with it.
+        on_change: Called after each look at a change: with None, or with what is wrong with it.
 
     Raises:
         ConfigurationError: They are not usable at the start.
@@ -45,12 +45,12 @@ class WatchedFiles(Generic[T]):
         read: Callable[[], T],
         *,
         refresh_s: float = REFRESH_S,
-        told: Callable[[str | None], None] | None = None,
+        on_change: Callable[[str | None], None] | None = None,
     ) -> None:
         self._paths = tuple(paths)
         self._read = read
         self._refresh_s = refresh_s
-        self._told = told
+        self._on_change = on_change
         self._lock = threading.Lock()
         self._seen = self._stamps()
         self._current = read()
@@ -80,8 +80,8 @@ class WatchedFiles(Generic[T]):
             self._current = self._read()
         except ConfigurationError as error:
             problem = error.message
-        if self._told is not None:
-            self._told(problem)
+        if self._on_change is not None:
+            self._on_change(problem)
 
     def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(map(_stamp, self._paths))
@@ -116,8 +116,8 @@ def secret_file(
         except ValueError as error:
             raise ConfigurationError(f"{variable}: {path} {error}.") from None
 
-    told = _plain_teller(variable) if telemetry is None else _teller(path, variable, telemetry)
-    return WatchedFiles((path,), read, refresh_s=refresh_s, told=told)
+    on_change = _plain_logger(variable) if telemetry is None else _logger(path, variable, telemetry)
+    return WatchedFiles((path,), read, refresh_s=refresh_s, on_change=on_change)
 
 
 def read_secret(path: Path, variable: str) -> str:
@@ -141,29 +141,29 @@ def read_secret(path: Path, variable: str) -> str:
     return text
 
 
-def _teller(path: Path, variable: str, telemetry: Telemetry) -> Callable[[str | None], None]:
+def _logger(path: Path, variable: str, telemetry: Telemetry) -> Callable[[str | None], None]:
     log = telemetry.logger("bos.secrets")
     unusable = telemetry.file_metrics.unusable.labels(telemetry.service, variable)
     unusable.set(0)
 
-    def told(problem: str | None) -> None:
+    def on_change(problem: str | None) -> None:
         unusable.set(0 if problem is None else 1)
         if problem is None:
             log.info("secret replaced", variable=variable, file=str(path))
         else:
             log.error("secret not replaced", variable=variable, problem=problem)
 
-    return told
+    return on_change
 
 
-def _plain_teller(variable: str) -> Callable[[str | None], None]:
+def _plain_logger(variable: str) -> Callable[[str | None], None]:
     log = logging.getLogger("bos.secrets")
 
-    def told(problem: str | None) -> None:
+    def on_change(problem: str | None) -> None:
         if problem is not None:
             log.error("secret not replaced: %s", problem, extra={"variable": variable})
 
-    return told
+    return on_change
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

@@ -9,10 +9,15 @@ gRPC interceptor that runs them, so a streamed message passes one loop and not o
 from bos_chassis.interceptors.auth import Authentication
 from bos_chassis.interceptors.chain import Chain
 from bos_chassis.interceptors.concern import Concern, ServerCall
+from bos_chassis.interceptors.concurrency import (
+    ConcurrencyLimiter,
+    LoadShedder,
+    MethodShedder,
+    RequestSizes,
+)
 from bos_chassis.interceptors.deadlines import Deadlines
 from bos_chassis.interceptors.health import Health
 from bos_chassis.interceptors.metrics import Metrics
-from bos_chassis.interceptors.places import Crowd, Crowded, Places, Sizes
 from bos_chassis.interceptors.request_log import RequestLog
 from bos_chassis.interceptors.sampled import Sampled
 from bos_chassis.interceptors.standard import server_chain
@@ -23,16 +28,16 @@ __all__ = [
     "Authentication",
     "Chain",
     "Concern",
-    "Crowd",
-    "Crowded",
+    "ConcurrencyLimiter",
     "Deadlines",
     "Health",
+    "LoadShedder",
+    "MethodShedder",
     "Metrics",
-    "Places",
     "RequestLog",
+    "RequestSizes",
     "Sampled",
     "ServerCall",
-    "Sizes",
     "Tracing",
     "Validation",
     "server_chain",

@@ -7,7 +7,7 @@ from bos_chassis.auth.scopes import require_scope
 from bos_chassis.client_address import set_network
 from bos_chassis.credentials.tls import in_foreign_hands
 from bos_chassis.interceptors.concern import Concern
-from bos_chassis.interceptors.places import Crowd
+from bos_chassis.interceptors.concurrency import LoadShedder
 from bos_errors import Unauthenticated
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Authentication(Concern):
         authenticator: None for no authentication; the server then binds to loopback only.
         of_services: Authenticators of single services, by full name, in place of the first.
         shown_by: Of these, the services that may show a run token beside the gateway and the agent
-            that it was made for; whoever asks may, where a service is left out.
+            that it was made for; any authenticated caller, where a service is left out.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Authentication(Concern):
         self._authenticator = authenticator
         self._of_services = dict(of_services or {})
         self._shown_by = dict(shown_by or {})
-        self._unknown = Crowd(_UNKNOWN)
+        self._unknown = LoadShedder(_UNKNOWN)
 
     async def begin(self, call: ServerCall) -> None:
         """Identify the caller and keep its run token for calls made inside.

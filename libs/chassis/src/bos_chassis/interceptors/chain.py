@@ -8,6 +8,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from bos_chassis.interceptors.concern import ServerCall
+from bos_chassis.interceptors.concurrency import too_many_calls
 from bos_chassis.interceptors.errors import (
     code_of,
     code_set_by_handler,
@@ -15,7 +16,6 @@ from bos_chassis.interceptors.errors import (
     time_is_up,
 )
 from bos_chassis.interceptors.methods import Hooks, Method
-from bos_chassis.interceptors.places import too_many_calls
 from bos_errors import InvalidArgument, abort_with
 
 if TYPE_CHECKING:

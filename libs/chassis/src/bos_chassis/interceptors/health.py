@@ -50,12 +50,12 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self, request: Any, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
         """Status of a service, and each change of it."""
-        told: int | None = None
+        sent: int | None = None
         while True:
             changed = self._changed
             state = self._states.get(request.service, _States.SERVICE_UNKNOWN)
-            if state != told:
-                told = state
+            if state != sent:
+                sent = state
                 yield _States(status=state)
             await changed.wait()
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bos_chassis.interceptors.concern import ServerCall
 
 _WRITE_S = 10.0
-"""A message that goes out whole holds up the end of its call so long, if nobody takes it."""
+"""Wait for the client to read the final message; the call is ended after this."""
 
 
 class Hooks:

@@ -17,7 +17,7 @@ _OTHER = "other"
 class Sampled:
     """Lets the first lines of a kind through per interval, and counts the others in one line.
 
-    For lines that strangers cause: however many they cause, a disk holds what is written of them.
+    For lines that unauthenticated callers cause, so that they cannot fill a disk.
 
     Args:
         log: Where the summary goes.

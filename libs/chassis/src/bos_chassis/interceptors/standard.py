@@ -7,10 +7,10 @@ from bos_chassis.client_address import client_address, network
 from bos_chassis.credentials.tls import calling_services
 from bos_chassis.interceptors.auth import Authentication
 from bos_chassis.interceptors.chain import Chain
+from bos_chassis.interceptors.concurrency import ConcurrencyLimiter, MethodShedder, RequestSizes
 from bos_chassis.interceptors.deadlines import Deadlines
 from bos_chassis.interceptors.methods import Hooks
 from bos_chassis.interceptors.metrics import Metrics
-from bos_chassis.interceptors.places import Crowded, Places, Sizes
 from bos_chassis.interceptors.request_log import RequestLog
 from bos_chassis.interceptors.tracing import Tracing
 from bos_chassis.interceptors.validation import Validation
@@ -59,7 +59,7 @@ def server_chain(
         shown_by: Of such services, who may show a run token that was made for another.
         request_bytes: Largest request of each service.
         from_proxy: The client's address, where metadata prove that a call comes through a proxy of
-            this house; None where they do not.
+            this deployment; None where they do not.
     """
 
     def believed(call: ServerCall) -> bool:
@@ -72,23 +72,23 @@ def server_chain(
         )
 
     def network_of(call: ServerCall) -> str:
-        told = None if from_proxy is None else from_proxy(call.metadata)
-        return network(client_address(call.peer, told))
+        forwarded = None if from_proxy is None else from_proxy(call.metadata)
+        return network(client_address(call.peer, forwarded))
 
     concerns = (
         Metrics(telemetry),
         RequestLog(telemetry, settings.slow_call_s),
         Deadlines(settings.default_deadline_s, settings.max_deadline_s),
         Authentication(authenticator, of_services, shown_by),
-        Places(
+        ConcurrencyLimiter(
             per_caller=settings.max_calls_per_caller,
             bytes_per_caller=settings.max_request_bytes_per_caller,
             total=settings.max_concurrent_rpcs,
             per_open_method=settings.max_calls_per_open_method,
         ),
-        # Behind all that refuses: strangers cause no spans.
+        # Behind all that refuses: unauthenticated callers cause no spans.
         Tracing(telemetry, believed),
-        Sizes(request_bytes or {}),
+        RequestSizes(request_bytes or {}),
         Validation(),
     )
     return Chain(
@@ -112,8 +112,8 @@ def _infrastructure() -> dict[str, Hooks]:
         return Hooks(
             (
                 Deadlines(longest_s, longest_s),
-                Crowded(places),
-                Sizes({service: _PROBE_BYTES}),
+                MethodShedder(places),
+                RequestSizes({service: _PROBE_BYTES}),
             )
         )
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 OTHER = "other"
-"""What a value is counted as that does not fit."""
+"""Label of values that are not among those allowed."""
 
 _MAX_CHARS = 64
 _EXTRA = frozenset("._-:/@+,")

@@ -1,4 +1,4 @@
-"""Export of spans in batches, whose flush tells whether they arrived.
+"""Export of spans in batches, whose flush returns whether they arrived.
 
 OpenTelemetry's own processor looks at no result of its exporter.
 """

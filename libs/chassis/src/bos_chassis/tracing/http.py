@@ -71,7 +71,7 @@ class TracedApp:
             span.set_status(trace.StatusCode.ERROR)
             raise
         finally:
-            # The pattern of the path, which the router has found; a path of its own names nobody.
+            # The pattern of the path, which the router has found; a path of its own names no user.
             if route := getattr(scope.get("route"), "path", ""):
                 span.set_attribute(names.HTTP_ROUTE, route)
                 span.update_name(f"{method} {route}")

@@ -1,4 +1,4 @@
-"""Spans that outlive their process: exported from a stored record, by whoever comes to its end.
+"""Spans that outlive their process: exported from a stored record, when the run finishes.
 
 A span that is open when its process is killed is never exported, and all below it is left without a
 parent. Work that another process may go on with has spans whose ids follow from what is stored:
@@ -51,7 +51,7 @@ def stored_context(trace_id: int, flags: int, *key: object) -> trace.SpanContext
     """Context of the span that ``key`` names in a trace: the same in every process."""
     text = "\0".join((f"{trace_id:032x}", *map(str, key)))
     span_id = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) or 1
-    # Remote, so that whoever exports children of it does not look for it in this process.
+    # Remote, so that an exporter of its children does not look for it in this process.
     return trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=trace.TraceFlags(flags))
 
 

@@ -331,7 +331,7 @@ class Endpoint:
                 endpoint_failed=True,
             )
         if isinstance(error, ValueError | RecursionError):
-            # JSON that is none, or JSON of another API: a proxy or a wrong address.
+            # Invalid JSON, or JSON of another API: a proxy or a wrong address.
             return self._unavailable(
                 f"did not answer as an OpenAI-compatible API; check {self.access.url_variable}",
                 "MODEL_REPLY_FOREIGN",

@@ -47,7 +47,7 @@ class KeyPool:
         """The key to use now, other than those ``tried`` already.
 
         If all rest and none was tried, it is the one whose rest ends first: a key may have been
-        mended, and somebody has to find out.
+        repaired, and an operator has to find out.
         """
         now = self._clock()
         for index, until in enumerate(self._until):

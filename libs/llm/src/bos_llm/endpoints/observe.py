@@ -82,9 +82,9 @@ class ModelMetrics(SharedMetrics):
             ("provider", "profile", "key", "reason"),
             registry=None,
         )
-        self.told_unpriced: set[str] = set()
+        self.logged_unpriced: set[str] = set()
         """Models whose missing price was logged."""
-        self.told_cut: set[str] = set()
+        self.logged_cut: set[str] = set()
         """Models of which it was logged that they do not read whole prompts."""
 
     def parts(self) -> Iterable[MetricWrapperBase]:
@@ -197,8 +197,8 @@ class ObservedCall:
             metrics.cost.labels(*labels).inc(usage.cost)
         else:
             metrics.unpriced.labels(*labels).inc()
-            if usage.model not in metrics.told_unpriced:
-                metrics.told_unpriced.add(usage.model)
+            if usage.model not in metrics.logged_unpriced:
+                metrics.logged_unpriced.add(usage.model)
                 self._observer._log.warning(
                     "no price is known for this model, so its cost counts as 0; set it in "
                     "BOS_MODEL_PRICES or BOS_MODEL_PRICES_FILE"
@@ -214,9 +214,9 @@ class ObservedCall:
     def _warn_if_cut(self, request: Request, usage: Usage) -> None:
         """A server with a small context drops the beginning of a prompt and says nothing of it."""
         least = sum(len(message.text) for message in request.messages) // _MOST_CHARS_PER_TOKEN
-        told = self._observer._metrics.told_cut
-        if usage.input_tokens < least - _SMALL_PROMPT_TOKENS and usage.model not in told:
-            told.add(usage.model)
+        logged = self._observer._metrics.logged_cut
+        if usage.input_tokens < least - _SMALL_PROMPT_TOKENS and usage.model not in logged:
+            logged.add(usage.model)
             self._observer._log.warning(
                 "the endpoint has read less than it was sent: give its server a larger context "
                 "(Ollama: OLLAMA_CONTEXT_LENGTH=16384)",

@@ -145,8 +145,8 @@ class RequestWriter:
 
     def thinks(self, takes: Capabilities) -> bool:
         """Whether the model thinks before it replies."""
-        told_not_to = takes.reasoning_effort and self._config.reasoning_effort == NO_THINKING
-        return takes.reasons and not told_not_to
+        must_not = takes.reasoning_effort and self._config.reasoning_effort == NO_THINKING
+        return takes.reasons and not must_not
 
     @property
     def reads_streams(self) -> bool:

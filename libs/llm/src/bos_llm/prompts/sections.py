@@ -15,7 +15,7 @@ MAX_QUESTIONS = 10
 MAX_OPTION_CHARS = 200
 MAX_QUESTION_CHARS = 2000
 MAX_REPLY_CHARS = 8192
-"""What the gateway accepts as a reply: nothing of what somebody settled is left out."""
+"""Longest reply that the gateway accepts, so that no settled reply is cut."""
 SETTLED = "Settled with the user"
 """Heading over :func:`format_clarifications` in every prompt."""
 NOTHING = "none"
@@ -38,8 +38,8 @@ _UNSEEN = re.compile(
 def format_user_profile(memory: LongTermMemory) -> str:
     """What is remembered about the user, one line per fact; ``none`` if nothing is.
 
-    Marked as data, since facts may come from questions that others wrote. A prompt that shows it
-    needs :data:`UNTRUSTED_NOTICE`.
+    Fenced as untrusted, since facts may come from questions that others wrote. A prompt that shows
+    it needs :data:`UNTRUSTED_NOTICE`.
     """
     critical, preferences = memory.critical, memory.preferences
     facts = (
@@ -58,8 +58,8 @@ def format_user_profile(memory: LongTermMemory) -> str:
 def format_clarifications(turns: Iterable[ClarificationTurn]) -> str:
     """What the user was asked and replied, in order; ``none`` if nothing was.
 
-    One line per question with its options, marked as data since agents quote what they found, and
-    one per reply. A prompt that shows it needs :data:`UNTRUSTED_NOTICE`.
+    One line per question with its options, fenced as untrusted since agents quote what they found,
+    and one per reply. A prompt that shows it needs :data:`UNTRUSTED_NOTICE`.
     """
     lines: list[str] = []
     for turn in turns:

@@ -173,7 +173,7 @@ def _with_known_names(value: dict[str, Any], fields: dict[str, Any]) -> dict[str
 
 
 def _inner(value: dict[str, Any], name: str) -> Any:
-    """What a key that is none of the reply's holds; None if it does not look like a wrapper."""
+    """Value of a key that the reply's schema lacks; None if it does not look like a wrapper."""
     if len(value) == 1:
         ((key, inner),) = value.items()
         return inner if _bare(key) == _bare(name) or key.lower() in _WRAPPERS else None

@@ -38,7 +38,7 @@ def read_vectors(body: object, texts: int) -> VectorReply:
     found: dict[int, list[float]] = {}
     for position, entry in enumerate(data):
         if not isinstance(entry, dict):
-            raise ForeignReply("an embedding that is none")
+            raise ForeignReply("an invalid embedding")
         index = entry.get("index", position)
         vector = _vector(entry.get("embedding"))
         if not isinstance(index, int) or not 0 <= index < texts or index in found:
@@ -53,11 +53,11 @@ def read_vectors(body: object, texts: int) -> VectorReply:
 
 def _vector(value: Any) -> list[float]:
     if not isinstance(value, list) or not value:
-        raise ForeignReply("an embedding that is none")
+        raise ForeignReply("an invalid embedding")
     try:
         vector = [float(number) for number in value]
     except (TypeError, ValueError):
-        raise ForeignReply("an embedding that is none") from None
+        raise ForeignReply("an invalid embedding") from None
     if not all(map(math.isfinite, vector)):
         raise ForeignReply("an embedding that is not finite")
     return vector

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from bos_chassis.concurrency.tasks import running_task
+from bos_chassis.concurrency.periodic_tasks import periodic_tasks
 from bos_chassis.settings import Settings
-from bos_errors import BosError
 from bos_postgres.audit.trail import drop_older, seal
 from bos_postgres.connections import acquire, statement_errors
 from bos_postgres.migrations import migrate
@@ -77,20 +76,16 @@ async def running_audit(
             log.info("audit entries dropped", count=dropped)
         return end is not None
 
-    async def for_ever() -> None:
-        loop, drop_at = asyncio.get_running_loop(), 0.0
-        while True:
-            drop, more = loop.time() >= drop_at, False
-            try:
-                more = await once(drop=drop)
-            except BosError as error:
-                log.warning("audit not sealed", reason=error.reason)
-            except Exception:
-                log.exception("audit not sealed")  # after any error, the next round must come
-            else:
-                drop_at = loop.time() + _DROP_EVERY_S if drop else drop_at
-            if not more:
-                await asyncio.sleep(settings.seal_s)
+    loop, drop_at = asyncio.get_running_loop(), 0.0
 
-    async with running_task(for_ever(), "audit"):
+    async def seal_batch() -> None:
+        nonlocal drop_at
+        drop = loop.time() >= drop_at
+        more = await once(drop=drop)
+        if drop:
+            drop_at = loop.time() + _DROP_EVERY_S
+        if not more:
+            await asyncio.sleep(settings.seal_s)
+
+    async with periodic_tasks(log, {"audit sealing": seal_batch}, retry_s=settings.seal_s):
         yield

@@ -68,8 +68,8 @@ async def seal(session: Session) -> Checkpoint | None:
     """Give pending entries, at most 500, their place in the trail.
 
     Returns:
-        The end of the trail if entries were sealed, else None: nothing was pending, or somebody
-        else is sealing.
+        The end of the trail if entries were sealed, else None: nothing was pending, or another
+        replica is sealing.
     """
     async with session.transaction():
         if not await session.fetchval(_ALONE):

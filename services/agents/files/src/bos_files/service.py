@@ -40,13 +40,7 @@ from bos_files.workspaces.store import Quota, Store
 from bos_files.workspaces.uploads import Uploads
 from bos_files.workspaces.workspace import Workspaces
 from bos_http import HttpClient, issuer_document
-from bos_postgres import migrate, open_pools
-from bos_postgres.audit import (
-    audit_servicer,
-    migrate_audit,
-    record_settings,
-    running_audit,
-)
+from bos_postgres.audit import ServiceStore, audit_servicer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -57,27 +51,23 @@ if TYPE_CHECKING:
     from bos_files.settings import FilesSettings
     from bos_llm import Models
 
-MIGRATIONS: Final = Path(__file__).parent / "migrations"
 SCHEMA: Final = "files"
 READER: Final = "bos_files_reader"
-_POOL_SIZE: Final = 8
-_READERS: Final = 4
+STORE: Final = ServiceStore(
+    SCHEMA,
+    Path(__file__).parent / "migrations",
+    READER,
+    max_connections=8,
+    max_readers=4,
+    stateless_readers=True,
+)
+migrate_store: Final = STORE.migrate
 _MAX_ROWS: Final = 10_000
 _MAX_COLUMNS: Final = 500
 _MAX_BYTES: Final = 2 * 1024 * 1024
-"""Most that a query over files returns, whatever its caller's limits are: one message of gRPC."""
+"""Size limit of the result of a query over files, for any caller: one gRPC message."""
 _HANDS_ON: Final = frozenset({"mcp_db"})
-"""Who shows run tokens of other agents to the tables of files: what agents call for queries."""
-
-
-async def migrate_store(dsn: str) -> None:
-    """Bring the schema of workspaces up to date, with its audit trail.
-
-    Raises:
-        ConfigurationError, Unavailable: as :func:`bos_postgres.migrate`.
-    """
-    await migrate_audit(dsn, schema=SCHEMA)
-    await migrate(dsn, MIGRATIONS, schema=SCHEMA)
+"""Services that pass on run tokens of other agents for queries over files."""
 
 
 @asynccontextmanager
@@ -108,22 +98,11 @@ async def serve(
         memory_mib=settings.pdf_memory_mib,
         at_once=settings.max_pdfs,
     )
-    await migrate_store(settings.store_url)
     async with AsyncExitStack() as stack:
         people, steps, tables = await _callers(stack, settings, telemetry)
         pool, readers = await stack.enter_async_context(
-            open_pools(
-                settings.store_url,
-                schema=SCHEMA,
-                reader=READER,
-                max_size=_POOL_SIZE,
-                max_readers=_READERS,
-                telemetry=telemetry,
-                stateless_readers=True,
-            )
+            STORE.open(settings.store_url, telemetry, audit=settings.audit, settings=settings)
         )
-        await stack.enter_async_context(running_audit(pool, settings.audit, telemetry))
-        await record_settings(pool, SCHEMA, settings)
         if http is None:
             http = await stack.enter_async_context(HttpClient(settings.http, telemetry))
         quota = Quota(
@@ -230,7 +209,7 @@ async def _callers(
 
 
 class _Closed:
-    """Lets nobody in."""
+    """Authenticator that accepts no caller."""
 
     async def authenticate(self, metadata: Mapping[str, str]) -> Any:
         """No caller has a credential of this kind."""

@@ -80,7 +80,7 @@ function Plan({ revision, steps, isLatest, isOnly, ...rest }: PlanProps) {
       className={styles.plan}
       open={isOpen}
       onToggle={({ currentTarget: { open } }) => {
-        if (open !== isOpen) setOpen(open); // else it follows what was drawn: nobody asked for it
+        if (open !== isOpen) setOpen(open); // else it follows what was drawn: no user asked for it
       }}
     >
       <summary>

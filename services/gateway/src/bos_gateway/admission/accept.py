@@ -1,8 +1,9 @@
-"""Admission of a question: checked, made fit to be run, stored as a run, or refused."""
+"""Admission of a question: validated, normalised, stored as a run, or refused."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
@@ -23,7 +24,12 @@ from bos_errors import (
     ResourceExhausted,
 )
 from bos_gateway.admission import normalise
-from bos_gateway.admission.context_secrets import DeclaredKeys, named_files, take_secrets, told
+from bos_gateway.admission.context_secrets import (
+    DeclaredKeys,
+    named_files,
+    removal_message,
+    take_secrets,
+)
 from bos_gateway.admission.daily_quota import DayLimit
 from bos_gateway.admission.token_files import in_token_files
 from bos_gateway.core.budget import MAX_RUN_TOKENS
@@ -39,7 +45,7 @@ from bos_gateway.run_log.writer import UserLimit
 from bos_plans import is_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from uuid import UUID
 
     from bos.gateway.v1 import AgentRequest
@@ -75,9 +81,16 @@ class Asked(NamedTuple):
     """Who asks, for the audit trail."""
 
 
+class Repeated(Exception):
+    """The request has started a run before; nothing is stored for it."""
+
+    def __init__(self, run_id: UUID) -> None:
+        self.run_id = run_id
+
+
 @define(eq=False)
 class Admission:
-    """The one way from a question to a stored run."""
+    """Admission of questions: what is stored as a run, and what is refused."""
 
     _runs: Runs
     _writer: LogWriter
@@ -87,115 +100,33 @@ class Admission:
     _memory: MemoryClient | None = None
     """What is remembered about users; None for nothing."""
 
-    async def admit(
-        self,
-        asked: Asked,
-        require_room: Callable[[], None],
-        begin: Callable[[NewRun, Mapping[str, str]], Awaitable[bool]],
-    ) -> UUID:
-        """Store a run and start it, or find the one that this request already started.
+    async def check(self, asked: Asked) -> None:
+        """Check the bounds of a request, and that it has started no run.
 
-        Args:
-            asked: Question and caller.
-            require_room: Raises while the replica takes no more runs.
-            begin: Has the run stored, by :meth:`store`, and driven; false if the request has a run.
+        Raises:
+            InvalidArgument: the request cannot be run; names fields and fixes.
+            AlreadyExists: the request id belongs to a request with another body.
+            Repeated: it has started a run before.
+        """
+        request, keys = asked.request, declared_keys(self._deps)
+        request.DiscardUnknownFields()  # no bound could see into them
+        normalise.check_texts(request)
+        normalise.check_context(request, self._deps.settings.max_context_bytes)
+        digest = normalise.digest(request, keys)
+        await self._require_new(request.request_id, asked.user_id, digest)
+
+    async def admit(self, asked: Asked) -> tuple[NewRun, Mapping[str, str]]:
+        """The run to be stored for a checked request, and the credentials of its context.
 
         Raises:
             InvalidArgument: the request cannot be run; names fields and fixes.
             PermissionDenied: the user may not use any agent.
             NotFound: it replies to a run that the user does not have.
             FailedPrecondition: it replies to a run that has not asked anything.
-            AlreadyExists: the request id belongs to a request with another body.
-            ResourceExhausted: too many runs are under way, here or of this user.
-            Unavailable: the replica is stopping, or no agent has ever answered.
+            Unavailable: no agent has ever answered.
         """
-        request, user_id, keys = asked.request, asked.user_id, declared_keys(self._deps)
-        digest = self._checked(request, keys)
-        if known := await self._repeated(request.request_id, user_id, digest):
-            return known
-        require_room()
-        reply = await continued_by(request, user_id, self._runs)
-        run, secrets = await self._normalised(asked, keys, reply)
-        trace = RunTrace.of(str(run.run_id), run.event.run_accepted)
-        try:
-            with under(None if trace is None else trace.root):
-                found = await self._begun(run, secrets, digest, require_room, begin)
-        except BosError as error:
-            self._not_stored(run, trace, error.reason)
-            raise
-        if found != run.run_id:
-            self._not_stored(run, trace, "REPEATED")
-        return found
-
-    async def _begun(
-        self,
-        run: NewRun,
-        secrets: Mapping[str, str],
-        digest: bytes,
-        require_room: Callable[[], None],
-        begin: Callable[[NewRun, Mapping[str, str]], Awaitable[bool]],
-    ) -> UUID:
-        """Have the run stored and driven, or find the one that its request started meanwhile."""
-        if self._memory is not None:
-            run = await self._memory.opened(run)
-        require_room()  # others may have taken it meanwhile; from here on it is taken
-        try:
-            if await begin(run, secrets):
-                return run.run_id
-            refused: BosError = NotFound("The run of this request is gone.")
-        except DayLimit as limit:
-            refused = limit
-        except UserLimit:
-            refused = user_limit()
-        # Another call may have stored the same request in between.
-        if known := await self._repeated(run.request_id, run.user_id, digest):
-            return known
-        if isinstance(refused, ResourceExhausted):
-            bound = "day_limit" if isinstance(refused, DayLimit) else "user_limit"
-            self._deps.metrics.refused.labels(bound).inc()
-        raise refused
-
-    def _not_stored(self, run: NewRun, trace: RunTrace | None, reason: str) -> None:
-        """Export the span of a run that is in no log: calls were made below it."""
-        if trace is not None:
-            ended_ns = int(self._deps.clock.now().timestamp() * 1e9)
-            start_ns = run.event.create_time.ToNanoseconds()
-            self._deps.telemetry.export([bare_run_span(trace, start_ns, ended_ns, reason)])
-
-    async def store(self, run: NewRun) -> NewRun | None:
-        """Store the first event of a run; returns the run as its day admits it.
-
-        Returns:
-            None if the user has a run of this request.
-
-        Raises:
-            DayLimit, UserLimit, BosError: it was not stored.
-        """
-        async with self._day.admitted(run) as run:
-            event = await self._runs.cards.without(run.event)
-            if not await self._writer.accept(replace(run, event=event)):
-                return None
-        if self._memory is not None:
-            self._memory.asked(run)
-        return run
-
-    def _checked(self, request: AgentRequest, keys: DeclaredKeys) -> bytes:
-        """The digest by which a repeated request is known, once its bounds are checked."""
-        request.DiscardUnknownFields()  # no bound could see into them
-        normalise.check_texts(request)
-        normalise.check_context(request, self._deps.settings.max_context_bytes)
-        return normalise.digest(request, keys)
-
-    async def _repeated(self, request_id: str, user_id: str, digest: bytes) -> UUID | None:
-        """The run that this request started before."""
-        known = await self._runs.find_request(user_id, request_id) if request_id else None
-        return None if known is None else same_request(known, digest)
-
-    async def _normalised(
-        self, asked: Asked, keys: DeclaredKeys, reply: ClarificationReply | None
-    ) -> tuple[NewRun, Mapping[str, str]]:
-        """The run to be stored, and its credentials."""
-        named = named_files(asked.request.context, keys)
+        reply = await continued_by(asked.request, asked.user_id, self._runs)
+        named = named_files(asked.request.context, declared_keys(self._deps))
         in_files = await in_token_files(self._deps.settings.token_files_folder, named)
         run_id = self._new_id()
         run, secrets = new_run(
@@ -211,6 +142,64 @@ class Admission:
             in_files=in_files,
         )
         return replace(run, audit=[asked.by.entry("question.asked", str(run_id))]), secrets
+
+    async def recall(self, run: NewRun) -> NewRun:
+        """The run with what memory holds of its conversation and user."""
+        return run if self._memory is None else await self._memory.opened(run)
+
+    async def store(self, run: NewRun) -> NewRun:
+        """Store the first event of a run; returns the run as its day admits it.
+
+        Raises:
+            Repeated: another call has stored a run of this request.
+            AlreadyExists: the request id belongs to a request with another body.
+            ResourceExhausted: the user has too many runs, or a day's tokens are spent.
+            BosError: it was not stored.
+        """
+        refused: BosError = NotFound("The run of this request is gone.")
+        bound = ""
+        try:
+            async with self._day.admitted(run) as run:
+                event = await self._runs.cards.without(run.event)
+                stored = await self._writer.accept(replace(run, event=event))
+        except DayLimit as limit:
+            stored, refused, bound = False, limit, "day_limit"
+        except UserLimit:
+            stored, refused, bound = False, user_limit(), "user_limit"
+        if stored:
+            if self._memory is not None:
+                self._memory.asked(run)
+            return run
+        await self._require_new(run.request_id, run.user_id, run.request_digest)
+        if bound:
+            self._deps.metrics.refused.labels(bound).inc()
+        raise refused
+
+    @contextmanager
+    def tracing(self, run: NewRun) -> Iterator[None]:
+        """Trace calls below the run's span, and export that span if the run is not stored."""
+        trace = RunTrace.of(str(run.run_id), run.event.run_accepted)
+        try:
+            with under(None if trace is None else trace.root):
+                yield
+        except Repeated:
+            self._not_stored(run, trace, "REPEATED")
+            raise
+        except BosError as error:
+            self._not_stored(run, trace, error.reason)
+            raise
+
+    def _not_stored(self, run: NewRun, trace: RunTrace | None, reason: str) -> None:
+        """Export the span of a run that is in no log: calls were made below it."""
+        if trace is not None:
+            ended_ns = int(self._deps.clock.now().timestamp() * 1e9)
+            start_ns = run.event.create_time.ToNanoseconds()
+            self._deps.telemetry.export([bare_run_span(trace, start_ns, ended_ns, reason)])
+
+    async def _require_new(self, request_id: str, user_id: str, digest: bytes) -> None:
+        known = await self._runs.find_request(user_id, request_id) if request_id else None
+        if known is not None:
+            raise Repeated(same_request(known, digest))
 
 
 def new_run(
@@ -280,7 +269,7 @@ def new_run(
         accepted.trace.add(
             type=TRACE_EVENT_TYPE_MESSAGE,
             agent="gateway",
-            message=told(taken.paths),
+            message=removal_message(taken.paths),
             create_time=now,
         )
     freeze(accepted, goes_on_from)

@@ -110,8 +110,8 @@ def without_secrets(context: Struct, keys: DeclaredKeys) -> None:
         del holder.fields[key]
 
 
-def told(paths: list[str]) -> str:
-    """Text of the trace about the credentials that were taken out; without any values."""
+def removal_message(paths: list[str]) -> str:
+    """Trace message about the credentials that were removed, without their values."""
     more = f" and {len(paths) - _MAX_PATHS} more" if len(paths) > _MAX_PATHS else ""
     return f"Credentials were taken out of the request: {', '.join(paths[:_MAX_PATHS])}{more}."
 

@@ -19,12 +19,12 @@ from attrs import define, field
 from bos.memory.v1 import ExtractFactsRequest, OpenTurnRequest, RecordTurnRequest
 from bos.runlog.v1 import LogEvent
 from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.concurrency.periodic_tasks import periodic_tasks
 from bos_chassis.tracing.spans import under
 from bos_errors import BosError, DeadlineExceeded, Unavailable
 from bos_gateway.core.clarification import beside_exchanges
 from bos_gateway.core.taint import begins_tainted
 from bos_gateway.core.tracing.ids import RunTrace
-from bos_gateway.rounds import for_ever
 from bos_postgres import execute, fetch
 
 if TYPE_CHECKING:
@@ -139,9 +139,9 @@ class MemoryClient:
             await asyncio.sleep(interval_s)
             await self._record_found(_LEFT_BEHIND)
 
-        rounds = {"memory, left behind": look} | {f"memory {n}": tell for n in range(_WORKERS)}
+        tasks = {"memory, left behind": look} | {f"memory {n}": tell for n in range(_WORKERS)}
         try:
-            async with for_ever(self._telemetry, min(1.0, interval_s), rounds):
+            async with periodic_tasks(self._log, tasks, retry_s=min(1.0, interval_s)):
                 yield
         finally:
             self._stopping = True
@@ -188,7 +188,7 @@ class MemoryClient:
                 return
         except Exception:
             # Its log makes no sense, and will make none the next time.
-            self._log.exception("turn not told of", run=str(run_id))
+            self._log.exception("turn not recorded", run=str(run_id))
         await execute(self._pool, _REMEMBERED, run_id)
 
     async def _call(self, method: str, request: Any, run_id: UUID, timeout_s: float) -> Any:

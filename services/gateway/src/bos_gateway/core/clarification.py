@@ -96,8 +96,8 @@ def with_inherited(
     """The request with what it leaves out, and the run that it goes on from had.
 
     The dates come along, so "today" stays the day that the questions spoke of. Credentials do not:
-    no log has them. Nor does a model that is none of ``models``: it is no longer offered, and the
-    reply did not ask for it.
+    no log has them. Nor does a model outside of ``models``: it is no longer offered, and the reply
+    did not ask for it.
     """
     if continued is None:
         return request

@@ -209,7 +209,7 @@ def _run_accepted(state: RunState, accepted: runlog.RunAccepted) -> None:
 
 def _planned(state: RunState, planned: runlog.Planned) -> None:
     if planned.revision != state.planning:
-        raise BrokenLog(f"run {state.run_id} has a plan {planned.revision} that nobody asked for")
+        raise BrokenLog(f"run {state.run_id} has a plan {planned.revision} that was not requested")
     revised = state.plan is not None
     state.replanning = None
     state.only_plan = planned.only_plan
@@ -256,7 +256,9 @@ def _leave_attempt(state: RunState, planned: runlog.Planned) -> None:
 
 def _plan_failed(state: RunState, failed: runlog.PlanFailed) -> None:
     if failed.revision != state.planning:
-        raise BrokenLog(f"run {state.run_id} fails to plan {failed.revision}, which nobody asked")
+        raise BrokenLog(
+            f"run {state.run_id} fails to plan {failed.revision}, which was not requested"
+        )
     if not failed.HasField("usage"):
         count_unreported(state, for_planning(state))
     state.plan_trace += failed.trace

@@ -182,15 +182,15 @@ def not_allowed(step: StepState) -> AgentResult:
     approval = step.approval or Approval()
     tools = tool_names(approval.actions)
     if approval.status == gateway.APPROVAL_STATUS_TIMED_OUT:
-        reason, why = AgentErrorType.HITL_TIMEOUT, "Nobody decided in time"
+        reason, why = AgentErrorType.HITL_TIMEOUT, "It was not decided in time"
     else:
         reason, why = AgentErrorType.DENIED_BY_USER, "The approval was denied"
     text = f"{why}, so this was not done: {', '.join(tools)}."
     result = failed_result(step, reason, text, SKIPPED)
     result.task_description = approval.task_description
-    told = result.partial_data.fields
-    told["reason"].string_value = reason
-    told["tools"].list_value.values.extend(Value(string_value=tool) for tool in tools)
+    fields = result.partial_data.fields
+    fields["reason"].string_value = reason
+    fields["tools"].list_value.values.extend(Value(string_value=tool) for tool in tools)
     return result
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NOT_RUN = "This step was not run."
 _UNDECIDED = "It waited for an approval when the run ended; what it proposed was not done."
-_UNASKED = "The run ended before anybody said what is to become of it."
+_UNASKED = "The run ended before its approver decided."
 _STOPPED = "It was stopped while it ran; what it had begun may have taken effect."
 _NOTHING = "No agent produced a result, so there is nothing to answer from."
 

@@ -246,13 +246,13 @@ def _shrink(message: Message, excess: int) -> bool:
         elif hasattr(value, "__len__"):
             sizes[field.name] = _size(type(message)(**{field.name: value}))
     # What says that it was cut goes first: of a text, or of actions, the cut would not be visible.
-    told = {
+    marked = {
         name: size
         for name, size in sizes.items()
         if size >= _LEAST_BYTES
         and (name == "trace" or isinstance(getattr(message, name), Table | ValueMap))
     }
-    sizes = told or sizes
+    sizes = marked or sizes
     name = max(sizes, key=lambda key: sizes[key], default="")
     if sizes.get(name, 0) < _LEAST_BYTES:
         return False

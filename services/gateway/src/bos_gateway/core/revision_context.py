@@ -116,8 +116,8 @@ def _entries(state: RunState) -> Iterator[tuple[int, str]]:
 
 def _outcome(steps: Mapping[str, StepState]) -> str:
     good = sum(step.succeeded for step in steps.values())
-    told = [f"{good} of {len(steps)} steps succeeded", *filter(None, map(_error, steps.values()))]
-    return "; ".join(told)
+    parts = [f"{good} of {len(steps)} steps succeeded", *filter(None, map(_error, steps.values()))]
+    return "; ".join(parts)
 
 
 def _because(failed: Collection[str], steps: Iterable[str]) -> str:

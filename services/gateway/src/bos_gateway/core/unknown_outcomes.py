@@ -86,8 +86,10 @@ def attempted_before(step: StepState, attempt: int) -> bool:
 
 def says_unknown(result: AgentResult) -> bool:
     """Whether the agent itself does not know if it performed an approved action."""
-    told = any(performed.outcome_unknown for performed in result.performed_actions)
-    return result.status == FAILED and (told or result.error.type == AgentErrorType.OUTCOME_UNKNOWN)
+    reported = any(performed.outcome_unknown for performed in result.performed_actions)
+    return result.status == FAILED and (
+        reported or result.error.type == AgentErrorType.OUTCOME_UNKNOWN
+    )
 
 
 def leaves_unknown(status: AgentExecutionStatus, *, lost: bool) -> bool:
@@ -95,7 +97,7 @@ def leaves_unknown(status: AgentExecutionStatus, *, lost: bool) -> bool:
 
     Args:
         status: Of the last attempt's result.
-        lost: Whether an attempt may have performed them, and nobody knows.
+        lost: Whether an attempt may have performed them without reporting it.
     """
     return lost and status == FAILED
 

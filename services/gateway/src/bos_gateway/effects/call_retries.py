@@ -122,7 +122,7 @@ class _Patience:
         """
         now = time.monotonic()
         wait_s = self._waits.pop(0) if self._waits else math.inf
-        passing = _is_nobody(error, unconnected=self._budgeted)
+        passing = _is_unanswered(error, unconnected=self._budgeted)
         if passing and self._restart_s and _is_broken(error):
             # A service that was up in between has the whole time again.
             if self._lost is None or now - self._called > _AT_ONCE_S:
@@ -138,7 +138,7 @@ class _Patience:
 
 def has_never_left(error: grpc.RpcError) -> bool:
     """Whether a call was certainly not sent: there was no connection to send it over."""
-    return _is_nobody(error, unconnected=True)
+    return _is_unanswered(error, unconnected=True)
 
 
 class Absence:
@@ -165,8 +165,8 @@ def _is_broken(error: grpc.RpcError) -> bool:
     return details.startswith(_UNCONNECTED) or any(each in details for each in _BROKEN)
 
 
-def _is_nobody(error: grpc.RpcError, *, unconnected: bool) -> bool:
-    """Whether no service has said this: what ours say carries details.
+def _is_unanswered(error: grpc.RpcError, *, unconnected: bool) -> bool:
+    """Whether no service sent this error: errors of ours carry details.
 
     Args:
         error: How a call ended.

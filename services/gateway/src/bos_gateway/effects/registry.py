@@ -12,10 +12,10 @@ import grpc
 
 from bos.agent.v1 import AgentCard, AgentServiceStub, DescribeRequest
 from bos.gateway.v1 import AgentInfo
+from bos_chassis.concurrency.periodic_tasks import periodic_tasks
 from bos_errors import Unavailable, from_rpc_error
 from bos_gateway.core.result_limits import values_problem
 from bos_gateway.permits.agents import offered_card
-from bos_gateway.rounds import for_ever
 from bos_plans import is_duration, shared_names
 
 if TYPE_CHECKING:
@@ -146,16 +146,16 @@ class Registry:
         except grpc.RpcError as error:
             failure = from_rpc_error(error)
             if agent.unavailable_reason in ("", _NEVER_ANSWERED):
-                self._log.warning("agent does not answer", agent=name, reason=failure.reason)
+                self._log.warning("agent unavailable", agent=name, reason=failure.reason)
             agent.unavailable_reason = failure.message
             return
         answer.DiscardUnknownFields()
         if problem := _card_problem(answer.card, name):
             agent.unavailable_reason = problem
-            self._log.error("agent has an impossible card", agent=name, why=problem)
+            self._log.error("agent card invalid", agent=name, why=problem)
             return
         if agent.unavailable_reason:
-            self._log.info("agent answers", agent=name, version=answer.card.version)
+            self._log.info("agent available", agent=name, version=answer.card.version)
         agent.card = answer.card
         agent.unavailable_reason = ""
 
@@ -170,9 +170,9 @@ def _card_problem(card: AgentCard, name: str) -> str | None:
     if card.ByteSize() > _MAX_CARD_BYTES:
         return f"The card of the agent is larger than {_MAX_CARD_BYTES // 1024} KiB."
     if not all(_TOOL_NAME.fullmatch(tool.name) for tool in card.tools):
-        return "The card of the agent has a tool whose name is none."
+        return "The card of the agent has a tool with an invalid name."
     if not all(map(is_duration, (card.default_timeout, card.latency_budget))):
-        return "The card of the agent has a duration that is none."
+        return "The card of the agent has an invalid duration."
     schemas = (value for tool in card.tools for value in tool.input_schema.fields.values())
     problem = values_problem(schemas)
     return f"The card of the agent {problem}." if problem else None
@@ -190,5 +190,6 @@ async def watched_registry(
         await registry.refresh()
 
     await registry.refresh()
-    async with for_ever(telemetry, interval_s, {"agents": watch}):
+    log = telemetry.logger("bos.gateway.registry")
+    async with periodic_tasks(log, {"agents": watch}, retry_s=interval_s):
         yield registry

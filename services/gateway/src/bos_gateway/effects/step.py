@@ -101,7 +101,7 @@ class _StepRun:
         self._acts = failures.has_effects(self._performing)
         self._repeatable = failures.may_repeat(self._card, self._step.step, self._performing)
         self._lost = unknown_outcomes.attempted_before(self._step, command.attempt)
-        """An attempt may have performed approved actions, and nobody knows."""
+        """An attempt may have performed approved actions without reporting it."""
         self._connections: Sequence[ConnectionSecret] = ()
         self._files = InputFiles(run.deps.file_budget)
         self._examples: Sequence[QueryExample] | None = None
@@ -129,7 +129,7 @@ class _StepRun:
             add_usage(spent, result.usage)
             failed = attempt - command.attempt + 1
             # A service that is being restarted, the agent's or one behind it, costs time and none
-            # of the card's attempts; but nobody knows what a call that broke off has consumed.
+            # of the card's attempts; but what a call that broke off has consumed is unknown.
             away = ended.away and tokens is None
             again = failures.may_attempt_again(
                 ended,

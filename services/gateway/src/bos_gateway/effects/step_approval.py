@@ -46,7 +46,7 @@ def skip_unless_asked(state: RunState, result: AgentResult) -> None:
     """
     if denied := proposals.denied_before(state, result):
         reason = AgentErrorType.DENIED_BY_USER
-        text = f"Nobody allowed this before, so it was not done: {', '.join(denied)}."
+        text = f"This was denied before, so it was not done: {', '.join(denied)}."
     elif done := proposals.done_before(state, result):
         reason = AgentErrorType.DONE_BEFORE
         text = f"This was done before, or may have been, so not again: {', '.join(done)}."
@@ -107,6 +107,6 @@ def _is_unknown(result: AgentResult, performing: Sequence[ProposedAction]) -> bo
     if not performing:
         return False
     performed = result.performed_actions
-    told = len(performed) == len(performing) and all(p.outcome_unknown for p in performed)
+    unknown = len(performed) == len(performing) and all(p.outcome_unknown for p in performed)
     failed = result.status == FAILED
-    return failed and (told or result.error.type == AgentErrorType.OUTCOME_UNKNOWN)
+    return failed and (unknown or result.error.type == AgentErrorType.OUTCOME_UNKNOWN)

@@ -1,10 +1,1 @@
-"""Commands for those who run Bos: what is wrong, and what happened to a run.
-
-They ask models and the public API, which the gateway itself does not: what they need for that is
-the extra ``bos-gateway[operator]``.
-"""
-
-from importlib.util import find_spec
-
-if not all(map(find_spec, ("bos_client", "bos_llm", "click"))):
-    raise ModuleNotFoundError("install bos-gateway[operator] for the commands of operators")
+"""What operators see and do: OperatorService here, commands such as `bos doctor` in `commands`."""

@@ -85,7 +85,7 @@ class Lease:
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._renew_for_ever(loop)), name="lease", daemon=True
+            target=lambda: asyncio.run(self._renew_until_ended(loop)), name="lease", daemon=True
         )
         self._thread.start()
         return self
@@ -145,7 +145,7 @@ class Lease:
         self._held_until = sent + self._lease_s * _OURS
         self._renewed_at = written_at
 
-    async def _renew_for_ever(self, main_loop: asyncio.AbstractEventLoop) -> None:
+    async def _renew_until_ended(self, main_loop: asyncio.AbstractEventLoop) -> None:
         while not self._ending.is_set():
             try:
                 async with connect(
@@ -190,7 +190,7 @@ class Lease:
     def _turns(self, main_loop: asyncio.AbstractEventLoop) -> bool:
         """Whether the main loop turns; one that is stuck for good must lose its runs.
 
-        Counted from when it was asked: nobody asks while the database is away.
+        Counted from when it was asked: no replica asks while the database is away.
         """
 
         def turned() -> None:

@@ -37,13 +37,13 @@ class ApproverRule(BaseModel):
         default=(), max_length=MAX_NAMES, description="Everybody who is in one of these groups"
     )
     four_eyes: bool = Field(
-        default=False, description="Whoever asked the question may deny, and not approve"
+        default=False, description="The user who asked the question may deny, and not approve"
     )
 
     @model_validator(mode="after")
-    def _somebody_is_left(self) -> Self:
+    def _has_approver(self) -> Self:
         if self.four_eyes and not (self.roles or self.groups):
-            raise ValueError("four_eyes needs roles or groups: without any nobody could approve")
+            raise ValueError("four_eyes needs roles or groups: without any, no user could approve")
         return self
 
 
@@ -116,9 +116,9 @@ class Answerer:
             return
         require_role(self.principal, USER)
         if approvers.four_eyes:
-            who = ", ".join([*approvers.roles, *approvers.groups]) or "nobody at present"
+            who = ", ".join([*approvers.roles, *approvers.groups]) or "no user at present"
             raise PermissionDenied(
-                "Somebody else must approve what you asked for yourself; you may deny it. "
+                "Another user must approve what you asked for yourself; you may deny it. "
                 f"Who may approve it: {who}.",
                 reason="FOUR_EYES",
             )

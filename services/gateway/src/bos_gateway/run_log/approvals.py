@@ -213,8 +213,8 @@ class Approvals:
         """End the requests that were not decided in time: all, or just this one."""
         while True:
             due = await fetch(self._pool, _DUE, approval_id)
-            told = [SERVICE.entry("approval.expired", str(row["approval_id"])) for row in due]
-            await self._decide(due, told, gateway.APPROVAL_STATUS_TIMED_OUT)
+            entries = [SERVICE.entry("approval.expired", str(row["approval_id"])) for row in due]
+            await self._decide(due, entries, gateway.APPROVAL_STATUS_TIMED_OUT)
             if len(due) < _BATCH:
                 return
 

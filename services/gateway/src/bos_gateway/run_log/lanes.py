@@ -147,7 +147,7 @@ class Lane(Generic[Item]):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Write until the block is left; that drops what is pending."""
-        writing = asyncio.create_task(self._write_for_ever(), name="run-log-writer")
+        writing = asyncio.create_task(self._write_pending(), name="run-log-writer")
         try:
             yield
         finally:
@@ -175,7 +175,7 @@ class Lane(Generic[Item]):
         """Whether more of the run must be written here, too."""
         return run_id in self._queues or run_id in self._slow
 
-    async def _write_for_ever(self) -> None:
+    async def _write_pending(self) -> None:
         while True:
             batch = await self._next()
             try:
@@ -279,7 +279,7 @@ class Lane(Generic[Item]):
         """Try the run again a little later."""
         queue = self._queues[run_id] = self._queues.pop(run_id)  # behind all others
         if not queue.put_off:
-            self._log.warning("run is written apart, its row is locked or slow", run=str(run_id))
+            self._log.warning("run written separately, its row is locked or slow", run=str(run_id))
         queue.waits = True
         queue.put_off += 1
         wait_s = _RETRY.delay(queue.put_off)

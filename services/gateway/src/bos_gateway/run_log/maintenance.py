@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from attrs import define, field
 
 from bos.gateway.v1 import WEBHOOK_OUTCOME_GONE
-from bos_gateway.rounds import for_ever
+from bos_chassis.concurrency.periodic_tasks import periodic_tasks
 from bos_gateway.run_log.quota import SETTLED_AT_ONCE, settle
 from bos_gateway.run_log.retention import delete, forget_days, forget_files, too_old
 from bos_postgres import acquire
@@ -145,4 +145,5 @@ def running_maintenance(
         more = await maintenance.round()
         await asyncio.sleep(min(_BATCH_PAUSE_S, interval_s) if more else interval_s)
 
-    return for_ever(telemetry, interval_s, {"maintenance": look})
+    log = telemetry.logger("bos.gateway.maintenance")
+    return periodic_tasks(log, {"maintenance": look}, retry_s=interval_s)

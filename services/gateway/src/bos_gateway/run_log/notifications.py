@@ -100,7 +100,7 @@ class Answers:
         self._changed.pop(run_id, None)
         self._written_until.pop(run_id, None)
 
-    async def write_for_ever(self, answer_of: AnswerOf) -> None:
+    async def write_changed(self, answer_of: AnswerOf) -> None:
         """Write what changed, all of it in one statement, at most ten times a second."""
         while True:
             await self._waiting.wait()
@@ -185,7 +185,7 @@ class Notifications:
         self._followed_until.pop(run_id, None)
         self.answers.forget(run_id)
 
-    async def tell_for_ever(self) -> None:
+    async def send_pending(self) -> None:
         """Send what is waiting, all of it in one statement; what fails is left to the readers."""
         while True:
             await self._waiting.wait()
@@ -193,7 +193,7 @@ class Notifications:
             messages, self._outgoing = list(self._outgoing), set()
             await execute(self._pool, _NOTIFY, CHANNEL, messages)
 
-    async def listen_for_ever(self, drives: Callable[[UUID], bool]) -> None:
+    async def listen(self, drives: Callable[[UUID], bool]) -> None:
         """Hear the others; ``drives`` says whether a run is driven here.
 
         Raises:

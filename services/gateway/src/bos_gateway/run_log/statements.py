@@ -139,7 +139,7 @@ _MORE = f"""), asked AS (
                 $21::text[], $22::text[])
          AS t (run_id, approval_id, payload, created_at, expire_at, agent_name, tools)
     JOIN owned USING (run_id) JOIN runs AS r USING (run_id)
-), told AS (
+), resolved AS (
     -- A request ended as its run's log says. That differs from what is in the row if the run ended
     -- before it had taken note of a decision; the row is looked at again once it is locked, so also
     -- if that decision is being made.
@@ -162,7 +162,7 @@ _MORE = f"""), asked AS (
         ARRAY (SELECT run_id FROM ended)
     )
 ), posted AS (
-    -- The outbox: what webhooks of the run's user are to be told, requests before the end. Found by
+    -- The outbox: events for webhooks of the run's user, requests before the end. Found by
     -- the index on users, so that it costs those next to nothing that have no webhook.
     INSERT INTO webhook_deliveries (webhook_id, user_id, run_id, approval_id, event)
     SELECT h.webhook_id, h.user_id, e.run_id, e.approval_id, e.event

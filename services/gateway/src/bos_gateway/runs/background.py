@@ -6,14 +6,14 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from bos_gateway.rounds import for_ever
+from bos_chassis.concurrency.periodic_tasks import periodic_tasks
 from bos_gateway.run_log.notifications import POLL_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
+    from bos_chassis.concurrency.periodic_tasks import PeriodicTask
     from bos_chassis.telemetry import Telemetry
-    from bos_gateway.rounds import Round
     from bos_gateway.run_log.approvals import ApprovalGauges, Approvals
     from bos_gateway.run_log.store_gauges import StoreGauges
     from bos_gateway.runs.replica import Replica
@@ -47,7 +47,7 @@ async def running_replica(
             await asyncio.Event().wait()  # a process on its way out takes no other lease
         await replica.suspend()
         await replica.take_lease()
-        log.info("lease taken again")
+        log.info("lease reacquired")
 
     timed_out = asyncio.Event()
 
@@ -83,22 +83,22 @@ async def running_replica(
         await asyncio.sleep(await store.refresh())
 
     await replica.take_lease()
-    rounds: Mapping[str, Round] = {
+    tasks: Mapping[str, PeriodicTask] = {
         "lease": keep_lease,
         "looking": look,
         "inputs": take_inputs,
         "approvals": time_out_approvals,
         "waiting": count_waiting,
         "store": measure_store,
-        "telling": notifications.tell_for_ever,
-        "listening": lambda: notifications.listen_for_ever(replica.drives),
-        "answers": lambda: notifications.answers.write_for_ever(replica.answer),
+        "notifying": notifications.send_pending,
+        "listening": lambda: notifications.listen(replica.drives),
+        "answers": lambda: notifications.answers.write_changed(replica.answer),
         "following": follow,
         "traces": replica.traces.export_next,
     }
     async with lease:
         try:
-            async with for_ever(telemetry, _RETRY_S, rounds):
+            async with periodic_tasks(log, tasks, retry_s=_RETRY_S):
                 yield
         finally:
             await replica.stop()

@@ -62,7 +62,7 @@ _EFFECTS: Final[Mapping[type[decide.Command], Effect]] = {
     decide.Compose: compose,
 }
 # What distinguishes it from other work of its kind; budgets may change while it is under way.
-_TOLD_BY: Final = ("revision", "step_id", "approval_id")
+_KEY_FIELDS: Final = ("revision", "step_id", "approval_id")
 
 
 @define(eq=False, repr=False)
@@ -128,7 +128,7 @@ class Orchestrator:
         ):
             try:
                 if self.state.last_sequence == 1 and self.state.cancel_reason is None:
-                    # A run that is just beginning: agents read ahead, beside everything else.
+                    # A run that is just beginning: agents prefetch, beside everything else.
                     self._preparing.append(asyncio.create_task(self._prepared(), name="prepare"))
                 # Inputs that came while the run had no owner come before anything else.
                 await self._store(self._arrived())
@@ -195,8 +195,8 @@ class Orchestrator:
     async def _until_lease_held(self) -> None:
         """Return once the lease is in force; until then wait to be stopped, as most runs are.
 
-        Not for ever: a run whose acceptance was stored behind a new lease, and known before it, is
-        not stopped and goes on.
+        The wait ends: a run whose acceptance was stored behind a new lease, and known before it,
+        is not stopped and goes on.
         """
         # No event could say so: it is time that passes, perhaps while this process is frozen.
         while not self._holds_lease():  # noqa: ASYNC110
@@ -205,7 +205,7 @@ class Orchestrator:
     def _reconcile(self, commands: Sequence[decide.Command]) -> None:
         """Start what is missing, stop what is not wanted."""
         wanted: dict[object, decide.Command] = {
-            (type(command), *(getattr(command, each, None) for each in _TOLD_BY)): command
+            (type(command), *(getattr(command, each, None) for each in _KEY_FIELDS)): command
             for command in commands
         }
         for key in self._active.keys() - wanted.keys():
@@ -234,7 +234,7 @@ class Orchestrator:
             try:
                 await effect(self._effects, command)
             except Exception as error:
-                self._log.exception("effect broke", run=self.state.run_id, command=str(command))
+                self._log.exception("effect raised", run=self.state.run_id, command=str(command))
                 broken = self._broken(command, type(error).__name__)
                 await self._inbox.put(self._deps.clock.stamped(broken))
 
@@ -255,7 +255,7 @@ class Orchestrator:
                 return trace.root
 
     def _broken(self, command: decide.Command, error_type: str) -> LogEvent:
-        """What a command comes to whose effect broke."""
+        """What a command comes to whose effect raised."""
         match command:
             case decide.RunStep(revision=revision, step_id=step_id):
                 step = self.state.steps[step_id]
@@ -330,7 +330,7 @@ class Orchestrator:
             try:
                 self._observe(event)
             except Exception:
-                self._log.exception("event not counted", run=self.state.run_id)
+                self._log.exception("event not in the metrics", run=self.state.run_id)
         if events[-1].HasField("run_finished"):
             export_run(self._deps.telemetry, self.state.run_id, self.feed.events)
 

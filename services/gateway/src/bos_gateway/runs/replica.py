@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from bos.gateway.v1 import RUN_STATUS_FAILED
 from bos.runlog.v1 import CancelRequested, LogEvent, RunAdopted, RunReleased
 from bos_errors import DeadlineExceeded, ResourceExhausted, Unavailable
-from bos_gateway.admission.accept import Asked
+from bos_gateway.admission.accept import Asked, Repeated
 from bos_gateway.core.fold import apply, fold
 from bos_gateway.core.run_state import RunState, UnknownEvent
 from bos_gateway.ownership import poison
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bos_gateway.run_log.notifications import Notifications
     from bos_gateway.run_log.reader import Runs
 
-# For what is written on the way out; a database that is away must not hold that up for ever.
+# For what is written on shutdown; a database that is away must not delay it indefinitely.
 _SHUTDOWN_TIMEOUT_S = 3.0
 _RELEASE_S = 5.0
 # Runs are with others by then; only the lease waits for it.
@@ -75,7 +75,7 @@ class Replica:
     _gave_up_releasing: bool = field(init=False, default=False)
     _exported: bool = field(init=False, default=True)
     """Whether no trace is known to have been held up on the way out."""
-    _accepting: set[asyncio.Task[bool]] = field(init=False, factory=set)
+    _accepting: set[asyncio.Task[None]] = field(init=False, factory=set)
     _resuming: dict[asyncio.Task[None], Adopted] = field(init=False, factory=dict)
     _driven: dict[UUID, Orchestrator] = field(init=False, factory=dict)
     _turns: asyncio.Semaphore = field(init=False)
@@ -104,14 +104,26 @@ class Replica:
         """Store a run and start it, or find the one that this request already started.
 
         Raises:
-            BosError: as :meth:`Admission.admit`.
+            BosError: as :meth:`Admission.check`, :meth:`Admission.admit`, :meth:`Admission.store`.
+            ResourceExhausted: too many runs are under way here.
+            Unavailable: the replica is stopping.
         """
         started_by = by or By(user_id)
         asked = Asked(request, user_id, groups, interactive, traceparent, own_trace, started_by)
-        return await self._admission.admit(asked, self._require_room, self._begin)
+        admission = self._admission
+        try:
+            await admission.check(asked)
+            self._require_room()
+            run, secrets = await admission.admit(asked)
+            with admission.tracing(run):
+                run = await admission.recall(run)
+                self._require_room()  # others may have taken it meanwhile; now it is taken
+                await self._store(run, secrets)
+        except Repeated as repeated:
+            return repeated.run_id
+        return run.run_id
 
-    async def _begin(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
-        """Have a run stored and driven; false if its request has a run."""
+    async def _store(self, run: NewRun, secrets: Mapping[str, str]) -> None:
         # A task of the replica's own: a caller who gives up now must not leave a run behind that
         # is stored and not driven. And a context of its own: the run outlives the call, so
         # neither that call's deadline nor its caller may leak into the run.
@@ -120,9 +132,9 @@ class Replica:
         )
         self._accepting.add(task)
         task.add_done_callback(self._accepted)
-        return await asyncio.shield(task)
+        await asyncio.shield(task)
 
-    def _accepted(self, task: asyncio.Task[bool]) -> None:
+    def _accepted(self, task: asyncio.Task[None]) -> None:
         self._accepting.discard(task)
         if not task.cancelled():
             task.exception()  # looked at, also when its caller has left
@@ -185,8 +197,8 @@ class Replica:
             adopted = await self.ownership.adopt(room, suspects)
             self._resume_all(adopted)
         self.traces.left_behind(await self.ownership.ended_last())
-        if strays := await self.ownership.release_strays([each.run_id for each in self._here()]):
-            self._log.warning("runs let go that nobody drove here", runs=strays)
+        if orphans := await self.ownership.release_orphans([each.run_id for each in self._here()]):
+            self._log.warning("orphan runs released", runs=orphans)
         return bool(adopted)
 
     def _here(self) -> list[Adopted]:
@@ -262,13 +274,10 @@ class Replica:
         released = RunReleased(replica_id=str(self.ownership.replica_id), reason=reason)
         return self._deps.clock.stamped(LogEvent(run_released=released))
 
-    async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> bool:
+    async def _store_and_drive(self, run: NewRun, secrets: Mapping[str, str]) -> None:
         stored = await self._admission.store(run)
-        if stored is None:
-            return False
         state = fold(str(stored.run_id), [stored.event])
         self._drive(Adopted(stored.run_id, 1), state, [stored.event], secrets)
-        return True
 
     def _resume_all(self, adopted: Sequence[Adopted]) -> None:
         """Take these up, each in a task of its own: what holds one up holds up nothing else."""
@@ -291,7 +300,7 @@ class Replica:
             else:
                 await self._take_up(adopted)
         except LostRun:
-            self._log.info("run not taken up, it has another owner", run=str(adopted.run_id))
+            self._log.info("run not adopted, it has another owner", run=str(adopted.run_id))
         except Exception as error:
             await self._release(adopted, error, taken_up=False)
 
@@ -333,7 +342,7 @@ class Replica:
     async def _end_unread(self, adopted: Adopted, error_type: str) -> None:
         """End a run that kills or fails each owner; its log is not looked at."""
         run_id, epoch = adopted.run_id, adopted.epoch
-        self._log.error("run ended unread", run=str(run_id), error=error_type)
+        self._log.error("run ended without reading its log", run=str(run_id), error=error_type)
         end = poison.ended_unread(str(run_id), error_type, adopted.failures)
         event, first = self._deps.clock.stamped(end), await self._runs.last_sequence(run_id) + 1
         await self._writer.append(
@@ -363,7 +372,7 @@ class Replica:
         self._driven[run_id] = driven
         self._deps.metrics.active_runs.set(len(self._driven))
         driven.task = asyncio.create_task(self._driven_to_end(driven), name=f"run {run_id}")
-        driven.task.add_done_callback(lambda _: self._undriven(driven))
+        driven.task.add_done_callback(lambda _: self._drive_ended(driven))
 
     async def _driven_to_end(self, driven: Orchestrator) -> None:
         try:
@@ -377,7 +386,7 @@ class Replica:
                     await driven.release(self._release_event("unknown_event"))
             await self._release(driven.adopted, error)
 
-    def _undriven(self, driven: Orchestrator) -> None:
+    def _drive_ended(self, driven: Orchestrator) -> None:
         """Close the feed of a run whose loop has ended, and free its place.
 
         A task that is cancelled before it begins, as when a lease is lost at once, runs no
@@ -401,11 +410,11 @@ class Replica:
         except (LostRun, *_PASSING):
             raise
         except Exception:
-            self._log.exception("run broke", run=str(driven.adopted.run_id))
+            self._log.exception("run crashed", run=str(driven.adopted.run_id))
             await driven.fail()
 
     async def _release(self, adopted: Adopted, error: Exception, *, taken_up: bool = True) -> None:
-        """Leave a run that does not get on here to later, or to others; not for ever."""
+        """Release a run that failed here, for a later attempt on any replica; limited in number."""
         run_id = str(adopted.run_id)
         failed = not isinstance(error, _PASSING)
         unreadable = not (failed and taken_up)
@@ -415,9 +424,9 @@ class Replica:
             self._log.warning("run lost", run=run_id)
         elif failed:
             # Any other error concerns this run alone.
-            self._log.error("run cannot go on here", run=run_id, exc_info=error)
+            self._log.error("run released after an error", run=run_id, exc_info=error)
         elif adopted.unreadable_s < poison.UNREADABLE_S:
-            self._log.info("run put off", run=run_id, error=type(error).__name__, at=str(error))
+            self._log.info("run postponed", run=run_id, error=type(error).__name__, at=str(error))
         else:
             try:
                 with suppress(LostRun):

@@ -12,8 +12,8 @@ from attrs import define, field
 
 from bos.gateway import v1 as gateway
 from bos_chassis.backoff import Backoff
+from bos_chassis.concurrency.periodic_tasks import periodic_tasks
 from bos_errors import BosError, NotFound, ResourceExhausted
-from bos_gateway.rounds import for_ever
 from bos_gateway.webhooks.registered import webhooks_off
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class Deliverer:
     async def running(self) -> AsyncIterator[None]:
         """Post while the block runs; attempts under way are then broken off and left to others."""
         try:
-            async with for_ever(self._telemetry, _RETRY_S, {"webhooks": self._round}):
+            log = self._telemetry.logger("bos.gateway.webhooks")
+            async with periodic_tasks(log, {"webhooks": self._round}, retry_s=_RETRY_S):
                 yield
         finally:
             for task in self._tasks:
@@ -126,7 +127,7 @@ class Deliverer:
                     await self._outbox.release(claim)
             raise
         except BosError as error:
-            log.warning("webhook attempt put off", reason=error.reason)
+            log.warning("webhook attempt postponed", reason=error.reason)
         except Exception:
             log.exception("webhook attempt failed")
         finally:

@@ -31,7 +31,7 @@ _ALL_EVENTS: Final = (
     gateway.WEBHOOK_EVENT_RUN_FINISHED,
     gateway.WEBHOOK_EVENT_APPROVAL_REQUESTED,
 )
-# Whoever adds one to this account at the same time waits, and then counts this one.
+# A concurrent insert for this account waits, and then counts this one.
 _LOCK: Final = "SELECT pg_advisory_xact_lock(20261127, hashtext($1))"
 _COUNT: Final = "SELECT count(*) FROM webhooks WHERE user_id = $1"
 _SHOWN: Final = "webhook_id, url, events, created_at, last_success_at, last_failure_at, disabled_at"

@@ -64,7 +64,7 @@ class Sender:
         except NotFound:  # deleted meanwhile, and the delivery with it
             return gateway.WEBHOOK_OUTCOME_NOT_SENT
         except (BrokenLog, UnknownEvent, DecodeError, SecretsUnreadable, ValueError) as error:
-            log.error("webhook event cannot be made", error=type(error).__name__)
+            log.error("webhook event not rendered", error=type(error).__name__)
             return gateway.WEBHOOK_OUTCOME_NOT_SENT
         return await self._post(claim.url, headers, body)
 

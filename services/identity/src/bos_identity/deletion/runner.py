@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from bos_chassis.backoff import Backoff
-from bos_chassis.concurrency.tasks import running_task
+from bos_chassis.concurrency.periodic_tasks import periodic_tasks
 from bos_errors import BosError
 
 if TYPE_CHECKING:
@@ -53,31 +53,25 @@ class DeletionRunner:
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Start the next round at once."""
         self._wake.set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Work while the block runs."""
-        async with running_task(self._for_ever(), "account deletions"):
+        self._wake.set()
+        async with periodic_tasks(self._log, {"account deletions": self._delete_due}, retry_s=0.0):
             yield
 
-    async def _for_ever(self) -> None:
-        while True:
-            self._wake.clear()
-            try:
-                while await self._once():
-                    pass
-                pending, oldest_s = await self._deletions.pending()
-                self._metrics.deletions_pending.set(pending)
-                self._metrics.deletions_oldest.set(oldest_s)
-            except BosError as error:
-                self._log.warning("account deletions failed", reason=error.reason)
-            except Exception:
-                # After any error, the next round must come.
-                self._log.exception("account deletions failed")
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), _LOOK_S)
+    async def _delete_due(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), _LOOK_S)
+        self._wake.clear()
+        while await self._once():
+            pass
+        pending, oldest_s = await self._deletions.pending()
+        self._metrics.deletions_pending.set(pending)
+        self._metrics.deletions_oldest.set(oldest_s)
 
     async def _once(self) -> bool:
         """Go on with one account by a call or so; whether there was one."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from a2a.utils.errors import UnsupportedOperationError
 
 from bos.gateway.v1 import ApprovalStatus
-from bos_client.turns import approval_text
+from bos_conversation import approval_text
 from bos_protocols.a2a.failures import invalid
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils.constants import PROTOCOL_VERSION_1_0, TransportProtocol
 
-from bos_client.render.text import one_line
+from bos_client.text import one_line
 from bos_protocols.a2a.messages import JSON_MODE, TEXT_MODE
 
 if TYPE_CHECKING:

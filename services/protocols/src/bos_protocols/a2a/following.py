@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from a2a.types import a2a_pb2 as a2a
 
-from bos_client.render.text import one_line
+from bos_client.text import one_line
 from bos_protocols.a2a.approvals import approvals_of, waits_for
 from bos_protocols.a2a.tasks import (
     ANSWER,

@@ -9,7 +9,7 @@ from a2a.types import a2a_pb2 as a2a
 from a2a.utils.errors import ContentTypeNotSupportedError, PushNotificationNotSupportedError
 from google.protobuf.json_format import MessageToDict
 
-from bos_client.turns import Decision, decision_of
+from bos_conversation import Decision, decision_of
 from bos_protocols.a2a.failures import invalid
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from google.protobuf.struct_pb2 import Struct, Value
 
 from bos.gateway.v1 import RunStatus
 from bos_client import plain_json
-from bos_client.render.files import files_of
-from bos_client.turns import approval_text, clarification_text
+from bos_client.text import files_of
+from bos_conversation import approval_text, clarification_text
 from bos_errors import FailedPrecondition
 from bos_protocols.a2a.messages import JSON_MODE, TEXT_MODE
 

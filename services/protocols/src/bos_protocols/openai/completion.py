@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bos.common.v1 import Usage
 from bos.gateway.v1 import RunStatus
-from bos_client.turns import answer_text
+from bos_conversation import answer_text
 from bos_protocols.openai.parts import ends_part
 from bos_protocols.openai.shown import annotations_of, chat_usage_of, reasoning_of, shown_approval
 

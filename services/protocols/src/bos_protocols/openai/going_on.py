@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from bos.gateway.v1 import RunStatus
-from bos_client.turns import answer_text, approval_text, decision_of
+from bos_conversation import answer_text, approval_text, decision_of
 from bos_errors import Aborted, AlreadyExists, FailedPrecondition, InvalidArgument, NotFound
 from bos_protocols.openai.parts import Part, events_of, read_stored
 

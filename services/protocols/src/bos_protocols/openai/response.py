@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bos.gateway.v1 import RunStatus
-from bos_client.turns import answer_text
+from bos_conversation import answer_text
 from bos_protocols.openai.parts import Part, ends_part
 from bos_protocols.openai.requests import MODEL
 from bos_protocols.openai.shown import annotations_of, reasoning_of, shown_approval, usage_of

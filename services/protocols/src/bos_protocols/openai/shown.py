@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import SourceType
 from bos.gateway.v1 import ApprovalStatus
-from bos_client.render.text import one_line
-from bos_client.turns import approval_text
+from bos_client.text import one_line
+from bos_conversation import approval_text
 from bos_errors import FailedPrecondition
 
 if TYPE_CHECKING:

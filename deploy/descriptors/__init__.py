@@ -1,0 +1,1 @@
+"""Descriptors of services: what each needs where it runs, and the files made from them."""

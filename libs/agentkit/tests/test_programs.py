@@ -1,0 +1,157 @@
+"""Programs: variables, tables of results, and the check of numbers in answers."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bos.agent.v1 import AgentInput
+from bos_agentkit import AgentTask
+from bos_agentkit.programs.number_check import result_table, ungrounded_numbers
+from bos_agentkit.programs.variables import describe, mentioned_values, task_variables
+from bos_chassis.values import table_rows, to_value, to_value_map
+
+NOW = datetime(2025, 10, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "sources"),
+    [
+        ("The share is 43.7%.", [Decimal("0.43689")]),
+        ("Rs. 5.46 lakh in 3 months", [Decimal("546123.2")]),
+        ("about 1.5 million", [1_500_000]),
+        ("Rs.1,75,206.00 since 2025-07-01", [{"revenue": Decimal("175206")}, date(2025, 7, 1)]),
+        ("It fell by 3.5", [-3.5]),
+        ("see 1999", ["the year 1999"]),
+        ("no number at all", []),
+        ("the top 5 of 12 months", []),
+    ],
+)
+def test_numbers_of_the_program_are_accepted(text: str, sources: list[Any]) -> None:
+    assert ungrounded_numbers(text, sources) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "strange"),
+    [
+        ("The share is 44.7%.", "44.7"),
+        ("It is 12%.", "12"),
+        ("about 2 million", "2"),
+        ("in 2019", "2019"),
+    ],
+)
+def test_ungrounded_numbers_are_found(text: str, strange: str) -> None:
+    assert ungrounded_numbers(text, [Decimal("0.437"), 1234, "2025"]) == [strange]
+
+
+@pytest.mark.parametrize(
+    ("known", "held"),
+    [
+        (["40.05"], True),
+        (["39.94", "40.06"], False),
+        (["5", "39.94", "40.04", "50"], True),
+        (["0.4004"], True),
+    ],
+)
+def test_number_is_grounded_if_any_known_number_rounds_to_it(known: list[str], held: bool) -> None:
+    numbers = [Decimal(each) for each in known]
+    assert ungrounded_numbers("It is 40.0 now.", numbers) == ([] if held else ["40.0"])
+
+
+def test_rows_become_a_table_in_their_column_order() -> None:
+    table = result_table([{"b": 1, "a": Decimal("2.5")}, {"a": None, "c": "x"}])
+    assert table is not None
+    assert table_rows(table) == [
+        {"b": 1, "a": Decimal("2.5"), "c": None},
+        {"b": None, "a": None, "c": "x"},
+    ]
+    assert table.row_count == 2
+
+
+def test_a_long_table_is_truncated_and_marked() -> None:
+    exact = result_table([{"n": n} for n in range(200)])
+    longer = result_table([{"n": n} for n in range(201)])
+    assert exact is not None
+    assert longer is not None
+    assert (exact.row_count, exact.truncated) == (200, False)
+    assert (longer.row_count, longer.truncated) == (200, True)
+
+
+@pytest.mark.parametrize("result", [None, [], {"a": 1}, [{"a": 1}, 2], [{}]])
+def test_other_results_are_no_table(result: Any) -> None:
+    assert result_table(result) is None
+
+
+def task(**fields: Any) -> AgentTask:
+    return AgentTask(AgentInput(task="t", **fields), agent="echo")
+
+
+@pytest.mark.requirement("F-09")
+def test_variables_have_valid_and_unique_names() -> None:
+    one = task(
+        sub_task_input={
+            name: to_value(1) for name in ("quarters", "top customers", "2024", "class", "sum", "é")
+        },
+        dependency_outputs={
+            "quarters": to_value_map({"rows": []}),
+            "step-1": to_value_map({"rows": []}),
+            "result": to_value_map({}),
+        },
+    )
+    names = [variable.name for variable in task_variables(one, lambda: NOW)]
+    assert names == [
+        "value_2024",
+        "class_data",
+        "quarters",
+        "sum_data",
+        "top_customers",
+        "value",
+        "quarters_data",
+        "result_data",
+        "step_1",
+        "today",
+    ]
+    assert all(name.isidentifier() for name in names)
+
+
+@pytest.mark.parametrize(
+    ("fields", "today"),
+    [
+        ({}, date(2025, 10, 1)),
+        ({"context": {"current_date": "2024-05-06"}}, date(2024, 5, 6)),
+        ({"sub_task_input": {"today": to_value(date(2023, 1, 1))}}, date(2023, 1, 1)),
+    ],
+)
+def test_today_is_the_date_of_the_step(fields: Any, today: date) -> None:
+    variables = task_variables(task(**fields), lambda: NOW)
+    assert [v.value for v in variables if v.name == "today"] == [today]
+
+
+def test_a_program_gets_only_the_variables_it_mentions() -> None:
+    given = task(sub_task_input={"rows": to_value([1]), "more": to_value([2])})
+    variables = task_variables(given, lambda: NOW)
+    assert mentioned_values(variables, "sum(rows)  # rows_more") == {
+        "rows": [1],
+        "today": NOW.date(),
+    }
+
+
+def test_variables_are_described_with_type_and_short_preview() -> None:
+    rows = [{"name": "Arbor", "revenue": Decimal("175206.00")}] * 500
+    text = describe(task_variables(task(sub_task_input={"rows": to_value(rows)}), lambda: NOW))
+    first = text.splitlines()[0]
+    assert first.startswith(
+        "- rows: list of 500 dicts with keys name (str), revenue (Decimal) (input of the task), "
+        'begins [{"name": "Arbor", "revenue": "175206.00"}'
+    )
+    assert len(first) < 700
+
+
+def test_nested_rows_are_described() -> None:
+    given = task(dependency_outputs={"top": to_value_map({"rows": [{"n": Decimal(1)}]})})
+    assert describe(task_variables(given, lambda: NOW)).startswith(
+        "- top: dict with keys rows (list of 1 dicts with keys n (Decimal)) (output of step top)"
+    )

@@ -1,0 +1,1 @@
+"""The ``bos`` command line: asking, following and deciding runs; evaluation of question sets."""

@@ -1,0 +1,1 @@
+"""The commands of ``bos``, one module each."""

@@ -1,0 +1,345 @@
+"""Sets of questions: read, asked, graded, shown, compared."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from bos.common.v1 import Column, Table, Value
+from bos_cli.evaluation.benchmarks import read_benchmark
+from bos_cli.evaluation.grading import grade, mentions, same_rows
+from bos_cli.evaluation.outcomes import Outcome, cell_of
+from bos_cli.evaluation.questions import Expected, read_set
+from bos_cli.evaluation.running import ask_all
+from bos_cli.main import main
+from bos_errors import InvalidArgument, ResourceExhausted, Unavailable
+from bos_testkit.scripted_gateway import Gateway, client
+
+from .evaluation_sets import SET, Answering, answer, evaluate, gateway_of, set_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from bos.gateway.v1 import Run
+    from bos_testkit.scripted_gateway import Starter
+
+
+async def test_a_set_is_asked_and_graded(start: Starter, tmp_path: Path) -> None:
+    gateway = gateway_of()
+    await start(gateway)
+    results, page = tmp_path / "a.json", tmp_path / "a.html"
+
+    code, shown = await evaluate(
+        gateway,
+        str(set_file(tmp_path)),
+        *("--json-file", str(results), "--html-file", str(page), "--at-once", "1"),
+        *("--model", "large"),
+    )
+
+    assert code == 0, shown
+    assert {each.model for each in gateway.asked} == {"large"}
+    assert "passed  leader  sql  3 calls, 99 tokens" in shown
+    assert "3 of 3 passed; 6 model calls, 198 tokens, cost unknown" in shown
+    assert gateway.cancelled == ["Send it"]
+    assert gateway.most_at_once == 1
+    assert (gateway.asked[0].backend, gateway.asked[1].backend) == ("shop", "")
+    assert all(each.context["current_date"] == "2026-06-15" for each in gateway.asked)
+    report = json.loads(results.read_text())
+    assert report["totals"]["passed"] == 3
+    assert [each["status"] for each in report["results"]] == [
+        "succeeded",
+        "clarification_needed",
+        "waiting_for_approval",
+    ]
+    assert "leader: Who leads?" in page.read_text()
+
+
+async def test_each_broken_rule_is_shown_with_what_was_expected(
+    start: Starter, tmp_path: Path
+) -> None:
+    text = (
+        SET.replace("[Zeta, 7.5]", "[Zeta, 7.6]")
+        .replace("agents: [sql]", "agents: [sql, web]")
+        .replace("mentions: [Acme, 1000]", "mentions: [Zeta]")
+        .replace("cites: [Customers]", "cites: [orders]")
+        .replace("max_calls: 3", "max_calls: 2")
+        .replace("max_tokens: 99", "max_tokens: 98")
+    )
+    gateway = gateway_of(**{"How much?": answer(), "Send it": answer()})
+    await start(gateway)
+
+    code, shown = await evaluate(gateway, str(set_file(tmp_path, text)), "--json")
+
+    report = json.loads(shown)
+    assert code == 1
+    broken = [
+        (each["id"], check["name"])
+        for each in report["results"]
+        for check in each["checks"]
+        if not check["passed"]
+    ]
+    assert broken == [
+        *(("leader", name) for name in ("agents", "rows", "mentions", "cites", "calls", "tokens")),
+        ("vague", "status"),
+        ("send", "status"),
+    ]
+    (rows,) = [c for c in report["results"][0]["checks"] if c["name"] == "rows"]
+    assert rows["expected"] == "2 rows: Zeta, 7.6; Acme, 10"
+    assert rows["found"] == "2 rows: Acme, 10; Zeta, 7.50"
+
+
+async def test_two_evaluations_are_compared(start: Starter, tmp_path: Path) -> None:
+    first, second = tmp_path / "a.json", tmp_path / "b.json"
+    gateway = gateway_of()
+    await start(gateway)
+    await evaluate(gateway, str(set_file(tmp_path)), "--json-file", str(first))
+    gateway.answers["Who leads?"].response.metadata.usage.model_calls = 4
+    await evaluate(gateway, str(set_file(tmp_path)), "--json-file", str(second))
+
+    same, nothing = await evaluate(gateway, "--compare", str(first), str(first))
+    worse, broken = await evaluate(gateway, "--compare", str(first), str(second), "--json")
+    better, _ = await evaluate(gateway, "--compare", str(second), str(first))
+
+    assert (same, better, worse) == (0, 0, 1)
+    assert "nothing changed" in nothing
+    found = json.loads(broken)
+    assert [(c["question_id"], c["what"], c["verdict"]) for c in found["changes"]] == [
+        ("leader", "passed", "broken"),
+        ("leader", "calls", ""),
+    ]
+    assert found["changes"][1]["before"] == "3"
+    assert found["changes"][1]["after"] == "4"
+    assert found["totals"]["passed"] == {"before": "3", "after": "2"}
+
+
+async def test_options_choose_questions(start: Starter, tmp_path: Path) -> None:
+    gateway = gateway_of()
+    await start(gateway)
+    path = str(set_file(tmp_path))
+
+    await evaluate(gateway, path, "--kind", "talk")
+    await evaluate(gateway, path, "--id", "send")
+    await evaluate(gateway, path, "--limit", "1")
+    code, shown = await evaluate(gateway, path, "--kind", "none")
+
+    assert [each.question for each in gateway.asked] == ["How much?", "Send it", "Who leads?"]
+    assert (code, "No question of the set" in shown) == (2, True)
+
+
+async def test_a_refused_question_fails_alone(start: Starter, tmp_path: Path) -> None:
+    gateway = Answering(error=ResourceExhausted("Too many tokens today."))
+    await start(gateway)
+
+    async with client(gateway) as bos:
+        results = await ask_all(
+            bos, read_set(set_file(tmp_path)), at_once=3, timeout_s=60, done=lambda _: None
+        )
+
+    assert [each.outcome.status for each in results] == ["refused"] * 3
+    assert not any(each.passed for each in results)
+
+
+async def test_a_gateway_out_of_reach_ends_the_evaluation(tmp_path: Path) -> None:
+    async with client(Gateway(address="127.0.0.1:1")) as bos:
+        with pytest.raises(Unavailable):
+            await ask_all(
+                bos, read_set(set_file(tmp_path)), at_once=3, timeout_s=60, done=lambda _: None
+            )
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ([["a", 1], ["b", 2]], [["b", Decimal("2.0")], ["a", 1]], True),
+        ([["a"], ["a"], ["b"]], [["a"], ["b"], ["b"]], False),
+        ([[1]], [["1"]], False),
+        ([[1]], [[True]], False),
+        ([[None]], [[""]], False),
+        ([[date(2026, 6, 15)]], [["2026-06-15"]], True),
+        ([[datetime(2026, 6, 15, 8)]], [["2026-06-15 08:00:00"]], True),  # noqa: DTZ001
+        ([[9007199254740993]], [[9007199254740992]], False),
+        ([[1, 2]], [[2, 1]], False),
+        ([], [[1]], False),
+    ],
+)
+def test_rows_are_compared_in_any_order_and_by_type(one: Any, other: Any, equal: bool) -> None:
+    assert same_rows(one, other) is equal
+    assert same_rows(other, one) is equal
+    assert same_rows(one, other, tolerance=Decimal("0.0001")) is equal
+
+
+def test_order_and_tolerance_count_where_they_are_given() -> None:
+    rows: list[list[Any]] = [["a", Decimal("1.004")], ["b", 2]]
+
+    assert not same_rows(rows, [["b", 2], ["a", 1]])
+    assert same_rows(rows, [["b", 2], ["a", 1]], tolerance=Decimal("0.005"))
+    assert not same_rows(rows, [["b", 2], ["a", 1]], tolerance=Decimal("0.003"))
+    assert same_rows(rows, rows, ordered=True)
+    assert not same_rows(rows, rows[::-1], ordered=True)
+
+
+@pytest.mark.parametrize(
+    ("fact", "stated"),
+    [(175206, True), (Decimal("-175206.00"), True), ("ACME", True), (17520, False), ("Bo", False)],
+)
+def test_an_answer_mentions_numbers_by_value(fact: Any, stated: bool) -> None:
+    assert mentions("Acme brought Rs.1,75,206.00.", fact) is stated
+
+
+def test_cells_keep_their_types() -> None:
+    day = Value()
+    day.date_value.year, day.date_value.month, day.date_value.day = 2026, 6, 15
+    assert [cell_of(each) for each in (Value(), Value(bool_value=True), day)] == [
+        None,
+        True,
+        date(2026, 6, 15),
+    ]
+    assert cell_of(Value(double_value=0.1)) == Decimal("0.1")
+    assert cell_of(Value(bytes_value=b"\x00")) == "00"
+
+
+def test_a_failed_run_passes_no_question() -> None:
+    outcome = Outcome("failed", error="The model is away.")
+    (check,) = grade(Expected(), outcome)
+    assert (check.passed, check.found) == (False, "failed: The model is away.")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (SET.replace("asks: true", "askes: true"), "questions.1.expect.askes"),
+        (SET.replace("id: vague", "id: leader"), "the id 'leader' is given twice"),
+        (SET.replace("max_calls: 3", 'max_calls: "3"'), "questions.0.expect.max_calls"),
+        (SET.replace("id: leader", "id: 1"), "questions.0.id"),
+        ("name: x\nquestions: []", "questions"),
+        ("[", "no YAML"),
+        ("a: &a [*a]", "a"),
+        ("!!python/object:os.system {}", "no YAML"),
+        ("", "the set"),
+    ],
+)
+def test_a_wrong_set_is_refused_with_the_entry(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(InvalidArgument) as failure:
+        read_set(set_file(tmp_path, text))
+    assert problem in failure.value.message
+
+
+BIRD = [
+    {"question_id": 7, "db_id": "zoo", "question": "How many cats?", "evidence": "cats purr",
+     "SQL": "SELECT COUNT(*) FROM animals WHERE sound = 'purr'", "difficulty": "simple"},
+    {"question_id": 8, "db_id": "bank", "question": "Balances?", "evidence": "",
+     "SQL": "SELECT owner, balance FROM accounts ORDER BY balance DESC", "difficulty": "simple"},
+]  # fmt: skip
+SPIDER = [
+    {"db_id": "rail", "question": "Which lines?", "query": "SELECT DISTINCT line FROM trains"}
+]
+DATABASES = {
+    "zoo": "CREATE TABLE animals (sound text);"
+    " INSERT INTO animals VALUES ('purr'), ('purr'), ('moo');",
+    "bank": "CREATE TABLE accounts (owner text, balance real);"
+    " INSERT INTO accounts VALUES ('Asha', 0.1), ('Ravi', 7.25);",
+    "rail": "CREATE TABLE trains (line text); INSERT INTO trains VALUES ('A'), ('B'), ('A');",
+}
+
+
+def _benchmark(folder: Path, entries: Any, databases: str = "dev_databases") -> Path:
+    for name, script in DATABASES.items():
+        place = folder / databases / name
+        place.mkdir(parents=True)
+        with closing(sqlite3.connect(place / f"{name}.sqlite")) as connection:
+            connection.executescript(script)
+    path = folder / "dev.json"
+    path.write_text(json.dumps(entries))
+    return path
+
+
+def _rows(*rows: tuple[Any, ...]) -> Run:
+    table = Table(columns=[Column(name="c")])
+    for row in rows:
+        table.rows.add(values=row)
+    return answer(data=table)
+
+
+async def test_sets_of_bird_and_spider_are_read_and_scored(start: Starter, tmp_path: Path) -> None:
+    """Three databases; one answer is right in another order, one in the wrong order, one wrong."""
+    (tmp_path / "bird").mkdir()
+    (tmp_path / "spider").mkdir()
+    bird = _benchmark(tmp_path / "bird", BIRD)
+    spider = _benchmark(tmp_path / "spider", SPIDER, "database")
+    asha = (Value(string_value="Asha"), Value(double_value=0.1))
+    ravi = (Value(string_value="Ravi"), Value(double_value=7.25))
+    gateway = Answering(
+        answers={
+            "How many cats?\nHint: cats purr": _rows((Value(int64_value=2),)),
+            "Balances?": _rows(asha, ravi),
+            "Which lines?": _rows((Value(string_value="B"),), (Value(string_value="A"),)),
+        }
+    )
+    await start(gateway)
+
+    code, shown = await evaluate(gateway, str(bird), "--json")
+    lines, _ = await evaluate(gateway, str(spider))
+    gateway.answers["Balances?"] = _rows(ravi, asha)
+    right, _ = await evaluate(gateway, str(bird))
+
+    assert (code, lines, right) == (1, 0, 0)
+    assert [(r["id"], r["passed"]) for r in json.loads(shown)["results"]] == [
+        ("7", True),
+        ("8", False),
+    ]
+    assert {each.backend for each in gateway.asked} == {"zoo", "bank", "rail"}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"db_id": "../zoo"}, "entry 0: db_id '../zoo' is no name"),
+        ({"db_id": "sea"}, "no SQLite file of the database sea"),
+        ({"SQL": "DELETE FROM animals"}, "its query fails: attempt to write a readonly database"),
+        ({"SQL": "SELECT roar FROM animals"}, "its query fails: no such column: roar"),
+        ({"SQL": ""}, "SQL is missing"),
+        (
+            {
+                "SQL": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000)"
+                " SELECT i FROM n"
+            },
+            "more than 10000 rows",
+        ),
+    ],
+)
+def test_a_wrong_entry_of_a_benchmark_is_named(
+    tmp_path: Path, change: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(InvalidArgument) as failure:
+        read_benchmark(_benchmark(tmp_path, [{**BIRD[0], **change}]))
+    assert problem in failure.value.message
+
+
+async def test_text_of_others_is_no_markup_on_the_page(start: Starter, tmp_path: Path) -> None:
+    gateway = gateway_of()
+    gateway.answers["Who leads?"].response.answer = "<script>alert(1)</script> Acme 1000"
+    await start(gateway)
+    page = tmp_path / "a.html"
+
+    await evaluate(gateway, str(set_file(tmp_path)), "--html-file", str(page))
+
+    assert "<script>" not in page.read_text()
+    assert "&lt;script&gt;" in page.read_text()
+
+
+def test_a_set_or_a_comparison_is_wanted(tmp_path: Path) -> None:
+    wrong = tmp_path / "a.json"
+    wrong.write_text("{}")
+    run = CliRunner().invoke
+
+    assert run(main, ["eval"]).exit_code == 2
+    assert run(main, ["eval", str(wrong), "--compare", str(wrong), str(wrong)]).exit_code == 2
+    refused = run(main, ["eval", "--compare", str(wrong), str(wrong)])
+    assert (refused.exit_code, "holds no evaluation" in refused.output) == (2, True)

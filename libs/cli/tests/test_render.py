@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+import io
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from bos.agent.v1 import ProposedAction
+from bos.common.v1 import Column, ColumnType, Row, Table, Usage, Value
+from bos.gateway.v1 import Approval, Run, RunEvent, RunStatus
+from bos_cli.render import View, make_console, show_run
+from bos_cli.render.parts import show_approval, show_journal
+from bos_cli.render.table import rows_note, table_grid
+from bos_client.text import usage_text, value_text
+from bos_testkit.hostile import HostileText, hostile_texts
+from bos_testkit.scripted_gateway import RUN_ID, response, story
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+async def replay(events: Sequence[RunEvent]) -> AsyncIterator[RunEvent]:
+    for event in events:
+        yield event
+
+
+async def shown(events: Sequence[RunEvent], view: View | None = None) -> str:
+    file = io.StringIO()
+    outcome = await show_run(replay(events), make_console(file), view)
+    assert outcome is None or outcome.run_id == RUN_ID
+    return file.getvalue()
+
+
+def grid_text(table: Table, max_rows: int = 20, width: int = 200) -> str:
+    file = io.StringIO()
+    Console(file=file, width=width).print(table_grid(table, max_rows))
+    return file.getvalue()
+
+
+def event(sequence: int, **kind: Any) -> RunEvent:
+    return RunEvent(run_id=RUN_ID, sequence=sequence, **kind)
+
+
+async def test_a_run_is_shown_from_plan_to_sources_without_any_control_character() -> None:
+    text = await shown(story())
+
+    assert "1. find   sql          Find the customers" in text
+    assert "2. share  computation  Calculate  (after find)" in text
+    assert "▶ find sql" in text
+    assert "✔ find sql succeeded in 340 ms, 3 rows" in text
+    assert "\nAnswer\nAcme leads [1].\n" in text
+    assert "[1] customers: Companies that buy from us" in text
+    assert "- Acme is far ahead" in text
+    assert "1. And the year before?" in text
+    assert f"Run {RUN_ID}: succeeded in 1.5 s; agents sql, computation" in text
+    assert text.count("Acme leads") == 1, "the answer was streamed, so it is not printed again"
+    assert not [c for c in text if ord(c) < 0x20 and c != "\n"]
+
+
+async def test_highlights_that_the_answer_states_are_not_repeated() -> None:
+    outcome = response()
+    outcome.highlights[:] = ["Acme leads [1].", "Zeta follows"]
+    text = await shown(story(outcome))
+    assert text.count("Acme leads") == 1
+    assert "Highlights\n  - Zeta follows\n" in text
+
+
+@pytest.mark.parametrize(
+    ("usage", "text"),
+    [
+        (Usage(), ""),
+        (Usage(api_calls=3), ""),
+        (
+            Usage(model_calls=1, input_tokens=900, output_tokens=100, cost_micros=4200),
+            "1 model call, 1000 tokens, $0.0042",
+        ),
+        (Usage(model_calls=2, input_tokens=7), "2 model calls, 7 tokens"),
+        (
+            Usage(model_calls=2, input_tokens=900, output_tokens=100, cached_input_tokens=800),
+            "2 model calls, 1000 tokens (800 of them cached)",
+        ),
+        (
+            Usage(model_calls=1, input_tokens=7, abandoned_calls=2, unreported_tokens=500),
+            "1 model call, 7 tokens, 2 calls given up, up to 500 more of calls that were cut off",
+        ),
+        (Usage(abandoned_calls=1), "0 model calls, 0 tokens, 1 call given up"),
+        (
+            Usage(unreported_tokens=500),
+            "0 model calls, 0 tokens, up to 500 more of calls that were cut off",
+        ),
+    ],
+)
+def test_consumption_is_shown_as_far_as_it_is_known(usage: Usage, text: str) -> None:
+    assert usage_text(usage) == text
+
+
+async def test_a_steps_consumption_comes_with_the_trace() -> None:
+    events = list(story())
+    finished = next(e for e in events if e.HasField("step_finished"))
+    finished.step_finished.result.usage.CopyFrom(Usage(model_calls=2, input_tokens=7))
+    assert "3 rows, 2 model calls, 7 tokens" in await shown(events, View(trace=True))
+    assert "7 tokens" not in await shown(events)
+
+
+async def test_trace_lines_come_only_when_asked_for() -> None:
+    assert "sql tool: asked" not in await shown(story())
+    assert "sql tool: asked" in await shown(story(), View(trace=True))
+
+
+async def test_at_the_end_the_trace_shows_what_was_not_shown_live() -> None:
+    outcome = response()
+    live = story()[3].step_progress.events[0]
+    outcome.trace.extend([live])
+    outcome.trace.add(type=1, agent="planner", message="chose")
+
+    text = await shown(story(outcome), View(trace=True))
+
+    assert text.count("sql tool: asked") == 1
+    assert "planner decision: chose" in text
+
+
+async def test_the_response_counts_when_it_differs_from_what_was_streamed() -> None:
+    outcome = response()
+    outcome.answer = "Zeta leads."
+
+    assert "Answer as corrected\nZeta leads.\n" in await shown(story(outcome))
+
+
+async def test_the_rest_of_an_answer_that_was_not_streamed_is_added_once() -> None:
+    events = story()
+    del events[-2]  # the text after "Acme "
+    text = await shown(events)
+    assert "Answer\nAcme leads [1].\n" in text
+    assert text.count("Acme leads") == 1
+    assert "corrected" not in text
+
+
+async def test_an_answer_begun_anew_voids_the_first() -> None:
+    events = [
+        event(1, answer_delta={"text": "Wro", "attempt": 1}),
+        event(2, answer_delta={"text": "Acme leads", "attempt": 2}),
+        event(3, answer_delta={"text": "late", "attempt": 1}),
+        event(4, answer_delta={"text": " [1].", "attempt": 2}),
+        event(5, run_finished={"response": response()}),
+    ]
+    text = await shown(events)
+    assert "Wro\n\nAnswer, begun anew\nAcme leads [1].\n" in text
+    assert "late" not in text
+
+
+async def test_nothing_from_outside_reaches_the_terminal_as_a_command() -> None:
+    evil = "\x1b[2J\x1b]0;owned\x07\x9b31m [bold]x[/bold]"
+    outcome = response()
+    outcome.answer = evil
+    outcome.highlights[:] = [evil]
+    outcome.data.rows[0].values[0].string_value = evil
+    outcome.data.columns[0].name = evil
+    text = await shown(story(outcome))
+
+    assert not [c for c in text if c in "\x1b\x07\x9b"]
+    assert "[bold]x[/bold]" in text, "text is not markup"
+
+
+async def test_a_failed_run_says_why() -> None:
+    outcome = response(RunStatus.RUN_STATUS_FAILED)
+    outcome.error.type, outcome.error.message = "QueryError", "The database is away."
+    text = await shown(story(outcome))
+    assert "QueryError: The database is away." in text
+    assert f"Run {RUN_ID}: failed" in text
+
+
+async def test_the_conversation_is_named_for_questions_that_follow_up() -> None:
+    outcome = response()
+    assert "conversation" not in await shown(story(outcome))
+    outcome.metadata.conversation_id = "talk-1"
+    assert "; conversation talk-1" in await shown(story(outcome))
+
+
+async def test_clarification_shows_questions_options_and_assumptions() -> None:
+    outcome = response(RunStatus.RUN_STATUS_CLARIFICATION_NEEDED)
+    outcome.clarification.questions.add(question="Which year?", options=["2025", "2026"])
+    outcome.clarification.assumptions.append("2026")
+    text = await shown(story(outcome))
+    assert "? Which year?\n      1. 2025\n      2. 2026\n" in text
+    assert f'To answer: bos ask --continue {RUN_ID} "your answers"' in text
+    assert "would be assumed: 2026" in text
+
+
+async def test_events_of_a_later_version_are_passed_over() -> None:
+    assert await shown([event(1)]) == ""
+
+
+def approval_text(approval: Approval) -> str:
+    out = io.StringIO()
+    show_approval(Console(file=out, width=1000), approval)
+    return out.getvalue()
+
+
+def test_what_would_be_done_is_shown_as_the_gateway_says() -> None:
+    approval = Approval(actions=[ProposedAction(tool="never shown", summary="never shown")])
+    action = approval.display.actions.add(title="Run it", tool="execute_code", notes=["careful"])
+    action.arguments.add(label="code", type="text, 2 lines", lines=["1 | x = 1", "2 |     y"])
+    action.arguments.add(label="count", type="int64", lines=["5"])
+    action.arguments.add(label="empty", type="text, empty")
+    assert approval_text(approval) == (
+        "  Run it  (execute_code)\n"
+        "    careful\n"
+        "    code (text, 2 lines)\n"
+        "      1 | x = 1\n"
+        "      2 |     y\n"
+        "    count (int64): 5\n"
+        "    empty (text, empty)\n"
+    )
+
+
+@pytest.mark.security
+@pytest.mark.parametrize("case", hostile_texts(), ids=lambda case: case.what)
+def test_hostile_text_of_a_gateway_is_visible_in_an_approval(case: HostileText) -> None:
+    """The gateway has escaped it already; this is the net below."""
+    approval = Approval(actions=[ProposedAction()])
+    action = approval.display.actions.add(title=case.text, tool=case.text, notes=[case.text])
+    action.arguments.add(label=case.text, type=case.text, lines=[case.text, case.text])
+    action.arguments.add(label=case.text, type=case.text, lines=[case.text])
+    text = approval_text(approval)
+    for hidden in (each for each in case.text if f"{{{ord(each):X}}}" in case.shown):
+        # Spaces and letters that look like others are left to the gateway.
+        assert hidden in " \u0301\u212b\\" or hidden not in text
+    assert not [each for each in text if each != "\n" and unicodedata.category(each) in HIDDEN]
+
+
+@pytest.mark.security
+def test_approval_without_a_display_is_not_to_be_approved() -> None:
+    action = ProposedAction(tool="t", summary="harmless")
+    for approval in (Approval(actions=[action]), Approval(actions=[action, action])):
+        if len(approval.actions) > 1:
+            approval.display.actions.add(title="harmless")
+        assert "do not approve it from here" in approval_text(approval)
+    assert "do not approve" not in approval_text(Approval())
+
+
+def test_numbers_stand_to_the_right_and_keep_every_digit() -> None:
+    lines = grid_text(response().data).splitlines()
+    assert lines[0].split() == ["customer", "revenue"]
+    assert lines[2] == "Acme       9007199254740993.10"
+    assert lines[3] == "Zeta                      7.50"
+    assert lines[4].strip() == "Yoyo"
+
+
+def test_numbers_are_never_cut_in_a_narrow_terminal() -> None:
+    assert "9007199254740993.10" in grid_text(response().data, width=30)
+
+
+def test_rows_are_bounded_and_what_is_left_out_is_said() -> None:
+    table = response().data
+    assert "Zeta" not in grid_text(table, max_rows=1)
+    assert rows_note(table, 1) == "1 of 3 rows shown"
+    assert rows_note(table, 3) == ""
+    table.truncated = True
+    assert rows_note(table, 3) == "the source has more than was returned"
+
+
+def test_a_column_without_a_type_is_a_number_column_when_its_cells_are_numbers() -> None:
+    table = Table(
+        columns=[Column(name="n"), Column(name="text", type=ColumnType.COLUMN_TYPE_STRING)],
+        rows=[
+            Row(values=[Value(int64_value=12345), Value(string_value="a")]),
+            Row(values=[Value(), Value(string_value="b")]),
+            Row(values=[Value(double_value=0.1), Value(string_value="c")]),
+        ],
+    )
+    assert grid_text(table).splitlines()[4].startswith("  0.1")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Value(), ""),
+        (Value(null_value=0), ""),
+        (Value(bool_value=True), "true"),
+        (Value(int64_value=-(2**63)), "-9223372036854775808"),
+        (Value(double_value=2.0), "2"),
+        (Value(double_value=0.1), "0.1"),
+        (Value(double_value=float("nan")), "nan"),
+        (Value(decimal_value="175206.00"), "175206.00"),
+        (Value(bytes_value=b"abc"), "<3 bytes>"),
+        (Value(date_value={"year": 2026, "month": 6, "day": 5}), "2026-06-05"),
+        (Value(timestamp_value={"seconds": 0}), "1970-01-01 00:00:00"),
+        (
+            Value(map_value={"fields": {"b": Value(int64_value=1), "a": Value(string_value="é")}}),
+            '{"a": "é", "b": 1}',
+        ),
+        (Value(list_value={"values": [Value(), Value(decimal_value="1.0")]}), '[null, "1.0"]'),
+    ],
+)
+def test_cells_read_as_they_are_stored(value: Value, text: str) -> None:
+    assert value_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("step_ids", "told"),
+    [
+        (["find", "share"], "↻ planning anew, because of find, share"),
+        ([], "↻ planning anew, because the results are thin"),
+    ],
+)
+async def test_a_revision_says_why_there_is_another_plan(step_ids: list[str], told: str) -> None:
+    events = story()
+    started = event(0, revision_started={"revision": 1, "failed_step_ids": step_ids})
+    assert told in await shown([*events[:5], started, *events[5:]])
+
+
+@pytest.mark.parametrize("revised", [True, False])
+def test_attempts_are_listed_if_there_was_more_than_one(revised: bool) -> None:
+    found = Run(run_id=RUN_ID)
+    found.journal.add(entry="execution attempt 1 started")
+    if revised:
+        found.journal.add(entry="replanning 1 started,\x1b because of find", revision=1)
+    file = io.StringIO()
+    show_journal(make_console(file), found)
+    text = file.getvalue()
+    assert ("- replanning 1 started" in text) is revised
+    assert ("Attempts" in text) is revised
+    assert "\x1b" not in text
+
+
+async def test_status_line_on_a_terminal_shows_progress() -> None:
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, width=100, color_system=None)
+    await show_run(replay(story()), console, View())
+    assert "planning" in file.getvalue()
+    assert "\x1b[?25h" in file.getvalue(), "the cursor is given back"

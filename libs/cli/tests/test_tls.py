@@ -1,0 +1,249 @@
+"""`bos` over TLS: whom it believes, what it shows, and what it never sends in plain text."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from bos.gateway.v1 import add_OrchestratorServiceServicer_to_server
+from bos.identity.v1 import (
+    GetUserRequest,
+    GetUserResponse,
+    IdentityServiceServicer,
+    LogInRequest,
+    LogInResponse,
+    Tokens,
+    User,
+    add_IdentityServiceServicer_to_server,
+)
+from bos_chassis.auth.callers import StaticKey
+from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.settings import ServerSettings, TlsSettings
+from bos_chassis.telemetry import Telemetry
+from bos_cli.main import main
+from bos_client import BosClient
+from bos_client.transport import Transport, current_transport, use_transport
+from bos_errors import FailedPrecondition, InvalidArgument
+from bos_testkit.certificates import Authority
+from bos_testkit.scripted_gateway import KEY, Gateway
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+    from typing import Any
+
+pytestmark = [pytest.mark.security, pytest.mark.process]
+
+_TIMEOUT_S = 120.0
+
+
+class Accounts(IdentityServiceServicer):
+    """Identity that lets everybody in."""
+
+    async def LogIn(self, request: LogInRequest, context: Any) -> LogInResponse:
+        tokens = Tokens(access_token=KEY, refresh_token="refresh")
+        tokens.access_token_lifetime.seconds = 900
+        return LogInResponse(user=User(username=request.username), tokens=tokens)
+
+    async def GetUser(self, request: GetUserRequest, context: Any) -> GetUserResponse:
+        return GetUserResponse(user=User(username="ada", display_name="Ada"))
+
+
+@dataclass
+class Place:
+    """A gateway, with identity behind the same address."""
+
+    address: str
+    gateway: Gateway
+    tls: TlsSettings
+
+
+@dataclass
+class Starter:
+    """Starts such places, which end with the test."""
+
+    stack: AsyncExitStack
+    authority: Authority
+
+    async def __call__(self, *, certificates: bool = False, host: str = "127.0.0.1") -> Place:
+        tls = self.authority.issue("gateway").model_copy(
+            update={"client_certificates": certificates}
+        )
+        gateway = Gateway()
+        server = await self.stack.enter_async_context(
+            grpc_server(
+                ServerSettings.load(grace_s=0.0, host=host, tls=tls),
+                [
+                    Servicer(
+                        gateway,
+                        add_OrchestratorServiceServicer_to_server,
+                        "bos.gateway.v1.OrchestratorService",
+                    ),
+                    Servicer(
+                        Accounts(),
+                        add_IdentityServiceServicer_to_server,
+                        "bos.identity.v1.IdentityService",
+                        open_methods=("LogIn",),
+                    ),
+                ],
+                telemetry=Telemetry.for_tests("gateway"),
+                auth=StaticKey(KEY),
+            )
+        )
+        return Place(server.address, gateway, tls)
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Starter]:
+    async with AsyncExitStack() as stack:
+        yield Starter(stack, Authority(tmp_path / "authority"))
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+async def bos(*arguments: str, said: str = "", **variables: str) -> tuple[int, str]:
+    """Run the program; its exit code, and all that it says."""
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    home = {"XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"]}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from bos_cli.entry import main; main()", *arguments),
+        env={**kept, **home, **variables},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(_TIMEOUT_S):
+        out, _ = await process.communicate(said.encode())
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+async def test_ask_and_sign_in_over_tls(place: Starter) -> None:
+    at = await place()
+    known = {"BOS_TARGET": at.address, "BOS_CA_FILE": str(at.tls.ca_file)}
+    code, said = await bos("ask", "Who leads?", **known, BOS_API_KEY=KEY)
+    assert code == 0, said
+    assert "Acme leads" in said
+    code, said = await bos("login", "ada", "--password-stdin", said="password\n", **known)
+    assert code == 0, said
+    code, said = await bos("whoami", **known)  # by the token that was kept
+    assert "Ada (ada)" in said
+    options = ("--target", f"grpcs://{at.address}", "--ca-file", str(at.tls.ca_file))
+    code, said = await bos(*options, "agents", BOS_API_KEY=KEY)
+    assert code == 0, said
+
+
+async def test_a_certificate_is_shown_where_one_is_demanded(place: Starter) -> None:
+    at = await place(certificates=True)
+    mine = place.authority.issue("ada")
+    known = {
+        "BOS_TARGET": at.address,
+        "BOS_CA_FILE": str(at.tls.ca_file),
+        "BOS_API_KEY": KEY,
+        "BOS_CERT_FILE": str(mine.cert_file),
+        "BOS_KEY_FILE": str(mine.key_file),
+    }
+    code, said = await bos("agents", **known)
+    assert code == 0, said
+    code, said = await bos("agents", **{**known, "BOS_KEY_FILE": ""})
+    assert code != 0
+    assert "--key-file" in said
+    del known["BOS_CERT_FILE"], known["BOS_KEY_FILE"]
+    code, said = await bos("agents", **known)
+    assert code != 0
+    assert "--cert-file" in said
+
+
+async def test_another_authority_is_not_believed_and_the_error_names_the_fix(
+    place: Starter, tmp_path: Path
+) -> None:
+    at = await place()
+    other = Authority(tmp_path / "other").issue("gateway")
+    for known in (
+        {"BOS_TARGET": at.address, "BOS_CA_FILE": str(other.ca_file)},
+        {"BOS_TARGET": f"grpcs://{at.address}"},  # those of this system
+    ):
+        code, said = await bos("ask", "Who leads?", **known, BOS_API_KEY=KEY)
+        assert code != 0
+        assert "--ca-file" in said
+        assert "authority" in said
+    assert at.gateway.asked == []
+
+
+async def test_a_certificate_for_another_host_is_not_believed(place: Starter) -> None:
+    at = await place(host="127.0.0.2")  # which the certificate does not name
+    with use_transport(Transport(ca_file=str(at.tls.ca_file))):
+        async with BosClient(at.address, api_key=KEY, timeout_s=30) as gateway:
+            with pytest.raises(FailedPrecondition, match="for another host"):
+                await gateway.agents()
+
+
+def test_options_of_one_command_do_not_outlive_it() -> None:
+    before = current_transport()
+    assert CliRunner().invoke(main, ["--target", "unix:/nowhere", "login", "--help"]).exit_code == 0
+    assert current_transport() == before
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("bos.example:8080", "192.0.2.7:8080", "0.0.0.0:1", "dns:///bos.example:1"),
+        *("http://[::]:1", "ipv4:127.0.0.1:1,192.0.2.7:1", "ipv4:"),
+    ],
+)
+async def test_nothing_goes_beyond_this_machine_in_plain_text(target: str) -> None:
+    code, said = await bos("--target", target, "agents", BOS_API_KEY=KEY)
+    assert code == 2
+    assert "--ca-file" in said
+    assert "--insecure" in said
+    assert KEY not in said
+
+
+@pytest.mark.parametrize(
+    ("target", "dialled"),
+    [
+        ("127.0.0.1:1", "127.0.0.1:1"),
+        ("localhost:1", "localhost:1"),
+        ("[::1]:1", "[::1]:1"),
+        ("dns:///localhost:1", "dns:///localhost:1"),
+        ("http://127.0.0.1:1/", "127.0.0.1:1"),
+        ("unix:/run/bos.sock", "unix:/run/bos.sock"),
+        ("ipv4:127.0.0.1:1,127.0.0.2:1", "ipv4:127.0.0.1:1,127.0.0.2:1"),
+        ("ipv6:[::1]:1", "ipv6:[::1]:1"),
+    ],
+)
+def test_on_this_machine_plain_text_needs_no_word(target: str, dialled: str) -> None:
+    assert Transport(insecure=False).reach(target) == (dialled, None)
+
+
+def test_beyond_this_machine_it_may_be_asked_for_and_tls_is_never_given_up(
+    tmp_path: Path,
+) -> None:
+    assert Transport(insecure=True).reach("bos.example:1") == ("bos.example:1", None)
+    tls = Authority(tmp_path).issue("gateway")
+    for target in ("grpcs://127.0.0.1:1", "https://bos.example:1"):
+        assert Transport(str(tls.ca_file), insecure=True).reach(target)[1] is not None
+    assert Transport(str(tls.ca_file), insecure=True).reach("bos.example:1")[1] is not None
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    tls = Authority(tmp_path).issue("gateway")
+    missing = str(tmp_path / "missing")
+    for transport, named in (
+        (Transport(ca_file=missing), "--ca-file"),
+        (Transport(ca_file=str(tls.key_file)), "--ca-file"),
+        (Transport(str(tls.ca_file), cert_file=str(tls.cert_file)), "--key-file"),
+        (Transport(str(tls.ca_file), str(tls.cert_file), missing), "--key-file"),
+    ):
+        with pytest.raises(InvalidArgument, match=named):
+            transport.reach("grpcs://127.0.0.1:1")

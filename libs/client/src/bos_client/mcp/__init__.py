@@ -1,9 +1,0 @@
-"""Bos as an MCP server: tools and resources over the client, for every way in.
-
-Needs the extra ``bos-client[mcp]``.
-"""
-
-from bos_client.mcp.callers import Callers, Policy
-from bos_client.mcp.server import build_server
-
-__all__ = ["Callers", "Policy", "build_server"]

@@ -1,1 +1,0 @@
-"""VerifiedQueryService: users mark the queries of their runs as right."""
