@@ -109,8 +109,8 @@ async def _ask(questions: Sequence[Question], model: ScriptedModel, folder: Path
     ):
         # The planner lists the agents that are there: all of them, from the first question on.
         async with asyncio.timeout(_LONGEST_S):
-            while not all(each.available for each in await client.agents()):
-                await asyncio.sleep(_PAUSE_S)
+            while not all(each.available for each in await client.agents()):  # noqa: ASYNC110
+                await asyncio.sleep(_PAUSE_S)  # the gateway sends no event of it
         for number, question in enumerate(questions, 1):
             async with asyncio.timeout(_LONGEST_S):
                 stream = client.ask_stream(question.question, context=dict(product.context))
