@@ -484,7 +484,7 @@ trial-faults: install #: The tests that docs/operations/faults.md names; the ale
 
 .PHONY: trial-floods
 trial-floods: install rest #: Honest calls during floods over CONNECTIONS=1000; ONLY=service FLOOD=name TLS=1
-	$(BIN)/python tests/security/measure_floods.py --connections $(or $(CONNECTIONS),1000) \
+	PYTHONPATH=tests $(BIN)/python -m security.measure_floods --connections $(or $(CONNECTIONS),1000) \
 	    $(addprefix --only ,$(ONLY)) $(addprefix --flood ,$(FLOOD)) $(if $(TLS),--tls)
 
 .PHONY: trial-qdrant

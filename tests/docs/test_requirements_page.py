@@ -42,7 +42,7 @@ test.describe("on a phone", () => {
 """
 
 
-def test_marks_of_modules_classes_functions_and_parameters_are_found() -> None:
+def test_marks_of_all_kinds_are_found() -> None:
     assert [(mark.ids, mark.target) for mark in marks(MODULE)] == [
         (("Z-01",), ""),
         (("Z-01", "Z-02"), "test_function"),
@@ -64,7 +64,7 @@ def test_tags_of_browser_tests_are_found() -> None:
     )
 
 
-def test_a_tag_for_an_unknown_id_and_an_id_outside_of_tags_are_refused() -> None:
+def test_unknown_tags_and_ids_outside_of_tags_are_refused() -> None:
     unknown = survey(IDS, {Path("e2e/some.spec.ts"): 'test("one", { tag: "@Z-03" }, () => {});'})
     assert [line for line in unknown.wrong if "Z-03 is not in" in line]
     outside = survey(IDS, {Path("e2e/some.spec.ts"): 'test("one, Z-01", () => {});\n'})
@@ -72,7 +72,7 @@ def test_a_tag_for_an_unknown_id_and_an_id_outside_of_tags_are_refused() -> None
     assert not outside.shown
 
 
-def test_the_page_links_what_shows_a_requirement_and_names_what_is_open() -> None:
+def test_page_links_tests_and_names_open_requirements() -> None:
     found = survey(IDS, {TEST: f'@{CALL}("Z-01")\ndef test_it(): ...\n'})
     assert not found.wrong
     text = page(SECTIONS, found)

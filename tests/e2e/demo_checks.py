@@ -1,4 +1,8 @@
-"""What holds for every demo question: agents, facts, citations, model calls in a row, tokens."""
+"""What holds for every demo question: agents, facts, citations, model calls in a row, tokens.
+
+Replies are checked against the sample company in ``services/demo``; here a few of each shape
+are asked of the whole product.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,16 @@ MOST_CALLS: Final = {
 """Model calls that one step of an agent may take, all of them in a row."""
 MOST_TOKENS: Final = 25_000
 _PLAN_AND_ANSWER: Final = 2
+
+
+def reaching(questions: Sequence[Question], *, of_each: int = 2) -> list[Question]:
+    """The first questions of each shape: the agents, and which steps need which."""
+    found: dict[tuple[object, ...], list[Question]] = {}
+    for each in questions:
+        places = {step.id: place for place, step in enumerate(each.steps)}
+        needs = tuple(tuple(places[i] for i in each.depends_on(step)) for step in each.steps)
+        found.setdefault((each.intent, each.agents, needs), []).append(each)
+    return [each for alike in found.values() for each in alike[:of_each]]
 
 
 def assert_answered(response: OrchestratorResponse, question: Question) -> None:
@@ -74,7 +88,7 @@ def assert_spent(response: OrchestratorResponse, question: Question) -> None:
     in_a_row = _PLAN_AND_ANSWER + max(longest.values())
     assert in_a_row <= most_in_a_row(question)
     usage = response.metadata.usage
-    # Of a step that waited for an approval, the result tells what came after it alone.
+    # Of a step that waited for an approval, the result counts what came after it alone.
     most = _PLAN_AND_ANSWER + sum(MOST_CALLS[step.agent] for step in question.steps)
     assert in_a_row <= usage.model_calls <= most
     assert 0 < usage.input_tokens + usage.output_tokens <= MOST_TOKENS

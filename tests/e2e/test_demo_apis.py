@@ -24,7 +24,7 @@ from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.runs import SeenRun
 
-from .demo_checks import assert_answered, assert_states
+from .demo_checks import assert_answered, assert_states, reaching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -79,8 +79,14 @@ async def asked(product: Standalone, question: Question) -> SeenRun:
     return SeenRun(events)
 
 
+def chosen() -> list[Question]:
+    """Two of each shape, and those that call an operation which needs approval."""
+    found = reaching(QUESTIONS)
+    return [*found, *(each for each in QUESTIONS if "ticket" in each.id and each not in found)]
+
+
 @pytest.mark.requirement("T-11", "E-01", "E-16")
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.id)
+@pytest.mark.parametrize("question", chosen(), ids=lambda each: each.id)
 async def test_the_answer_states_the_facts_of_the_database(
     question: Question, product: Standalone, company: Company
 ) -> None:

@@ -32,7 +32,7 @@ from bos_postgres import create_database
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 
-from .demo_checks import assert_answered, assert_states
+from .demo_checks import assert_answered, assert_states, reaching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -78,7 +78,7 @@ async def test_first_start_loads_every_document_once(product: Standalone) -> Non
     assert len(load_sources()) >= 60
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.id)
+@pytest.mark.parametrize("question", reaching(QUESTIONS, of_each=3), ids=lambda each: each.id)
 @pytest.mark.requirement("G-19", "H-05", "T-15")
 async def test_answer_states_the_facts_and_cites_the_passages(
     question: Question, product: Standalone
@@ -90,7 +90,7 @@ async def test_answer_states_the_facts_and_cites_the_passages(
     assert_states(response, question.facts)
 
 
-@pytest.mark.parametrize("question", TEXT_QUESTIONS, ids=lambda each: each.id)
+@pytest.mark.parametrize("question", reaching(TEXT_QUESTIONS), ids=lambda each: each.id)
 @pytest.mark.requirement("A-08", "C-19")
 async def test_text_of_earlier_steps_is_worked_on_and_answered(
     question: Question, product: Standalone, company: Company

@@ -98,9 +98,7 @@ async def test_mailbox_is_searched_read_and_written_as_asked(
             assert all(words in str(from_value_map(result.data)) for words in step.reads)
 
 
-async def test_sent_mail_is_among_the_sent_and_in_the_inbox_of_its_recipient(
-    product: Standalone, company: Company
-) -> None:
+async def test_sent_mail_is_in_both_mailboxes(product: Standalone, company: Company) -> None:
     question = BY_ID["mail-best-customer"]
     await asked(product, question)
     name, revenue = await expected_facts(company, question, DEFAULT_TODAY)

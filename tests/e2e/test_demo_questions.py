@@ -1,4 +1,4 @@
-"""Every demo question, asked of the assembled product over its public API.
+"""Demo questions of each shape, asked of the assembled product over its public API.
 
 The product is what ``bos serve all`` starts: every service on a port of its own, embedded store,
 sample company, scripted model. What must come out is computed beside it, by other queries on
@@ -33,7 +33,7 @@ from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.runs import SeenRun
 
-from .demo_checks import assert_answered
+from .demo_checks import assert_answered, assert_states, reaching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -52,7 +52,6 @@ TOP_FIVE = (
     "Which five customers brought the most revenue last quarter, "
     "and what share of the total is that?"
 )
-every_question = pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.id)
 
 
 @dataclass
@@ -97,14 +96,24 @@ async def company(postgres_server: PostgresServer) -> AsyncIterator[Company]:
     await connection.close()
 
 
-@pytest.mark.requirement("B-16")
-@every_question
-async def test_it_is_planned_as_meant(question: Question, conversation: Conversation) -> None:
+@pytest.mark.requirement("B-16", "C-05")
+@pytest.mark.parametrize("question", reaching(QUESTIONS), ids=lambda each: each.id)
+async def test_question_is_planned_run_and_answered(
+    question: Question, conversation: Conversation, company: Company
+) -> None:
     outcome = await conversation.about(question.question)
-    (planned,) = (event.planned for event in outcome.events if event.HasField("planned"))
+    assert_planned(outcome, question)
+    assert_run(outcome, question)
+    assert_in_order(outcome, question)
+    await assert_tables(outcome, question, company)
+    assert_answered(outcome.response, question)
+    assert_states(outcome.response, await expected_facts(company, question, DEFAULT_TODAY))
+    await assert_streamed(outcome, conversation.client)
 
+
+def assert_planned(outcome: SeenRun, question: Question) -> None:
+    (planned,) = (event.planned for event in outcome.events if event.HasField("planned"))
     assert tuple(planned.decision.chosen_agents) == question.agents
-    assert tuple(outcome.response.metadata.agents) == question.agents
     assert [(s.step_id, s.agent, s.task, tuple(s.depends_on)) for s in planned.plan.steps] == [
         (step.id, step.agent, step.task, question.depends_on(step)) for step in question.steps
     ]
@@ -112,14 +121,7 @@ async def test_it_is_planned_as_meant(question: Question, conversation: Conversa
     assert [list(stage.step_ids) for stage in planned.stages] == stages_of(question)
 
 
-@every_question
-async def test_every_step_succeeds(question: Question, conversation: Conversation) -> None:
-    outcome = await conversation.about(question.question)
-
-    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
-    assert [result.agent_name for result in outcome.response.agent_results] == [
-        step.agent for step in question.steps
-    ]
+def assert_run(outcome: SeenRun, question: Question) -> None:
     assert sorted(outcome.results) == sorted(step.id for step in question.steps)
     for result in outcome.results.values():
         assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED, result.error
@@ -127,11 +129,8 @@ async def test_every_step_succeeds(question: Question, conversation: Conversatio
     assert not outcome.response.HasField("error")
 
 
-@every_question
-async def test_its_tables_hold_what_independent_queries_return(
-    question: Question, conversation: Conversation, company: Company
-) -> None:
-    outcome = await conversation.about(question.question)
+async def assert_tables(outcome: SeenRun, question: Question, company: Company) -> None:
+    """Tables hold what independent queries return; the data of the response is the first."""
     queried = [step for step in question.steps if step.agent == "sql"]
     for step in queried:
         expected = [list(row) for row in await expected_rows(company, step, DEFAULT_TODAY)]
@@ -140,37 +139,14 @@ async def test_its_tables_hold_what_independent_queries_return(
         assert expected, "a reference query that finds nothing proves nothing"
         assert same_rows(rows(table), expected)
         assert not table.truncated
-    # The data of the response is the first table.
     if queried:
         assert rows(outcome.response.data) == rows(outcome.results[queried[0].id].table)
 
 
-@every_question
-async def test_its_answer_states_the_facts(
-    question: Question, conversation: Conversation, company: Company
-) -> None:
-    outcome = await conversation.about(question.question)
-    facts = await expected_facts(company, question, DEFAULT_TODAY)
-    assert facts
-    missing = [fact for fact in facts if not mentions(outcome.response.answer, fact)]
-    assert not missing, outcome.response.answer
-
-
-@every_question
-async def test_its_citations_model_calls_and_tokens_are_those_of_its_agents(
-    question: Question, conversation: Conversation
-) -> None:
-    outcome = await conversation.about(question.question)
-    assert_answered(outcome.response, question)
-
-
-@pytest.mark.requirement("C-05")
-@every_question
-async def test_its_events_come_in_order(question: Question, conversation: Conversation) -> None:
-    outcome = await conversation.about(question.question)
+def assert_in_order(outcome: SeenRun, question: Question) -> None:
+    """Events come in order: a step after those that it needs, its progress within it."""
     kinds = outcome.kinds
     sequences = [e.sequence for e in outcome.events if not e.HasField("answer_delta")]
-
     assert sequences[0] == 1
     assert all(earlier < later for earlier, later in pairwise(sequences))
     assert len({event.run_id for event in outcome.events}) == 1
@@ -194,19 +170,14 @@ async def test_its_events_come_in_order(question: Question, conversation: Conver
     assert {step_id for _, step_id in progress} == {step.id for step in question.steps}
 
 
-@every_question
-async def test_its_answer_is_what_was_streamed(
-    question: Question, conversation: Conversation
-) -> None:
+async def assert_streamed(outcome: SeenRun, client: BosClient) -> None:
     """Deltas of the last attempt add up to the answer; GetRun returns the same response."""
-    outcome = await conversation.about(question.question)
     attempts = [e.answer_started.attempt for e in outcome.events if e.HasField("answer_started")]
     deltas = [e.answer_delta for e in outcome.events if e.HasField("answer_delta")]
     streamed = "".join(delta.text for delta in deltas if delta.attempt == attempts[-1])
-
     assert attempts == [1]
     assert streamed.strip() == outcome.response.answer
-    run = await conversation.client.get_run(outcome.response.run_id)
+    run = await client.get_run(outcome.response.run_id)
     assert run.response.answer == outcome.response.answer
     assert run.status == outcome.response.status
     assert run.last_sequence == outcome.events[-1].sequence
@@ -246,7 +217,7 @@ async def test_list_all_tables_is_answered_by_sql_alone(conversation: Conversati
     assert "answer_delta" in outcome.kinds
 
 
-async def test_a_question_without_prepared_replies_names_the_nearest_that_have_some(
+async def test_unknown_question_names_the_nearest_known_ones(
     conversation: Conversation,
 ) -> None:
     outcome = await conversation.about("Who are our five best customers by revenue?")
@@ -273,13 +244,6 @@ async def test_a_slice_of_the_evaluation_set_passes(conversation: Conversation) 
     for each in results:
         assert each.passed, each.as_json()
         assert each.outcome.status == "waiting_for_approval" or each.outcome.calls > 0
-
-
-async def test_there_are_questions_of_every_kind() -> None:
-    kinds = [question.kind for question in QUESTIONS]
-    assert len(QUESTIONS) >= 20
-    assert {"sql", "computation", "chains", "parallel"} <= set(kinds)
-    assert BY_ID["top-five-customers-share"].question == TOP_FIVE
 
 
 def stages_of(question: Question) -> list[list[str]]:

@@ -232,7 +232,7 @@ async def test_an_odd_endpoint_answers_all_the_same(
     assert THOUGHTS not in run.response.answer
 
 
-async def test_an_endpoint_that_always_fails_is_asked_eight_times_at_most(
+async def test_failing_endpoint_is_asked_eight_times_at_most(
     folder: Path, model: ScriptedModel
 ) -> None:
     env = f"OPENAI_BASE_URL={model.base_url}\nBOS_MODEL=harness-model\n"

@@ -204,7 +204,7 @@ async def test_service_that_is_down_is_told_until_it_is_back(
     await watched.until("BosTargetDown", raised=False, instance=instance)
 
 
-async def test_certificate_that_has_expired_is_told_until_it_is_replaced(watched: Watched) -> None:
+async def test_expired_certificate_raises_its_alert_until_replaced(watched: Watched) -> None:
     certificates, served = watched.house.certificates, watched.house.parts["planner"]
     async with watched.asking(LIST_TABLES):
         for expired in (False, True, False):

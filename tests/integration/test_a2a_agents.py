@@ -58,7 +58,7 @@ def _replies() -> list[Any]:
     ]
 
 
-async def test_remote_agent_is_told_what_was_approved_and_asks_the_user_back(
+async def test_remote_agent_gets_the_approval_and_asks_back(
     company: DatabaseSettings,
     postgres_server: PostgresServer,
     clean_environment: None,

@@ -115,7 +115,7 @@ def _broken(result: Graded) -> list[str]:
     return [check.name for check in result.checks if not check.passed]
 
 
-async def test_sets_of_bird_and_spider_are_scored_by_what_real_databases_return(
+async def test_bird_and_spider_sets_are_scored_by_real_databases(
     tmp_path: Path, store_url: str, clean_environment: None
 ) -> None:
     bird = read_benchmark(_written(tmp_path / "bird", "dev_databases", BIRD))

@@ -74,7 +74,7 @@ def code_of(text: str, url: str) -> str:
 
 
 @pytest.mark.requirement("O-01", "O-03")
-async def test_browser_is_signed_in_by_link_and_by_password_and_sees_its_own_alone(
+async def test_browser_signs_in_by_link_and_password(
     tmp_path: Path, started_before: Callable[[Path], Path]
 ) -> None:
     started_before(tmp_path / ".data")

@@ -119,7 +119,7 @@ def is_unknown(run: ChainRun) -> bool:
     return errors == [AgentErrorType.OUTCOME_UNKNOWN]
 
 
-async def test_kill_of_any_process_at_any_event_changes_nothing_but_time(chains: Chains) -> None:
+async def test_kill_of_any_process_at_any_event_costs_only_time(chains: Chains) -> None:
     undisturbed: dict[str, Any] = {}
     for number in range(KILLS):
         chosen = random.Random(f"{SEED}/{number}")

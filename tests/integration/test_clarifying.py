@@ -87,7 +87,7 @@ async def schema_of(company: Company) -> set[str]:
 
 
 @pytest.mark.requirement("D-05")
-async def test_asks_for_measure_group_and_boundary_and_runs_nothing_until_answered(
+async def test_asks_for_measure_group_and_boundary_before_running(
     start_harness: StartHarness, company_rows: Company
 ) -> None:
     harness = await start_harness()
@@ -197,7 +197,7 @@ async def test_assumptions_are_used_and_stated_after_five_replies(
     assert harness.queries() == 1
 
 
-async def test_dec02_after_five_replies_without_assumptions_the_run_ends_with_an_explanation(
+async def test_run_ends_with_an_explanation_after_five_replies(
     start_harness: StartHarness,
 ) -> None:
     harness = await start_harness(replies=_never_clear([])[:-1])
@@ -209,7 +209,7 @@ async def test_dec02_after_five_replies_without_assumptions_the_run_ends_with_an
     assert harness.queries() == 0
 
 
-async def test_without_a_model_the_planner_chooses_agents_by_the_question_not_by_the_reply(
+async def test_heuristic_plans_by_the_question_not_the_reply(
     start_harness: StartHarness,
 ) -> None:
     """The reply names nothing that a keyword would find."""
@@ -259,7 +259,7 @@ async def test_a_follow_up_is_answered_from_what_was_asked_before_it(
         conversation = response.metadata.conversation_id
 
 
-async def test_a_reply_belongs_to_the_conversation_which_goes_on_after_it(
+async def test_reply_belongs_to_its_conversation(
     product: BosClient,
 ) -> None:
     asked = await product.ask(SHIFT.question, context=TODAY)

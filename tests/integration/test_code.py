@@ -105,7 +105,7 @@ async def test_what_was_shown_is_what_ran_and_its_figures_are_right(
     assert figure_of(response).name in response.answer
 
 
-async def test_the_figure_is_the_same_over_grpc_and_rest_and_at_the_command_line(
+async def test_figure_is_the_same_over_grpc_rest_and_command_line(
     rest_product: RestHarness, approved: tuple[Approval, OrchestratorResponse], tmp_path: Path
 ) -> None:
     _, response = approved
@@ -148,7 +148,7 @@ async def test_the_figure_is_the_same_over_grpc_and_rest_and_at_the_command_line
         ("its own", "0" * 63, "right", 400, "INVALID_ARGUMENT"),
     ],
 )
-async def test_what_is_not_there_or_not_ones_own_is_an_error_and_no_file(
+async def test_missing_and_foreign_files_are_errors(
     rest_product: RestHarness,
     approved: tuple[Approval, OrchestratorResponse],
     run_id: str,
@@ -175,7 +175,7 @@ async def test_what_is_not_there_or_not_ones_own_is_an_error_and_no_file(
 
 
 @pytest.mark.requirement("M-17", "M-18", "M-19")
-async def test_instructions_lead_to_another_program_that_is_approved_as_well(
+async def test_instructions_lead_to_another_approval(
     rest_product: RestHarness,
 ) -> None:
     known = connection(rest_product)

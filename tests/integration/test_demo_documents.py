@@ -50,7 +50,6 @@ QUESTIONS = load_document_questions()
 SOURCES = load_sources()
 CANDIDATES = 20
 """How many passages rag's search brings by default."""
-every_question = pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.id)
 
 
 @dataclass
@@ -139,31 +138,19 @@ async def test_every_document_is_read_and_found(library: Library) -> None:
     assert unread == []
 
 
-@every_question
-@pytest.mark.requirement("G-15")
-async def test_search_finds_each_passage_among_the_first_twenty(
-    question: Question, library: Library
-) -> None:
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda each: each.id)
+@pytest.mark.requirement("G-15", "G-16", "G-17")
+async def test_passages_are_found_cited_and_answered(question: Question, library: Library) -> None:
     step = cited(question)
     for query in (question.question, step.task):
-        found = await library.search(query)
-        missing = [
-            wanted for wanted in step.passages if not any(holds(each, wanted) for each in found)
-        ]
-        assert missing == [], [each.chunk.document_name for each in found]
+        hits = await library.search(query)
+        missing = [p for p in step.passages if not any(holds(each, p) for each in hits)]
+        assert missing == [], [each.chunk.document_name for each in hits]
 
-
-@every_question
-@pytest.mark.requirement("G-17")
-async def test_each_cited_passage_holds_what_the_sentence_says(
-    question: Question, library: Library
-) -> None:
-    step = cited(question)
     result = await library.answer(step)
-
     assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED, result.error
     assert not result.answer.startswith("The documents say"), result.answer
-    found = {each.chunk.chunk_id: each for each in await library.search(step.task)}
+    found = {each.chunk.chunk_id: each for each in hits}
     quotes = {plain(wanted.quote) for wanted in step.passages}
     for source in result.sources:
         excerpt = plain(source.excerpt)
@@ -172,14 +159,5 @@ async def test_each_cited_passage_holds_what_the_sentence_says(
     references = {source.reference for source in result.sources}
     for wanted in step.passages:
         assert any(holds(found[each], wanted) for each in references)
-
-
-@every_question
-@pytest.mark.requirement("G-16")
-async def test_facts_of_a_question_over_documents_alone_are_in_its_answer(
-    question: Question, library: Library
-) -> None:
-    if len(question.steps) > 1:
-        return
-    result = await library.answer(cited(question))
-    assert [fact for fact in question.facts if not mentions(result.answer, fact)] == []
+    if len(question.steps) == 1:
+        assert [fact for fact in question.facts if not mentions(result.answer, fact)] == []

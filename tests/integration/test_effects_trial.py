@@ -44,7 +44,7 @@ DONE, FAILED, SKIPPED = (
 @pytest.mark.process
 @pytest.mark.timeout(600 + 20 * ACTIONS)
 @pytest.mark.requirement("M-01", "M-10")
-async def test_no_approved_action_lands_twice_or_is_given_up_whatever_is_killed(
+async def test_approved_actions_land_once_under_kills(
     company: DatabaseSettings,
     postgres_server: PostgresServer,
     clean_environment: None,
@@ -71,45 +71,39 @@ async def test_no_approved_action_lands_twice_or_is_given_up_whatever_is_killed(
     assert outcome.kills.total() >= 2
 
 
-@pytest.mark.parametrize(
-    ("kind", "person", "status", "error", "landed", "breach"),
-    [
-        ("note", "approves", DONE, "", {LABEL: 1}, ""),
-        ("note", "approves", DONE, "", {LABEL: 2}, "landed 2 times"),
-        ("note", "approves", DONE, "", {}, "has not landed"),
-        ("note", "approves", FAILED, "OutcomeUnknown", {}, ""),
-        ("note", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, ""),
-        ("note", "approves", FAILED, "OutcomeUnknown", {LABEL: 2}, "landed 2 times"),
-        ("ticket", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, "the other side knows"),
-        ("file", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, "the other side knows"),
-        ("mail", "approves", FAILED, "Unavailable", {}, "given up"),
-        ("mail", "approves", FAILED, "Unavailable", {LABEL: 1}, "not done and has landed"),
-        ("mail", "approves", None, "", {}, "no result"),
-        ("mail", "denies", SKIPPED, "denied_by_user", {}, ""),
-        ("mail", "denies", SKIPPED, "denied_by_user", {LABEL: 1}, "not approved and landed"),
-        ("mail", "denies", DONE, "", {}, "not skipped"),
-        ("mail", "never answers", None, "", {}, ""),
-        ("mail", "never answers", None, "", {LABEL: 1}, "not approved and landed"),
-        ("mail", "never answers", DONE, "", {}, "before anybody decided"),
-        ("mail", "sees another action", FAILED, "PermissionDenied", {}, ""),
-        ("mail", "sees another action", FAILED, "PermissionDenied", {CHANGED: 1}, "landed"),
-        ("mail", "sees another action", DONE, "", {}, "was changed"),
-    ],
-)
-def test_verdict_finds_what_must_not_happen(
-    kind: Kind,
-    person: Person,
-    status: AgentExecutionStatus | None,
-    error: str,
-    landed: Mapping[str, int],
-    breach: str,
-) -> None:
-    results = {}
-    if status is not None:
-        results[LABEL] = AgentResult(status=status, error=AgentError(type=error))
-    verdict = judge([Action(0, kind, person, None)], results, landed)
-    assert len(verdict.breaches) == bool(breach)
-    assert breach in "".join(verdict.breaches)
+CASES: list[tuple[Kind, Person, AgentExecutionStatus | None, str, Mapping[str, int], str]] = [
+    ("note", "approves", DONE, "", {LABEL: 1}, ""),
+    ("note", "approves", DONE, "", {LABEL: 2}, "landed 2 times"),
+    ("note", "approves", DONE, "", {}, "has not landed"),
+    ("note", "approves", FAILED, "OutcomeUnknown", {}, ""),
+    ("note", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, ""),
+    ("note", "approves", FAILED, "OutcomeUnknown", {LABEL: 2}, "landed 2 times"),
+    ("ticket", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, "the other side knows"),
+    ("file", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, "the other side knows"),
+    ("mail", "approves", FAILED, "Unavailable", {}, "given up"),
+    ("mail", "approves", FAILED, "Unavailable", {LABEL: 1}, "not done and has landed"),
+    ("mail", "approves", None, "", {}, "no result"),
+    ("mail", "denies", SKIPPED, "denied_by_user", {}, ""),
+    ("mail", "denies", SKIPPED, "denied_by_user", {LABEL: 1}, "not approved and landed"),
+    ("mail", "denies", DONE, "", {}, "not skipped"),
+    ("mail", "never answers", None, "", {}, ""),
+    ("mail", "never answers", None, "", {LABEL: 1}, "not approved and landed"),
+    ("mail", "never answers", DONE, "", {}, "before anybody decided"),
+    ("mail", "sees another action", FAILED, "PermissionDenied", {}, ""),
+    ("mail", "sees another action", FAILED, "PermissionDenied", {CHANGED: 1}, "landed"),
+    ("mail", "sees another action", DONE, "", {}, "was changed"),
+]
+
+
+def test_verdict_finds_forbidden_effects() -> None:
+    for kind, person, status, error, landed, breach in CASES:
+        results = {}
+        if status is not None:
+            results[LABEL] = AgentResult(status=status, error=AgentError(type=error))
+        verdict = judge([Action(0, kind, person, None)], results, landed)
+        case = kind, person, status, error, landed
+        assert len(verdict.breaches) == bool(breach), case
+        assert breach in "".join(verdict.breaches), case
 
 
 def test_actions_are_drawn_from_the_seed_alone() -> None:

@@ -194,7 +194,7 @@ async def test_queries_and_programs_name_the_kind_of_failure(
 
 
 @pytest.mark.requirement("Q-01")
-async def test_an_uncaught_exception_is_called_by_its_class_and_keeps_its_text_to_itself(
+async def test_uncaught_exception_shows_its_class_alone(
     harness: Harness, troubled: TroubledAgent
 ) -> None:
     troubled.errors = [LookupError(SECRET) for _ in range(3)]
@@ -394,7 +394,7 @@ async def test_an_irreversible_action_is_not_repeated_once_dispatched(
 
 
 @pytest.mark.requirement("P-07", "Q-07")
-async def test_every_error_is_traced_and_every_result_is_in_the_response(
+async def test_errors_are_traced_and_results_are_in_the_response(
     harness: Harness, troubled: TroubledAgent
 ) -> None:
     troubled.errors = [AgentFailure("HttpError", "The other side is down.")]

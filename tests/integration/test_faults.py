@@ -1,7 +1,7 @@
 """Each service goes away under load and comes back: partial answers with reasons, then all is well.
 
-Faults tested elsewhere stand in docs/operations/faults.md; ``make trial NAME=faults`` runs
-them all.
+The faults that have tests elsewhere stand in docs/operations/faults.md; ``make trial NAME=faults``
+runs them all.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def is_told(outcome: Outcome, failed: str, kept: str) -> None:
         ("documents", SEARCHED, "passages", "sum"),
     ],
 )
-async def test_agent_or_what_it_calls_is_down_and_costs_its_own_part_until_it_is_back(
+async def test_agent_or_its_dependency_down_costs_its_own_part(
     house: FaultsHouse, part: str, question: str, failed: str, kept: str
 ) -> None:
     await recovers(house, question)
@@ -117,7 +117,7 @@ async def test_agent_or_what_it_calls_is_down_and_costs_its_own_part_until_it_is
     await recovers(house, question)
 
 
-async def test_certificate_has_expired_and_costs_its_own_part_until_it_is_replaced(
+async def test_expired_certificate_costs_its_own_part(
     house: FaultsHouse,
 ) -> None:
     await recovers(house, BOTH)
@@ -134,7 +134,7 @@ async def test_certificate_has_expired_and_costs_its_own_part_until_it_is_replac
     await recovers(house, BOTH)
 
 
-async def test_memory_is_down_and_what_was_said_meanwhile_is_recorded_once_it_is_back(
+async def test_turns_while_memory_is_down_are_recorded_later(
     house: FaultsHouse,
 ) -> None:
     await house.parts["memory"].stop()
@@ -152,7 +152,7 @@ async def test_memory_is_down_and_what_was_said_meanwhile_is_recorded_once_it_is
             await house.ask(LIST_TABLES, conversation=first.metadata.conversation_id)
 
 
-async def test_planner_is_down_and_plans_are_made_by_keywords_until_it_is_back(
+async def test_planner_down_plans_by_keywords(
     house: FaultsHouse,
 ) -> None:
     await house.parts["planner"].stop()
@@ -165,7 +165,7 @@ async def test_planner_is_down_and_plans_are_made_by_keywords_until_it_is_back(
     await recovers(house, BOTH)
 
 
-async def test_composer_is_down_and_agents_answer_themselves_until_it_is_back(
+async def test_composer_down_agents_answer_themselves(
     house: FaultsHouse,
 ) -> None:
     await house.parts["composer"].stop()
@@ -178,7 +178,7 @@ async def test_composer_is_down_and_agents_answer_themselves_until_it_is_back(
     await recovers(house, LIST_TABLES)
 
 
-async def test_model_refuses_every_call_by_its_limit_and_what_needs_none_goes_on(
+async def test_model_rate_limited_steps_without_a_model_succeed(
     house: FaultsHouse,
 ) -> None:
     house.model.knobs.clear()
@@ -199,7 +199,7 @@ async def test_model_refuses_every_call_by_its_limit_and_what_needs_none_goes_on
     await recovers(house, BOTH)
 
 
-async def test_every_link_is_slow_and_answers_come_whole_without_another_attempt(
+async def test_slow_links_cost_no_attempt_and_answers_are_whole(
     house: FaultsHouse,
 ) -> None:
     await recovers(house, BOTH)

@@ -68,7 +68,7 @@ REPLIES = [
 
 
 @pytest.mark.requirement("A-08", "I-09", "M-14", "M-16")
-async def test_a_mailbox_is_connected_searched_and_sent_from_after_approval(
+async def test_mailbox_is_connected_searched_and_sent_from(
     company: DatabaseSettings,
     postgres_server: PostgresServer,
     clean_environment: None,

@@ -63,7 +63,7 @@ def _replies(folder: Path) -> list[Any]:
     ]
 
 
-async def test_server_of_others_reads_at_once_and_writes_what_was_approved(
+async def test_third_party_server_reads_and_writes_once_approved(
     company: DatabaseSettings,
     postgres_server: PostgresServer,
     clean_environment: None,

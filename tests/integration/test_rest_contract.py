@@ -32,7 +32,7 @@ CHECKS = (
 
 
 @pytest.mark.timeout(600)
-async def test_no_call_has_a_server_error_or_an_answer_that_is_not_documented(
+async def test_calls_are_answered_as_documented(
     tmp_path: Path, started_before: Callable[[Path], Path]
 ) -> None:
     assert SCHEMATHESIS.exists(), "make test ONLY=rest installs it"

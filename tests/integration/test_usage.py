@@ -65,7 +65,7 @@ def counted(telemetry: Telemetry, name: str, **labels: str) -> float:
 
 
 @pytest.mark.requirement("A-17")
-async def test_a_runs_consumption_is_the_same_in_results_events_response_and_metrics(
+async def test_usage_agrees_in_results_events_response_and_metrics(
     harness: Harness,
 ) -> None:
     outcome = await harness.ask(QUESTION)
@@ -124,7 +124,7 @@ async def test_a_runs_consumption_is_the_same_in_results_events_response_and_met
 
 
 @pytest.mark.requirement("A-24")
-async def test_every_call_of_a_run_goes_to_the_model_that_its_question_chose_at_its_price(
+async def test_calls_go_to_the_chosen_model_at_its_price(
     start_harness: StartHarness,
 ) -> None:
     prices = {**PRICES, "large": {"input": 30, "output": 70}, "fixed": {"input": 1, "output": 1}}
@@ -171,7 +171,7 @@ async def test_profile_of_a_step_applies_to_its_own_model_calls_only(
 
 
 @pytest.mark.requirement("N-07")
-async def test_an_agent_without_the_profile_fails_its_step_and_calls_no_model(
+async def test_agent_without_the_profile_calls_no_model(
     start_harness: StartHarness,
 ) -> None:
     harness = await start_harness(gateway={"key_profiles": {"sql": "research"}})

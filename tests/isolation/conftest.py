@@ -4,9 +4,11 @@ import secrets
 from typing import TYPE_CHECKING
 
 import pytest_asyncio
-from isolation_harness import IsolationHarness, open_isolation_harness
 
 from bos_postgres import create_database
+
+from .cell_harness import CellHarness, open_cell_harness
+from .isolation_harness import IsolationHarness, open_isolation_harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,12 +19,23 @@ if TYPE_CHECKING:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def harness(
+async def services(
     clean_environment: None,
     postgres_server: PostgresServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[IsolationHarness]:
-    """One harness for the tests of a module: none of them changes what ada has."""
+    """Services for users, and what ada has there."""
     dsn = await create_database(postgres_server.dsn(), f"isolation_{secrets.token_hex(6)}")
     async with open_isolation_harness(dsn, tmp_path_factory.mktemp("keys")) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def harness(
+    clean_environment: None,
+    postgres_server: PostgresServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[CellHarness]:
+    dsn = await create_database(postgres_server.dsn(), f"cells_{secrets.token_hex(6)}")
+    async with open_cell_harness(dsn, tmp_path_factory.mktemp("cells")) as opened:
         yield opened

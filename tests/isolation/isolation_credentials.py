@@ -16,13 +16,13 @@ from bos.identity.v1 import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from isolation_harness import IsolationHarness, Person
+    from .isolation_harness import IsolationHarness, Person
 
 
 async def api_key(
     harness: IsolationHarness, person: Person, scopes: Iterable[str]
 ) -> tuple[str, str]:
-    """A key of somebody's with these scopes: its id, and the key itself."""
+    """A key of a user with these scopes: its id, and the key itself."""
     credential = (("authorization", f"Bearer {person.access_token}"),)
     made = await ApiKeyServiceStub(harness.channels["bos.identity.v1"]).CreateApiKey(
         CreateApiKeyRequest(name="a program", scopes=scopes), metadata=credential

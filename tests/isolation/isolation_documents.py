@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import grpc
-    from isolation_harness import Person
 
     from bos_chassis.server import GrpcServer
     from bos_chassis.settings import AuthSettings, ServerSettings
     from bos_chassis.telemetry import Telemetry
+
+    from .isolation_harness import Person
 
 _TIMEOUT_S = 60.0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,13 +14,6 @@ import grpc
 import jwt
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from gateway_harness.harness import ComposerDouble, PlannerDouble
-from google.protobuf.message_factory import GetMessageClass
-from isolation_answers import Answer, answer_of
-from isolation_credentials import give_credentials
-from isolation_documents import documents_for, give_secret
-from isolation_files import files_for, give_file
-from isolation_verified import QueryingFileAgent, give_verified_query
-from isolation_webhooks import WEBHOOK_SETTINGS, give_webhook
 
 from bos.composer.v1 import add_ComposerServiceServicer_to_server
 from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
@@ -56,11 +48,15 @@ from bos_testkit.agents import EchoAgent, agent_server
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
+from .isolation_credentials import give_credentials
+from .isolation_documents import documents_for, give_secret
+from .isolation_files import files_for, give_file
+from .isolation_verified import QueryingFileAgent, give_verified_query
+from .isolation_webhooks import WEBHOOK_SETTINGS, give_webhook
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
-
-    from public_rpcs import PublicRpc
 
     from bos.composer.v1 import ComposeResponse
     from bos.planner.v1 import MakePlanResponse
@@ -80,11 +76,10 @@ SECRET = "violet-submarine"
 FILE = f"The plans of the {SECRET}".encode()
 """What one of ada's runs has made."""
 FILE_NAME = "the-plan-of-ada.txt"
-"""Of a file in her workspace, which holds the secret; nobody else has one of this name."""
+"""Of a file in her workspace, which holds the secret; no other user has one of this name."""
 CONVERSATION = "a-conversation-of-ada"
 """Kept by memory, for her alone."""
 _FILES = {"plan.html": ("text/html", FILE)}
-_TIMEOUT_S = 30.0
 
 
 class AskingPlanner(PlannerDouble):
@@ -117,7 +112,7 @@ class PatientComposer(ComposerDouble):
 
 @dataclass
 class Person:
-    """Somebody who signed in."""
+    """A user who signed in."""
 
     user_id: str
     username: str
@@ -161,50 +156,6 @@ class IsolationHarness:
     """Another one, to be deleted."""
     invitation_id: str = ""
     """An invitation that she has made: she was the first, and so administers."""
-
-    async def grpc(
-        self, rpc: PublicRpc, message: Any, token: str | None, *, run_token: str = ""
-    ) -> Answer:
-        """Call it over gRPC; of a stream, up to its first message."""
-        metadata = [("authorization", f"Bearer {token}")] if token is not None else []
-        metadata += [(RUN_TOKEN_KEY, run_token)] if run_token else []
-        response_type = GetMessageClass(rpc.method.output_type)
-        channel = self.channels[rpc.service.rpartition(".")[0]]
-        make = channel.unary_stream if rpc.streams else channel.unary_unary
-        given: Any = message
-        if rpc.method.client_streaming:
-            make, given = channel.stream_unary, iter(rpc.messages(message))
-        call: Any = make(
-            rpc.path,
-            request_serializer=type(message).SerializeToString,
-            response_deserializer=response_type.FromString,
-        )(
-            given,
-            timeout=_TIMEOUT_S,
-            metadata=tuple(metadata),
-        )
-        try:
-            response = await (call.read() if rpc.streams else call)
-            return Answer("OK", content=str(response))
-        except grpc.aio.AioRpcError as error:
-            return answer_of(error)
-        finally:
-            call.cancel()
-
-    async def rest(self, verb: str, path: str, body: Any, token: str | None) -> Answer:
-        """Call it over REST; of a stream, up to its first event."""
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        async with self.http.request(
-            verb, self.rest_url + path, json=body, headers=headers
-        ) as response:
-            if response.status == 200 and "event-stream" in response.headers["Content-Type"]:
-                return Answer("OK", content=(await response.content.readline()).decode())
-            text = (await response.read()).decode(errors="replace")
-        if 200 <= response.status < 300:
-            return Answer("OK", content=text)
-        error = json.loads(text)["error"]
-        (info,) = [d for d in error.get("details", []) if d["@type"].endswith("ErrorInfo")]
-        return Answer(error["status"], info["reason"], error["message"], text)
 
     def token(self, **changes: Any) -> str:
         """An access token of eve's, signed by identity's own key, with other claims."""
@@ -423,7 +374,7 @@ async def _put_ada_into_a_group(harness: IsolationHarness) -> None:
 
 
 async def sign_in(stub: Any, username: str) -> Person:
-    """Register somebody and open a session."""
+    """Register a user and open a session."""
     email = f"{username}@example.com"
     await stub.RegisterUser(RegisterUserRequest(username=username, email=email, password=PASSWORD))
     return await log_in(stub, username)

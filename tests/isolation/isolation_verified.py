@@ -1,4 +1,4 @@
-"""A query of somebody's that was verified, of an agent that says that it has run one."""
+"""A verified query of a user, from an agent that says that it has run one."""
 
 from __future__ import annotations
 

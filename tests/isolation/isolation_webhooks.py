@@ -1,4 +1,4 @@
-"""A webhook of somebody's, at an address where nobody answers."""
+"""A webhook of a user, at an address where no server answers."""
 
 from __future__ import annotations
 

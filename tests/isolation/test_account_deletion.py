@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from isolation_harness import PASSWORD, SECRET, IsolationHarness, log_in, open_isolation_harness
 
 from bos.gateway.v1 import (
     FEEDBACK_RATING_UP,
@@ -27,6 +26,8 @@ from bos.identity.v1 import (
 from bos.memory.v1 import MemoryServiceStub, UpdateLongTermMemoryRequest
 from bos_chassis.auth.account_data import HOLDERS
 from bos_postgres import connect, create_database
+
+from .isolation_harness import PASSWORD, SECRET, IsolationHarness, log_in, open_isolation_harness
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -128,7 +129,7 @@ async def let_ada_judge(harness: IsolationHarness) -> None:
     )
 
 
-async def test_an_account_goes_with_everything_of_it_and_with_what_comes_late(
+async def test_account_is_deleted_with_all_data_and_late_arrivals(
     clean_environment: None, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     dsn = await create_database(postgres_server.dsn(), f"deletion_{secrets.token_hex(6)}")

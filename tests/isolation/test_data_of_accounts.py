@@ -122,27 +122,27 @@ def test_a_table_with_users_is_found_and_one_without_is_not() -> None:
     assert not _OWNED.search("CREATE TABLE replicas (\n    replica_id uuid PRIMARY KEY")
 
 
-def test_a_package_that_keeps_things_is_found_and_one_that_does_not_is_not() -> None:
+def test_packages_that_store_data_are_found() -> None:
     assert stores(["bos-chassis", "qdrant-client>=1.20"])
     assert stores(["bos-artefacts"])
     assert not stores(["bos-chassis", "bos-postgresql-words>=1", "aiohttp>=3"])
 
 
-def test_every_service_that_stores_users_offers_to_delete_what_it_holds_of_them() -> None:
+def test_services_that_store_users_offer_deletion() -> None:
     found = services_with_users()
     assert found >= {"gateway", "memory", "documents", "files", "identity"}
     lacking = sorted(found - _DELETES_ITSELF - offering())
     assert lacking == [], "serve bos.account.v1.AccountDataService there, and name it to identity"
 
 
-def test_every_service_that_offers_it_is_known_and_asked_in_a_standalone() -> None:
+def test_services_that_offer_deletion_are_asked_in_a_standalone() -> None:
     assert offering() == {*HOLDERS}
     agents = {name: agent_factory(name, target) for name, target in installed_agents().items()}
     serving = {name for name, factory in agents.items() if factory.settings.serves_people}
     assert serving == {*HOLDERS} & agents.keys()
 
 
-def test_every_setting_that_names_a_place_is_of_a_service_that_deletes_there_or_explained() -> None:
+def test_settings_of_stores_belong_to_services_that_delete() -> None:
     found = places()
     assert found == _PLACES_OF_USERS.keys() | _PLACES_OF_OTHERS.keys()
     assert {*_PLACES_OF_USERS.values()} == {*HOLDERS, *_DELETES_ITSELF}

@@ -9,7 +9,7 @@ import pytest
 from bos_postgres import connect
 
 if TYPE_CHECKING:
-    from isolation_harness import IsolationHarness
+    from .isolation_harness import IsolationHarness
 
 pytestmark = [pytest.mark.isolation, pytest.mark.asyncio(loop_scope="module")]
 
@@ -30,9 +30,9 @@ WHERE r.rolname LIKE 'bos\\_%\\_reader' AND (r.rolsuper OR r.rolbypassrls OR r.r
 
 
 async def test_every_table_with_an_owner_is_under_row_level_security(
-    harness: IsolationHarness,
+    services: IsolationHarness,
 ) -> None:
-    async with connect(harness.dsn) as connection:
+    async with connect(services.dsn) as connection:
         tables = {row["name"]: row["is_secured"] for row in await connection.fetch(_OWNED)}
     assert {
         "gateway.runs",
@@ -46,8 +46,8 @@ async def test_every_table_with_an_owner_is_under_row_level_security(
     assert [name for name, is_secured in tables.items() if not is_secured] == []
 
 
-async def test_no_readers_role_can_pass_it_by(harness: IsolationHarness) -> None:
-    async with connect(harness.dsn) as connection:
+async def test_reader_roles_cannot_bypass_row_level_security(services: IsolationHarness) -> None:
+    async with connect(services.dsn) as connection:
         assert await connection.fetch(_READERS) == []
         assert await connection.fetchval(
             "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'bos\\_%\\_reader'"

@@ -64,7 +64,7 @@ async def session(
         yield opened
 
 
-async def test_every_table_belongs_to_an_account_and_its_keys_collide_with_no_other_cells(
+async def test_tables_can_be_parted_by_account(
     session: asyncpg.Connection[asyncpg.Record],
 ) -> None:
     tables = {row["name"]: set(row["columns"]) for row in await session.fetch(_TABLES)}

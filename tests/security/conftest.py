@@ -4,10 +4,11 @@ import secrets
 from typing import TYPE_CHECKING
 
 import pytest_asyncio
-from deployments import Deployment, separate, standalone
 
 from bos_postgres import create_database
 from bos_testkit.certificates import Authority
+
+from .deployments import Deployment, separate, standalone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -33,6 +34,6 @@ async def deployment(
         async with standalone(folder) as started:
             yield started
         return
-    dsn = await create_database(postgres_server.dsn(), f"walls_{secrets.token_hex(6)}")
+    dsn = await create_database(postgres_server.dsn(), f"security_{secrets.token_hex(6)}")
     async with separate(dsn, folder, Authority(folder / "authority")) as started:
         yield started

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from flood_targets import Target, behind_tls
 
 from bos_chassis.auth.callers import RunTokenSigner, generate_keypair
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_standalone.rest import find_binary
 from bos_testkit.processes import RunningProcess, running_process, service_process, tls_environment
+
+from .flood_targets import Target, behind_tls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 BOS = Path(sys.executable).with_name("bos")
 _KEY = "a-key-of-honest-callers"
 _ISSUER = "https://identity.test"
-_NOBODY = "127.0.0.1:1"
+_UNUSED = "127.0.0.1:1"
 
 
 @dataclass
@@ -81,9 +82,9 @@ async def separate(
             {**behind, **identity},
             **store,
             RUN_TOKEN_PRIVATE_KEY=private,
-            PLANNER_TARGET=_NOBODY,
-            COMPOSER_TARGET=_NOBODY,
-            AGENT_TARGETS=f"sql={_NOBODY}",
+            PLANNER_TARGET=_UNUSED,
+            COMPOSER_TARGET=_UNUSED,
+            AGENT_TARGETS=f"sql={_UNUSED}",
         )
         await starter.mcp_db(_company(folder))
         await starter.rest(rest_key)

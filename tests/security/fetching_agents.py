@@ -65,7 +65,7 @@ class Fetching:
     other: Site
     """At OTHER_HOST."""
     canary: Site
-    """At loopback, which nobody may reach."""
+    """At loopback, which no agent may reach."""
     stubs: dict[str, Any]
     stack: AsyncExitStack
     steps: int = 0

@@ -6,13 +6,13 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING
 
-from flood_shape import Flood, opened
+from .flood_shape import Flood, opened
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from flood_targets import Target
+    from .flood_targets import Target
 
 _CHUNK = b"10000\r\n" + b"[" * 65536 + b"\r\n"
 
@@ -79,7 +79,7 @@ def _gzip_bomb(target: Target) -> bytes:
 
 
 def _log_in(target: Target) -> bytes:
-    body = b'{"username": "nobody", "password": "wrong password"}'
+    body = b'{"username": "unknown", "password": "wrong password"}'
     length = f"Content-Length: {len(body)}"
     return _head(target, _JSON, length, "Connection: close", path=_open(target)) + body
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from flood_targets import Target
+    from .flood_targets import Target
 
 
 @dataclass(frozen=True)
 class Flood:
-    """What strangers can do over any number of connections."""
+    """A flood over any number of connections, without credentials."""
 
     name: str
     keep: Callable[[Target, int, Callable[[], None]], Awaitable[None]]

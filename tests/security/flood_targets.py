@@ -205,8 +205,8 @@ _HTTP: Mapping[str, tuple[str, str, Any, dict[str, str]]] = {
 }
 # REST has 1000 places for requests; of one user 100 queries wait for a database at most.
 _HONEST_AT_ONCE = {"mcp_db": 99}
-# It has 256 connections for an address: a stranger who shares one with honest callers and keeps all
-# of them in use keeps out who has not called before, and nobody elsewhere.
+# It has 256 connections for an address: a client that shares one with honest callers and keeps all
+# of them in use refuses new callers of that address, and none elsewhere.
 _HONEST_FROM = {"mcp_db": ("127.0.0.2", 0)}
 _MEMORY_MB = {"rest": 200.0, "mcp_db": 300.0}
 

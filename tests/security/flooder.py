@@ -13,8 +13,8 @@ import sys
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from flood_targets import Target, target_of
-from floods import flooding, named
+from .flood_targets import Target, target_of
+from .floods import flooding, named
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

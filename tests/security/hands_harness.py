@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from aiohttp import web as http
-from hands_model import obeying
 from mail_servers import PASSWORD, USER, ImapServer, SmtpServer, imap_server, smtp_server
-from poison_harness import PoisonRun
-from poisoned_documents import HONEST
-from poisoned_hands import KEPT, POISONED, Poison
-from web_harness import LOOPBACK, Names
 
 from bos.agent.v1 import AgentInput, AgentServiceStub, ExecuteRequest, TaskMetadata
 from bos.identity.v1 import (
@@ -53,6 +48,12 @@ from bos_postgres import create_database
 from bos_testkit.agents import EchoAgent, agent_server
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
+
+from .hands_model import obeying
+from .poison_harness import PoisonRun
+from .poisoned_documents import HONEST
+from .poisoned_hands import KEPT, POISONED, Poison
+from .web_harness import LOOPBACK, Names
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -112,7 +113,7 @@ class Landed:
     """Messages among drafts and sent mails."""
     effects: list[tuple[str, str, str]]
     names: list[str]
-    """Hosts that somebody tried to resolve."""
+    """Hosts that any service tried to resolve."""
     files: dict[str, str]
     """Texts of the user's files by name."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from obeying_model import LEAKS, plan
-from poisoned_documents import HONEST, PLANNER, QUESTION, TEXT
-from poisoned_hands import KEPT, THIEF, deed_in
+from .obeying_model import LEAKS, plan
+from .poisoned_documents import HONEST, PLANNER, QUESTION, TEXT
+from .poisoned_hands import KEPT, THIEF, deed_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from poisoned_hands import Deed, Poison
+    from .poisoned_hands import Deed, Poison
 
 FACTS, SUMMARY = "PersonalFacts", "ConversationSummary"
 OURS = (PLANNER, TEXT, FACTS, SUMMARY)

@@ -1,4 +1,4 @@
-"""Honest calls while strangers flood a service: how long they take, and how much memory that costs.
+"""Latency of honest calls, and memory of the service, during floods.
 
 Half of all and 95 of a hundred honest calls take no longer than what is printed, one after another
 over a connection of their own: when the service is quiet, beside as many honest connections with a
@@ -20,17 +20,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deployments import separate
-from flooder import HONEST, flooder
-from floods import FLOODS, named
-
 from bos_postgres import create_database
 from bos_testkit.certificates import Authority
 from bos_testkit.postgres import embedded_server
 
+from .deployments import separate
+from .flooder import HONEST, flooder
+from .floods import FLOODS, named
+
 if TYPE_CHECKING:
-    from flood_targets import Target
-    from flooder import Flooder
+    from .flood_targets import Target
+    from .flooder import Flooder
 
 _SHOWN = 500
 _MOST_S = 8.0
@@ -73,7 +73,7 @@ async def _measure(target: Target, calls: int) -> Measured:
     return Measured(took, refused, why)
 
 
-async def _of_target(target: Target, strangers: Flooder, given: argparse.Namespace) -> int:
+async def _of_target(target: Target, attacker: Flooder, given: argparse.Namespace) -> int:
     failures = 0
     connections = given.connections
     print(f"{target.name}: at most {target.memory_bound_mb:.0f} MB", flush=True)
@@ -89,11 +89,11 @@ async def _of_target(target: Target, strangers: Flooder, given: argparse.Namespa
 
     show("quiet", await _measure(target, given.calls))
     equals = min(connections, target.honest_at_once)
-    async with strangers.flooding(HONEST, target, equals):
+    async with attacker.flooding(HONEST, target, equals):
         show(f"{equals} honest", await _measure(target, given.calls))
     for flood in FLOODS if given.flood is None else (named(given.flood),):
         if flood.is_for(target):
-            async with strangers.flooding(flood.name, target, connections):
+            async with attacker.flooding(flood.name, target, connections):
                 show(flood.name, await _measure(target, given.calls))
     return failures
 
@@ -103,10 +103,10 @@ async def _report(given: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as name, embedded_server(Path(name)) as server:
         dsn = await create_database(server.dsn(), "floods")
         authority = Authority(Path(name) / "authority") if given.tls else None
-        async with separate(dsn, Path(name), authority) as made, flooder() as strangers:
+        async with separate(dsn, Path(name), authority) as made, flooder() as attacker:
             for target in made.targets.values():
                 if given.only in (None, target.name):
-                    failures += await _of_target(target, strangers, given)
+                    failures += await _of_target(target, attacker, given)
     return 1 if failures else 0
 
 

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from typing import Any
 
-from poisoned_documents import (
+from .poisoned_documents import (
     ANSWER,
     COLLECTOR,
     DEED,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 from documents_harness import Caller
-from obeying_model import improvise
 
 from bos.documents.v1 import DocumentsServiceStub
 from bos_chassis.settings import AuthSettings, ServerSettings
@@ -31,6 +30,8 @@ from bos_testkit.deploy import DeployAgent
 from bos_testkit.runs import SeenRun
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
+
+from .obeying_model import improvise
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -53,7 +53,7 @@ GROUPS = {
 }
 EVERYBODY = {"agents": ["reader"]}
 ANALYST, HR = token("ann", "analysts"), token("hal", "people_team")
-STRANGER = token("eve", "unheard-of")
+OUTSIDER = token("eve", "unheard-of")
 _TIMEOUT_S = 60.0
 
 
@@ -168,7 +168,7 @@ async def refusal(call: Any) -> Any:
     return from_rpc_error(raised.value)
 
 
-async def test_an_agent_of_another_group_is_neither_offered_nor_planned_nor_sent_anything(
+async def test_agent_of_another_group_is_not_offered_or_called(
     target: Target,
 ) -> None:
     target.harness.planner.steps = [step("a", "payroll", "who earns most?")]
@@ -219,7 +219,7 @@ async def test_agent_reads_only_what_its_user_may_read(target: Target) -> None:
 
 
 async def test_users_without_groups_read_nothing(target: Target) -> None:
-    async with at_work(target, STRANGER) as its, database(target, its) as client:
+    async with at_work(target, OUTSIDER) as its, database(target, its) as client:
         for tool, arguments in (
             ("mcp_db_schema", {}),
             ("mcp_db_query", {"query": "SELECT item FROM orders"}),

@@ -1,6 +1,6 @@
 """Attacks on a running Bos over gRPC and REST: on one program, and on processes that speak TLS.
 
-What is attacked knows nothing of the tests; what they know is what a stranger, or a user, knows.
+What is attacked knows nothing of the tests; they know what an anonymous client, or a user, knows.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import jwt
 import pytest
-from flood_targets import TIMEOUT_S
-from floods import GZIP_BOMB
 
 from bos.gateway.v1 import AgentRequest, AskRequest, ListRunsRequest, OrchestratorServiceStub
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, Attempt, RunTokenSigner, generate_keypair
 from bos_testkit.raw_http2 import grpc_frame, raw_connection
 
+from .flood_targets import TIMEOUT_S
+from .floods import GZIP_BOMB
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deployments import Deployment
-    from flood_targets import Target
+    from .deployments import Deployment
+    from .flood_targets import Target
 
 pytestmark = [
     pytest.mark.security,
@@ -37,7 +38,7 @@ pytestmark = [
 PEOPLES = ("gateway", "identity", "memory")
 _ASK = "/bos.gateway.v1.OrchestratorService/Ask"
 _INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNAUTHENTICATED = 3, 8, 16
-_STRANGER = "127.0.0.2"
+_OTHER_ADDRESS = "127.0.0.2"
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,12 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
 
 
 def signer(deployment: Deployment) -> RunTokenSigner:
-    """The harness's own where a test can have it; else of a stranger."""
+    """The harness's own where a test can have it; else of another address."""
     return deployment.signer or RunTokenSigner(generate_keypair()[0])
 
 
 def tokens(deployment: Deployment) -> dict[str, str]:
-    """What a stranger, or an agent, could show in place of an access token or a key."""
+    """What an anonymous client, or an agent, could show in place of an access token or a key."""
     audiences = [*PEOPLES, "rest", "mcp_db", "sandbox"]
     run = signer(deployment).mint("ada", "r1", "r1/0/a", audiences, 600, attempt=Attempt(1, 1))
     claims = {"iss": "bos-identity", "sub": "ada", "aud": "bos", "exp": 2**33, "iat": 1}
@@ -149,8 +150,8 @@ async def test_databases_take_tokens_of_the_harness_alone(deployment: Deployment
         assert set(deployment.targets) == {*PEOPLES, "rest"}, "it is inside of the program"
         return
     target = deployment.targets["mcp_db"]
-    stranger = RunTokenSigner(generate_keypair()[0])
-    forged = stranger.mint("ada", "r1", "r1/0/a", ["mcp_db"], 600)
+    foreign = RunTokenSigner(generate_keypair()[0])
+    forged = foreign.mint("ada", "r1", "r1/0/a", ["mcp_db"], 600)
     elsewhere = signer(deployment).mint("ada", "r1", "r1/0/a", ["sandbox"], 600)
     async with target.connected() as caller:
         for name, token in (("forged", forged), ("elsewhere", elsewhere)):
@@ -184,16 +185,18 @@ async def test_a_second_credential_is_smuggled_nowhere(deployment: Deployment) -
 
 
 async def test_forged_headers_do_not_hide_clients_or_break_calls(deployment: Deployment) -> None:
-    guess = json.dumps({"username": "nobody", "password": "wrong" * 4}).encode()
+    guess = json.dumps({"username": "unknown", "password": "wrong" * 4}).encode()
     answers = []
     # Each wait doubles: guesses that are slower than all of the first ones still meet one of them.
     while not answers or (answers[-1].status == 401 and len(answers) < 30):
         forwarded = [("X-Forwarded-For", f"203.0.113.{len(answers)}")]
         answers.append(
-            await rest(deployment, "POST", "/v1/sessions:logIn", forwarded, guess, source=_STRANGER)
+            await rest(
+                deployment, "POST", "/v1/sessions:logIn", forwarded, guess, source=_OTHER_ADDRESS
+            )
         )
     assert answers[0].status == 401
-    assert answers[-1].status == 429, "a header hides where the stranger is"
+    assert answers[-1].status == 429, "a header hides the address of the client"
     assert answers[-1].reason == "LOGIN_THROTTLED"
     key = ("Authorization", f"Bearer {deployment.key}")
     odd = await rest(deployment, "GET", "/v1/runs", [key, ("X-Forwarded-For", "\x80\xff")])

@@ -135,7 +135,7 @@ OWN = {
     "PGPASSWORD": PASSWORD,
     "BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEY": PRIVATE_KEY,
 }
-"""What somebody has in the environment who operates another Bos."""
+"""Environment of an operator of another Bos."""
 
 
 def write_env(folder: Path, **settings: str) -> None:
@@ -146,18 +146,14 @@ def write_env(folder: Path, **settings: str) -> None:
 @pytest.mark.parametrize(
     "url", ["postgresql://bos:@{}/bos", "postgresql://bos@{}/bos?password=", "postgres://{}"]
 )
-async def test_a_url_without_a_password_of_its_own_gets_none_however_it_says_so(
-    thief: Thief, tmp_path: Path, url: str
-) -> None:
+async def test_url_without_a_password_gets_none(thief: Thief, tmp_path: Path, url: str) -> None:
     write_env(tmp_path, BOS_GATEWAY_STORE_URL=url.format(thief.store))
     await bos(tmp_path, "runs", "adopted", **OWN)
     assert thief.passwords
     assert not any(PASSWORD.encode() in each for each in thief.passwords)
 
 
-async def test_the_file_of_a_foreign_folder_gets_no_credential_of_the_environment(
-    thief: Thief, tmp_path: Path
-) -> None:
+async def test_file_of_a_foreign_folder_gets_no_credential(thief: Thief, tmp_path: Path) -> None:
     write_env(tmp_path, **thief.settings())
     await bos(tmp_path, "doctor", "--model", **OWN)
     await bos(tmp_path, "runs", "log", "01a6a3a8-0000-7000-8000-000000000000", **OWN)
@@ -168,9 +164,7 @@ async def test_the_file_of_a_foreign_folder_gets_no_credential_of_the_environmen
     assert not any("bos-run-token" in each for each in thief.metadata)
 
 
-async def test_the_file_says_nothing_where_the_environment_names_the_deployment(
-    thief: Thief, tmp_path: Path
-) -> None:
+async def test_file_is_ignored_where_the_environment_decides(thief: Thief, tmp_path: Path) -> None:
     write_env(tmp_path, BOS_GATEWAY_PLANNER_TARGET=thief.target)
     own = {
         "BOS_GATEWAY_STORE_URL": "postgresql://bos@127.0.0.1:1/bos",

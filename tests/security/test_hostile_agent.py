@@ -250,7 +250,7 @@ def calls_of(target: Target, run: str, approval: str, how: dict[str, Any]) -> di
             request = ExecuteRequest(input=AgentInput(task="mark it", metadata=metadata))
             found[f"{whose} step at {name}"] = agent.Execute(request, **how)
         prepare = PrepareRequest(metadata=TaskMetadata(user_id=USER, run_id=run), question="?")
-        found[f"have {name} read ahead"] = agent.Prepare(prepare, **how)
+        found[f"have {name} prefetch"] = agent.Prepare(prepare, **how)
         found[f"card of {name}"] = agent.Describe(DescribeRequest(), **how)
     return found
 

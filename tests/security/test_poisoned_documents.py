@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from obeying_model import STOLEN, outside_fences, plan
-from poison_harness import PoisonHarness, PoisonRun, open_poison_harness
-from poisoned_documents import (
+
+from bos_chassis.values import from_value_map
+from bos_testkit.scripted_model.replies import fixture
+
+from .obeying_model import STOLEN, outside_fences, plan
+from .poison_harness import PoisonHarness, PoisonRun, open_poison_harness
+from .poisoned_documents import (
     COLLECTOR,
     DEED,
     HONEST,
@@ -22,9 +26,6 @@ from poisoned_documents import (
     Poisoned,
     gives_the_order,
 )
-
-from bos_chassis.values import from_value_map
-from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -98,7 +99,7 @@ async def harness(
 
 
 @every_document
-async def test_order_of_a_document_is_performed_by_approval_alone_which_shows_where_it_comes_from(
+async def test_order_of_a_document_needs_approval_with_its_origin(
     poisoned: Poisoned, harness: PoisonHarness
 ) -> None:
     async with harness.holding(poisoned.make(), poisoned.name):
@@ -113,7 +114,7 @@ async def test_order_of_a_document_is_performed_by_approval_alone_which_shows_wh
         assert not gives_the_order(outside_fences(request.prompt)), request.prompt
     for text in said(run):
         assert_sends_nothing(text)
-    # Else it is not the walls that hold: the attacker has not been heard at all.
+    # Otherwise nothing is shown: the model has not read the order at all.
     assert {schema for schema, reply in harness.replies() if DEED in reply} == poisoned.reaches
     assert RANKING in {schema for schema, _ in harness.replies()}
     assert bool(run.asked) == (PLANNER in poisoned.reaches)
@@ -144,7 +145,7 @@ def assert_sends_nothing(text: str) -> None:
     assert "<img" not in text
 
 
-async def test_order_of_a_document_that_a_person_approves_is_performed_once(
+async def test_approved_order_of_a_document_is_performed_once(
     harness: PoisonHarness,
 ) -> None:
     async with harness.holding(POISONED[0].make(), POISONED[0].name):
@@ -168,7 +169,7 @@ async def test_documents_without_orders_lead_to_no_deed(harness: PoisonHarness) 
     assert run.results["read"].tainted
 
 
-async def test_what_the_user_asked_for_is_not_tainted_and_done_once_approved(
+async def test_users_own_order_is_not_tainted(
     harness: PoisonHarness,
 ) -> None:
     async with harness.holding(POISONED[0].make(), POISONED[0].name):
@@ -181,7 +182,7 @@ async def test_what_the_user_asked_for_is_not_tainted_and_done_once_approved(
     harness.agent.effects.clear()
 
 
-async def test_question_after_a_poisoned_answer_is_tainted_by_the_document(
+async def test_question_after_a_poisoned_answer_is_tainted(
     harness: PoisonHarness,
 ) -> None:
     async with harness.holding(POISONED[0].make(), POISONED[0].name):

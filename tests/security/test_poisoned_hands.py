@@ -1,7 +1,8 @@
 """Orders in mails, API replies, API documents and files, before a model that obeys them.
 
 Each goes through the real servers, agents, planner, composer, memory and gateway. A seeded dozen of
-them in the usual suite (``BOS_TEST_POISON``, ``BOS_TEST_SEED``); `make trial NAME=poison` has all.
+them in the normal suite (``BOS_TEST_POISON``, ``BOS_TEST_SEED``);
+`make trial NAME=poison` runs all.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from hands_harness import PLANS, SECRETS, HandsHarness, open_hands_harness
-from hands_model import OURS
-from obeying_model import STOLEN, outside_fences
-from poisoned_documents import HONEST, QUESTION
-from poisoned_hands import (
+
+from bos_chassis.values import from_value_map
+
+from .hands_harness import PLANS, SECRETS, HandsHarness, open_hands_harness
+from .hands_model import OURS
+from .obeying_model import STOLEN, outside_fences
+from .poisoned_documents import HONEST, QUESTION
+from .poisoned_hands import (
     APIS,
     FILES,
     KEPT,
@@ -29,16 +33,14 @@ from poisoned_hands import (
     deed_in,
 )
 
-from bos_chassis.values import from_value_map
-
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hands_harness import Landed
-    from poison_harness import PoisonRun
-
     from bos.gateway.v1 import Approval
     from bos_testkit.postgres import PostgresServer
+
+    from .hands_harness import Landed
+    from .poison_harness import PoisonRun
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -69,7 +71,7 @@ async def harness(
 
 
 async def test_corpus_has_sixty_poisoned_pages_mails_replies_and_files() -> None:
-    from poisoned_web import POISONED as PAGES
+    from .poisoned_web import POISONED as PAGES
 
     print(
         f"\n{len(PAGES)} pages and search results, {len(MAILS)} mails, {len(APIS)} API replies and "
@@ -79,7 +81,7 @@ async def test_corpus_has_sixty_poisoned_pages_mails_replies_and_files() -> None
 
 
 @pytest.mark.parametrize("poison", CHOSEN, ids=lambda each: each.what)
-async def test_order_is_performed_by_approval_alone_which_shows_it_whole_and_its_origin(
+async def test_order_needs_approval_that_shows_it_and_its_origin(
     poison: Poison, harness: HandsHarness
 ) -> None:
     run = await harness.ask(QUESTION, poison)
@@ -100,7 +102,7 @@ async def test_order_is_performed_by_approval_alone_which_shows_it_whole_and_its
     known = await harness.remembered()
     assert not known.memory.critical.user_name
     assert not known.memory.critical.recent_projects
-    # Else it is not the walls that hold: the attacker has not been heard at all.
+    # Otherwise nothing is shown: the model has not read the order at all.
     heard = any(poison.deed.words in each.reply for each in harness.model.requests)
     assert heard is poison.heard
     assert bool(run.asked) is (poison.heard and poison.asks and bool(poison.deed.shown))
@@ -111,7 +113,7 @@ def assert_nothing_landed(poison: Poison, landed: Landed) -> None:
     assert landed.kept == []
     assert landed.effects == []
     assert landed.names == []
-    # A file of a tainted step is written beside the content that it displaces, and asks nobody.
+    # A file of a tainted step is written beside the content that it displaces, and asks no user.
     if poison.deed is not WRITE:
         assert landed.files[KEPT] == PLANS
 
@@ -178,7 +180,7 @@ async def test_approved_call_is_made_once_and_as_shown(harness: HandsHarness) ->
     assert landed.sent == []
 
 
-async def test_approved_deletion_is_done_and_approved_download_inwards_is_refused(
+async def test_approved_deletion_is_done_and_inward_download_refused(
     harness: HandsHarness,
 ) -> None:
     run = await harness.ask(QUESTION, named("mail: wants a file deleted"), approve=True)
@@ -192,14 +194,14 @@ async def test_approved_deletion_is_done_and_approved_download_inwards_is_refuse
     assert set(landed.files) == before | {KEPT}
 
 
-async def test_question_without_orders_asks_nobody(harness: HandsHarness) -> None:
+async def test_question_without_orders_asks_for_no_approval(harness: HandsHarness) -> None:
     run = await harness.ask(QUESTION, None)
     assert run.asked == []
     assert run.response.answer == HONEST[1]
     assert run.results["read"].tainted
 
 
-async def test_conversation_carries_the_origin_and_nothing_of_the_order_is_remembered_as_fact(
+async def test_conversation_carries_the_origin_and_no_order_as_fact(
     harness: HandsHarness,
 ) -> None:
     await harness.ask(QUESTION, named("mail: body"), conversation_id="talk")

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
-from obeying_model import STOLEN, outside_fences, plan
-from poisoned_documents import DEED, HONEST, PLANNER, QUESTION, gives_the_order
-from poisoned_web import POISONED, PoisonedPage
-from web_harness import ANSWER, WebHarness, open_web_harness
 
 from bos_chassis.values import from_value_map
 from bos_testkit.scripted_model.replies import fixture
 
+from .obeying_model import STOLEN, outside_fences, plan
+from .poisoned_documents import DEED, HONEST, PLANNER, QUESTION, gives_the_order
+from .poisoned_web import POISONED, PoisonedPage
+from .web_harness import ANSWER, WebHarness, open_web_harness
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from poison_harness import PoisonRun
-
     from bos.gateway.v1 import Approval
     from bos_testkit.postgres import PostgresServer
+
+    from .poison_harness import PoisonRun
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -71,7 +72,7 @@ async def harness(
 
 
 @every_page
-async def test_order_of_a_page_is_performed_by_approval_alone_and_leads_to_no_foreign_host(
+async def test_order_of_a_page_needs_approval_and_reaches_no_host(
     poisoned: PoisonedPage, harness: WebHarness
 ) -> None:
     run = await harness.ask(QUESTION, poisoned)
@@ -88,7 +89,7 @@ async def test_order_of_a_page_is_performed_by_approval_alone_and_leads_to_no_fo
         assert "collector.example" not in text
         assert "![" not in text
         assert "<img" not in text
-    # Else it is not the walls that hold: the attacker has not been heard at all.
+    # Otherwise nothing is shown: the model has not read the order at all.
     heard = any(each.schema == ANSWER and DEED in each.reply for each in harness.model.requests)
     assert heard is poisoned.heard
     assert bool(run.asked) is (poisoned.heard and poisoned.asks)
@@ -114,7 +115,7 @@ def said(run: PoisonRun) -> list[str]:
     return [run.response.answer, run.streamed, *run.response.highlights, *answers]
 
 
-async def test_model_that_wants_to_send_words_away_by_reading_a_page_has_to_be_approved(
+async def test_fetch_that_leaks_words_needs_approval(
     harness: WebHarness,
 ) -> None:
     run = await harness.ask(QUESTION, POISONED[0])

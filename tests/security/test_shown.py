@@ -133,22 +133,22 @@ async def test_a_hostile_proposal_is_shown_as_what_it_is_by_every_way(harness: H
         aiohttp.ClientSession(rest.url, read_bufsize=2**20) as http,
     ):
         async with aclosing(bos.ask_stream("Pay?")) as events:
-            told = await anext(
+            asked_for = await anext(
                 event.approval_requested.approval
                 async for event in events
                 if event.HasField("approval_requested")
             )
-        async with http.get(f"/v1/approvals/{told.approval_id}") as answer:
+        async with http.get(f"/v1/approvals/{asked_for.approval_id}") as answer:
             over_rest = await answer.json()
         async with http.get("/v1/approvals") as answer:
             listed = (await answer.json())["approvals"]
-        async with http.get(f"/v1/runs/{told.run_id}:watch") as stream:
+        async with http.get(f"/v1/runs/{asked_for.run_id}:watch") as stream:
             streamed = await first(stream, "approval_requested")
         async with http.post("/query/stream", json={"question": "Pay again?"}) as stream:
             named = await first(stream, "hitl_required")
-        over_grpc = await bos.get_approval(told.approval_id)
+        over_grpc = await bos.get_approval(asked_for.approval_id)
 
-    for approval in (told, over_grpc):
+    for approval in (asked_for, over_grpc):
         check(as_json(approval)["display"])
     for approval in (over_rest, streamed["approval_requested"]["approval"]):
         check(approval["display"])

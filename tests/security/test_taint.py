@@ -96,7 +96,7 @@ class Product:
                 if event.HasField("approval_requested"):
                     await self.client.stub.CancelRun(CancelRunRequest(run_id=event.run_id))
                     return event.approval_requested.approval
-        raise AssertionError("nobody was asked")
+        raise AssertionError("no approval was asked for")
 
 
 async def _events(call: Any) -> AsyncGenerator[RunEvent, None]:
@@ -148,7 +148,7 @@ async def product(
             yield Product(client, memory, harness)
 
 
-async def test_orders_of_a_cell_in_the_next_question_s_history_are_known_as_such(
+async def test_orders_of_a_cell_are_tainted_in_the_history(
     product: Product,
 ) -> None:
     assert not (await product.ask(ADD, "talk")).tainted
@@ -183,7 +183,7 @@ async def test_neither_a_summary_nor_another_title_washes_them(product: Product)
     assert b"Quite harmless" not in product.harness.planner.requests[-1].SerializeToString()
 
 
-async def test_what_was_remembered_of_them_taints_every_conversation_until_the_user_agrees(
+async def test_remembered_orders_taint_until_the_user_agrees(
     product: Product,
 ) -> None:
     await product.ask(INTRODUCTION, "talk", tainted=True)
@@ -201,7 +201,7 @@ async def test_what_was_remembered_of_them_taints_every_conversation_until_the_u
     assert [action.tainted for action in approval.actions] == [False]
 
 
-async def test_a_page_and_a_suggested_question_taint_the_run_that_is_made_of_them(
+async def test_page_and_suggested_question_taint_their_run(
     product: Product,
 ) -> None:
     read = await product.ask(READ, "talk")

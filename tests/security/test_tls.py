@@ -30,7 +30,7 @@ _TIMEOUT_S = 120.0
 
 
 @dataclass
-class Walls:
+class Deployed:
     """What runs, and what it takes to get in."""
 
     authority: Authority
@@ -41,7 +41,7 @@ class Walls:
 
     def channel(self, address: str, service: str) -> grpc.aio.Channel:
         """A channel with the certificate of ``service``; empty: with none."""
-        tls = self.authority.issue(service or "nobody")
+        tls = self.authority.issue(service or "client")
         assert tls.ca_file is not None
         assert tls.key_file is not None
         assert tls.cert_file is not None
@@ -52,7 +52,7 @@ class Walls:
 
 
 @pytest.fixture
-async def walls(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Walls]:
+async def deployed(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Deployed]:
     authority = Authority(tmp_path / "authority")
     private, public = generate_keypair()
 
@@ -91,28 +91,28 @@ async def walls(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Walls]:
                 ),
             )
         )
-        yield Walls(authority, RunTokenSigner(private), gateway, sandbox, rest.address)
+        yield Deployed(authority, RunTokenSigner(private), gateway, sandbox, rest.address)
 
 
-async def test_a_question_is_answered_over_grpc_and_rest(walls: Walls) -> None:
+async def test_a_question_is_answered_over_grpc_and_rest(deployed: Deployed) -> None:
     bearer = f"Bearer {KEY}"
     request = AskRequest(request=AgentRequest(question=QUESTION))
-    async with walls.channel(walls.gateway, "") as channel:
+    async with deployed.channel(deployed.gateway, "") as channel:
         answered = await OrchestratorServiceStub(channel).Ask(
             request, timeout=_TIMEOUT_S, metadata=(("authorization", bearer),)
         )
     assert ANSWER in answered.response.answer
     async with aiohttp.ClientSession(headers={"Authorization": bearer}) as http:
         asked: Any = {"question": QUESTION}
-        async with http.post(f"http://{walls.rest}/v1/runs:ask", json=asked) as reply:
+        async with http.post(f"http://{deployed.rest}/v1/runs:ask", json=asked) as reply:
             assert reply.status == 200, await reply.text()
             assert ANSWER in (await reply.json())["answer"]
 
 
-async def test_who_has_no_certificate_or_a_foreign_one_reaches_no_service(
-    walls: Walls, tmp_path: Path
+async def test_missing_or_foreign_certificates_are_refused(
+    deployed: Deployed, tmp_path: Path
 ) -> None:
-    token = walls.signer.mint("ada", "r1", "r1/0/a", ["computation", "sandbox"], 600)
+    token = deployed.signer.mint("ada", "r1", "r1/0/a", ["computation", "sandbox"], 600)
 
     async def run(channel: grpc.aio.Channel) -> grpc.StatusCode:
         async with channel:
@@ -126,18 +126,18 @@ async def test_who_has_no_certificate_or_a_foreign_one_reaches_no_service(
                 return error.code()
         return grpc.StatusCode.OK
 
-    stranger = Authority(tmp_path / "stranger").issue("computation")
-    ours = walls.authority.issue("computation")
-    assert stranger.key_file is not None
-    assert stranger.cert_file is not None
+    other = Authority(tmp_path / "foreign-authority").issue("computation")
+    ours = deployed.authority.issue("computation")
+    assert other.key_file is not None
+    assert other.cert_file is not None
     assert ours.ca_file is not None
     foreign = grpc.ssl_channel_credentials(
-        ours.ca_file.read_bytes(), stranger.key_file.read_bytes(), stranger.cert_file.read_bytes()
+        ours.ca_file.read_bytes(), other.key_file.read_bytes(), other.cert_file.read_bytes()
     )
     away, refused = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNAUTHENTICATED
-    assert await run(grpc.aio.insecure_channel(walls.sandbox)) == away
-    assert await run(walls.channel(walls.sandbox, "")) == away
-    assert await run(grpc.aio.secure_channel(walls.sandbox, foreign)) == away
+    assert await run(grpc.aio.insecure_channel(deployed.sandbox)) == away
+    assert await run(deployed.channel(deployed.sandbox, "")) == away
+    assert await run(grpc.aio.secure_channel(deployed.sandbox, foreign)) == away
     # The token of another agent's step, in the hands of a service of ours.
-    assert await run(walls.channel(walls.sandbox, "sql")) == refused
-    assert await run(walls.channel(walls.sandbox, "computation")) == grpc.StatusCode.OK
+    assert await run(deployed.channel(deployed.sandbox, "sql")) == refused
+    assert await run(deployed.channel(deployed.sandbox, "computation")) == grpc.StatusCode.OK

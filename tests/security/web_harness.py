@@ -8,10 +8,6 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web as http
-from obeying_model import LEAKS, STOLEN, improvise
-from poison_harness import PoisonRun
-from poisoned_documents import DEED, HONEST, PLANNER, gives_the_order
-from poisoned_web import page
 
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
@@ -31,21 +27,26 @@ from bos_testkit.scripted_model.server import ScriptedModel
 from bos_web.service import serve as serve_web
 from bos_web.settings import WebSettings
 
+from .obeying_model import LEAKS, STOLEN, improvise
+from .poison_harness import PoisonRun
+from .poisoned_documents import DEED, HONEST, PLANNER, gives_the_order
+from .poisoned_web import page
+
 if TYPE_CHECKING:
     import re
     from collections.abc import AsyncIterator, Sequence
 
-    from poisoned_web import PoisonedPage
-
     from bos.gateway.v1 import Approval
     from bos_testkit.scripted_model.replies import Fixture
+
+    from .poisoned_web import PoisonedPage
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 ANSWER, STRATEGY = "WebAnswer", "SearchStrategy"
 
 
 class Names:
-    """Resolves nothing, and keeps what was asked for: nobody but the attacker's site has a name."""
+    """Resolves nothing, and keeps what was asked for: only the attacker's site has a name."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

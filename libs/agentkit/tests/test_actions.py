@@ -55,14 +55,11 @@ def test_map_order_and_unset_values_make_no_difference() -> None:
     ("one", "other"),
     [
         (5, "5"),
-        (5, 5.0),
         (5, Decimal(5)),
         (Decimal("1.5"), Decimal("1.50")),
         ("2026-01-31", date(2026, 1, 31)),
-        ({"int": "5"}, 5),
         (None, False),
         ([], {}),
-        (0.1 + 0.2, 0.3),
     ],
 )
 def test_arguments_that_differ_for_a_tool_have_different_digests(one: Any, other: Any) -> None:

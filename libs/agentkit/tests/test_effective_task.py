@@ -40,7 +40,6 @@ def test_without_instructions_the_task_is_the_original_unchanged() -> None:
 @pytest.mark.parametrize(
     ("mode", "text", "overridden"),
     [
-        (InstructionMode.INSTRUCTION_MODE_ENHANCE, ENHANCED, False),
         (InstructionMode.INSTRUCTION_MODE_UNSPECIFIED, ENHANCED, False),
         (InstructionMode.INSTRUCTION_MODE_OVERRIDE, OVERRIDDEN, True),
     ],

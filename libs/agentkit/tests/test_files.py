@@ -86,13 +86,10 @@ async def test_a_proposal_has_no_files() -> None:
     ("name", "media_type", "size"),
     [
         ("", "text/plain", 1),
-        ("..", "text/plain", 1),
         ("a/b", "text/plain", 1),
-        ("a\nb", "text/plain", 1),
         ("x" * 256, "text/plain", 1),
         ("\udc80", "text/plain", 1),
         ("a", "text", 1),
-        ("a", "text/html; charset=x", 1),
         ("a", "text/plain", MAX_FILE_BYTES + 1),
     ],
 )

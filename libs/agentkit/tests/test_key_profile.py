@@ -53,7 +53,7 @@ async def test_a_step_uses_the_profile_it_names(
 
 
 @pytest.mark.requirement("N-07")
-async def test_a_step_with_an_unknown_profile_fails_and_names_the_setting(
+async def test_a_step_with_an_unknown_profile_names_the_setting(
     model: Model, scripted: ScriptedModel
 ) -> None:
     result = await run(model, "finance")

@@ -74,7 +74,7 @@ async def test_reply_is_returned_and_counted(task: AgentTask, model: Model, call
     assert calls(task) == 1
 
 
-async def test_needed_reply_without_a_model_fails_the_step_with_the_agents_message(
+async def test_needed_reply_without_a_model_fails_with_the_agents_text(
     task: AgentTask, scripted: ScriptedModel
 ) -> None:
     with pytest.raises(AgentFailure) as caught:
@@ -88,7 +88,7 @@ async def test_needed_reply_without_a_model_fails_the_step_with_the_agents_messa
     assert scripted.calls == 0
 
 
-async def test_needed_reply_with_a_refused_key_is_a_configuration_error(
+async def test_needed_reply_with_a_refused_key_names_the_setting(
     task: AgentTask, model: Model, scripted: ScriptedModel
 ) -> None:
     scripted.knobs.fail_next(9, status=401)

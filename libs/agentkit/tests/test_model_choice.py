@@ -21,7 +21,7 @@ pytestmark = pytest.mark.requirement("A-24")
 
 
 @pytest.mark.requirement("C-34")
-async def test_steps_side_by_side_call_each_the_model_it_names(
+async def test_concurrent_steps_call_the_models_they_name(
     scripted_model: ScriptedModelFactory,
 ) -> None:
     scripted = await scripted_model(fixture("greeting", ["greet"], text="Good day."))

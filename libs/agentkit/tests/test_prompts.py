@@ -34,7 +34,7 @@ def test_dependency_data_is_truncated_to_500_characters() -> None:
 
 
 @pytest.mark.requirement("S-07")
-def test_the_prompt_has_its_sections_in_order_and_truncates_the_source_text() -> None:
+def test_the_prompt_has_its_sections_in_order() -> None:
     parts = {
         "task": "T",
         "entities": "none",

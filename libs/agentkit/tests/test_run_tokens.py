@@ -79,14 +79,14 @@ async def test_run_token_for_anything_else_is_refused(
     assert not guarded.agent.inputs
 
 
-async def test_missing_expired_foreign_and_forged_tokens_are_refused(guarded: GuardedAgent) -> None:
-    stranger = RunTokenSigner(generate_keypair()[0])
+async def test_invalid_tokens_are_refused(guarded: GuardedAgent) -> None:
+    unknown = RunTokenSigner(generate_keypair()[0])
     refused = (
         None,
         guarded.token(ttl_s=-60.0),
         guarded.token(audiences=["sql"]),
         guarded.token(audiences=["sql", "echo"]),  # minted for another agent
-        stranger.mint(USER, RUN, STEP, ["echo"], 30.0),
+        unknown.mint(USER, RUN, STEP, ["echo"], 30.0),
         "nonsense",
     )
     for token in refused:
@@ -96,7 +96,7 @@ async def test_missing_expired_foreign_and_forged_tokens_are_refused(guarded: Gu
     assert not guarded.agent.inputs
 
 
-async def test_card_is_returned_to_any_service_with_a_token_of_the_gateway(
+async def test_a_token_of_the_gateway_describes_the_agent(
     guarded: GuardedAgent,
 ) -> None:
     token = guarded.signer.mint("gateway", "", "", ["echo"], 30.0)

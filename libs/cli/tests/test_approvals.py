@@ -107,8 +107,8 @@ class AskingGateway(Gateway):
     desk: Desk = field(default_factory=Desk)
 
     async def _stream(self, after: int, offset: int) -> AsyncIterator[RunEvent]:
-        *told, end = story()
-        for event in told:
+        *events, end = story()
+        for event in events:
             yield event
         asks = RunEvent(run_id=RUN_ID, sequence=end.sequence + 1)
         asks.approval_requested.approval.CopyFrom(requested())
@@ -192,7 +192,7 @@ async def test_show_prints_exact_arguments_without_control_characters(
     assert "body (text, 2 lines)\n      1 | Dear Ada,\n      2 | \\u{1B}[2Jyours\n" in out
     assert "Tell\\u{1B}[2J Ada\n" in out
     assert "\x1b" not in out
-    assert "nobody knows" not in out
+    assert "it is unknown" not in out
 
 
 async def test_show_warns_that_the_action_may_have_been_performed_before(
@@ -200,7 +200,7 @@ async def test_show_warns_that_the_action_may_have_been_performed_before(
 ) -> None:
     gateway.desk.approval.kind = ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
     _, out, _ = await bos(gateway, "approvals", "show", "ap-1")
-    assert "nobody knows whether it was done: yes does it again" in " ".join(out.split())
+    assert "it is unknown whether it was done: yes does it again" in " ".join(out.split())
 
 
 @pytest.mark.parametrize(

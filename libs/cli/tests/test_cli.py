@@ -372,7 +372,7 @@ def test_a_file_of_another_user_is_passed_over(
 ) -> None:
     announce(data, CONTENT)
     monkeypatch.setattr(os, "geteuid", lambda: 54321)
-    with pytest.raises(NoConnection, match="belongs to somebody else"):
+    with pytest.raises(NoConnection, match="belongs to another user"):
         find_connection(None, None, tmp_path)
 
 
@@ -392,7 +392,7 @@ def test_a_target_that_is_named_takes_nothing_from_the_file(tmp_path: Path, data
 
 
 @pytest.mark.parametrize("content", ["", "[]", "[" * 100_000, b"\xff".decode("latin-1")])
-def test_a_spoilt_file_is_named(tmp_path: Path, data: Path, content: str) -> None:
+def test_an_invalid_file_is_named(tmp_path: Path, data: Path, content: str) -> None:
     write_private(data / FILE, content)
     with pytest.raises(NoConnection, match=r"standalone\.json"):
         find_connection(None, None, tmp_path)

@@ -55,7 +55,7 @@ async def test_who_has_none_is_not(prompts: list[str]) -> None:
 @pytest.mark.parametrize(("refusal", "ask"), [(REQUIRED, False), (NOT_FRESH, True)])
 async def test_another_refusal_is_shown(refusal: BosError, ask: bool, prompts: list[str]) -> None:
     account: Any = Account(refusal)
-    with pytest.raises(BosError) as told:
+    with pytest.raises(BosError) as raised:
         await _close(account, "", ask=ask)
-    assert told.value is refusal
+    assert raised.value is refusal
     assert (account.passwords, prompts) == ([""], [])

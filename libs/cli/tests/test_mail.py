@@ -30,7 +30,7 @@ def test_servers_have_their_usual_ports_and_tls_unless_said_otherwise() -> None:
 
 
 @pytest.mark.parametrize("host", ["", ":993", "mail.example.com:imaps"])
-def test_a_server_that_is_none_is_refused(host: str) -> None:
+def test_an_invalid_server_is_refused(host: str) -> None:
     with pytest.raises(click.UsageError, match="--imap must be a host"):
         command._servers(host, "smtp.example.com", None, None)
 

@@ -302,16 +302,16 @@ def test_cells_read_as_they_are_stored(value: Value, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("step_ids", "told"),
+    ("step_ids", "reason"),
     [
         (["find", "share"], "↻ planning anew, because of find, share"),
         ([], "↻ planning anew, because the results are thin"),
     ],
 )
-async def test_a_revision_says_why_there_is_another_plan(step_ids: list[str], told: str) -> None:
+async def test_a_revision_says_why_there_is_another_plan(step_ids: list[str], reason: str) -> None:
     events = story()
     started = event(0, revision_started={"revision": 1, "failed_step_ids": step_ids})
-    assert told in await shown([*events[:5], started, *events[5:]])
+    assert reason in await shown([*events[:5], started, *events[5:]])
 
 
 @pytest.mark.parametrize("revised", [True, False])

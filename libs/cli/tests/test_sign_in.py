@@ -211,7 +211,7 @@ def test_the_token_file_is_private(file: TokenFile, identity: Identity) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"gateway:1": {"username": "ada"}}'])
-def test_a_spoilt_file_is_an_empty_one(file: TokenFile, content: str, identity: Identity) -> None:
+def test_an_invalid_file_is_an_empty_one(file: TokenFile, content: str, identity: Identity) -> None:
     file.path.parent.mkdir()
     file.path.write_text(content)
     assert file.read(TARGET) is None
@@ -282,4 +282,4 @@ async def test_signing_in_asking_and_signing_out(
     assert await bos("logout") == (0, "Signed out.\n")
     assert identity.ended == ["refresh 1"]
     assert (await bos("agents"))[0] == 2
-    assert await bos("logout") == (0, "Nobody is signed in.\n")
+    assert await bos("logout") == (0, "No user is signed in.\n")

@@ -104,15 +104,15 @@ async def test_run_is_waited_for_only_where_that_is_asked_for(
     assert until_news.HasField("after_sequence")
 
 
-@pytest.mark.parametrize("told", range(len(PLACES)))
+@pytest.mark.parametrize("sent", range(len(PLACES)))
 async def test_a_stream_that_breaks_anywhere_goes_on_without_gap_or_repetition(
-    bos: BosClient, gateway: Gateway, told: int
+    bos: BosClient, gateway: Gateway, sent: int
 ) -> None:
-    gateway.breaks_after = [told]
+    gateway.breaks_after = [sent]
 
     assert await seen_of(bos.ask_stream("Who leads?")) == story()
-    if told:
-        assert gateway.watched == [PLACES[told - 1]]
+    if sent:
+        assert gateway.watched == [PLACES[sent - 1]]
     else:
         # Nothing is known of the run yet: the question is asked again under the same id.
         assert len({request.request_id for request in gateway.asked}) == 1
@@ -171,7 +171,7 @@ async def test_text_that_a_stream_repeats_is_cut_off_and_a_new_attempt_begins_an
     bos: BosClient, gateway: Gateway
 ) -> None:
     """No gateway should; a client that shows text twice would be worse than one that is careful."""
-    told = [
+    sent = [
         {"answer_started": {"attempt": 1}},
         {"answer_delta": {"text": "\N{SNOWMAN}ne ", "attempt": 1}},
         {"answer_delta": {"text": "ne two ", "attempt": 1, "offset": 1}},
@@ -183,7 +183,7 @@ async def test_text_that_a_stream_repeats_is_cut_off_and_a_new_attempt_begins_an
     ]
     sequence = 0
     gateway.events[:-1] = []
-    for kind in told:
+    for kind in sent:
         sequence += "answer_delta" not in kind
         event = RunEvent(run_id=RUN_ID, sequence=sequence, **kind)
         gateway.events.insert(len(gateway.events) - 1, event)

@@ -1,4 +1,4 @@
-"""The MCP server over a gateway that does as told: bounds, marks, files, documents, failures."""
+"""The MCP server over a scripted gateway: bounds, marks, files, documents, failures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 @dataclass
 class One:
-    """One caller, whatever the request."""
+    """One caller of all requests."""
 
     gateway: BosClient
     found: DocumentsClient | None = None
@@ -160,7 +160,7 @@ async def test_failures_name_field_and_reason(start: Starter) -> None:
 
 
 class Unwatched(Gateway):
-    """A gateway that takes questions, and lets nobody follow them."""
+    """A gateway that takes questions and refuses to stream them."""
 
     async def WatchRun(self, request: Any, context: Any) -> AsyncIterator[Any]:
         raise PermissionDenied("This key may not.", reason="SCOPE")
@@ -209,21 +209,21 @@ async def test_without_documents_there_is_no_search(start: Starter) -> None:
 
 
 async def test_a_question_is_followed_to_its_end_with_news(start: Starter) -> None:
-    told: list[str] = []
+    heard: list[str] = []
 
     async def progress(_: float, __: float | None, message: str | None) -> None:
-        told.append(message or "")
+        heard.append(message or "")
 
     async with mcp_of(await start()) as mcp:
         question = {"question": "Who leads?", "agents": ["sql"]}
         result = await mcp.call_tool("ask", question, progress_callback=progress)
     assert result.structured_content["answer"] == "Acme leads [1]."
-    assert told[0] == f"Run {RUN_ID} is accepted"
-    assert any(line.startswith("Plan of 2 steps. sql: Find the customers") for line in told)
+    assert heard[0] == f"Run {RUN_ID} is accepted"
+    assert any(line.startswith("Plan of 2 steps. sql: Find the customers") for line in heard)
 
 
 def test_an_action_whose_outcome_is_unknown_says_so() -> None:
     approval = Approval(approval_id="a", kind=ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN)
-    assert "nobody knows whether it was done" in approval_shown(approval)
+    assert "it is unknown whether it was done" in approval_shown(approval)
     approval.kind = ApprovalKind.APPROVAL_KIND_PROPOSED
-    assert "nobody knows" not in approval_shown(approval)
+    assert "it is unknown" not in approval_shown(approval)

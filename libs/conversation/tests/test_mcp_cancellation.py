@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Gateway:
-    """Ends the first call as gRPC does, whoever asked for that; answers the next."""
+    """Ends the first call as gRPC does on any cancellation; answers the next."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()

@@ -48,7 +48,7 @@ def test_a_word_of_refusal_or_nothing_denies(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", OTHER)
-def test_whatever_else_is_said_leads_to_another_proposal(text: str) -> None:
+def test_any_other_reply_leads_to_another_proposal(text: str) -> None:
     assert decision_of(text) == Decision(approved=True, instructions=text)
 
 

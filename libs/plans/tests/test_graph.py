@@ -16,30 +16,22 @@ if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn
 
 
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [
-        ([step("rag", "e"), step("web", "e")], [["rag", "web"]]),
-        (
-            [step("rag", "e"), step("code", "e", "x", "rag"), step("mail", "e", "x", "code")],
-            [["rag"], ["code"], ["mail"]],
-        ),
-        (
-            [step("code", "e", "x", "rag", "web"), step("rag", "e"), step("web", "e")],
-            [["rag", "web"], ["code"]],
-        ),
-        ([], []),
-    ],
-    ids=["independent", "chain", "diamond", "empty"],
-)
 @pytest.mark.requirement("C-10", "T-15")
-def test_stages_and_order_of_plans(steps: list, expected: list[list[str]]) -> None:
-    assert stages(Plan(steps=steps)) == expected
-
-
-def test_reference_alone_makes_a_dependency() -> None:
-    plan = Plan(steps=[step("b", "e", "use @{outputs.a.x}"), step("a", "e")])
-    assert stages(plan) == [["a"], ["b"]]
+def test_stages_of_plans() -> None:
+    rag, web = step("rag", "e"), step("web", "e")
+    code, mail = step("code", "e", "x", "rag"), step("mail", "e", "x", "code")
+    both, by_reference = (
+        step("code", "e", "x", "rag", "web"),
+        step("b", "e", "use @{outputs.rag.x}"),
+    )
+    for steps, expected in (
+        ([], []),
+        ([rag, web], [["rag", "web"]]),
+        ([rag, code, mail], [["rag"], ["code"], ["mail"]]),
+        ([both, rag, web], [["rag", "web"], ["code"]]),
+        ([by_reference, rag], [["rag"], ["b"]]),
+    ):
+        assert stages(Plan(steps=steps)) == expected
 
 
 @pytest.mark.requirement("C-08")

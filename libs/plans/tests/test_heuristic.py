@@ -11,40 +11,9 @@ from bos_plans.heuristic import apply_preferences, candidates, missing_context, 
 
 pytestmark = pytest.mark.requirement("B-03", "B-04", "B-05", "B-06", "B-21")
 
-SQL = [
-    "table",
-    "tables",
-    "list",
-    "show",
-    "top",
-    "per",
-    "group",
-    "average",
-    "sum",
-    "count",
-    "trend",
-    "breakdown",
-    "report",
-]
-COMPUTATION = [
-    *[
-        "calculate",
-        "difference",
-        "ratio",
-        "project",
-        "simulate",
-        "compute",
-        "forecast",
-        "estimate",
-        "compare",
-    ],
-    "what is",
-    "percent",
-]
-API_DOCS = [
-    *["api", "endpoint", "route", "http", "/api/"],
-    *("get /", "post /", "put /", "delete /", "patch /", "status code", "request body"),
-]
+SQL = ["table", "tables", "list", "show", "top", "per", "group", "average", "count", "trend"]
+COMPUTATION = ["calculate", "difference", "ratio", "project", "compute", "what is", "percent"]
+API_DOCS = ["api", "endpoint", "route", "http", "/api/", "get /", "post /", "status code"]
 
 
 def card(name: str, group: int, keywords: list[str], requires: tuple[str, ...] = ()) -> AgentCard:
@@ -89,27 +58,17 @@ def test_selection_matches_the_reference_implementation(question: str) -> None:
     assert candidates(question, THREE_CARDS, fallback_agent="sql") == counted_by_hand(question)
 
 
-@pytest.mark.parametrize(
-    ("question", "expected"),
-    [
-        pytest.param(
-            *("List all tables in the database", ["sql"]), marks=pytest.mark.requirement("T-10")
-        ),
-        pytest.param(
-            *("List me all the API points available to you", ["api_docs", "sql"]),
-            marks=pytest.mark.requirement("T-11"),
-        ),
-        pytest.param(
-            *("List APIs and query database", ["api_docs", "sql"]),
-            marks=pytest.mark.requirement("T-11"),
-        ),
-        ("Calculate the difference", ["computation"]),
-        ("Show the ratio", ["sql", "computation"]),
-        ("Good morning", ["sql"]),  # nothing matches
-    ],
-)
-def test_reference_questions_get_their_agents(question: str, expected: list[str]) -> None:
-    assert candidates(question, THREE_CARDS, fallback_agent="sql") == expected
+@pytest.mark.requirement("T-10", "T-11")
+def test_reference_questions_get_their_agents() -> None:
+    expected = {
+        "List all tables in the database": ["sql"],
+        "List me all the API points available to you": ["api_docs", "sql"],
+        "Calculate the difference": ["computation"],
+        "Show the ratio": ["sql", "computation"],
+        "Good morning": ["sql"],  # nothing matches
+    }
+    found = {asked: candidates(asked, THREE_CARDS, fallback_agent="sql") for asked in expected}
+    assert found == expected
 
 
 def test_score_counts_keywords_not_occurrences() -> None:

@@ -39,7 +39,8 @@ def problems(*steps: Step, max_steps: int = 20, completed: tuple[str, ...] = ())
     return plan_problems(Plan(steps=steps), CARDS, max_steps=max_steps, completed=completed)
 
 
-def test_a_diamond_with_references_is_valid() -> None:
+def test_a_diamond_with_references_and_an_empty_plan_are_valid() -> None:
+    assert not problems()
     assert not problems(
         step("a"),
         step("b", inputs={"rows": "@{outputs.a.table}"}),
@@ -48,26 +49,17 @@ def test_a_diamond_with_references_is_valid() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        (315_576_000_000, []),
-        (315_576_000_001, ['The timeout of step "a" is not a duration.']),
-        (-(2**63), ['The timeout of step "a" is not a duration.']),
-    ],
-)
-def test_timeout_of_a_step_must_be_a_valid_duration(seconds: int, expected: list[str]) -> None:
-    assert problems(step("a", timeout=Duration(seconds=seconds))) == expected
+def test_timeout_of_a_step_must_be_a_valid_duration() -> None:
+    assert not problems(step("a", timeout=Duration(seconds=315_576_000_000)))
+    (problem,) = problems(step("a", timeout=Duration(seconds=315_576_000_001)))
+    assert problem == 'The timeout of step "a" is not a duration.'
 
 
-def test_an_empty_plan_is_valid() -> None:
-    assert not problems()
-
-
-@pytest.mark.parametrize("step_id", ["", "1st", "has space", "a" * 65, "ä", "a.b"])
-def test_a_step_needs_a_well_formed_id(step_id: str) -> None:
-    (problem,) = problems(step(step_id))
-    assert problem.startswith("Step number 1 needs an id")
+def test_a_step_needs_a_well_formed_id() -> None:
+    assert not problems(step("a" * 64))
+    for step_id in ("", "1st", "has space", "a" * 65, "ä", "a.b"):
+        (problem,) = problems(step(step_id))
+        assert problem.startswith("Step number 1 needs an id"), step_id
 
 
 def test_ids_are_unique_also_against_completed_steps() -> None:
@@ -75,19 +67,8 @@ def test_ids_are_unique_also_against_completed_steps() -> None:
     assert problems(step("a"), completed=("a",)) == ['The id of step "a" is taken.']
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "@{outputs.a}",
-        "@{outputs.a.}",
-        "@{output.a.b}",
-        "@{outputs.1a.b}",
-        "@{outputs.a.b",
-        "@{ outputs.a.b }",
-        "@{outputs.a.b c}",
-    ],
-)
-def test_malformed_references_are_refused(text: str) -> None:
+def test_malformed_reference_in_an_input_is_refused() -> None:
+    text = "@{ outputs.a.b }"
     (problem,) = problems(step("a"), step("b", inputs={"x": ["deep", {"in": text}]}))
     assert problem == f'Step "b" has a malformed reference: {text}'
 
@@ -159,10 +140,14 @@ def test_a_users_text_never_holds_a_reference(text: str) -> None:
     assert not any("malformed" in problem for problem in problems(step("x", task=harmless or "-")))
 
 
-@pytest.mark.parametrize(("count", "fits"), [(MAX_REFERENCES, True), (MAX_REFERENCES + 1, False)])
-def test_references_of_a_plan_are_bounded(count: int, fits: bool) -> None:
-    steps = [step("a"), step("b", inputs={"all": ["@{outputs.a.answer}"] * count})]
-    assert problems(*steps) == ([] if fits else ["It has 257 references; at most 256 are allowed."])
+def test_references_of_a_plan_are_bounded() -> None:
+    def using(count: int) -> list[Step]:
+        return [step("a"), step("b", inputs={"all": ["@{outputs.a.answer}"] * count})]
+
+    assert not problems(*using(MAX_REFERENCES))
+    assert problems(*using(MAX_REFERENCES + 1)) == [
+        "It has 257 references; at most 256 are allowed."
+    ]
 
 
 def nested(depth: int) -> Value:
@@ -172,15 +157,15 @@ def nested(depth: int) -> Value:
     return value
 
 
-@pytest.mark.parametrize("field", ["sub_task_input", "entities"])
-@pytest.mark.parametrize(("depth", "fits"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])
-def test_depth_of_a_plan_is_bounded(field: str, depth: int, fits: bool) -> None:
-    deep = step("a")
-    getattr(deep, field)["x"].CopyFrom(nested(depth))
+def test_depth_of_a_plan_is_bounded() -> None:
     expected = 'The input of step "a" nests lists and maps more than 24 deep.'
-    assert problems(deep) == ([] if fits else [expected])
-    plan = Plan(steps=[step("a")], entities={"x": nested(depth)})
-    assert bool(plan_problems(plan, CARDS, max_steps=9)) is not fits
+    for depth, fits in ((MAX_DEPTH, True), (MAX_DEPTH + 1, False)):
+        for field in ("sub_task_input", "entities"):
+            deep = step("a")
+            getattr(deep, field)["x"].CopyFrom(nested(depth))
+            assert problems(deep) == ([] if fits else [expected])
+        plan = Plan(steps=[step("a")], entities={"x": nested(depth)})
+        assert bool(plan_problems(plan, CARDS, max_steps=9)) is not fits
 
 
 def test_reported_problems_are_limited_in_number_and_length() -> None:

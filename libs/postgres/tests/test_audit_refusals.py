@@ -20,7 +20,7 @@ from bos_postgres.audit import (
     record,
     record_settings,
     settings_entry,
-    stranger,
+    unauthenticated,
 )
 from bos_postgres.audit.refusals import MOST_AT_ONCE
 
@@ -69,7 +69,7 @@ async def until_written(pool: Pool, count: int) -> list[dict[str, Any]]:
 async def test_a_flood_of_refusals_is_one_row_at_once_and_one_with_the_rest(pool: Pool) -> None:
     telemetry = Telemetry.for_tests("harness")
     refusals = Refusals(pool, telemetry)
-    entry = stranger("203.0.113.7").entry("session.refused", outcome="refused")
+    entry = unauthenticated("203.0.113.7").entry("session.refused", outcome="refused")
     async with refusals.running():
         refusals.count(entry)
         await until_written(pool, 1)
@@ -94,7 +94,7 @@ async def test_writer_that_ends_behind_its_commit_writes_nothing_twice(
     monkeypatch.setattr("bos_postgres.audit.refusals.record", slow)
     refusals = Refusals(pool, Telemetry.for_tests("harness"))
     async with refusals.running():
-        refusals.count(stranger().entry("a.b"))
+        refusals.count(unauthenticated().entry("a.b"))
         await committed.wait()
         asyncio.get_running_loop().call_soon(may_go_on.set)
     assert [each["details"] for each in await rows(pool)] == [{"count": "1"}]
@@ -105,13 +105,13 @@ async def test_within_its_minute_a_refusal_is_written_once_and_then_forgotten(
 ) -> None:
     refusals = Refusals(pool, Telemetry.for_tests("harness"))
     for _ in range(3):
-        refusals.count(stranger().entry("a.b"))
+        refusals.count(unauthenticated().entry("a.b"))
         await refusals._write(all_of_it=False)
     assert len(await rows(pool)) == 1
     await refusals._write(all_of_it=True)
     assert [each["details"]["count"] for each in await rows(pool)] == ["1", "2"]
     monkeypatch.setattr("bos_postgres.audit.refusals._WINDOW_S", 0.0)
-    refusals.count(stranger().entry("a.b"))
+    refusals.count(unauthenticated().entry("a.b"))
     await refusals._write(all_of_it=True)
     assert refusals._counted
     await refusals._write(all_of_it=False)
@@ -122,7 +122,7 @@ async def test_refusals_from_everywhere_are_bounded_and_none_is_uncounted(pool: 
     refusals = Refusals(pool, Telemetry.for_tests("harness"))
     async with refusals.running():
         for number in range(5000):
-            refusals.count(stranger(f"10.0.{number // 250}.{number % 250}").entry("a.b"))
+            refusals.count(unauthenticated(f"10.0.{number // 250}.{number % 250}").entry("a.b"))
     found = await rows(pool)
     assert len(found) == MOST_AT_ONCE + 1
     assert sum(int(each["details"]["count"]) for each in found) == 5000
@@ -135,7 +135,7 @@ async def test_refusals_are_kept_while_the_database_refuses(pool: Pool) -> None:
     async with acquire(pool) as session:
         await session.execute("ALTER TABLE audit_pending RENAME TO away")
         async with refusals.running():
-            refusals.count(stranger().entry("a.b"))
+            refusals.count(unauthenticated().entry("a.b"))
             async with asyncio.timeout(60):
                 while not telemetry.logs:  # noqa: ASYNC110  Nothing sets an event.
                     await asyncio.sleep(0.001)

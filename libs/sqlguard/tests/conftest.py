@@ -27,18 +27,6 @@ def policy_for(dialect: Dialect, **changes: int) -> GuardPolicy:
     return GuardPolicy(dialect, tables, **changes)
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    for kind in ("hostile", "legitimate"):
-        if kind in metafunc.fixturenames:
-            cases = [
-                pytest.param((dialect, *each), id=f"{dialect}: {each.text}"[:70])
-                for dialect in DIALECTS
-                for each in read_corpus(kind, dialect)
-                if each.rules or kind == "legitimate"
-            ]
-            metafunc.parametrize(kind, cases)
-
-
 @pytest.fixture(scope="session")
 def guards() -> dict[str, Guard]:
     return {dialect: Guard(policy_for(dialect)) for dialect in DIALECTS}

@@ -42,7 +42,7 @@ ENVIRONMENT = {
 KNOWN_USER = answers.what_is_known_of_the_user_reaches_every_prompt
 BROKEN: list[tuple[Rule, dict[str, Any], str]] = [
     (answers.card_is_valid, {"agent": agents.WithoutUseCases}, "examples of questions"),
-    (answers.health_is_told_to_anybody, {"bare": True}, "health of '' is told"),
+    (answers.health_needs_no_credentials, {"bare": True}, "health of '' needs no credentials"),
     (answers.example_has_a_valid_result, {"servicer": agents.Nameless}, "names the agent"),
     (answers.example_has_a_valid_result, {"servicer": agents.Doubled}, "follows the result"),
     (answers.progress_is_well_formed, {"servicer": agents.Timeless}, "says when it happened"),
@@ -57,13 +57,13 @@ BROKEN: list[tuple[Rule, dict[str, Any], str]] = [
     (refusals.bad_input_is_refused_with_field_and_fix, {"bare": True}, "the call is refused"),
     (refusals.hostile_input_is_no_defect, {"agent": agents.Trusting}, "a tool that is not there"),
     (
-        refusals.strangers_are_refused,
+        refusals.unauthenticated_callers_are_refused,
         {"auth": {"run_token_public_keys": None}},
         "Describe with no key is refused",
     ),
     (
-        refusals.strangers_are_refused,
-        {"audience": "somebody_else"},
+        refusals.unauthenticated_callers_are_refused,
+        {"audience": "another_agent"},
         "a token of another audience is refused",
     ),
     (refusals.nothing_is_performed_unapproved, {"agent": agents.Hasty}, "before the approval"),
@@ -121,7 +121,7 @@ async def test_a_process_that_drops_its_steps_at_sigterm_is_caught(subject: Subj
         await endings.shutdown_lets_steps_end(replace(subject, process=hasty))
 
 
-async def test_a_protected_tool_that_the_suite_does_not_know_is_no_excuse(subject: Subject) -> None:
+async def test_an_unknown_protected_tool_is_a_broken_contract(subject: Subject) -> None:
     with pytest.raises(ContractBroken, match="leave_mark"):
         await refusals.nothing_is_performed_unapproved(replace(subject, proposing=None))
 

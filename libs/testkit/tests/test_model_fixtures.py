@@ -62,7 +62,7 @@ def test_schema_model_and_excludes_decide_who_answers() -> None:
             fixture("text", ["sum"], text="t"),
             fixture("json", ["sum"], schema="A", json={}),
             fixture("json, one model", ["sum"], schema="A", model="big", json={}),
-            fixture("not everybody", ["total"], excludes=["secret"], text="t"),
+            fixture("not secret", ["total"], excludes=["secret"], text="t"),
         ]
     )
 
@@ -74,11 +74,11 @@ def test_schema_model_and_excludes_decide_who_answers() -> None:
     assert name("A", "m", "a sum") == "json"
     assert name("A", "big", "a sum") == "json, one model"
     assert name("B", "m", "a sum") is None
-    assert name(None, "m", "a total") == "not everybody"
+    assert name(None, "m", "a total") == "not secret"
     assert name(None, "m", "a secret total") is None
 
 
-def test_the_most_specific_fixture_answers_and_an_empty_list_stands_in() -> None:
+def test_the_most_specific_fixture_answers() -> None:
     book = load_fixtures(
         [
             fixture("stand-in", [], text="t"),
@@ -93,7 +93,7 @@ def test_the_most_specific_fixture_answers_and_an_empty_list_stands_in() -> None
         assert found.name == expected
 
 
-@pytest.mark.parametrize("other", [["Top  customers"], ["customers"], ["top", "customers"]])
+@pytest.mark.parametrize("other", [["customers"], ["top", "customers"]])
 def test_fixtures_that_always_tie_are_refused_at_load(other: list[str]) -> None:
     one = fixture("one", ["top customers"], text="t")
     two = fixture("two", other, text="t")
@@ -129,23 +129,16 @@ def test_a_capture_that_finds_nothing_names_itself() -> None:
     ("text", "problem"),
     [
         ("name: x", "must hold a YAML list"),
-        ("- [", "cannot be read as YAML"),
         ("- name: x\n  reply: {text: t}", r"fixture 1 \(x\): when: Field required"),
-        ("- when: {schema: null}\n  reply: {text: t}", r"fixture 1 \(unnamed\): name"),
         ("- name: x\n  when: {contains: [a]}\n  reply: {text: t}", "when.schema: Field required"),
         ("- name: x\n  when: {schema: null, contains: [' ']}\n  reply: {text: t}", "blank"),
         ("- name: x\n  when: {schema: null, contain: [a]}\n  reply: {text: t}", "contain"),
         ("- name: x\n  when: {schema: null}\n  reply: {}", "exactly one of"),
-        ("- name: x\n  when: {schema: A}\n  reply: {text: t, json: {}}", "exactly one of"),
         ("- name: x\n  when: {schema: null}\n  reply: {json: {}}", "is a text call"),
         ("- name: x\n  when: {schema: null}\n  reply: {text: '${n}'}", "capture"),
         (
             "- name: x\n  when: {schema: null}\n  capture: {n: '('}\n  reply: {text: t}",
             "regular expression",
-        ),
-        (
-            "- name: x\n  when: {schema: null}\n  capture: {n: 'a'}\n  reply: {text: t}",
-            "needs a group",
         ),
         (
             "- name: x\n  when: {schema: null}\n  reply: {text: t}\n  name: y",

@@ -71,7 +71,7 @@ async def test_a_prepared_structure_is_answered_by_the_schemas_name(client: Asyn
     assert reply.choices[0].message.content == '{"steps": ["a", "b"]}'
 
 
-async def test_a_fallback_is_asked_for_what_no_fixture_fits_and_may_have_no_reply_either() -> None:
+async def test_a_fallback_answers_what_no_fixture_fits() -> None:
     asked: list[tuple[str | None, str]] = []
 
     def fallback(schema: str | None, prompt: str) -> str | None:

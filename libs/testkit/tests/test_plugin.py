@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis
 
 
-def test_property_tests_do_not_depend_on_the_speed_of_the_machine() -> None:
+def test_property_tests_have_no_deadline() -> None:
     now = hypothesis.settings()
     assert now.deadline is None
     assert list(now.suppress_health_check) == [hypothesis.HealthCheck.too_slow]

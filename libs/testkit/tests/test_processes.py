@@ -10,7 +10,7 @@ from itertools import combinations
 
 from bos_testkit.processes import free_port
 
-# Draws as many as it is told to, and lives on until its input ends.
+# Draws as many as its argument says, and runs until its input ends.
 _DRAWER = """
 import sys
 from bos_testkit.processes import free_port
@@ -19,7 +19,7 @@ sys.stdin.read()
 """
 
 
-def test_processes_that_draw_at_a_time_are_never_given_the_same_port() -> None:
+def test_concurrent_processes_draw_different_ports() -> None:
     """A service binds its port a good while after it was drawn."""
     with ExitStack() as running:
         drawers = [
@@ -40,7 +40,7 @@ def test_processes_that_draw_at_a_time_are_never_given_the_same_port() -> None:
     assert not any(one & other for one, other in combinations(drawn, 2))
 
 
-def test_a_port_that_somebody_listens_on_is_passed_over() -> None:
+def test_a_port_in_use_is_passed_over() -> None:
     with ExitStack() as bound:
         taken = set()
         for _ in range(20):

@@ -14,37 +14,30 @@ from bos_composer.outcomes import unstated_assumptions
 pytestmark = pytest.mark.requirement("D-04")
 
 ASSUMED = "Only active customers count."
-TOLD = "This assumes: Only active customers count."
+STATED = "This assumes: Only active customers count."
 
 
 async def test_assumption_omitted_by_the_model_is_added_and_streamed(rig: Any, make: Any) -> None:
     result = make.top_customers(sources=[make.document("Ledger")], assumptions=[ASSUMED])
     deltas, output = await rig.compose(make.request(result))
-    assert output.answer == "".join(deltas) == f"{make.written}\n\n{TOLD}"
+    assert output.answer == "".join(deltas) == f"{make.written}\n\n{STATED}"
     assert not output.deterministic
     (request,) = rig.model.requests
     assert f"### Assumptions made\n<untrusted>\n- {ASSUMED}" in request.prompt
     assert 'State everything under "Assumptions made"' in request.prompt
 
 
-async def test_answer_without_assumptions_is_not_changed(rig: Any, make: Any) -> None:
-    result = make.top_customers(sources=[make.document("Ledger")])
-    _, output = await rig.compose(make.request(result))
-    assert output.answer == make.written
-    assert "Assumptions made" not in rig.model.requests[0].prompt
-
-
-@pytest.mark.parametrize("answer", ["Acme leads.", f"Acme leads. {TOLD}"])
-def test_deterministic_answer_states_assumptions_once(make: Any, answer: str) -> None:
-    request = make.request(make.result(answer=answer, assumptions=[ASSUMED]))
-    text = plain_answer(request, merge(request.results), NumberFormat("en_IN", "INR"))
-    assert text.count("Only active customers count.") == 1
+def test_deterministic_answer_states_assumptions_once(make: Any) -> None:
+    for answer in ("Acme leads.", f"Acme leads. {STATED}"):
+        request = make.request(make.result(answer=answer, assumptions=[ASSUMED]))
+        text = plain_answer(request, merge(request.results), NumberFormat("en_IN", "INR"))
+        assert text.count("Only active customers count.") == 1
 
 
 def test_assumption_stated_in_another_letter_case_is_recognised(make: Any) -> None:
     results = [make.result(assumptions=[ASSUMED, "Days are in UTC"])]
     assert unstated_assumptions("only  ACTIVE\ncustomers count, days are in UTC", results) == ""
-    assert unstated_assumptions("Days are in UTC.", results) == TOLD
+    assert unstated_assumptions("Days are in UTC.", results) == STATED
     assert unstated_assumptions("", [*results, *results]) == (
         "This assumes: Only active customers count; Days are in UTC."
     )

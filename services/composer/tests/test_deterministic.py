@@ -98,28 +98,21 @@ def test_errors_of_earlier_attempts_are_stated_once(make: Any) -> None:
     assert "tried before" not in answer(make, last)
 
 
-@pytest.mark.parametrize(
-    ("error", "why"),
-    [
-        ("denied_by_user", "the approval was denied"),
-        ("hitl_timeout", "nobody decided in time"),
-        ("hitl_skipped_non_streaming", "nobody could be asked on this kind of request"),
-    ],
-)
 @pytest.mark.requirement("K-12", "Q-02", "Q-09")
-def test_blocked_action_is_named_with_its_remedy(make: Any, error: str, why: str) -> None:
-    blocked = make.result(
-        "mail",
-        status="skipped",
-        error=(error, "x"),
-        proposed_actions=[ProposedAction(tool="send_email", summary="Mail the report to Ann")],
-    )
-    text = answer(make, blocked)
-    assert (
-        f'The action "Mail the report to Ann" was blocked: it requires user approval, and {why}.'
-        in text
-    )
-    assert "try again via the streaming interface" in text
+def test_blocked_action_is_named_with_its_remedy(make: Any) -> None:
+    for error, why in (
+        ("denied_by_user", "the approval was denied"),
+        ("hitl_timeout", "it was not decided in time"),
+        ("hitl_skipped_non_streaming", "this kind of request cannot ask for approval"),
+    ):
+        action = ProposedAction(tool="send_email", summary="Mail the report to Ann")
+        blocked = {"status": "skipped", "error": (error, "x"), "proposed_actions": [action]}
+        text = answer(make, make.result("mail", **blocked))
+        assert (
+            'The action "Mail the report to Ann" was blocked: it requires user approval, and '
+            f"{why}."
+        ) in text
+        assert "try again via the streaming interface" in text
 
 
 def test_a_skipped_agent_is_explained(make: Any) -> None:
@@ -127,32 +120,23 @@ def test_a_skipped_agent_is_explained(make: Any) -> None:
     assert "The rag agent was skipped: No documents." in text
 
 
-@pytest.mark.parametrize(
-    "empty",
-    [
-        {},
-        {"columns": ["a"], "rows": [], "data": {"sql": "SELECT 1"}},
-        {"answer": " "},
-        {"data": {}},
-    ],
-)
 @pytest.mark.requirement("K-04")
-def test_empty_result_is_stated(make: Any, empty: dict[str, Any]) -> None:
-    assert answer(make, make.result(**empty)) == NO_DATA
+def test_empty_result_is_stated(make: Any) -> None:
+    empty_table = {"columns": ["a"], "rows": [], "data": {"sql": "SELECT 1"}}
+    for empty in ({}, empty_table, {"answer": " "}, {"data": {}}):
+        assert answer(make, make.result(**empty)) == NO_DATA, empty
 
 
-@pytest.mark.parametrize(
-    ("intent", "expected"),
-    [
-        (Intent.INTENT_OUT_OF_SCOPE, OUT_OF_SCOPE),
-        (Intent.INTENT_GENERAL_QA, NEEDS_MODEL),
-        (Intent.INTENT_DATA_QA, NO_DATA),
-        (Intent.INTENT_UNSPECIFIED, NO_DATA),
-    ],
-)
 @pytest.mark.requirement("C-03", "D-02")
-def test_plan_without_steps_has_an_answer(make: Any, intent: Intent, expected: str) -> None:
-    assert answer(make, intent=IntentRoute(intent=intent)) == expected
+def test_plan_without_steps_has_an_answer(make: Any) -> None:
+    expected = {
+        Intent.INTENT_OUT_OF_SCOPE: OUT_OF_SCOPE,
+        Intent.INTENT_GENERAL_QA: NEEDS_MODEL,
+        Intent.INTENT_DATA_QA: NO_DATA,
+        Intent.INTENT_UNSPECIFIED: NO_DATA,
+    }
+    found = {intent: answer(make, intent=IntentRoute(intent=intent)) for intent in expected}
+    assert found == expected
 
 
 def test_malformed_result_does_not_prevent_the_answer(make: Any) -> None:
@@ -161,9 +145,9 @@ def test_malformed_result_does_not_prevent_the_answer(make: Any) -> None:
         columns=[Column(name="amount"), Column(name="day"), Column(name="missing")],
         rows=[Row(values=[Value(decimal_value="twelve"), Value(date_value=date_pb2.Date(year=1))])],
     )
-    crooked = make.result()
-    crooked.table.CopyFrom(table)
+    invalid = make.result()
+    invalid.table.CopyFrom(table)
     future = AgentResult(agent_name="new", status=99)  # type: ignore[arg-type]
-    text = answer(make, crooked, future)
+    text = answer(make, invalid, future)
     assert "| twelve | (unreadable) |" in text
     assert "The new agent did not succeed: something unexpected went wrong." in text

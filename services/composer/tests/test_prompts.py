@@ -94,14 +94,15 @@ def test_the_user_prompt_holds_question_rationale_and_summaries(make: Any) -> No
     assert f"### Planner rationale\nQuery first.\n\n### Question\n{make.question}\n\n" in user
 
 
-@pytest.mark.parametrize("read", ["result", "history", "memory"])
-def test_rationale_of_a_planner_that_read_content_of_others_is_fenced(make: Any, read: str) -> None:
-    found = make.top_customers()
-    found.tainted = read == "result"
-    said = ConversationMessage(content="Hello", tainted=read == "history")
-    memory = LongTermMemory(tainted=read == "memory")
-    _, user = prompts(make, found, conversation_history=[said], long_term_memory=memory)
-    assert "### Planner rationale\n<untrusted>\nQuery first.\n</untrusted>\n\n" in user
+def test_rationale_of_a_planner_that_read_tainted_content_is_fenced(make: Any) -> None:
+    for read in ("result", "history", "memory"):
+        found = make.top_customers()
+        found.tainted = read == "result"
+        said = ConversationMessage(content="Hello", tainted=read == "history")
+        memory = LongTermMemory(tainted=read == "memory")
+        _, user = prompts(make, found, conversation_history=[said], long_term_memory=memory)
+        fenced = "### Planner rationale\n<untrusted>\nQuery first.\n</untrusted>\n\n"
+        assert fenced in user, read
 
 
 def test_files_are_named_as_data_and_nowhere_without_any(make: Any) -> None:
@@ -158,42 +159,46 @@ def test_answer_that_only_restates_values_is_left_out(make: Any) -> None:
     assert "result.top_revenue=Rs.3,36,08,987.24\n" in user
 
 
-@pytest.mark.parametrize(
-    ("answer", "repeats"),
-    [
-        ("2 rows with customer, total_revenue: Acme, 175206.00; Globex, 99000.5.", True),
-        ("customer: Acme, total_revenue: 175206.00.", True),
-        ("2 rows: Acme and Globex. More rows exist than were read.", True),
-        ("Acme, 175206.00. This assumes: Only active ones count.", True),
-        ("Acme leads.", False),
-        ("2 rows: Acme, 175206.00; Acme & Sons, 5.", False),
-        ("Acme did not pay 175206.00.", False),
-        ("2 rows with customer, total_revenue: Acme, no value; and 1 more.", True),
-        ("2 rows with customer, and 1 more column: Acme; Globex. More rows exist.", True),
-        ("Acme: no revenue.", False),
-        ("No more Acme.", False),
-        ("Acme, no total_revenue.", False),
-        ("Acme and 7 more.", False),
-        ("7 rows: Acme.", False),
-        ("Acme: 17.", False),
-        ("Acme: -175206.00.", False),
-        ("Acme: 175206.00%.", False),
-        ("Acme: 1175206.00.", False),
-        ("No rows match (country = Peru): no data was found.", False),
-    ],
-)
-def test_answer_that_only_lists_the_table_is_left_out(
-    make: Any, answer: str, repeats: bool
-) -> None:
-    result = make.top_customers()
-    result.answer = answer
-    result.assumptions.append("Only active ones count.")
-    _, user = prompts(make, result)
-    assert ("Answer: see the data. Error: none" in user) is repeats
-    assert (f"Answer: {answer} Error: none" in user) is not repeats
-    assert "| Acme | Rs.1,75,206.00 |" in user
+LISTS = [
+    "2 rows with customer, total_revenue: Acme, 175206.00; Globex, 99000.5.",
+    "customer: Acme, total_revenue: 175206.00.",
+    "2 rows: Acme and Globex. More rows exist than were read.",
+    "Acme, 175206.00. This assumes: Only active ones count.",
+    "2 rows with customer, total_revenue: Acme, no value; and 1 more.",
+    "2 rows with customer, and 1 more column: Acme; Globex. More rows exist.",
+]
+STATEMENTS = [
+    "Acme leads.",
+    "2 rows: Acme, 175206.00; Acme & Sons, 5.",
+    "Acme did not pay 175206.00.",
+    "Acme: no revenue.",
+    "No more Acme.",
+    "Acme, no total_revenue.",
+    "Acme and 7 more.",
+    "7 rows: Acme.",
+    "Acme: 17.",
+    "Acme: -175206.00.",
+    "Acme: 175206.00%.",
+    "Acme: 1175206.00.",
+    "No rows match (country = Peru): no data was found.",
+    "Acme. " * 1_000,
+]
+
+
+def test_answer_that_only_lists_the_table_is_left_out(make: Any) -> None:
+    for answer in (*LISTS, *STATEMENTS):
+        result = make.top_customers()
+        result.answer = answer
+        result.assumptions.append("Only active ones count.")
+        _, user = prompts(make, result)
+        assert ("Answer: see the data. Error: none" in user) is (answer in LISTS), answer
+        assert "| Acme | Rs.1,75,206.00 |" in user
+    result.answer = LISTS[0]
     result.ClearField("table")
-    assert f"Answer: {answer} Error: none" in prompts(make, result)[1]
+    assert f"Answer: {LISTS[0]} Error: none" in prompts(make, result)[1]
+    result = make.top_customers()
+    result.answer = " \n"
+    assert "see the data." not in prompts(make, result)[1]
 
 
 def test_value_is_shown_even_if_the_answer_has_its_digits_or_words(make: Any) -> None:
@@ -217,28 +222,20 @@ def test_list_of_the_table_is_recognised_if_cells_hold_its_words_and_digits(make
     assert f"Answer: {listed.answer} Error: none" in prompts(make, listed)[1]
 
 
-@pytest.mark.parametrize("answer", ["", " \n", "Acme. " * 1_000])
-def test_empty_or_very_long_text_is_no_list_of_the_table(make: Any, answer: str) -> None:
-    result = make.top_customers()
-    result.answer = answer
-    assert "see the data." not in prompts(make, result)[1]
+def test_list_of_cells_is_kept_if_the_table_is_truncated(make: Any) -> None:
+    for chars, repeats in ((120, True), (121, False)):
+        text = "x" * chars
+        listed = make.result(answer=f"note: {text}.", columns=["note"], rows=[[text]])
+        _, user = prompts(make, listed)
+        assert ("Answer: see the data. Error: none" in user) is repeats
+        assert text in user
 
 
-@pytest.mark.parametrize(("chars", "repeats"), [(120, True), (121, False)])
-def test_list_of_cells_is_kept_if_the_table_is_truncated(
-    make: Any, chars: int, repeats: bool
-) -> None:
-    text = "x" * chars
-    _, user = prompts(make, make.result(answer=f"note: {text}.", columns=["note"], rows=[[text]]))
-    assert ("Answer: see the data. Error: none" in user) is repeats
-    assert text in user
-
-
-@pytest.mark.parametrize("found", [["a", "b"], {"names": ["a", "b"]}, "a", {}])
-def test_statement_that_is_not_among_the_values_is_kept(make: Any, found: Any) -> None:
-    answer = plain_sentence(found, "")
-    _, user = prompts(make, make.result(answer=answer, data={"result": found}))
-    assert f"Answer: {answer} Error: none" in user
+def test_statement_that_is_not_among_the_values_is_kept(make: Any) -> None:
+    for found in (["a", "b"], {"names": ["a", "b"]}, "a", {}):
+        answer = plain_sentence(found, "")
+        _, user = prompts(make, make.result(answer=answer, data={"result": found}))
+        assert f"Answer: {answer} Error: none" in user
 
 
 def test_programs_and_queries_of_a_result_are_left_out(make: Any) -> None:

@@ -134,7 +134,7 @@ async def test_report_without_a_model_has_the_same_sections(
     assert output.highlights[0].startswith("Revenue by month: line chart.")
 
 
-async def test_steps_are_told_from_the_instances_of_their_agents(
+async def test_steps_and_agent_instances_have_their_own_ids(
     start: Callable[..., Any], make: Any
 ) -> None:
     rig = await start(models=False)
@@ -160,23 +160,14 @@ async def test_failed_steps_are_no_sections_and_are_explained(
     assert "Too slow." in output.answer
 
 
-@pytest.mark.parametrize("intent", ["INTENT_DATA_QA", "INTENT_UNSPECIFIED"])
-async def test_other_answers_have_no_sections(
-    start: Callable[..., Any], make: Any, intent: str
-) -> None:
-    rig = await start(models=False)
-    wanted = make.request(
-        *report_results(make), intent=IntentRoute(intent=Intent.Value(intent), confidence=1)
-    )
-    _, output = await rig.compose(wanted)
-    assert not output.sections
-    assert "## " not in output.answer
-
-
-async def test_report_of_one_result_is_an_ordinary_answer(
+async def test_other_intents_and_single_results_have_no_sections(
     start: Callable[..., Any], make: Any
 ) -> None:
     rig = await start(models=False)
+    intent = IntentRoute(intent=Intent.INTENT_DATA_QA, confidence=1)
+    _, output = await rig.compose(make.request(*report_results(make), intent=intent))
+    assert not output.sections
+    assert "## " not in output.answer
     _, output = await rig.compose(report_request(make, report_results(make)[:1]))
     assert not output.sections
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bos_composer.numbers import NumberFormat
 from bos_composer.prompts import HEADINGS, ORDINARY_HEADINGS, STATED_HEADINGS, own_words
 from bos_composer.screening import STRETCH_CHARS, OwnWords, Screen, Unfit
@@ -61,38 +59,38 @@ def every_split(text: str) -> list[list[str]]:
     return [[text], *halves, list(text)]
 
 
-@pytest.mark.parametrize("text", FINE)
-def test_answers_pass_unchanged_in_any_split(text: str) -> None:
-    for pieces in every_split(text):
-        assert screened(pieces) == (text, True), pieces
+def test_answers_pass_unchanged_in_any_split() -> None:
+    for text in FINE:
+        for pieces in every_split(text):
+            assert screened(pieces) == (text, True), pieces
 
 
-@pytest.mark.parametrize("mark", ECHOES)
-def test_tag_of_the_prompt_is_never_shown_in_any_split(mark: str) -> None:
-    for pieces in every_split(f"{BEGUN}{mark}\nmore"):
-        shown, fit = screened(pieces)
-        assert not fit, pieces
-        assert BEGUN.startswith(shown.rstrip()), pieces
-    for pieces in every_split(mark):
-        shown, fit = screened(pieces)
-        assert (shown.strip(), fit) == ("", False), pieces
+def test_tags_of_the_prompt_are_never_shown_in_any_split() -> None:
+    for mark in ECHOES:
+        for pieces in every_split(f"{BEGUN}{mark}\nmore"):
+            shown, clean = screened(pieces)
+            assert not clean, pieces
+            assert BEGUN.startswith(shown.rstrip()), pieces
+        for pieces in every_split(mark):
+            shown, clean = screened(pieces)
+            assert (shown.strip(), clean) == ("", False), pieces
 
 
-@pytest.mark.parametrize("heading", HEADINGS)
-@pytest.mark.parametrize("marks", ["#", "##", "###", "######"])
-def test_headings_of_the_prompt_are_detected_at_every_level(heading: str, marks: str) -> None:
-    telling = heading not in ORDINARY_HEADINGS | STATED_HEADINGS
-    text = f"{marks} {heading}\nx"
-    assert screened([BEGUN, text]) == ((BEGUN, False) if telling else (BEGUN + text, True))
-    assert screened([f"{BEGUN}{marks} {heading} x\nx"])[1]
+def test_headings_of_the_prompt_are_detected_at_every_level() -> None:
+    allowed = ORDINARY_HEADINGS | STATED_HEADINGS
+    for number, heading in enumerate(sorted(HEADINGS)):
+        text = f"{'#' * (number % 6 + 1)} {heading}"
+        expected = (f"{BEGUN}{text}\nx", True) if heading in allowed else (BEGUN, False)
+        assert screened([BEGUN, f"{text}\nx"]) == expected, heading
+        assert screened([f"{BEGUN}{text} x\nx"])[1], heading
 
 
 def test_answer_may_contain_one_ordinary_heading_but_not_two() -> None:
     first, second = sorted(ORDINARY_HEADINGS)
     once = f"{BEGUN}### {first}\nA?\n"
     for pieces in every_split(f"{once}## {second}\nB"):
-        shown, fit = screened(pieces)
-        assert not fit, pieces
+        shown, clean = screened(pieces)
+        assert not clean, pieces
         assert once.startswith(shown), pieces
     assert screened([f"{once}## {first}\nB"])[1]
 
@@ -105,30 +103,25 @@ def test_answer_may_contain_headings_that_notices_ask_for() -> None:
 
 def test_agent_line_of_the_prompt_is_detected_without_a_heading() -> None:
     for pieces in every_split(f"{BEGUN}Notices\nAgent: sql | status: failed. Answer: none"):
-        shown, fit = screened(pieces)
-        assert not fit, pieces
+        shown, clean = screened(pieces)
+        assert not clean, pieces
         assert f"{BEGUN}Notices\n".startswith(shown), pieces
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_web_page_is_refused_in_any_split(page: str) -> None:
-    for pieces in every_split(page):
-        assert screened(pieces) == ("", False), pieces
+def test_web_pages_are_refused_in_any_split() -> None:
+    for page in PAGES:
+        for pieces in every_split(page):
+            assert screened(pieces) == ("", False), pieces
 
 
-@pytest.mark.parametrize("words", own_words(NUMBERS))
-def test_long_echo_of_the_prompt_is_refused(words: str) -> None:
-    shouted = words.upper().replace(" ", "\n  ")
-    for text in (words, shouted, f"Sure! {words}", f"{BEGUN}{words}"):
-        assert not screened([text])[1], text
-        assert not screened(list(text))[1], text
-    if len(words) > 2 * STRETCH_CHARS:
-        assert not screened([words[20 : 40 + STRETCH_CHARS]])[1]
-
-
-def test_reply_that_begins_with_the_prompt_is_not_shown() -> None:
+def test_long_echo_of_the_prompt_is_refused() -> None:
     for words in own_words(NUMBERS):
-        assert screened(list(words)) == ("", False)
+        assert screened(list(words)) == ("", False), words
+        shouted = words.upper().replace(" ", "\n  ")
+        for text in (words, shouted, f"Sure! {words}", f"{BEGUN}{words}"):
+            assert not screened([text])[1], text
+        if len(words) > 2 * STRETCH_CHARS:
+            assert not screened([words[20 : 40 + STRETCH_CHARS]])[1], words
 
 
 def test_short_echo_of_the_prompt_is_allowed() -> None:
@@ -150,13 +143,6 @@ def test_text_is_shown_as_soon_as_it_passes_the_screening() -> None:
 
 
 def test_huge_line_and_long_white_space_are_screened_in_linear_time() -> None:
-    for piece in (
-        "x" * 5_000,
-        " " * 5_000,
-        "\n" * 5_000,
-        "<" * 5_000,
-        "#" * 5_000,
-        "Agent: " * 700,
-    ):
+    for piece in (*(sign * 5_000 for sign in "x \n<#"), "Agent: " * 700):
         text = BEGUN + piece * 10
         assert screened([BEGUN, *[piece] * 10]) == (text, True)

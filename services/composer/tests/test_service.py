@@ -133,33 +133,21 @@ async def test_answer_of_unknown_citations_alone_is_no_answer(rig: Any, make: An
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "fail",
     [
-        lambda knobs: knobs.html_next(9),
         lambda knobs: knobs.html_next(1, as_content=True),
         lambda knobs: knobs.malformed_json_next(9),
         lambda knobs: knobs.empty_next(9),
-        lambda knobs: knobs.fail_next(9, status=429),
         lambda knobs: knobs.fail_next(9, status=500),
-        lambda knobs: knobs.fail_next(9, status=401),
         lambda knobs: knobs.broken_stream_next(9, after_chunks=0),
     ],
-    ids=[
-        "html page",
-        "html content",
-        "malformed",
-        "nothing",
-        "429",
-        "500",
-        "401",
-        "broken at once",
-    ],
+    ids=["html content", "malformed", "nothing", "500", "broken at once"],
 )
 @pytest.mark.requirement("K-16", "N-10", "Q-04", "Q-08")
 async def test_any_failure_of_the_model_leads_to_a_deterministic_answer(
-    rig: Any, make: Any, spoil: Callable[[Knobs], None]
+    rig: Any, make: Any, fail: Callable[[Knobs], None]
 ) -> None:
-    spoil(rig.model.knobs)
+    fail(rig.model.knobs)
     deltas, output = await rig.compose(make.request(make.top_customers()))
     assert not deltas
     assert output.deterministic
@@ -169,30 +157,25 @@ async def test_any_failure_of_the_model_leads_to_a_deterministic_answer(
     assert output.HasField("data"), "everything else of the output is there"
 
 
-@pytest.mark.parametrize(
-    ("status", "kind", "once"),
-    [
-        ("failed", "ModelUnavailable", True),
-        ("failed", "ModelRateLimited", True),
-        ("failed", "QueryError", False),
-        ("failed", "ModelOutputInvalid", False),
-        ("succeeded", "ModelUnavailable", False),
-    ],
-)
-async def test_model_is_not_retried_after_an_outage_of_an_agents_model(
-    rig: Any, make: Any, status: str, kind: str, once: bool
-) -> None:
-    rig.model.knobs.fail_next(99, status=500)
-    ended = make.result("rag", status=status, error=(kind, "It went wrong."))
-    _, output = await rig.compose(make.request(make.top_customers(), ended))
-    assert output.deterministic
-    assert (rig.model.calls == 1) is once, rig.model.calls
-
-
-async def test_model_is_called_after_an_outage_of_an_agents_model(rig: Any, make: Any) -> None:
+async def test_model_is_not_retried_after_an_outage_of_an_agents_model(rig: Any, make: Any) -> None:
     failed = make.result("rag", status="failed", error=("ModelUnavailable", "It is down."))
     _, output = await rig.compose(make.request(make.top_customers(), failed))
-    assert not output.deterministic
+    assert not output.deterministic, "one call is made"
+    rig.model.knobs.fail_next(99, status=500)
+    once = []
+    for status, kind in (
+        ("failed", "ModelUnavailable"),
+        ("failed", "ModelRateLimited"),
+        ("failed", "QueryError"),
+        ("failed", "ModelOutputInvalid"),
+        ("succeeded", "ModelUnavailable"),
+    ):
+        before = rig.model.calls
+        ended = make.result("rag", status=status, error=(kind, "It went wrong."))
+        _, output = await rig.compose(make.request(make.top_customers(), ended))
+        assert output.deterministic
+        once.append(rig.model.calls - before == 1)
+    assert once == [True, True, False, False, False]
 
 
 async def test_interrupted_stream_leads_to_a_complete_answer(rig: Any, make: Any) -> None:
@@ -222,17 +205,13 @@ async def test_echo_of_the_prompt_leads_to_the_deterministic_answer(
     assert output.usage.model_calls == 1
 
 
-async def test_tokens_of_an_abandoned_call_are_counted_without_a_budget(
-    start: Any, make: Any
-) -> None:
+async def test_slow_model_call_is_abandoned_and_counted(start: Any, make: Any) -> None:
     rig = await start(model_timeout_s=0.05)
     rig.model.knobs.latency_s = 30
     _, output = await rig.compose(make.request(make.top_customers()))
+    assert output.deterministic
+    assert from_value(output.trace[0].data["reason"]) == "MODEL_TIMEOUT"
     assert output.usage.unreported_tokens > 0
-    rig.model.knobs.latency_s = 0
-    rig = await start()
-    _, output = await rig.compose(make.request(make.top_customers()))
-    assert output.usage.unreported_tokens == 0
     assert rig.model.calls == 1, "what took too long is not asked again"
 
 
@@ -252,14 +231,6 @@ async def test_without_a_model_the_answer_is_deterministic(start: Any, make: Any
     assert not output.usage.model_calls
 
 
-async def test_model_call_leaves_time_for_the_deterministic_answer(start: Any, make: Any) -> None:
-    rig = await start(model_timeout_s=0.05)
-    rig.model.knobs.latency_s = 30
-    _, output = await rig.compose(make.request(make.top_customers()))
-    assert output.deterministic
-    assert from_value(output.trace[0].data["reason"]) == "MODEL_TIMEOUT"
-
-
 async def test_stalled_stream_is_abandoned(start: Any, make: Any) -> None:
     rig = await start(model_timeout_s=5)
     rig.model.knobs.chunk_delay_s = 0.05  # of a thousand chunks
@@ -271,11 +242,13 @@ async def test_stalled_stream_is_abandoned(start: Any, make: Any) -> None:
 
 async def test_overlong_answer_is_truncated(start: Any, make: Any) -> None:
     rig = await start(max_answer_chars=1000)
-    deltas, output = await rig.compose(make.request(question="Tell me at length"))
+    wanted = make.request(question="Tell me at length", token_budget=50_000)
+    deltas, output = await rig.compose(wanted)
     assert len("".join(deltas)) == 1000
     assert len(output.answer) <= 1000
     assert from_value(output.trace[-1].data["cut_off"]) is True
     assert output.usage.model_calls == 1
+    assert output.usage.unreported_tokens > 1000, "all that it could have consumed"
 
 
 @pytest.mark.requirement("K-05")
@@ -312,13 +285,3 @@ async def test_model_is_called_only_within_the_token_budget(
     else:
         assert output.answer.startswith(PLAIN)
         assert from_value(output.trace[0].data["reason"]) == "BUDGET_EXHAUSTED"
-
-
-async def test_answer_that_is_cut_off_counts_all_that_it_could_have_consumed(
-    start: Callable[..., Any], make: Any
-) -> None:
-    rig = await start(max_answer_chars=1000)
-    wanted = make.request(make.top_customers(), question="Tell me at length", token_budget=50_000)
-    _, output = await rig.compose(wanted)
-    assert len(output.answer) <= 1000
-    assert output.usage.unreported_tokens > 1000

@@ -1,4 +1,4 @@
-/** Two gateways behind REST with a long run and a long conversation in their log: tests/integration/console/house.py. */
+/** Two gateways behind REST with a long run and a long conversation in their log: tests/integration/console/harness.py. */
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 import { createInterface } from "node:readline";
 import { join, resolve } from "node:path";
@@ -41,7 +41,7 @@ export const test = base.extend<object, { harness: Harness }>({
   harness: [
     // eslint-disable-next-line no-empty-pattern -- Playwright reads the pattern to see what is needed
     async ({}, provide) => {
-      const program = spawn(join(ROOT, ".venv/bin/python"), ["tests/integration/console/house.py"], {
+      const program = spawn(join(ROOT, ".venv/bin/python"), ["tests/integration/console/harness.py"], {
         cwd: ROOT,
         env: { ...process.env, PYTHONPATH: join(ROOT, "services/gateway/tests") },
       });

@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from bos_documents.chunking.chunks import ChunkKind, TextChunk
 from bos_documents.index.port import Legs, Scored
-from bos_documents.ingest.ports import DocumentRejected, Engines, ParserFailed
 from bos_documents.parsing.blocks import Block, BlockKind, DocumentInfo, Page, PageText
-from bos_documents.search.ports import RankBy, Ranked, Ranking
+from bos_documents.parsing.port import DocumentRejected, ParserFailed
+from bos_documents.ports import Engines
+from bos_documents.search.ports import Ranked, Ranking
+from bos_documents.settings import RankBy
 from bos_errors import Unavailable
 
 if TYPE_CHECKING:

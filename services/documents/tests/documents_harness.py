@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bos.documents.v1 import Document, SearchDocumentsResponse
-    from bos_documents.ingest.ports import Engines
+    from bos_documents.ports import Engines
     from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
     from bos_testkit.scripted_model.replies import Fixture
 

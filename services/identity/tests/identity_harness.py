@@ -1,4 +1,4 @@
-"""An identity service on a fresh database, and clients that call it as somebody."""
+"""An identity service on a fresh database, and clients that call it as users."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Caller:
         return (await self.log_in("root")).tokens.access_token
 
     async def invited(self, token: str, username: str, **rights: list[str]) -> User:
-        """Somebody whom the administrator with this token has invited."""
+        """A user invited by the administrator with this token."""
         made = await self.call("CreateInvitation", CreateInvitationRequest(**rights), token)
         return await self.register(username, invitation=made.code)
 

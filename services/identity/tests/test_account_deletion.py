@@ -139,14 +139,14 @@ async def _served(start: Starter, holder: Holder, identity: str, port: int = 0) 
     return (await enter(grpc_server(server, [served], telemetry=telemetry, auth=auth))).address
 
 
-async def test_an_account_goes_once_all_is_deleted_and_no_token_can_be_valid(
+async def test_account_is_removed_after_data_and_token_expiry(
     harness: Harness,
 ) -> None:
     ada = await harness.identity.invited(harness.root, "ada")
     harness.holder.held[ada.user_id] = 5
-    told = await harness.delete(ada.user_id)
-    assert not told.HasField("erase_time")
-    assert told.earliest_end_time.ToSeconds() - told.request_time.ToSeconds() >= 600
+    deletion = await harness.delete(ada.user_id)
+    assert not deletion.HasField("erase_time")
+    assert deletion.earliest_end_time.ToSeconds() - deletion.request_time.ToSeconds() >= 600
     await until(harness.erased)
     assert harness.holder.held[ada.user_id] == 0
     with pytest.raises(AlreadyExists):
@@ -201,16 +201,16 @@ async def test_an_account_being_deleted_cannot_be_used_or_restored(harness: Harn
     harness.holder.stuck.set()
 
 
-async def test_deletion_waits_for_services_that_are_away_and_reports_them(harness: Harness) -> None:
+async def test_deletion_waits_for_unavailable_services(harness: Harness) -> None:
     ada = await harness.identity.invited(harness.root, "ada")
     harness.holder.held[ada.user_id] = 1
     harness.holder.problem = Unavailable("The store is away.")
     await harness.delete(ada.user_id)
 
-    async def told() -> bool:
+    async def reported() -> bool:
         return (await harness.delete(ada.user_id)).waiting_for == "things: UNAVAILABLE"
 
-    await until(told)
+    await until(reported)
 
     def is_seen() -> bool:
         return harness.identity.metric("bos_identity_account_deletions") == 1
@@ -236,7 +236,7 @@ async def test_the_last_administrator_and_the_local_user_stay(harness: Harness) 
     await until(harness.erased)
 
 
-async def test_nothing_is_deleted_while_data_services_are_not_configured(
+async def test_deletion_needs_configured_data_services(
     start: Starter,
 ) -> None:
     identity = await start()

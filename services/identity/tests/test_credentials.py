@@ -32,7 +32,7 @@ async def key(identity: Caller, token: str, *scopes: str) -> Any:
     return await identity.call("CreateApiKey", request, token)
 
 
-async def test_another_service_takes_a_key_with_its_users_rights_and_its_own_scopes(
+async def test_key_has_its_users_rights_within_its_scopes(
     identity: Caller,
 ) -> None:
     await identity.register("ada")
@@ -54,7 +54,7 @@ async def test_another_service_takes_a_key_with_its_users_rights_and_its_own_sco
             await door.authenticate({"authorization": f"Bearer {flipped}"})
 
 
-async def test_a_service_hears_at_once_that_a_session_or_key_has_ended(identity: Caller) -> None:
+async def test_ended_sessions_and_keys_are_reported_to_services(identity: Caller) -> None:
     await identity.register("ada")
     mine, other = await identity.log_in("ada"), await identity.log_in("ada")
     made = await key(identity, mine.tokens.access_token, "approvals.respond")

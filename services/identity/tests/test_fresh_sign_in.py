@@ -32,7 +32,7 @@ KEY = "a static key of this test"
 
 @dataclass
 class Ada:
-    """Somebody without password, whose session the provider of the settings has opened."""
+    """A user without password, whose session was opened through the OpenID provider."""
 
     identity: Caller
     dsn: str
@@ -132,22 +132,22 @@ async def test_an_export_names_the_own_identities_and_no_others(ada: Ada) -> Non
 
 
 async def test_refusal_says_how_and_until_when_to_sign_in_afresh(ada: Ada) -> None:
-    told = (await ada.identity.me(ada.tokens.access_token)).sign_in
+    sign_in = (await ada.identity.me(ada.tokens.access_token)).sign_in
     (session,) = await ada.identity.sessions(ada.tokens.access_token)
-    assert (told.method, told.open_id_issuer) == (SignInMethod.SIGN_IN_METHOD_OPEN_ID, ISSUER)
-    assert (told.start_time, told.expire_time) == (session.start_time, session.expire_time)
-    assert session.method == told.method
+    assert (sign_in.method, sign_in.open_id_issuer) == (SignInMethod.SIGN_IN_METHOD_OPEN_ID, ISSUER)
+    assert (sign_in.start_time, sign_in.expire_time) == (session.start_time, session.expire_time)
+    assert session.method == sign_in.method
 
     root = (await ada.identity.log_in("root")).tokens.access_token
-    told = (await ada.identity.me(root)).sign_in
-    assert (told.method, told.open_id_issuer) == (SignInMethod.SIGN_IN_METHOD_PASSWORD, "")
-    assert told.HasField("expire_time")
+    sign_in = (await ada.identity.me(root)).sign_in
+    assert (sign_in.method, sign_in.open_id_issuer) == (SignInMethod.SIGN_IN_METHOD_PASSWORD, "")
+    assert sign_in.HasField("expire_time")
 
     wanted = CreateApiKeyRequest(name="k", scopes=["account"])
     made = await ada.identity.call("CreateApiKey", wanted, root)
-    told = (await ada.identity.me(made.secret)).sign_in
-    assert told.method == SignInMethod.SIGN_IN_METHOD_API_KEY
-    assert (told.start_time, told.expire_time) == (
+    sign_in = (await ada.identity.me(made.secret)).sign_in
+    assert sign_in.method == SignInMethod.SIGN_IN_METHOD_API_KEY
+    assert (sign_in.start_time, sign_in.expire_time) == (
         made.api_key.create_time,
         made.api_key.expire_time,
     )
@@ -160,10 +160,10 @@ async def test_holders_of_static_keys_are_distinguished(start: Starter, is_local
     user_id = str(LOCAL_USER_ID) if is_local else (await identity.me(root)).user_id
     auth: dict[str, Any] = {"static_key": KEY, "static_key_user": user_id}
     other = await start(auth=AuthSettings.load(**auth))
-    told = (await other.me(KEY)).sign_in
+    sign_in = (await other.me(KEY)).sign_in
     local, static = (
         SignInMethod.SIGN_IN_METHOD_LOCAL_USER,
         SignInMethod.SIGN_IN_METHOD_STATIC_KEY,
     )
-    assert told.method == (local if is_local else static)
-    assert not told.HasField("expire_time")
+    assert sign_in.method == (local if is_local else static)
+    assert not sign_in.HasField("expire_time")

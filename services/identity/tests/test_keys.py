@@ -104,9 +104,7 @@ async def test_the_encrypting_key_can_be_replaced_and_not_lost(start: Starter) -
         await start(key_encryption_keys=newer)
 
 
-async def test_a_key_that_somebody_slipped_in_is_not_used(
-    start: Starter, postgres_dsn: str
-) -> None:
+async def test_key_inserted_into_the_store_is_not_used(start: Starter, postgres_dsn: str) -> None:
     await start()
     async with connect(postgres_dsn, schema="identity") as connection:
         await connection.execute("UPDATE signing_keys SET key_id = 'another'")

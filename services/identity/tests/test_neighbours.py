@@ -9,7 +9,7 @@ from identity_harness import REST, Caller, Starter
 
 from bos_chassis.settings import AuthSettings
 
-WARNING = "whoever calls from this machine may register, and proxies are set"
+WARNING = "callers on this machine may register without invitation, and proxies are set"
 NO_PROXY = AuthSettings.load(proxy_public_keys=None)
 PROXY = AuthSettings.load(proxy_public_keys=REST.public_key)
 
@@ -27,7 +27,7 @@ def warned(identity: Caller) -> bool:
         ({"auth": PROXY, "registration_open": True}, False),
     ],
 )
-async def test_the_start_warns_where_a_proxy_could_make_strangers_neighbours(
+async def test_start_warns_where_a_proxy_makes_clients_look_local(
     start: Starter, settings: dict[str, Any], is_said: bool
 ) -> None:
     assert warned(await start(**settings)) is is_said

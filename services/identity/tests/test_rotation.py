@@ -20,14 +20,14 @@ def test_the_first_key_signs_at_once() -> None:
     assert due([], START, POLICY).new_key_from == START
 
 
-def test_a_successor_is_published_ahead_of_its_time_and_not_before() -> None:
+def test_successor_key_is_published_ahead_of_use() -> None:
     first = key("first", timedelta(0))
     before = START + 30 * DAY - HOUR - timedelta(seconds=1)
     assert due([first], before, POLICY).new_key_from is None
     assert due([first], START + 30 * DAY - HOUR, POLICY).new_key_from == START + 30 * DAY
 
 
-def test_a_key_that_is_overdue_still_gets_its_successor_announced_first() -> None:
+def test_successor_of_an_overdue_key_is_published_first() -> None:
     late = START + 90 * DAY
     assert due([key("first", timedelta(0))], late, POLICY).new_key_from == late + HOUR
 
@@ -42,7 +42,7 @@ def test_a_clock_behind_the_first_key_still_finds_one() -> None:
     assert signing_key([key("first", HOUR)], START).key_id == "first"
 
 
-def test_a_key_is_gone_once_its_last_token_has_expired_and_not_before() -> None:
+def test_key_is_removed_once_its_last_token_has_expired() -> None:
     keys = [key("first", timedelta(0)), key("next", 30 * DAY)]
     last_token = START + 30 * DAY + POLICY.after
     assert due(keys, last_token - timedelta(seconds=1), POLICY).dead == ()

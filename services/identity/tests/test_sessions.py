@@ -23,7 +23,7 @@ async def refused(work: Awaitable[Any]) -> None:
 
 
 @pytest.mark.parametrize("step", ["the password", "the sessions"])
-async def test_a_password_change_that_is_cut_off_leaves_nothing_half_done(
+async def test_cancelled_password_change_is_atomic(
     identity: Caller, postgres_dsn: str, step: str
 ) -> None:
     await identity.register()
@@ -80,7 +80,7 @@ async def _end(call: Any) -> None:
         await call
 
 
-async def test_of_too_many_sessions_the_one_used_last_longest_ago_ends(start: Starter) -> None:
+async def test_session_limit_ends_the_session_idle_longest(start: Starter) -> None:
     identity = await start(max_sessions=3)
     await identity.register()
     logins = [await identity.log_in() for _ in range(3)]

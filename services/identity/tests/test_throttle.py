@@ -32,9 +32,7 @@ async def let_time_pass(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ada", "ADA@example.com"])
-async def test_throttling_of_an_account_holds_for_all_addresses_and_spellings(
-    start: Starter, name: str
-) -> None:
+async def test_account_throttling_holds_for_all_addresses(start: Starter, name: str) -> None:
     identity = await start(account_attempts=3, throttle_first_s=100.0)
     await identity.register()
     for _ in range(3):
@@ -43,11 +41,11 @@ async def test_throttling_of_an_account_holds_for_all_addresses_and_spellings(
     assert identity.metric("bos_identity_logins_total", outcome="throttled") == 1
 
 
-async def test_an_account_that_does_not_exist_waits_like_one_that_does(start: Starter) -> None:
+async def test_unknown_account_is_throttled_like_a_known_one(start: Starter) -> None:
     identity = await start(account_attempts=3, throttle_first_s=100.0)
     for _ in range(3):
-        await guess(identity, "nobody")
-    assert 90 < await blocked(identity, "nobody") <= 100
+        await guess(identity, "unknown")
+    assert 90 < await blocked(identity, "unknown") <= 100
 
 
 async def test_waits_double_up_to_a_limit(start: Starter, postgres_dsn: str) -> None:
@@ -62,7 +60,7 @@ async def test_waits_double_up_to_a_limit(start: Starter, postgres_dsn: str) -> 
     assert waits == [100, 200, 300, 300]
 
 
-async def test_waiting_is_known_to_every_replica_and_survives_a_restart(start: Starter) -> None:
+async def test_throttling_is_shared_by_replicas_and_persistent(start: Starter) -> None:
     settings = {"account_attempts": 2, "throttle_first_s": 100.0}
     first, second = await start(**settings), await start(**settings)
     await first.register()

@@ -114,7 +114,7 @@ async def test_runs_are_refused_by_the_memory_service(guarded: Caller) -> None:
     assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
 
 
-async def test_conversation_of_another_user_is_neither_shown_nor_changed(guarded: Caller) -> None:
+async def test_conversation_of_another_user_is_out_of_reach(guarded: Caller) -> None:
     await guarded.tell("RecordTurn", turn("eve"), token=run_token("eve", RUN))
 
     assert await guarded.conversations() == []
@@ -135,7 +135,7 @@ async def test_conversation_of_another_user_is_neither_shown_nor_changed(guarded
     assert [each.content for each in opened.conversation_history] == ["What was revenue?"]
 
 
-async def test_the_same_conversation_id_of_two_users_is_two_conversations(memory: Caller) -> None:
+async def test_conversation_ids_are_scoped_to_the_user(memory: Caller) -> None:
     await memory.record("Of local")
     await memory.record("Of eve", user="eve")
 

@@ -133,7 +133,7 @@ async def test_messages_are_paged_and_other_page_tokens_refused(memory: Caller) 
                 await memory.call(method, request)
 
 
-async def test_deleted_conversation_is_gone_with_messages_and_summaries(memory: Caller) -> None:
+async def test_deletion_removes_messages_and_summaries(memory: Caller) -> None:
     for _ in range(3):
         await memory.record("What was revenue?")
     await eventually(lambda: memory.metric("bos_memory_summaries_total", outcome="by_rule") == 1)
@@ -147,7 +147,7 @@ async def test_deleted_conversation_is_gone_with_messages_and_summaries(memory: 
         await memory.call("DeleteConversation", DeleteConversationRequest(conversation_id="talk"))
 
 
-async def test_turn_asked_before_the_deletion_does_not_restore_the_conversation(
+async def test_late_turn_does_not_restore_a_deleted_conversation(
     memory: Caller,
 ) -> None:
     before = datetime.now(UTC)
@@ -169,7 +169,7 @@ async def test_history_holds_the_last_messages_oldest_first(memory: Caller) -> N
     assert await memory.history("") == []
 
 
-async def test_long_messages_are_stored_whole_and_truncated_in_the_history(memory: Caller) -> None:
+async def test_long_messages_are_truncated_only_in_the_history(memory: Caller) -> None:
     await memory.record("What was revenue?", "x" * 5_000)
 
     (_, stored) = await memory.messages()
@@ -184,7 +184,7 @@ async def test_characters_that_postgresql_cannot_store_are_removed(memory: Calle
 
 
 @pytest.mark.requirement("L-10")
-async def test_three_turns_are_summarised_and_history_begins_with_the_summary(
+async def test_three_turns_are_summarised_in_the_history(
     start: Starter,
 ) -> None:
     memory = await start(
@@ -234,7 +234,7 @@ async def test_three_turns_are_summarised_and_history_begins_with_the_summary(
     )
 
 
-async def test_conversation_cannot_leave_its_fence_in_the_summary_prompt(start: Starter) -> None:
+async def test_conversation_cannot_escape_its_fence_in_the_prompt(start: Starter) -> None:
     memory = await start()
     model = memory.model
     assert model is not None
@@ -285,7 +285,7 @@ async def test_summary_is_made_by_rule_without_a_reply_of_a_model(
     assert told == (["ModelRefused"] if has_model else [])
 
 
-async def test_search_finds_conversations_by_words_of_titles_and_messages(memory: Caller) -> None:
+async def test_search_finds_conversations_by_title_and_message_words(memory: Caller) -> None:
     await memory.record("What was revenue in Q2?", "It rose by 5 %.", conversation="figures")
     await memory.record("Who owns the Pump file_1?", "Asha does.", conversation="pumps")
 
@@ -308,7 +308,7 @@ async def test_search_finds_conversations_by_words_of_titles_and_messages(memory
         await found("a " * 9)
 
 
-async def test_search_goes_on_behind_a_page_and_finds_nothing_of_others(memory: Caller) -> None:
+async def test_search_is_paged_and_limited_to_the_user(memory: Caller) -> None:
     for number in range(3):
         await memory.record(f"What of pump {number}?", conversation=f"pump-{number}")
     await memory.record("What of a valve?", conversation="valve")

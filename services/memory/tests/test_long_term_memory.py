@@ -254,7 +254,7 @@ def test_only_the_last_ten_projects_are_kept() -> None:
     assert list(new.critical.recent_projects) == [f"P{number}" for number in range(10)]
 
 
-def test_facts_are_short_single_lines_for_any_reply_of_the_model() -> None:
+def test_facts_are_short_single_lines_for_any_model_reply() -> None:
     new = joined(
         LongTermMemory(), found({"user_name": "A\n### Instructions\0" + "x" * 500}), tainted=False
     )

@@ -72,7 +72,7 @@ async def test_each_fact_names_the_run_that_it_was_found_in(start: Starter) -> N
     assert (learned["Asha"], learned["Kiln"]) == (NOON, NOON + timedelta(hours=1))
 
 
-async def test_correction_is_the_users_and_what_is_unchanged_keeps_its_origin(
+async def test_correction_changes_only_the_origin_of_edited_facts(
     start: Starter,
 ) -> None:
     memory = await start(*REPLIES)
@@ -105,7 +105,7 @@ async def test_forgetting_everything_leaves_no_origin(start: Starter) -> None:
 
 
 @pytest.mark.parametrize("tainted", [False, True])
-async def test_fact_of_an_earlier_version_has_no_origin_and_the_taint_of_all(
+async def test_fact_of_an_earlier_version_is_tainted_without_origin(
     start: Starter, tainted: bool
 ) -> None:
     memory = await start(*REPLIES)

@@ -25,7 +25,7 @@ WHERE table_schema = 'memory' AND column_name = 'user_id'
 """
 
 
-async def test_erasure_deletes_all_rows_of_the_user_and_none_of_others(
+async def test_erasure_deletes_the_rows_of_one_user(
     start: Starter, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     memory = await start(FOUND)

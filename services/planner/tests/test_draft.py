@@ -148,57 +148,42 @@ def test_missing_task_is_the_whole_question_and_empty_task_is_refused() -> None:
         draft({"steps": [{**planned("a"), "task": " "}]})
 
 
-@pytest.mark.parametrize(
-    ("needs", "flags", "final"),
-    [
+def test_final_answer_depends_on_every_step() -> None:
+    for needs, flags, final in (
         (["a"], (False, True), (False, True)),
         ([], (False, True), (False, False)),
         (["a"], (True, False), (False, False)),
         (["a"], (True, True), (False, True)),
-        ([], (True, True), (False, False)),
-    ],
-)
-def test_final_answer_depends_on_every_step(
-    needs: list[str], flags: tuple[bool, bool], final: tuple[bool, bool]
-) -> None:
-    steps = [
-        planned("a", is_final_answer=flags[0]),
-        planned("b", is_final_answer=flags[1], depends_on=needs),
-    ]
-    assert tuple(step.is_final_answer for step in draft({"steps": steps}).plan.steps) == final
+    ):
+        first = planned("a", is_final_answer=flags[0])
+        second = planned("b", is_final_answer=flags[1], depends_on=needs)
+        made = draft({"steps": [first, second]}).plan.steps
+        assert tuple(step.is_final_answer for step in made) == final, (needs, flags)
 
 
-@pytest.mark.parametrize(
-    ("needs", "final"),
-    [
-        ([], False),
-        (["first"], False),
-        (["second"], False),
-        (["first", "other"], False),
-        (["second", "other"], True),
-    ],
-)
-def test_final_answer_of_a_revision_depends_on_earlier_results_too(
-    needs: list[str], final: bool
-) -> None:
+def test_final_answer_of_a_revision_depends_on_earlier_results_too() -> None:
     earlier = {
         "first": Step(step_id="first", agent="sql", task="x"),
         "second": Step(step_id="second", agent="sql", task="y", depends_on=["first"]),
         "failed": Step(step_id="failed", agent="sql", task="z"),
     }
     completed = ("first", "second", "other")  # the last one of a plan before that
-    steps = [planned("again", is_final_answer=True, depends_on=needs)]
-    made = draft({"steps": steps}, earlier=earlier, completed=completed)
-    assert made.plan.steps[0].is_final_answer is final
+    for needs, final in (
+        ([], False),
+        (["second"], False),
+        (["first", "other"], False),
+        (["second", "other"], True),
+    ):
+        steps = [planned("again", is_final_answer=True, depends_on=needs)]
+        made = draft({"steps": steps}, earlier=earlier, completed=completed)
+        assert made.plan.steps[0].is_final_answer is final, needs
 
 
-@pytest.mark.parametrize(
-    ("given", "kept"),
-    [(1.7, 1.0), (-3, 0.0), (0.55, 0.55), (math.nan, 0.0), (math.inf, 1.0)],
-)
 @pytest.mark.requirement("B-08")
-def test_confidence_is_normalised(given: float, kept: float) -> None:
-    assert clamp(given) == kept
+def test_confidence_is_normalised() -> None:
+    expected = {1.7: 1.0, -3.0: 0.0, 0.55: 0.55, math.inf: 1.0}
+    assert {given: clamp(given) for given in expected} == expected
+    assert clamp(math.nan) == 0.0
 
 
 def test_reply_with_agents_only_is_a_plan_of_independent_steps() -> None:
@@ -224,26 +209,22 @@ def test_reference_to_a_step_of_a_disabled_agent_makes_the_plan_invalid() -> Non
     assert draft({"steps": steps}).plan.steps[1].depends_on == ["a"]
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        [planned("a", "wizard")],
-        [planned("a", depends_on=["b"]), planned("b", depends_on=["a"])],
-        [planned("a", sub_task_input=[{"name": "x", "value": "@{outputs.zz.answer}"}])],
-        [planned("a"), planned("a")],
-        [planned("a", tool_name="nonsense")],
-        [planned("a", task="")],
-        [planned(f"s{n}") for n in range(21)],
-        [],
-    ],
-)
 @pytest.mark.requirement("B-19")
-def test_an_invalid_plan_is_refused(steps: list[dict[str, Any]]) -> None:
-    with pytest.raises(PlanInvalid):
-        draft({"steps": steps})
+def test_invalid_plans_are_refused() -> None:
+    for steps, problem in (
+        ([planned("a", "wizard")], "unknown agent"),
+        ([planned("a", depends_on=["b"]), planned("b", depends_on=["a"])], "circular"),
+        ([planned("a", sub_task_input=[{"name": "x", "value": "@{outputs.z.answer}"}])], "unknown"),
+        ([planned("a"), planned("a")], "taken"),
+        ([planned("a", tool_name="nonsense")], "names the tool"),
+        ([planned(f"s{n}") for n in range(21)], "at most 20"),
+        ([], "It has no steps"),
+    ):
+        with pytest.raises(PlanInvalid, match=problem):
+            draft({"steps": steps})
 
 
-@pytest.mark.requirement("D-02")
+@pytest.mark.requirement("D-02", "C-03")
 def test_out_of_scope_plan_has_no_steps() -> None:
     made = draft({"intent": "OUT_OF_SCOPE", "agents": ["sql"], "steps": [planned("a")]})
     assert not made.plan.steps
@@ -322,26 +303,22 @@ def test_a_revision_may_repeat_completed_steps_but_not_redefine_them() -> None:
         draft({"steps": [planned("top", "rag"), use]}, earlier=old, completed={"top"})
 
 
-@pytest.mark.parametrize(
-    ("reply", "problem"),
-    [
+@pytest.mark.requirement("C-23")
+def test_revision_does_not_repeat_blocked_steps() -> None:
+    limits: dict[str, Any] = {
+        "earlier": {"sent": Step(step_id="sent", agent="sql", task="Do  it.")},
+        "blocked": {"sent"},
+    }
+    for reply, problem in (
         (planned("again", task="Do it."), 'repeats the work of "sent"'),
         (planned("sent", task="Something else."), "taken"),
         (planned("other", task="Use @{outputs.sent.x}"), "unknown step"),
-        (planned("other", task="Something else."), ""),
-    ],
-    ids=["its work", "its id", "its output", "another"],
-)
-@pytest.mark.requirement("C-23")
-def test_revision_does_not_repeat_blocked_steps(reply: dict[str, Any], problem: str) -> None:
-    limits = {"earlier": {"sent": Step(step_id="sent", agent="sql", task="Do  it.")}}
-    if problem:
+    ):
         with pytest.raises(PlanInvalid, match=problem):
-            draft({"steps": [reply]}, blocked={"sent"}, **limits)
-    else:
-        behind = {**reply, "depends_on": ["sent"]}
-        (made,) = draft({"steps": [behind]}, blocked={"sent"}, **limits).plan.steps
-        assert list(made.depends_on) == []
+            draft({"steps": [reply]}, **limits)
+    behind = planned("other", task="Something else.", depends_on=["sent"])
+    (made,) = draft({"steps": [behind]}, **limits).plan.steps
+    assert list(made.depends_on) == []
 
 
 def test_plans_that_differ_only_in_step_ids_are_the_same_work() -> None:

@@ -45,7 +45,7 @@ async def test_model_classifies_by_task_proposal_and_instructions(
 
 async def test_invalid_classification_adds_to_the_task(rig: Any) -> None:
     """The scripted model has no reply for this request, so its answer does not match the schema."""
-    answer = await classify(rig, "something nobody has a script for")
+    answer = await classify(rig, "something that has no script")
     assert answer.mode == ENHANCE
     assert len(answer.trace) == 1
 

@@ -16,56 +16,45 @@ from bos_llm.replies.schema import JsonSchema
 from bos_planner.reply import PlannerReply, read_value
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
+def test_json_values_are_parsed() -> None:
+    for text, value in (
         ("5", 5),
         ("-2.5", -2.5),
-        ("0", 0),
         ("5.0", 5.0),
         ("12345678901234567.89", Decimal("12345678901234567.89")),
         ("true", True),
         ("null", None),
         ('["a", null, 1]', ["a", None, 1]),
-        ('{"a": [1]}', {"a": [1]}),
         (' {"zip": "00123", "price": 1.10} ', {"zip": "00123", "price": 1.1}),
         ('"5"', "5"),
         ('"null"', "null"),
         ('"[1]"', "[1]"),
         ('"\\"5\\""', '"5"'),
-    ],
-)
-def test_json_values_are_parsed(text: str, value: Any) -> None:
-    read = read_value(text)
-    assert read == value
-    assert type(read) is type(value)
+    ):
+        read = read_value(text)
+        assert read == value, text
+        assert type(read) is type(value), text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_values_that_do_not_round_trip_stay_text() -> None:
+    for text in (
         "",
         "revenue",
         "00123",
         "1.10",
-        "2.50",
         "1e5",
-        "1E+2",
         "-0",
         " 5 ",
-        "5\n",
         " true",
         "0.10000000000000000000",
         "12345678901234567890e3",
         '"exact phrase"',
         '"00123"',
         ' "5"',
-        '"\\"exact phrase\\""',
         '{"a": 1, "a": 2}',
         '[{"a": 1, "b": {"c": 1, "c": 1}}]',
         "+49 30 1234",
         "1,234",
-        "2026-01-01",
         "2026-01-01..2026-03-31",
         "@{outputs.top.table}",
         '{"rows": @{outputs.top.table}}',
@@ -77,10 +66,8 @@ def test_json_values_are_parsed(text: str, value: Any) -> None:
         "[" * 40 + "]" * 40,
         '"\\ud800"',
         '{"a": ',
-    ],
-)
-def test_values_that_do_not_round_trip_stay_text(text: str) -> None:
-    assert read_value(text) == text
+    ):
+        assert read_value(text) == text, text[:40]
 
 
 @given(st.text())
@@ -110,16 +97,18 @@ def test_values_of_any_type_and_maps_of_them_are_named_texts() -> None:
     assert [(each.name, each.value) for each in read.steps[0].sub_task_input] == [("n", "5")]
 
 
-@pytest.mark.parametrize("written", ["data_qa", " Data QA ", "INTENT_DATA_QA", "data-qa"])
-def test_intent_is_parsed_in_other_spellings(written: str) -> None:
-    assert reply(intent=written).intent == "DATA_QA"
+def test_intent_is_parsed_in_other_spellings() -> None:
+    for written in ("data_qa", " Data QA ", "INTENT_DATA_QA", "data-qa"):
+        assert reply(intent=written).intent == "DATA_QA"
 
 
-@pytest.mark.parametrize("written", ["DATA", "", 5, None])
 @pytest.mark.requirement("D-01")
-def test_unknown_intent_is_refused(written: Any) -> None:
-    with pytest.raises(ValidationError):
-        reply(intent=written)
+def test_unknown_intents_and_invalid_steps_are_refused() -> None:
+    steps: list[Any] = ["sql", [5], [{"task": "x"}], [{"agent": "a", "step_id": True}], [None]]
+    intents: list[Any] = ["DATA", "", 5, None]
+    for fields in (*({"intent": each} for each in intents), *({"steps": each} for each in steps)):
+        with pytest.raises(ValidationError):
+            reply(**fields)
 
 
 def test_agent_names_become_steps_only_if_there_are_no_steps() -> None:
@@ -134,11 +123,3 @@ def test_absent_lists_and_tools_are_empty() -> None:
     assert (read.steps[0].tool_name, read.steps[0].depends_on) == (None, [])
     assert reply(steps=None).steps == []
     assert reply(steps=[{"agent": "a", "tool_name": " send "}]).steps[0].tool_name == "send"
-
-
-@pytest.mark.parametrize(
-    "steps", ["sql", [5], [{"task": "x"}], [{"agent": "a", "step_id": True}], [None]]
-)
-def test_invalid_step_is_refused(steps: Any) -> None:
-    with pytest.raises(ValidationError):
-        reply(steps=steps)

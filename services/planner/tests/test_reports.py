@@ -62,24 +62,13 @@ def test_rows_of_the_first_query_are_drawn_where_the_model_planned_no_chart() ->
     assert list(made.decision.chosen_agents) == ["sql", "charts"]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"intent": "DATA_QA"},
-        {"disabled": ("charts",)},
-        {"cards": {"sql": CARDS["sql"]}},
-        {"max_steps": 2},
-    ],
-    ids=["no report", "charts disabled", "no agent for charts", "no room"],
-)
-def test_no_chart_is_added_where_none_is_wanted_or_possible(changes: dict[str, Any]) -> None:
-    made = report(step("trend"), step("groups"), **changes)
-    assert [each.step_id for each in made.plan.steps] == ["trend", "groups"]
-
-
-def test_report_without_queries_gets_no_chart() -> None:
+def test_no_chart_is_added_where_none_is_wanted_or_possible() -> None:
+    no_agent = {"cards": {"sql": CARDS["sql"]}}
+    for changes in ({"intent": "DATA_QA"}, {"disabled": ("charts",)}, no_agent, {"max_steps": 2}):
+        made = report(step("trend"), step("groups"), **changes)
+        assert [each.step_id for each in made.plan.steps] == ["trend", "groups"], changes
     made = report(step("sum", "computation"))
-    assert [each.step_id for each in made.plan.steps] == ["sum"]
+    assert [each.step_id for each in made.plan.steps] == ["sum"], "no query, no chart"
 
 
 def test_no_step_of_a_report_is_the_final_answer() -> None:

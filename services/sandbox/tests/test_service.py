@@ -33,7 +33,7 @@ async def error_of(call: Any) -> BosError:
     return from_rpc_error(caught.value)
 
 
-async def test_capabilities_name_the_tiers_and_the_reason_for_a_missing_one(
+async def test_capabilities_give_the_reason_for_a_missing_tier(
     sandbox: Sandbox,
 ) -> None:
     reply = await sandbox.stub.GetCapabilities(GetCapabilitiesRequest())
@@ -62,7 +62,7 @@ async def test_the_interpreter_runs_what_does_not_ask_for_more(sandbox: Sandbox,
     assert (response.status, response.tier) == (SUCCEEDED, Tier.TIER_INTERPRETER)
 
 
-@pytest.mark.parametrize("name", ["two words", "class", "_private", "1st", ""])
+@pytest.mark.parametrize("name", ["two words", "class", "_private"])
 async def test_an_unusable_variable_name_is_named(sandbox: Sandbox, name: str) -> None:
     error = await error_of(sandbox.run("1", {name: 1}))
     assert error.code is grpc.StatusCode.INVALID_ARGUMENT
@@ -87,12 +87,8 @@ async def test_an_empty_program_is_refused(sandbox: Sandbox) -> None:
     [
         ("x = 1\n1 / 0", "ZeroDivisionError", "line 2: "),
         ("def f(x):\n    return x['a']\n\nf({})", "KeyError", "line 2: "),
-        ("raise ValueError('no data')", "ValueError", "line 1: ValueError: no data"),
-        ("print(missing)", "NameError", "line 1: "),
         ("def f(:\n", "SyntaxError", "line 1: "),
         ("import statistics", "ModuleNotFoundError", "line 1: "),
-        ("def f():\n    yield 1", "UnsupportedSyntax", "line 2: "),
-        ("class A(int):\n    pass", "UnsupportedSyntax", "line 1: "),
         ("x = [1]\ndel x[0]", "UnsupportedSyntax", "line 2: "),
         ("from math import *", "UnsupportedSyntax", "line 1: "),
         ("lambda: 0", "ResultError", "the result is not data"),
@@ -100,7 +96,7 @@ async def test_an_empty_program_is_refused(sandbox: Sandbox) -> None:
         ("x = []\nfor _ in range(30): x = [x]\nx", "ResultError", "the result is nested"),
     ],
 )
-async def test_a_program_that_fails_says_why_and_where(
+async def test_failure_names_its_cause_and_line(
     sandbox: Sandbox, code: str, kind: str, line: str
 ) -> None:
     response = await sandbox.run(code)

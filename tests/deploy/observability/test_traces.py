@@ -102,7 +102,7 @@ async def whole(traced_harness: TracedHarness) -> list[Trace]:
     return runs()
 
 
-async def test_every_trace_of_the_demo_has_one_root_and_no_span_without_parent_or_end(
+async def test_traces_have_one_root_and_no_orphan_spans(
     traced_harness: TracedHarness,
 ) -> None:
     found = await whole(traced_harness)
@@ -148,7 +148,7 @@ async def test_an_approval_links_what_proposed_and_who_decided(
 
 
 @pytest.mark.requirement("P-11")
-async def test_a_question_over_http_is_one_trace_from_its_request_to_the_database(
+async def test_question_over_http_is_one_trace_to_the_database(
     traced_harness: TracedHarness,
 ) -> None:
     def ask() -> Any:

@@ -33,7 +33,7 @@ class Issuer:
     url: str
 
     async def knows(self, subject: str, **claims: Any) -> None:
-        """What it says of somebody from now on."""
+        """Claims of a user from now on."""
         async with (
             aiohttp.ClientSession() as session,
             session.put(f"{self.url}/test/people/{quote(subject)}", json=claims) as response,
@@ -42,7 +42,7 @@ class Issuer:
 
     @asynccontextmanager
     async def person(self, subject: str) -> AsyncIterator[Person]:
-        """Somebody with a browser."""
+        """A user with a browser."""
         jar = aiohttp.CookieJar(unsafe=True)
         async with aiohttp.ClientSession(cookie_jar=jar) as session:
             yield Person(session, subject)

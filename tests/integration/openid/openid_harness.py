@@ -83,14 +83,14 @@ class Harness:
         return finished
 
     async def signed_in(self, subject: str) -> LogInResponse:
-        """The session of somebody who signs in with a browser."""
+        """The session of a user who signs in with a browser."""
         begun = await self.begin()
         async with self.issuer.person(subject) as person:
             came_back = await person.signs_in(begun.authorization_url)
         return (await self.finish(begun.handle, **came_back)).log_in
 
     async def registered(self, username: str) -> LogInResponse:
-        """The session of somebody who signs in with a password."""
+        """The session of a user who signs in with a password."""
         register = RegisterUserRequest(
             username=username, email=f"{username}@example.com", password=PASSWORD
         )

@@ -118,11 +118,9 @@ async def test_who_gives_up_in_the_browser_is_not_signed_in(
     assert not (tmp_path / "bos/tokens.json").exists()
 
 
-@pytest.mark.parametrize("words", [["login"], ["login", "ada", "--openid"]])
-async def test_how_to_sign_in_must_be_said(
-    tmp_path: Path, harness: Harness, words: list[str]
-) -> None:
-    async with bos(tmp_path, harness, *words) as process:
-        code, printed = await ended(process)
-    assert code == 2
-    assert "--openid" in printed
+async def test_login_without_a_way_or_with_two_is_refused(tmp_path: Path, harness: Harness) -> None:
+    for words in (["login"], ["login", "ada", "--openid"]):
+        async with bos(tmp_path, harness, *words) as process:
+            code, printed = await ended(process)
+        assert code == 2, words
+        assert "--openid" in printed, words

@@ -1,4 +1,4 @@
-"""The own account of somebody who has signed in by a real OpenID provider, and has no password."""
+"""The own account of a user who signed in by a real OpenID provider, without a password."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def removed(harness: Harness, token: str, password: str = "") -> str:
     return ""
 
 
-async def test_a_new_sign_in_stands_for_the_password_and_an_old_one_does_not(
+async def test_new_sign_in_replaces_the_password_and_old_does_not(
     harness: Harness, postgres_dsn: str
 ) -> None:
     old = (await harness.signed_in("ada")).tokens
@@ -77,10 +77,10 @@ async def test_over_rest(rest: str, harness: Harness) -> None:
     bearer = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(rest, headers=bearer) as web:
         async with web.get("/v1/users/me") as answer:
-            told = (await answer.json())["sign_in"]
-        assert told["method"] == "SIGN_IN_METHOD_OPEN_ID"
-        assert told["open_id_issuer"] == harness.issuer.url
-        assert told["expire_time"] > told["start_time"]
+            way = (await answer.json())["sign_in"]
+        assert way["method"] == "SIGN_IN_METHOD_OPEN_ID"
+        assert way["open_id_issuer"] == harness.issuer.url
+        assert way["expire_time"] > way["start_time"]
         async with web.post("/v1/users/me:delete", json={}) as answer:
             assert answer.status == 200, await answer.text()
         async with web.get("/v1/users/me") as answer:
@@ -95,7 +95,7 @@ async def signs_in(folder: Path, harness: Harness) -> None:
         assert (await ended(process))[0] == 0
 
 
-async def test_the_command_line_says_how_one_signed_in_and_deletes_without_password(
+async def test_command_line_deletes_account_without_password(
     tmp_path: Path, harness: Harness, postgres_dsn: str
 ) -> None:
     await signs_in(tmp_path, harness)

@@ -42,7 +42,7 @@ async def test_in_a_browser(harness: Harness) -> None:
     signed_in = await harness.signed_in("ada")
     me = await harness.me(signed_in.tokens.access_token)
     assert (me.username, me.display_name, me.email) == ("ada", "Ada L.", "ada@corp.example")
-    assert list(me.roles) == ["user"], "nobody becomes an administrator by coming first"
+    assert list(me.roles) == ["user"], "the first to sign in is no administrator"
     assert signed_in.session.current
     refresh = RefreshSessionRequest(refresh_token=signed_in.tokens.refresh_token)
     assert (await harness.call("RefreshSession", refresh)).tokens.access_token
@@ -76,12 +76,12 @@ async def test_with_a_client_secret(build: Builder) -> None:
 async def test_accounts_of_others_stay_theirs(harness: Harness) -> None:
     ada = await harness.registered("ada")
     await harness.issuer.knows(
-        "stranger", preferred_username="ada", email="ada@example.com", email_verified=True
+        "another-ada", preferred_username="ada", email="ada@example.com", email_verified=True
     )
-    stranger = await harness.signed_in("stranger")
-    assert stranger.user.user_id != ada.user.user_id
-    assert (stranger.user.username, stranger.user.email) == ("ada-2", "")
-    assert list(stranger.user.roles) == ["user"]
+    other = await harness.signed_in("another-ada")
+    assert other.user.user_id != ada.user.user_id
+    assert (other.user.username, other.user.email) == ("ada-2", "")
+    assert list(other.user.roles) == ["user"]
 
 
 async def test_an_unverified_address_is_not_kept(harness: Harness) -> None:

@@ -105,7 +105,7 @@ class A2aEndpoint(Endpoint):
         self.http = httpx.AsyncClient(
             headers={"Authorization": bearer, "A2A-Version": "1.0"}, timeout=_WITHIN_S
         )
-        card = await A2ACardResolver(self.http, self.house.rest_url).get_agent_card()
+        card = await A2ACardResolver(self.http, self.harness.rest_url).get_agent_card()
         self.context = ClientCallContext(service_parameters={"authorization": bearer})
         self.client = self._made(card, streaming=True)
         self._waiting = self._made(card, streaming=False)

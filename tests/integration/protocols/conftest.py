@@ -1,4 +1,4 @@
-"""One house for each test, on a database of its own."""
+"""One harness for each test, on a database of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from bos_gateway.service import migrate_store
 from bos_testkit.postgres import migrated_template
 
-from .house import open_house
+from .harness import open_harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bos_testkit.postgres import PostgresServer
 
-    from .house import House
+    from .harness import Harness
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +26,6 @@ def postgres_template(postgres_server: PostgresServer) -> str:
 
 
 @pytest.fixture
-async def house(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with open_house(postgres_dsn, tmp_path) as opened:
+async def harness(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Harness]:
+    async with open_harness(postgres_dsn, tmp_path) as opened:
         yield opened

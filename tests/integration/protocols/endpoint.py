@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from bos.gateway.v1 import Run
 
-    from .house import House
+    from .harness import Harness
 
 
 _WITHIN_S = 120.0
@@ -76,8 +76,8 @@ class Endpoint(ABC):
 
     name: str
 
-    def __init__(self, house: House, token: str) -> None:
-        self.house = house
+    def __init__(self, harness: Harness, token: str) -> None:
+        self.harness = harness
         self.token = token
 
     async def __aenter__(self) -> Endpoint:
@@ -146,7 +146,7 @@ class GrpcEndpoint(Endpoint):
     name = "grpc"
 
     async def __aenter__(self) -> Endpoint:
-        self._bos = BosClient(self.house.target, api_key=self.token)
+        self._bos = BosClient(self.harness.target, api_key=self.token)
         await self._bos.__aenter__()
         return self
 
@@ -244,7 +244,7 @@ class RestEndpoint(Endpoint):
 
     async def __aenter__(self) -> Endpoint:
         self._http = aiohttp.ClientSession(
-            self.house.rest_url, headers={"Authorization": f"Bearer {self.token}"}
+            self.harness.rest_url, headers={"Authorization": f"Bearer {self.token}"}
         )
         return self
 

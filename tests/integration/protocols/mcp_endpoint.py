@@ -50,21 +50,23 @@ class McpEndpoint(Endpoint):
         return _seen(await self.call("ask", {"question": question}))
 
     async def stream(self, question: str) -> Seen:
-        told: list[str] = []
-        result = await self.call("ask", {"question": question}, told=told.append)
+        heard: list[str] = []
+        result = await self.call("ask", {"question": question}, on_progress=heard.append)
         seen = _seen(result)
-        texts = [line.removeprefix(ANSWER_SO_FAR) for line in told if ANSWER_SO_FAR in line]
+        texts = [line.removeprefix(ANSWER_SO_FAR) for line in heard if ANSWER_SO_FAR in line]
         assert texts, "no text came before the end"
         # News of the text may leave out its end, which comes with the result.
         seen.pieces = [texts[-1], result.structured_content["answer"].removeprefix(texts[-1])]
         return seen
 
     async def drop(self, question: str) -> Seen:
-        told: asyncio.Queue[str] = asyncio.Queue()
-        call = asyncio.create_task(self.call("ask", {"question": question}, told=told.put_nowait))
-        found = re.match(r"Run (\S+) is accepted", await asyncio.wait_for(told.get(), _WITHIN_S))
+        heard: asyncio.Queue[str] = asyncio.Queue()
+        call = asyncio.create_task(
+            self.call("ask", {"question": question}, on_progress=heard.put_nowait)
+        )
+        found = re.match(r"Run (\S+) is accepted", await asyncio.wait_for(heard.get(), _WITHIN_S))
         assert found is not None
-        while ANSWER_SO_FAR not in (line := await asyncio.wait_for(told.get(), _WITHIN_S)):
+        while ANSWER_SO_FAR not in (line := await asyncio.wait_for(heard.get(), _WITHIN_S)):
             pass
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
@@ -104,19 +106,19 @@ class McpEndpoint(Endpoint):
         tool: str,
         arguments: dict[str, Any],
         *,
-        told: Callable[[str], None] | None = None,
+        on_progress: Callable[[str], None] | None = None,
         person: Any = None,
     ) -> CallToolResult:
         """The result of a tool."""
 
         async def progress(_: float, __: float | None, message: str | None) -> None:
-            assert told is not None
-            told(message or "")
+            assert on_progress is not None
+            on_progress(message or "")
 
         async with asyncio.timeout(_WITHIN_S):
             async with self.client(person) as client:
                 result = await client.call_tool(
-                    tool, arguments, progress_callback=progress if told else None
+                    tool, arguments, progress_callback=progress if on_progress else None
                 )
         if result.is_error:
             raise Refused(text_of(result))
@@ -128,12 +130,12 @@ class McpEndpoint(Endpoint):
         headers = {"Authorization": f"Bearer {self.token}"}
         async with httpx2.AsyncClient(headers=headers, timeout=_WITHIN_S) as http:
             await self._ready(http)
-            transport = streamable_http_client(f"{self.house.rest_url}/mcp", http_client=http)
+            transport = streamable_http_client(f"{self.harness.rest_url}/mcp", http_client=http)
             async with Client(transport, elicitation_callback=person, mode=mode) as client:
                 yield client
 
     async def _ready(self, http: httpx2.AsyncClient) -> None:
-        url = f"{self.house.rest_url}/v1/agents"
+        url = f"{self.harness.rest_url}/v1/agents"
         async with asyncio.timeout(_WITHIN_S):
             while True:
                 if (await http.get(url)).status_code != 503:

@@ -13,15 +13,15 @@ from .endpoint import Endpoint, Refused, Seen, State
 if TYPE_CHECKING:
     from openai.types.responses import Response
 
-    from .house import House
+    from .harness import Harness
 
 _LOOK_S = 0.05
 
 
-def client_of(house: House, user: str) -> AsyncOpenAI:
+def client_of(harness: Harness, user: str) -> AsyncOpenAI:
     """A user's client that tries once, so that the first answer is seen."""
     return AsyncOpenAI(
-        base_url=f"{house.rest_url}/v1", api_key=house.token(user), max_retries=0, timeout=60
+        base_url=f"{harness.rest_url}/v1", api_key=harness.token(user), max_retries=0, timeout=60
     )
 
 
@@ -30,7 +30,7 @@ class _OpenAIEndpoint(Endpoint):
 
     async def __aenter__(self) -> Endpoint:
         self._openai = AsyncOpenAI(
-            base_url=f"{self.house.rest_url}/v1", api_key=self.token, max_retries=8
+            base_url=f"{self.harness.rest_url}/v1", api_key=self.token, max_retries=8
         )
         return self
 

@@ -29,11 +29,11 @@ from google.protobuf.struct_pb2 import Value
 
 from .a2a_endpoint import A2aGrpcEndpoint, A2aHttpEndpoint, A2aJsonRpcEndpoint, message, seen_of
 from .endpoint import State
-from .house import ANSWER, DEPLOYMENT
+from .harness import ANSWER, DEPLOYMENT
 
 if TYPE_CHECKING:
     from .a2a_endpoint import A2aEndpoint
-    from .house import House
+    from .harness import Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 
@@ -59,17 +59,17 @@ async def refused(endpoint: A2aEndpoint, request: a2a.SendMessageRequest) -> typ
     return plain.type
 
 
-async def test_everybody_gets_the_card_and_callers_one_with_their_agents(house: House) -> None:
-    async with httpx.AsyncClient(base_url=house.rest_url) as stranger:
-        card = (await stranger.get("/.well-known/agent-card.json")).json()
-        refusal = await stranger.get("/a2a/v1/extendedAgentCard", headers={"A2A-Version": "1.0"})
+async def test_everybody_gets_the_card_and_callers_one_with_their_agents(harness: Harness) -> None:
+    async with httpx.AsyncClient(base_url=harness.rest_url) as anonymous:
+        card = (await anonymous.get("/.well-known/agent-card.json")).json()
+        refusal = await anonymous.get("/a2a/v1/extendedAgentCard", headers={"A2A-Version": "1.0"})
     assert refusal.status_code == 401
     offered = {one["protocolBinding"]: one["url"] for one in card["supportedInterfaces"]}
-    assert house.protocols is not None
+    assert harness.protocols is not None
     assert offered == {
-        "HTTP+JSON": f"{house.rest_url}/a2a/v1",
-        "JSONRPC": f"{house.rest_url}/a2a",
-        "GRPC": house.protocols.a2a_address,
+        "HTTP+JSON": f"{harness.rest_url}/a2a/v1",
+        "JSONRPC": f"{harness.rest_url}/a2a",
+        "GRPC": harness.protocols.a2a_address,
     }
     assert card["capabilities"] == {
         "streaming": True,
@@ -82,9 +82,9 @@ async def test_everybody_gets_the_card_and_callers_one_with_their_agents(house: 
 
 @by_every_binding
 async def test_the_extended_card_names_the_agents_of_the_caller(
-    house: House, kind: type[A2aEndpoint]
+    harness: Harness, kind: type[A2aEndpoint]
 ) -> None:
-    async with kind(house, house.token()) as endpoint:
+    async with kind(harness, harness.token()) as endpoint:
         card = await endpoint.client.get_extended_agent_card(
             a2a.GetExtendedAgentCardRequest(), context=endpoint.context
         )
@@ -92,21 +92,23 @@ async def test_the_extended_card_names_the_agents_of_the_caller(
 
 
 @by_every_binding
-async def test_the_same_message_twice_is_one_task(house: House, kind: type[A2aEndpoint]) -> None:
+async def test_the_same_message_twice_is_one_task(
+    harness: Harness, kind: type[A2aEndpoint]
+) -> None:
     request = message("Who brought what?")
     other = message("Something else")
     other.message.message_id = request.message.message_id
-    async with kind(house, house.token()) as endpoint:
+    async with kind(harness, harness.token()) as endpoint:
         first = await sent(endpoint, request)
         assert (await sent(endpoint, request)).id == first.id
         assert await refused(endpoint, other) is InvalidParamsError
-    async with kind(house, house.token("grace")) as endpoint:
+    async with kind(harness, harness.token("grace")) as endpoint:
         assert (await sent(endpoint, request)).id != first.id
 
 
 @by_every_binding
 async def test_messages_that_are_no_questions_are_refused_in_words_of_the_protocol(
-    house: House, kind: type[A2aEndpoint]
+    harness: Harness, kind: type[A2aEndpoint]
 ) -> None:
     nothing, empty, file, large, agent = (message("hi") for _ in range(5))
     del nothing.message.parts[:]
@@ -121,22 +123,22 @@ async def test_messages_that_are_no_questions_are_refused_in_words_of_the_protoc
     push.configuration.task_push_notification_config.url = "https://example.org/hook"
     modes = message("hi")
     modes.configuration.accepted_output_modes.append("image/png")
-    async with kind(house, house.token()) as endpoint:
+    async with kind(harness, harness.token()) as endpoint:
         for request in (nothing, empty, large, agent, many, long_id):
             assert await refused(endpoint, request) is InvalidParamsError
         assert await refused(endpoint, file) is ContentTypeNotSupportedError
         assert await refused(endpoint, modes) is ContentTypeNotSupportedError
         assert await refused(endpoint, push) is PushNotificationNotSupportedError
-        assert not house.harness.planner.requests, "nothing of it was asked"
+        assert not harness.gateway.planner.requests, "nothing of it was asked"
 
 
 @by_every_binding
 async def test_tasks_that_are_not_the_callers_are_not_found(
-    house: House, kind: type[A2aEndpoint]
+    harness: Harness, kind: type[A2aEndpoint]
 ) -> None:
-    async with kind(house, house.token("ada")) as endpoint:
+    async with kind(harness, harness.token("ada")) as endpoint:
         hers = await sent(endpoint, message("Who brought what?"))
-    async with kind(house, house.token("mallory")) as endpoint:
+    async with kind(harness, harness.token("mallory")) as endpoint:
         for task_id in (hers.id, str(uuid4()), "no-id", "x" * 500, "\u202e"):
             assert await refused(endpoint, message("yes", task_id=task_id)) is TaskNotFoundError
         reference = message("And then?", reference_task_ids=[hers.id])
@@ -152,9 +154,9 @@ async def test_tasks_that_are_not_the_callers_are_not_found(
 
 @by_every_binding
 async def test_a_task_that_has_ended_takes_no_more_messages(
-    house: House, kind: type[A2aEndpoint]
+    harness: Harness, kind: type[A2aEndpoint]
 ) -> None:
-    async with kind(house, house.token()) as endpoint:
+    async with kind(harness, harness.token()) as endpoint:
         ended = await sent(endpoint, message("Who brought what?"))
         more = message("more", task_id=ended.id)
         assert await refused(endpoint, more) is UnsupportedOperationError
@@ -176,9 +178,9 @@ async def test_a_task_that_has_ended_takes_no_more_messages(
 
 @by_every_binding
 async def test_tasks_are_listed_with_what_was_asked_for_alone(
-    house: House, kind: type[A2aEndpoint]
+    harness: Harness, kind: type[A2aEndpoint]
 ) -> None:
-    async with kind(house, house.token()) as endpoint:
+    async with kind(harness, harness.token()) as endpoint:
         first, second = [await sent(endpoint, message(text)) for text in ("One?", "Two?")]
 
         async def listed(**asked: Any) -> a2a.ListTasksResponse:
@@ -203,25 +205,25 @@ async def test_tasks_are_listed_with_what_was_asked_for_alone(
 
 
 @by_every_binding
-async def test_a_client_need_not_wait(house: House, kind: type[A2aEndpoint]) -> None:
-    house.harness.composer.release = asyncio.Event()
+async def test_a_client_need_not_wait(harness: Harness, kind: type[A2aEndpoint]) -> None:
+    harness.gateway.composer.release = asyncio.Event()
     request = message("Who brought what?")
     request.configuration.return_immediately = True
-    async with kind(house, house.token()) as endpoint:
+    async with kind(harness, harness.token()) as endpoint:
         task = await sent(endpoint, request)
         assert task.status.state in (a2a.TASK_STATE_SUBMITTED, a2a.TASK_STATE_WORKING)
         assert task.history[0].message_id == request.message.message_id
-        house.harness.composer.release.set()
+        harness.gateway.composer.release.set()
         seen = await endpoint.resume(seen_of(task))
     assert (seen.state, seen.text) == (State.ANSWERED, ANSWER)
 
 
 @by_every_binding
 async def test_data_decides_the_approval_that_it_names(
-    house: House, kind: type[A2aEndpoint]
+    harness: Harness, kind: type[A2aEndpoint]
 ) -> None:
-    house.plan(DEPLOYMENT)
-    async with kind(house, house.token()) as endpoint:
+    harness.plan(DEPLOYMENT)
+    async with kind(harness, harness.token()) as endpoint:
         waiting = await sent(endpoint, message("Put it into production"))
         asked = MessageToDict(waiting.status.message.parts[1].data)
         assert asked["display"]["actions"][0]["tool"] == "trigger_deployment"
@@ -230,19 +232,19 @@ async def test_data_decides_the_approval_that_it_names(
             reply.message.message_id = str(uuid4())
             reply.message.parts[0].CopyFrom(a2a.Part(data=ParseDict(wrong, Value())))
             assert await refused(endpoint, reply) is InvalidParamsError
-        assert not house.agent.landed
+        assert not harness.agent.landed
         decision = {"decision": "approve", "approval_id": asked["approval_id"]}
         reply.message.parts[0].CopyFrom(a2a.Part(data=ParseDict(decision, Value())))
         assert seen_of(await sent(endpoint, reply)).state is State.ANSWERED
-    assert house.agent.landed == {DEPLOYMENT: 1}
+    assert harness.agent.landed == {DEPLOYMENT: 1}
 
 
 @by_every_binding
 async def test_a_mere_yes_never_approves_what_came_after_the_first_proposal(
-    house: House, kind: type[A2aEndpoint]
+    harness: Harness, kind: type[A2aEndpoint]
 ) -> None:
-    house.plan(DEPLOYMENT)
-    async with kind(house, house.token()) as endpoint:
+    harness.plan(DEPLOYMENT)
+    async with kind(harness, harness.token()) as endpoint:
         waiting = await sent(endpoint, message("Put it into production"))
         first = waiting.status.message.message_id
         again = await sent(endpoint, message("yes, but to staging first", task_id=waiting.id))
@@ -251,15 +253,15 @@ async def test_a_mere_yes_never_approves_what_came_after_the_first_proposal(
         assert second != first
         assert f"yes {second}" in again.status.message.parts[0].text
         assert await refused(endpoint, message("yes", task_id=waiting.id)) is InvalidParamsError
-        assert not house.agent.landed
+        assert not harness.agent.landed
         ended = await sent(endpoint, message(f"yes {second}", task_id=waiting.id))
         assert ended.status.state == a2a.TASK_STATE_COMPLETED
-    assert sum(house.agent.landed.values()) == 1
+    assert sum(harness.agent.landed.values()) == 1
 
 
 @by_every_binding
-async def test_there_are_no_push_notifications(house: House, kind: type[A2aEndpoint]) -> None:
-    async with kind(house, house.token()) as endpoint:
+async def test_there_are_no_push_notifications(harness: Harness, kind: type[A2aEndpoint]) -> None:
+    async with kind(harness, harness.token()) as endpoint:
         client, context = endpoint.client, endpoint.context
         config = a2a.TaskPushNotificationConfig(task_id="t", url="https://example.org")
         with pytest.raises(PushNotificationNotSupportedError):
@@ -278,10 +280,10 @@ async def test_there_are_no_push_notifications(house: House, kind: type[A2aEndpo
             )
 
 
-async def test_only_version_1_is_spoken(house: House) -> None:
-    bearer = {"Authorization": f"Bearer {house.token()}"}
+async def test_only_version_1_is_spoken(harness: Harness) -> None:
+    bearer = {"Authorization": f"Bearer {harness.token()}"}
     call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
-    async with httpx.AsyncClient(base_url=house.rest_url, headers=bearer) as http:
+    async with httpx.AsyncClient(base_url=harness.rest_url, headers=bearer) as http:
         for version, spoken in (("1.0", True), ("1.3", True), ("0.3", False), ("", False)):
             headers = {"A2A-Version": version} if version else {}
             plain = await http.get("/a2a/v1/tasks", headers=headers)
@@ -292,17 +294,17 @@ async def test_only_version_1_is_spoken(house: House) -> None:
                 (info,) = plain.json()["error"]["details"]
                 assert info["reason"] == "VERSION_NOT_SUPPORTED"
                 assert rpc["error"]["code"] == -32009
-    assert house.protocols is not None
-    async with grpc.aio.insecure_channel(house.protocols.a2a_address) as channel:
+    assert harness.protocols is not None
+    async with grpc.aio.insecure_channel(harness.protocols.a2a_address) as channel:
         metadata = (("authorization", bearer["Authorization"]), ("a2a-version", "0.3"))
         with pytest.raises(grpc.aio.AioRpcError) as refusal:
             await A2AServiceStub(channel).ListTasks(a2a.ListTasksRequest(), metadata=metadata)
     assert refusal.value.code() == grpc.StatusCode.FAILED_PRECONDITION
 
 
-async def test_strangers_reach_nothing_over_grpc(house: House) -> None:
-    assert house.protocols is not None
-    async with grpc.aio.insecure_channel(house.protocols.a2a_address) as channel:
+async def test_anonymous_callers_reach_nothing_over_grpc(harness: Harness) -> None:
+    assert harness.protocols is not None
+    async with grpc.aio.insecure_channel(harness.protocols.a2a_address) as channel:
         for metadata in ((), (("authorization", "Bearer forged"),)):
             given = (*metadata, ("a2a-version", "1.0"))
             with pytest.raises(grpc.aio.AioRpcError) as refusal:
@@ -323,22 +325,22 @@ async def test_strangers_reach_nothing_over_grpc(house: House) -> None:
     ],
 )
 async def test_calls_by_json_rpc_that_are_none_get_its_codes(
-    house: House, body: Any, code: int
+    harness: Harness, body: Any, code: int
 ) -> None:
-    headers = {"Authorization": f"Bearer {house.token()}", "A2A-Version": "1.0"}
-    async with httpx.AsyncClient(base_url=house.rest_url, headers=headers) as http:
+    headers = {"Authorization": f"Bearer {harness.token()}", "A2A-Version": "1.0"}
+    async with httpx.AsyncClient(base_url=harness.rest_url, headers=headers) as http:
         answer = await http.post("/a2a", json=body)
     assert answer.json()["error"]["code"] == code
 
 
-async def test_bodies_over_http_have_the_type_of_the_protocol(house: House) -> None:
+async def test_bodies_over_http_have_the_type_of_the_protocol(harness: Harness) -> None:
     headers = {
-        "Authorization": f"Bearer {house.token()}",
+        "Authorization": f"Bearer {harness.token()}",
         "A2A-Version": "1.0",
         "Content-Type": "application/a2a+json",
     }
     body = MessageToDict(message("Who brought what?"))
-    async with httpx.AsyncClient(base_url=house.rest_url, headers=headers, timeout=120) as http:
+    async with httpx.AsyncClient(base_url=harness.rest_url, headers=headers, timeout=120) as http:
         answer = await http.post("/a2a/v1/message:send", json=body)
         garbage = await http.post("/a2a/v1/message:send", json={"message": {"parts": 3}})
     assert answer.headers["Content-Type"] == "application/a2a+json"
@@ -347,15 +349,15 @@ async def test_bodies_over_http_have_the_type_of_the_protocol(house: House) -> N
 
 
 @pytest.mark.parametrize("page", ["docs/clients.md", "docs/reference/a2a.md"])
-async def test_the_lines_of_the_pages_ask(house: House, page: str) -> None:
+async def test_the_lines_of_the_pages_ask(harness: Harness, page: str) -> None:
     text = (Path(__file__).parents[3] / page).read_text()
     found = re.search(r"```python\n(headers = .*?)```", text, re.DOTALL)
     assert found is not None
-    lines = found[1].replace("http://127.0.0.1:8000", house.rest_url)
+    lines = found[1].replace("http://127.0.0.1:8000", harness.rest_url)
     code = compile(lines, page, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     names: dict[str, Any] = {
         "httpx": httpx,
-        "key": house.token(),
+        "key": harness.token(),
         "ClientConfig": ClientConfig,
         "create_client": create_client,
         "new_text_message": new_text_message,

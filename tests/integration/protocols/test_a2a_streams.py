@@ -18,11 +18,11 @@ from bos_protocols.settings import ProtocolsSettings
 
 from .a2a_endpoint import A2aGrpcEndpoint, A2aHttpEndpoint, A2aJsonRpcEndpoint, Following, message
 from .endpoint import State
-from .house import ANSWER, DEPLOYMENT
+from .harness import ANSWER, DEPLOYMENT
 
 if TYPE_CHECKING:
     from .a2a_endpoint import A2aEndpoint
-    from .house import House
+    from .harness import Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 
@@ -33,12 +33,12 @@ by_every_binding = pytest.mark.parametrize(
 
 @by_every_binding
 async def test_a_stream_goes_on_over_a_kill_of_the_gateway(
-    house: House, kind: type[A2aEndpoint]
+    harness: Harness, kind: type[A2aEndpoint]
 ) -> None:
-    house.harness.composer.release = asyncio.Event()
+    harness.gateway.composer.release = asyncio.Event()
     following = Following()
     killed = False
-    async with kind(house, house.token()) as endpoint:
+    async with kind(harness, harness.token()) as endpoint:
         request = message("Who brought what?")
         async with aclosing(
             endpoint.client.send_message(request, context=endpoint.context)
@@ -47,9 +47,9 @@ async def test_a_stream_goes_on_over_a_kill_of_the_gateway(
                 following.take(update)
                 if following.pieces and not killed:
                     killed = True
-                    await house.kill_gateway()
-                    await house.start_gateway()
-                    house.harness.composer.release.set()
+                    await harness.kill_gateway()
+                    await harness.start_gateway()
+                    harness.gateway.composer.release.set()
     seen = following.seen()
     assert killed
     assert (seen.state, seen.text) == (State.ANSWERED, ANSWER)
@@ -57,13 +57,13 @@ async def test_a_stream_goes_on_over_a_kill_of_the_gateway(
 
 @by_every_binding
 async def test_a_subscriber_sees_what_was_decided_elsewhere(
-    house: House, kind: type[A2aEndpoint]
+    harness: Harness, kind: type[A2aEndpoint]
 ) -> None:
-    house.plan(DEPLOYMENT)
+    harness.plan(DEPLOYMENT)
     following = Following()
     async with (
-        kind(house, house.token()) as endpoint,
-        BosClient(house.target, api_key=house.token()) as console,
+        kind(harness, harness.token()) as endpoint,
+        BosClient(harness.target, api_key=harness.token()) as console,
     ):
         waiting = await endpoint.ask("Put it into production")
         request = a2a.SubscribeToTaskRequest(id=waiting.handle)
@@ -76,17 +76,17 @@ async def test_a_subscriber_sees_what_was_decided_elsewhere(
                     assert following.seen().state is State.WAITS_FOR_APPROVAL
                     await console.approve(following.task.status.message.message_id)
     assert following.seen().state is State.ANSWERED
-    assert house.agent.landed == {DEPLOYMENT: 1}
+    assert harness.agent.landed == {DEPLOYMENT: 1}
 
 
 async def test_another_replica_knows_every_task_and_says_when_the_gateway_is_away(
-    house: House,
+    harness: Harness,
 ) -> None:
     settings = ProtocolsSettings.load(
-        server=ServerSettings.load(port=0, grace_s=0.2), gateway_target=house.target
+        server=ServerSettings.load(port=0, grace_s=0.2), gateway_target=harness.target
     )
-    headers = {"Authorization": f"Bearer {house.token()}", "A2A-Version": "1.0"}
-    async with A2aHttpEndpoint(house, house.token()) as endpoint:
+    headers = {"Authorization": f"Bearer {harness.token()}", "A2A-Version": "1.0"}
+    async with A2aHttpEndpoint(harness, harness.token()) as endpoint:
         task_id = (await endpoint.ask("Who brought what?")).handle
     async with (
         serve_protocols(settings, Telemetry.for_tests("protocols")) as other,
@@ -99,12 +99,12 @@ async def test_another_replica_knows_every_task_and_says_when_the_gateway_is_awa
             "HTTP+JSON",
             "JSONRPC",
         ]
-        stranger = await http.get(path, headers={"Authorization": "Bearer forged"})
-        assert stranger.status_code == 401
-        assert stranger.json()["error"]["status"] == "UNAUTHENTICATED"
-        await house.kill_gateway()
+        forged = await http.get(path, headers={"Authorization": "Bearer forged"})
+        assert forged.status_code == 401
+        assert forged.json()["error"]["status"] == "UNAUTHENTICATED"
+        await harness.kill_gateway()
         away = await http.get(path)
         assert away.status_code == 503
         call = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
         assert (await http.post("/a2a", json=call)).json()["error"]["code"] == -32603
-        await house.start_gateway()
+        await harness.start_gateway()

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, open_house
+from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, open_harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from .house import House
+    from .harness import Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 
@@ -26,13 +26,13 @@ LLM = Path(__file__).parents[3] / ".cache/front-end/bin/llm"
 class FrontEnd:
     """The program with its settings and its log of what was said."""
 
-    house: House
+    harness: Harness
     folder: Path
 
     async def say(self, *words: str) -> str:
         """What it prints."""
         process = await asyncio.create_subprocess_exec(
-            *(str(LLM), *words, "--key", self.house.token()),
+            *(str(LLM), *words, "--key", self.harness.token()),
             env={
                 "PATH": os.environ["PATH"],
                 "HOME": str(self.folder),
@@ -50,12 +50,12 @@ class FrontEnd:
 @pytest.fixture
 async def front_end(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[FrontEnd]:
     assert LLM.exists(), "install it first: make front-end"
-    async with open_house(postgres_dsn, tmp_path) as house:
+    async with open_harness(postgres_dsn, tmp_path) as harness:
         (tmp_path / "extra-openai-models.yaml").write_text(
-            f"- {{model_id: bos, model_name: bos, api_base: '{house.rest_url}/v1', "
+            f"- {{model_id: bos, model_name: bos, api_base: '{harness.rest_url}/v1', "
             "api_key_name: bos}\n"
         )
-        yield FrontEnd(house, tmp_path)
+        yield FrontEnd(harness, tmp_path)
 
 
 async def test_it_asks_and_shows_the_table(front_end: FrontEnd) -> None:
@@ -66,18 +66,18 @@ async def test_it_asks_and_shows_the_table(front_end: FrontEnd) -> None:
 
 @pytest.mark.parametrize("streams", [True, False])
 async def test_its_next_turn_approves(front_end: FrontEnd, streams: bool) -> None:
-    front_end.house.plan(DEPLOYMENT)
+    front_end.harness.plan(DEPLOYMENT)
     how = [] if streams else ["--no-stream"]
     shown = await front_end.say(*how, "-m", "bos", "Put it into production")
     assert "trigger_deployment" in shown
-    assert not front_end.house.agent.landed
+    assert not front_end.harness.agent.landed
     assert ANSWER in await front_end.say(*how, "-c", "yes")
-    assert front_end.house.agent.landed == {DEPLOYMENT: 1}
+    assert front_end.harness.agent.landed == {DEPLOYMENT: 1}
 
 
 async def test_its_next_turn_settles_what_is_asked_back(front_end: FrontEnd) -> None:
-    front_end.house.ask_back()
+    front_end.harness.ask_back()
     assert QUESTION_BACK in await front_end.say("-m", "bos", "Who brought what?")
     assert ANSWER in await front_end.say("-c", "2026")
-    (settled,) = front_end.house.harness.planner.requests[-1].clarifications
+    (settled,) = front_end.harness.gateway.planner.requests[-1].clarifications
     assert settled.reply == "2026"

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from .house import ANSWER, DEPLOYMENT, ROWS
+from .harness import ANSWER, DEPLOYMENT, ROWS
 
 if TYPE_CHECKING:
-    from .house import House
+    from .harness import Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -38,10 +38,13 @@ async def run(*program: str, cwd: Path) -> str:
     return printed.decode()
 
 
-async def built(house: House, folder: Path) -> Path:
+async def built(harness: Harness, folder: Path) -> Path:
     """The program with the client that the served document leads to, compiled strictly."""
     assert INSTALLED.exists(), "install it first: make generated-client"
-    async with aiohttp.ClientSession() as http, http.get(f"{house.rest_url}/openapi.json") as reply:
+    async with (
+        aiohttp.ClientSession() as http,
+        http.get(f"{harness.rest_url}/openapi.json") as reply,
+    ):
         (folder / "openapi.json").write_text(await reply.text())
     for name in ("walk.ts", "tsconfig.json", "openapi-ts.config.mjs"):
         shutil.copy(PROGRAM / name, folder)
@@ -54,21 +57,21 @@ async def built(house: House, folder: Path) -> Path:
 
 
 async def test_generated_client_asks_streams_approves_and_reads_a_table(
-    house: House, tmp_path: Path
+    harness: Harness, tmp_path: Path
 ) -> None:
     folder = tmp_path / "client"
     folder.mkdir()
-    program = await built(house, folder)
-    before = house.harness.planner.before
+    program = await built(harness, folder)
+    before = harness.gateway.planner.before
 
     async def plan() -> None:
         if before is not None:
             await before()
-        question = house.harness.planner.requests[-1].question
-        house.plan(DEPLOYMENT if "production" in question else "look it up")
+        question = harness.gateway.planner.requests[-1].question
+        harness.plan(DEPLOYMENT if "production" in question else "look it up")
 
-    house.harness.planner.before = plan
-    printed = await run("node", str(program), house.rest_url, house.token(), cwd=folder)
+    harness.gateway.planner.before = plan
+    printed = await run("node", str(program), harness.rest_url, harness.token(), cwd=folder)
     found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     assert found == {
         "status": "RUN_STATUS_SUCCEEDED",
@@ -82,4 +85,4 @@ async def test_generated_client_asks_streams_approves_and_reads_a_table(
         "shown": ["service=shop-web", "version=1.2"],
         "approved": "RUN_STATUS_SUCCEEDED",
     }
-    assert house.agent.landed == {DEPLOYMENT: 1}
+    assert harness.agent.landed == {DEPLOYMENT: 1}

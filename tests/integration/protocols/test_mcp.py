@@ -24,7 +24,7 @@ from bos_protocols.service import serve as serve_protocols
 from bos_protocols.settings import ProtocolsSettings
 
 from .endpoint import Refused, State
-from .house import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS
+from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS
 from .mcp_endpoint import McpEndpoint, text_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from mcp.types import CallToolResult, ElicitRequestParams
 
-    from .house import House
+    from .harness import Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 
@@ -56,29 +56,29 @@ class Person:
 
 @asynccontextmanager
 async def stdio(
-    house: House, person: Person | None = None, *options: str, mode: str = "auto"
+    harness: Harness, person: Person | None = None, *options: str, mode: str = "auto"
 ) -> AsyncIterator[Client]:
     """A client of the real ``bos mcp``."""
     bos = str(Path(sys.executable).with_name("bos"))
-    environment = {"BOS_TARGET": house.target, "BOS_API_KEY": house.token()}
+    environment = {"BOS_TARGET": harness.target, "BOS_API_KEY": harness.token()}
     server = StdioServerParameters(command=bos, args=["mcp", *options], env=environment)
     async with Client(server, elicitation_callback=person, mode=mode) as client:
         yield client
 
 
 @asynccontextmanager
-async def another_replica(house: House, **settings: Any) -> AsyncIterator[str]:
+async def another_replica(harness: Harness, **settings: Any) -> AsyncIterator[str]:
     """URL of other protocols to the same gateway."""
     own = ProtocolsSettings.load(
-        server=ServerSettings.load(port=0, grace_s=0.2), gateway_target=house.target, **settings
+        server=ServerSettings.load(port=0, grace_s=0.2), gateway_target=harness.target, **settings
     )
     async with serve_protocols(own, Telemetry.for_tests("protocols")) as protocols:
         yield f"http://{protocols.address}/mcp"
 
 
 @asynccontextmanager
-async def at(url: str, house: House, person: Person | None = None) -> AsyncIterator[Client]:
-    headers = {"Authorization": f"Bearer {house.token()}"}
+async def at(url: str, harness: Harness, person: Person | None = None) -> AsyncIterator[Client]:
+    headers = {"Authorization": f"Bearer {harness.token()}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=120) as http,
         Client(streamable_http_client(url, http_client=http), elicitation_callback=person) as found,
@@ -93,37 +93,37 @@ def content_of(result: CallToolResult) -> Any:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_the_person_approves_while_a_question_is_asked_by_stdio(
-    house: House, mode: str
+    harness: Harness, mode: str
 ) -> None:
-    house.plan(DEPLOYMENT)
+    harness.plan(DEPLOYMENT)
     person = Person(APPROVE)
-    async with stdio(house, person, mode=mode) as client:
+    async with stdio(harness, person, mode=mode) as client:
         result = await client.call_tool("ask", {"question": "Put it into production"})
     assert ANSWER in content_of(result)["answer"]
     (shown,) = person.shown
     for part in ("trigger_deployment", "shop-web", "1.2"):
         assert part in shown
-    assert house.agent.landed == {DEPLOYMENT: 1}
+    assert harness.agent.landed == {DEPLOYMENT: 1}
 
 
-async def test_the_person_approves_while_a_question_is_asked_by_http(house: House) -> None:
-    house.plan(DEPLOYMENT)
+async def test_the_person_approves_while_a_question_is_asked_by_http(harness: Harness) -> None:
+    harness.plan(DEPLOYMENT)
     person = Person(APPROVE)
-    endpoint = McpEndpoint(house, house.token())
+    endpoint = McpEndpoint(harness, harness.token())
     result = await endpoint.call("ask", {"question": "Put it into production"}, person=person)
     assert ANSWER in content_of(result)["answer"]
     assert len(person.shown) == 1
-    assert house.agent.landed == {DEPLOYMENT: 1}
+    assert harness.agent.landed == {DEPLOYMENT: 1}
 
 
 @pytest.mark.parametrize("reply", [DENY, DECLINE], ids=["deny", "decline"])
-async def test_what_the_person_refuses_is_not_done(house: House, reply: ElicitResult) -> None:
-    house.plan(DEPLOYMENT)
-    endpoint = McpEndpoint(house, house.token())
+async def test_what_the_person_refuses_is_not_done(harness: Harness, reply: ElicitResult) -> None:
+    harness.plan(DEPLOYMENT)
+    endpoint = McpEndpoint(harness, harness.token())
     person = Person(reply)
     result = await endpoint.call("ask", {"question": "Put it into production"}, person=person)
     assert content_of(result)["status"] in ("failed", "succeeded", "partially_succeeded")
-    assert not house.agent.landed
+    assert not harness.agent.landed
 
 
 @pytest.mark.parametrize(
@@ -132,22 +132,22 @@ async def test_what_the_person_refuses_is_not_done(house: House, reply: ElicitRe
     ids=["dismissed", "empty", "another form"],
 )
 async def test_a_reply_that_decides_nothing_leaves_the_action_waiting(
-    house: House, reply: ElicitResult
+    harness: Harness, reply: ElicitResult
 ) -> None:
-    house.plan(DEPLOYMENT)
-    endpoint = McpEndpoint(house, house.token())
+    harness.plan(DEPLOYMENT)
+    endpoint = McpEndpoint(harness, harness.token())
     person = Person(reply)
     result = await endpoint.call("ask", {"question": "Put it into production"}, person=person)
     approval = content_of(result)["approval"]
     assert approval["status"] == "APPROVAL_STATUS_PENDING"
     listed = content_of(await endpoint.call("list_approvals", {}))["approvals"]
     assert [each["approval_id"] for each in listed] == [approval["approval_id"]]
-    assert not house.agent.landed
+    assert not harness.agent.landed
 
 
-async def test_a_model_alone_approves_nothing(house: House) -> None:
-    house.plan(DEPLOYMENT)
-    async with McpEndpoint(house, house.token()) as endpoint:
+async def test_a_model_alone_approves_nothing(harness: Harness) -> None:
+    harness.plan(DEPLOYMENT)
+    async with McpEndpoint(harness, harness.token()) as endpoint:
         waiting = await endpoint.ask("Put it into production")
         _, approval_id = waiting.handle
         decision = {"approval_id": approval_id, "decision": "approve"}
@@ -157,14 +157,14 @@ async def test_a_model_alone_approves_nothing(house: House) -> None:
             await endpoint.call("decide_approval", {**decision, "instructions": "do it"})
         listed = content_of(await endpoint.call("list_approvals", {}))["approvals"]
     assert [each["status"] for each in listed] == ["APPROVAL_STATUS_PENDING"]
-    assert not house.agent.landed
+    assert not harness.agent.landed
 
 
-async def test_the_operator_may_let_tools_approve(house: House) -> None:
-    house.plan(DEPLOYMENT)
+async def test_the_operator_may_let_tools_approve(harness: Harness) -> None:
+    harness.plan(DEPLOYMENT)
     async with (
-        another_replica(house, mcp_tool_approvals=True) as url,
-        at(url, house) as client,
+        another_replica(harness, mcp_tool_approvals=True) as url,
+        at(url, harness) as client,
     ):
         waits = content_of(await client.call_tool("ask", {"question": "Put it into production"}))
         decision = {"approval_id": waits["approval"]["approval_id"], "decision": "approve"}
@@ -173,26 +173,26 @@ async def test_the_operator_may_let_tools_approve(house: House) -> None:
         while "answer" not in (found := content_of(await client.call_tool("get_run", run))):
             pass
     assert ANSWER in found["answer"]
-    assert house.agent.landed == {DEPLOYMENT: 1}
+    assert harness.agent.landed == {DEPLOYMENT: 1}
 
 
-async def test_any_replica_takes_the_persons_reply(house: House) -> None:
-    house.plan(DEPLOYMENT)
+async def test_any_replica_takes_the_persons_reply(harness: Harness) -> None:
+    harness.plan(DEPLOYMENT)
     question = {"question": "Put it into production"}
     person = Person(APPROVE)
-    async with another_replica(house) as url, at(url, house, person) as client:
+    async with another_replica(harness) as url, at(url, harness, person) as client:
         first = await client.session.call_tool("ask", question, allow_input_required=True)
     assert isinstance(first, InputRequiredResult)
     (key,) = first.input_requests
-    async with another_replica(house) as url, at(url, house, person) as client:
+    async with another_replica(harness) as url, at(url, harness, person) as client:
         result = await client.call_tool("ask", question, input_responses={key: APPROVE})
     assert ANSWER in content_of(result)["answer"]
-    assert house.agent.landed == {DEPLOYMENT: 1}
+    assert harness.agent.landed == {DEPLOYMENT: 1}
 
 
-async def test_a_reply_counts_for_the_text_that_was_shown(house: House) -> None:
-    house.plan(DEPLOYMENT)
-    endpoint = McpEndpoint(house, house.token())
+async def test_a_reply_counts_for_the_text_that_was_shown(harness: Harness) -> None:
+    harness.plan(DEPLOYMENT)
+    endpoint = McpEndpoint(harness, harness.token())
     waits = content_of(await endpoint.call("ask", {"question": "Put it into production"}))
     approval_id = waits["approval"]["approval_id"]
     person = Person(DISMISS)
@@ -204,27 +204,27 @@ async def test_a_reply_counts_for_the_text_that_was_shown(house: House) -> None:
         )
     assert content_of(result)["approval"]["status"] == "APPROVAL_STATUS_PENDING"
     assert len(person.shown) == 1, "it is asked again"
-    assert not house.agent.landed
+    assert not harness.agent.landed
 
 
 @pytest.mark.parametrize("content", [{"answer_1": "2026"}, {"other": "2026"}])
-async def test_the_person_answers_questions_back(house: House, content: dict[str, Any]) -> None:
-    house.ask_back()
+async def test_the_person_answers_questions_back(harness: Harness, content: dict[str, Any]) -> None:
+    harness.ask_back()
     person = Person(ElicitResult(action="accept", content=content))
-    endpoint = McpEndpoint(house, house.token())
+    endpoint = McpEndpoint(harness, harness.token())
     result = await endpoint.call("ask", {"question": "Who brought what?"}, person=person)
     assert ANSWER in content_of(result)["answer"]
     (shown,) = person.shown
     assert QUESTION_BACK in shown
     assert "2026" in shown
-    (settled,) = house.harness.planner.requests[-1].clarifications
+    (settled,) = harness.gateway.planner.requests[-1].clarifications
     assert settled.reply == "2026"
 
 
-async def test_clients_of_earlier_versions_learn_what_waits(house: House) -> None:
-    house.plan(DEPLOYMENT)
+async def test_clients_of_earlier_versions_learn_what_waits(harness: Harness) -> None:
+    harness.plan(DEPLOYMENT)
     person = Person(APPROVE)
-    async with McpEndpoint(house, house.token()).client(person, mode="legacy") as client:
+    async with McpEndpoint(harness, harness.token()).client(person, mode="legacy") as client:
         result = await client.call_tool("ask", {"question": "Put it into production"})
     waits = content_of(result)
     assert waits["approval"]["status"] == "APPROVAL_STATUS_PENDING"
@@ -232,86 +232,90 @@ async def test_clients_of_earlier_versions_learn_what_waits(house: House) -> Non
     assert not person.shown, "a server without sessions has no connection to ask by"
 
 
-async def test_a_cancelled_call_leaves_the_run_going_by_stdio(house: House) -> None:
-    house.harness.composer.release = asyncio.Event()
-    told: asyncio.Queue[str] = asyncio.Queue()
+async def test_a_cancelled_call_leaves_the_run_going_by_stdio(harness: Harness) -> None:
+    harness.gateway.composer.release = asyncio.Event()
+    heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def progress(_: float, __: float | None, message: str | None) -> None:
-        told.put_nowait(message or "")
+        heard.put_nowait(message or "")
 
-    async with stdio(house) as client:
+    async with stdio(harness) as client:
         question = {"question": "Who brought what?"}
         call = asyncio.create_task(client.call_tool("ask", question, progress_callback=progress))
-        lines = [await asyncio.wait_for(told.get(), 120)]
+        lines = [await asyncio.wait_for(heard.get(), 120)]
         while not lines[-1].startswith(ANSWER_SO_FAR):
-            lines.append(await asyncio.wait_for(told.get(), 120))
+            lines.append(await asyncio.wait_for(heard.get(), 120))
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
         run_id = lines[0].split()[1]
-        house.harness.composer.release.set()
+        harness.gateway.composer.release.set()
         run = {"run_id": run_id, "wait_s": 60}
         assert ANSWER in content_of(await client.call_tool("get_run", run))["answer"]
     assert any(line.startswith("Plan of 1 steps") for line in lines)
 
 
 @pytest.mark.parametrize("way", ["http", "stdio"])
-async def test_a_call_outlives_the_gateway_that_is_killed_under_it(house: House, way: str) -> None:
-    house.harness.composer.release = asyncio.Event()
-    told: asyncio.Queue[str] = asyncio.Queue()
+async def test_a_call_outlives_the_gateway_that_is_killed_under_it(
+    harness: Harness, way: str
+) -> None:
+    harness.gateway.composer.release = asyncio.Event()
+    heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def progress(_: float, __: float | None, message: str | None) -> None:
-        told.put_nowait(message or "")
+        heard.put_nowait(message or "")
 
-    endpoint = McpEndpoint(house, house.token())
-    async with stdio(house) if way == "stdio" else endpoint.client() as client:
+    endpoint = McpEndpoint(harness, harness.token())
+    async with stdio(harness) if way == "stdio" else endpoint.client() as client:
         question = {"question": "Who brought what?"}
         call = asyncio.create_task(client.call_tool("ask", question, progress_callback=progress))
-        while not (await asyncio.wait_for(told.get(), 120)).startswith(ANSWER_SO_FAR):
+        while not (await asyncio.wait_for(heard.get(), 120)).startswith(ANSWER_SO_FAR):
             pass
-        await house.kill_gateway()
-        await house.start_gateway()
-        house.harness.composer.release.set()
+        await harness.kill_gateway()
+        await harness.start_gateway()
+        harness.gateway.composer.release.set()
         result = await asyncio.wait_for(call, 120)
     assert content_of(result)["answer"].count(ANSWER) == 1
 
 
 @pytest.mark.parametrize("verb", ["GET", "DELETE"])
-async def test_there_are_no_sessions_to_listen_to_or_to_end(house: House, verb: str) -> None:
-    headers = {"Authorization": f"Bearer {house.token()}", "Accept": "text/event-stream"}
+async def test_there_are_no_sessions_to_listen_to_or_to_end(harness: Harness, verb: str) -> None:
+    headers = {"Authorization": f"Bearer {harness.token()}", "Accept": "text/event-stream"}
     async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
-        assert (await http.request(verb, f"{house.rest_url}/mcp")).status_code == 405
+        assert (await http.request(verb, f"{harness.rest_url}/mcp")).status_code == 405
 
 
-async def test_pages_of_other_places_may_not_call(house: House) -> None:
-    headers = {"Authorization": f"Bearer {house.token()}", "Origin": "https://evil.example.org"}
+async def test_pages_of_other_places_may_not_call(harness: Harness) -> None:
+    headers = {"Authorization": f"Bearer {harness.token()}", "Origin": "https://evil.example.org"}
     async with httpx2.AsyncClient(headers=headers) as http:
-        reply = await http.post(f"{house.rest_url}/mcp", json={"jsonrpc": "2.0", "method": "ping"})
+        reply = await http.post(
+            f"{harness.rest_url}/mcp", json={"jsonrpc": "2.0", "method": "ping"}
+        )
     assert reply.status_code == 403
 
 
-async def test_requests_beyond_the_bound_are_refused(house: House) -> None:
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {house.token()}"}) as http:
+async def test_requests_beyond_the_bound_are_refused(harness: Harness) -> None:
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {harness.token()}"}) as http:
         reply = await http.post(
-            f"{house.rest_url}/mcp",
+            f"{harness.rest_url}/mcp",
             content=b'{"x": "' + b"y" * 2 * 1024 * 1024 + b'"}',
             headers={"Content-Type": "application/json", "Accept": "application/json"},
         )
     assert reply.status_code == 413
 
 
-async def test_time_to_wait_ends_and_the_run_goes_on(house: House) -> None:
-    house.harness.composer.release = asyncio.Event()
-    endpoint = McpEndpoint(house, house.token())
+async def test_time_to_wait_ends_and_the_run_goes_on(harness: Harness) -> None:
+    harness.gateway.composer.release = asyncio.Event()
+    endpoint = McpEndpoint(harness, harness.token())
     result = content_of(await endpoint.call("ask", {"question": "Who?", "timeout_s": 0.5}))
     assert "answer" not in result
-    house.harness.composer.release.set()
+    harness.gateway.composer.release.set()
     run = {"run_id": result["run_id"], "wait_s": 60}
     assert ANSWER in content_of(await endpoint.call("get_run", run))["answer"]
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_runs_and_tables_are_resources_of_their_owner(house: House, mode: str) -> None:
-    endpoint = McpEndpoint(house, house.token())
+async def test_runs_and_tables_are_resources_of_their_owner(harness: Harness, mode: str) -> None:
+    endpoint = McpEndpoint(harness, harness.token())
     result = content_of(await endpoint.call("ask", {"question": "Who brought what?"}))
     uri = f"bos://runs/{result['run_id']}"
     async with endpoint.client(mode=mode) as client:
@@ -323,7 +327,7 @@ async def test_runs_and_tables_are_resources_of_their_owner(house: House, mode: 
         assert table["rows"] == ROWS
         with pytest.raises(MCPError, match="no such file"):
             await client.read_resource(f"{uri}/files/{'0' * 64}")
-    async with McpEndpoint(house, house.token("mallory")).client(mode=mode) as other:
+    async with McpEndpoint(harness, harness.token("mallory")).client(mode=mode) as other:
         assert not (await other.list_resources()).resources
         for each in (uri, f"{uri}/table", f"{uri}/files/{'0' * 64}"):
             with pytest.raises(MCPError):
@@ -349,18 +353,18 @@ async def test_runs_and_tables_are_resources_of_their_owner(house: House, mode: 
     ],
 )
 async def test_hostile_arguments_are_refused_without_internals(
-    house: House, tool: str, arguments: dict[str, Any]
+    harness: Harness, tool: str, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises((Refused, MCPError)) as refusal:
-        await McpEndpoint(house, house.token()).call(tool, arguments)
+        await McpEndpoint(harness, harness.token()).call(tool, arguments)
     text = str(refusal.value)
     assert "Traceback" not in text
     assert "bos_" not in text
     assert len(text) < 2000
 
 
-async def test_tools_say_what_they_do(house: House) -> None:
-    async with McpEndpoint(house, house.token()).client() as client:
+async def test_tools_say_what_they_do(harness: Harness) -> None:
+    async with McpEndpoint(harness, harness.token()).client() as client:
         tools = {tool.name: tool.annotations for tool in (await client.list_tools()).tools}
         templates = (await client.list_resource_templates()).resource_templates
     reading = {name for name, each in tools.items() if each is not None and each.read_only_hint}
@@ -372,42 +376,42 @@ async def test_tools_say_what_they_do(house: House) -> None:
     assert len(templates) == 3
 
 
-async def test_strangers_learn_where_tokens_come_from(house: House) -> None:
-    async with httpx2.AsyncClient(base_url=house.rest_url) as http:
+async def test_anonymous_callers_learn_where_tokens_come_from(harness: Harness) -> None:
+    async with httpx2.AsyncClient(base_url=harness.rest_url) as http:
         refused = await http.post("/mcp", json={})
         assert refused.status_code == 401
         where = refused.headers["www-authenticate"].split('"')[1]
         for url in (where, where.removesuffix("/mcp")):
-            told = (await http.get(url)).json()
-            assert told["resource"] == url.replace("/.well-known/oauth-protected-resource", "")
-            assert told["bearer_methods_supported"] == ["header"]
-            assert "authorization_servers" not in told, "none is configured"
+            metadata = (await http.get(url)).json()
+            assert metadata["resource"] == url.replace("/.well-known/oauth-protected-resource", "")
+            assert metadata["bearer_methods_supported"] == ["header"]
+            assert "authorization_servers" not in metadata, "none is configured"
 
 
-async def test_metadata_names_the_configured_issuers_and_address(house: House) -> None:
+async def test_metadata_names_the_configured_issuers_and_address(harness: Harness) -> None:
     issuer, public = "https://login.example.org", "https://bos.example.org"
     async with (
-        another_replica(house, authorization_servers=[issuer], public_url=public) as url,
+        another_replica(harness, authorization_servers=[issuer], public_url=public) as url,
         httpx2.AsyncClient() as http,
     ):
         base = url.removesuffix("/mcp")
-        told = (await http.get(f"{base}/.well-known/oauth-protected-resource/mcp")).json()
-    assert told["authorization_servers"] == [issuer]
-    assert told["resource"] == f"{public}/mcp"
+        metadata = (await http.get(f"{base}/.well-known/oauth-protected-resource/mcp")).json()
+    assert metadata["authorization_servers"] == [issuer]
+    assert metadata["resource"] == f"{public}/mcp"
 
 
 async def test_the_protocols_give_nothing_to_who_reaches_them_without_a_credential(
-    house: House,
+    harness: Harness,
 ) -> None:
-    async with another_replica(house) as url, Client(url) as client:
+    async with another_replica(harness) as url, Client(url) as client:
         result = await client.call_tool("list_runs", {})
     assert result.is_error
     assert result.structured_content["error"]["code"] == "UNAUTHENTICATED"
 
 
-async def test_runs_asked_by_mcp_are_those_of_the_gateway(house: House) -> None:
-    async with McpEndpoint(house, house.token()) as endpoint:
+async def test_runs_asked_by_mcp_are_those_of_the_gateway(harness: Harness) -> None:
+    async with McpEndpoint(harness, harness.token()) as endpoint:
         seen = await endpoint.ask("Who brought what?")
     assert seen.state is State.ANSWERED
-    async with BosClient(house.target, api_key=house.token()) as bos:
+    async with BosClient(harness.target, api_key=harness.token()) as bos:
         assert (await bos.get_run(seen.handle)).question == "Who brought what?"

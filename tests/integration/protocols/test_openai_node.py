@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .house import ANSWER, DEPLOYMENT, open_house
+from .harness import ANSWER, DEPLOYMENT, open_harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 
@@ -25,15 +25,15 @@ async def test_the_node_client_asks_streams_resumes_and_approves(
     assert INSTALLED.exists(), "install it first: make openai-node"
     (tmp_path / "node_modules").symlink_to(INSTALLED / "node_modules")
     program = shutil.copy(PROGRAM, tmp_path)
-    async with open_house(postgres_dsn, tmp_path) as house:
+    async with open_harness(postgres_dsn, tmp_path) as harness:
 
         async def plan() -> None:
-            question = house.harness.planner.requests[-1].question
-            house.plan(DEPLOYMENT if "production" in question else "look it up")
+            question = harness.gateway.planner.requests[-1].question
+            harness.plan(DEPLOYMENT if "production" in question else "look it up")
 
-        house.harness.planner.before = plan
+        harness.gateway.planner.before = plan
         process = await asyncio.create_subprocess_exec(
-            *("node", str(program), house.rest_url, house.token()),
+            *("node", str(program), harness.rest_url, harness.token()),
             env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
@@ -41,7 +41,7 @@ async def test_the_node_client_asks_streams_resumes_and_approves(
         printed, _ = await process.communicate()
         assert process.returncode == 0, printed.decode()
         found: dict[str, Any] = json.loads(printed.decode().splitlines()[-1])
-        assert house.agent.landed == {DEPLOYMENT: 1}
+        assert harness.agent.landed == {DEPLOYMENT: 1}
     answer = found.pop("answer")
     assert answer.startswith(ANSWER)
     assert "| Ada | 1.50 |" in answer

@@ -21,9 +21,10 @@ from bos.planner.v1 import Intent
 from bos_chassis.values import to_value_map
 from bos_demo.questions import load_questions
 from bos_testkit.runs import SeenRun
-from bos_try.calls import UNEXPECTED, Call
-from bos_try.judge import broken_wire, judge, stages_of
-from bos_try.servers import slow_settings
+
+from .bos_try.calls import UNEXPECTED, Call
+from .bos_try.judge import broken_wire, judge, stages_of
+from .bos_try.servers import slow_settings
 
 HERE = Path(__file__).parent
 QUESTIONS = {question.id: question for question in load_questions()}

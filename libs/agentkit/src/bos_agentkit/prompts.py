@@ -1,4 +1,4 @@
-"""Prompt sections: what is known of the user, conversation, entities, dependencies, source text."""
+"""Prompt sections: user profile, conversation, entities, dependencies, source text."""
 
 from __future__ import annotations
 

@@ -114,8 +114,8 @@ class Target:
         """Who is signed in to that gateway, with the only places that the tokens may go to."""
         kept = TokenFile.of_this_user().read(connection.target)
         # What options and variables name now is not where the tokens came from.
-        told = find_connection(self.target, None, Path.cwd())
-        return None if kept is None else kept.now_at(told)
+        found = find_connection(self.target, None, Path.cwd())
+        return None if kept is None else kept.now_at(found)
 
 
 def identity_of(connection: Connection) -> str:

@@ -255,7 +255,7 @@ class _Parts:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A regular file, opened without waiting: a pipe would have nobody who writes."""
+    """A regular file, opened without waiting: a pipe may have no writer."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -1,8 +1,8 @@
 """Local standalones of this user: which are registered, and which file of a folder is believed.
 
-A folder may come from a stranger: a clone, an archive, a share. So ``bos serve all`` registers its
-data folder in the user's configuration folder, with a secret that the folder's ``standalone.json``
-repeats; a file that does not, or whose standalone does not run, is passed over.
+A folder may come from another user: a clone, an archive, a share. So ``bos serve all`` registers
+its data folder in the user's configuration folder, with a secret that the folder's
+``standalone.json`` repeats; a file that does not, or whose standalone does not run, is passed over.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _require_own(descriptor: int) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise NotBelieved("it is not a plain file")
     if status.st_uid != os.geteuid():
-        raise NotBelieved("it belongs to somebody else")
+        raise NotBelieved("it belongs to another user")
     if status.st_mode & 0o077:
         raise NotBelieved("others may open it; it must have mode 0600")
 

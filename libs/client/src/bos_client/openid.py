@@ -105,7 +105,7 @@ class Callback:
             async with asyncio.timeout(within_s):
                 came_back = await self._came
         except TimeoutError:
-            raise Unauthenticated("Nobody has signed in in time; begin again.") from None
+            raise Unauthenticated("The sign-in timed out; start it again.") from None
         if "code" not in came_back:
             raise Unauthenticated("The sign-in was refused or given up; begin again.")
         return came_back

@@ -163,7 +163,7 @@ class SignedIn:
 
 
 class TokenFile:
-    """The file; entries of other versions or spoilt ones count as absent."""
+    """The file; entries of other versions and invalid ones count as absent."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -242,12 +242,12 @@ class StoredTokens:
             # Another process may have done it in the meantime.
             kept = self._file.read(self._target)
             if kept is None:
-                raise Unauthenticated("Nobody is signed in; run `bos login`.")
+                raise Unauthenticated("No user is signed in; run `bos login`.")
             if time.time() < kept.refresh_at:
                 return kept.access_token
-            return await self._refreshed_whatever_happens(kept)
+            return await self._refreshed_to_the_end(kept)
 
-    async def _refreshed_whatever_happens(self, kept: SignedIn) -> str:
+    async def _refreshed_to_the_end(self, kept: SignedIn) -> str:
         """Refresh to the end, also when the caller gives up (Ctrl-C): the token is used by then.
 
         A caller that gives up waits a little for the answer, and not at all at a second interrupt.

@@ -40,7 +40,7 @@ def clean(text: str) -> str:
 def as_it_is(text: str) -> str:
     """``text`` with escapes for all that is not seen, or that changes how the rest is shown.
 
-    For what somebody approves: nothing of it may vanish, or stand elsewhere than where it is read.
+    For what an approver sees: nothing of it may vanish, or stand elsewhere than where it is read.
     The gateway sends it so already; this is what holds with any other.
     """
     return "".join(

@@ -72,8 +72,8 @@ class Transport:
             raise InvalidArgument(
                 f"{target} would be called in plain text, and your key or token could be read on "
                 f"its way. Write grpcs://{address}, or give the authority of its certificate by "
-                "--ca-file (or BOS_CA_FILE); or add --insecure (BOS_INSECURE=1) if nobody else is "
-                "on that network.",
+                "--ca-file (or BOS_CA_FILE); or add --insecure (BOS_INSECURE=1) if that network is "
+                "yours alone.",
                 reason="PLAIN_TEXT",
             )
         return address, None

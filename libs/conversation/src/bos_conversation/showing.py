@@ -30,11 +30,11 @@ _REPLY = (
     "its place."
 )
 _BEFORE = (
-    "You approved this before, and nobody knows whether it was done: approving does it again, and "
+    "You approved this before; it is unknown whether it was done: approving does it again, and "
     "denying leaves it at that."
 )
 _AGAIN = (
-    "You approved this before, and nobody knows whether it was done: **yes** does it again, and "
+    "You approved this before; it is unknown whether it was done: **yes** does it again, and "
     "**no** leaves it at that."
 )
 

@@ -59,7 +59,7 @@ def extent(values: Iterable[Any], *, max_values: int = MAX_VALUES) -> Extent:
         kind = value.WhichOneof("kind")
         if kind not in _CHILDREN:
             if kind in _IS_VALID and not _IS_VALID[kind](getattr(value, kind)):
-                raise OutOfBounds(f"holds a {kind.removesuffix('_value')} that is none")
+                raise OutOfBounds(f"holds an invalid {kind.removesuffix('_value')}")
             continue
         if len(levels) > MAX_DEPTH:
             raise OutOfBounds(f"nests lists and maps more than {MAX_DEPTH} deep")

@@ -1,7 +1,7 @@
 """The constructs a query may contain: classes of tree nodes, and the arguments each may carry.
 
 A class that is not here is refused, and so is a listed class with an argument that is not here. A
-new construct of a new sqlglot version is therefore refused until somebody adds it on purpose.
+new construct of a new sqlglot version is therefore refused until it is added on purpose.
 """
 
 from __future__ import annotations
@@ -174,8 +174,8 @@ ARGUMENT_RULES: Mapping[tuple[type[exp.Expr], str], str] = {
     (exp.Table, "catalog"): "TABLE_NOT_ALLOWED",
 }
 
-# What a dialect hands to a function that somebody may have added: SQLite's REGEXP. What only one of
-# them has, and what is spelled differently when it is written: paths into JSON of DuckDB.
+# What a dialect hands to a function that an application may have added: SQLite's REGEXP. What only
+# one of them has, and what is spelled differently when it is written: paths into JSON of DuckDB.
 _ELSEWHERE: Mapping[type[exp.Expr], str] = {exp.Qualify: "NODE_NOT_ALLOWED"}
 DIALECT_RULES: Mapping[str, Mapping[type[exp.Expr], str]] = {
     "duckdb": {

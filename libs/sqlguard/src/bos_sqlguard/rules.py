@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# A detail is a fragment of somebody's query: enough to find the place, never a page.
+# A detail is a fragment of the user's query: enough to find the place, never a page.
 _MAX_DETAIL = 120
 
 

@@ -20,27 +20,22 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 RULES = {"GROWTH_TOO_LARGE", "SERIES_TOO_LONG", "ARGUMENT_TOO_LARGE", "CROSS_JOIN_KEPT"}
 
 
-def statements(kind: str) -> list[object]:
+def statements(kind: str, dialect: str) -> list[str]:
     """The one-line statements of ``growth_<dialect>.txt`` under that heading."""
-    cases: list[object] = []
-    for dialect in DIALECTS:
-        text = (CORPUS / f"growth_{dialect}.txt").read_text(encoding="utf-8")
-        section = text.partition(f"## {kind}\n")[2].partition("\n## ")[0]
-        cases += [
-            pytest.param(dialect, line, id=f"{dialect}: {line[:60]}")
-            for line in section.splitlines()
-            if line
-        ]
-    return cases
+    text = (CORPUS / f"growth_{dialect}.txt").read_text(encoding="utf-8")
+    section = text.partition(f"## {kind}\n")[2].partition("\n## ")[0]
+    return [line for line in section.splitlines() if line]
 
 
-@pytest.mark.parametrize(("dialect", "statement"), statements("hostile"))
-def test_what_would_fill_the_memory_is_refused(
-    dialect: str, statement: str, guards: dict[str, Guard]
-) -> None:
-    verdict = guards[dialect].check(statement)
-    assert not verdict.is_safe
-    assert {violation.rule for violation in verdict.violations} <= RULES, verdict.violations
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_would_fill_the_memory_is_refused(dialect: str, guards: dict[str, Guard]) -> None:
+    failed = []
+    for statement in statements("hostile", dialect):
+        verdict = guards[dialect].check(statement)
+        rules = {violation.rule for violation in verdict.violations}
+        if verdict.is_safe or not rules or not rules <= RULES:
+            failed.append((statement, rules))
+    assert failed == []
 
 
 def test_a_cross_join_is_named_as_what_is_wrong(guards: dict[str, Guard]) -> None:
@@ -53,9 +48,14 @@ def test_a_cross_join_is_named_as_what_is_wrong(guards: dict[str, Guard]) -> Non
     assert "string_agg" in violation.message
 
 
-@pytest.mark.parametrize(("dialect", "statement"), statements("honest"))
-def test_what_people_ask_for_passes(dialect: str, statement: str, guards: dict[str, Guard]) -> None:
-    assert guards[dialect].check(statement).violations == ()
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_honest_queries_that_make_much_pass(dialect: str, guards: dict[str, Guard]) -> None:
+    refused = {
+        statement: verdict.violations
+        for statement in statements("honest", dialect)
+        if not (verdict := guards[dialect].check(statement)).is_safe
+    }
+    assert refused == {}
 
 
 @pytest.mark.parametrize(
@@ -170,9 +170,9 @@ _DOUBLING: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("levels", [15, 22, 29, 45, 300, 3000])
+@pytest.mark.parametrize("levels", [15, 3000])
 @pytest.mark.parametrize("shape", _DOUBLING)
-def test_what_builds_on_itself_is_refused_before_it_is_worked_out(
+def test_what_builds_on_itself_is_refused_before_work(
     shape: str, levels: int, guards: dict[str, Guard]
 ) -> None:
     """Twice the work for each level would take hours; beyond some the text is too long or deep."""

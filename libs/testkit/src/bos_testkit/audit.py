@@ -69,25 +69,25 @@ AUDITED: Final[Mapping[str, str]] = {
 """The action of the entry that a call leaves, by its method."""
 
 NOT_AUDITED: Final[Mapping[str, str]] = {
-    "bos.account.v1.AccountDataService/EraseAccountData": "identity tells who asked for the "
-    "deletion of an account, and when all was deleted",
-    "bos.agent.v1.AgentService/Execute": "a step of a run; the gateway tells of what it may read",
+    "bos.account.v1.AccountDataService/EraseAccountData": "identity logs the request "
+    "for the deletion of an account, and its completion",
+    "bos.agent.v1.AgentService/Execute": "a step of a run; the gateway logs what it may read",
     "bos.composer.v1.ComposerService/Compose": "words an answer; keeps nothing",
     "bos.gateway.v1.FeedbackService/DeleteRunFeedback": "takes back an opinion; nothing follows "
     "from it",
     "bos.gateway.v1.FeedbackService/SetRunFeedback": "an opinion on an answer; nothing "
     "follows from it",
-    "bos.gateway.v1.WebhookService/TestWebhook": "posts a test to an address that an entry told of",
+    "bos.gateway.v1.WebhookService/TestWebhook": "posts a test to an address that an entry holds",
     "bos.identity.v1.CredentialService/ExchangeApiKey": "a token of a minute stands for a key; "
-    "what it does is told under the key's id",
-    "bos.identity.v1.IdentityService/RefreshSession": "goes on with a session whose beginning and "
-    "end are told",
-    "bos.identity.v1.OpenIdService/BeginOpenIdLogIn": "nobody is known yet; the session is told "
-    "of when it is opened",
-    "bos.memory.v1.MemoryTurnService/RecordTurn": "a question that the gateway has told of",
+    "what it does is logged under the key's id",
+    "bos.identity.v1.IdentityService/RefreshSession": "continues a session whose start and "
+    "end are logged",
+    "bos.identity.v1.OpenIdService/BeginOpenIdLogIn": "no user is known yet; the session is "
+    "logged when it is opened",
+    "bos.memory.v1.MemoryTurnService/RecordTurn": "a question that the gateway has logged",
     "bos.planner.v1.PlannerService/ClassifyInstructions": "reads; keeps nothing",
     "bos.planner.v1.PlannerService/MakePlan": "makes a plan; keeps nothing",
-    "bos.sandbox.v1.SandboxService/RunProgram": "a step of a run; the gateway tells of what it may "
+    "bos.sandbox.v1.SandboxService/RunProgram": "a step of a run; the gateway logs what it may "
     "read",
 }
 """Why a call that may change something leaves none."""
@@ -128,7 +128,7 @@ async def until_audited(dsn: str, schema: str, action: str) -> list[dict[str, An
 
 
 async def seal_all(session: Session) -> None:
-    """Seal whatever is pending, also where a running service is sealing at this moment.
+    """Seal all pending entries, also while a running service is sealing.
 
     Raises:
         TimeoutError: something is still pending after a minute.

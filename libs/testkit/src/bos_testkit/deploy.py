@@ -32,7 +32,7 @@ class DeployAgent(RecordingAgent):
         side_effect: SideEffectClass = SideEffectClass.SIDE_EFFECT_CLASS_IRREVERSIBLE,
     ) -> None:
         @tool(
-            description="Tells which version of a service runs.",
+            description="Returns the running version of a service.",
             side_effect=SideEffectClass.SIDE_EFFECT_CLASS_NONE,
         )
         async def check_deploy_status(service: str) -> dict[str, Any]:

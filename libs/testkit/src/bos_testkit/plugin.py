@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import bos_chassis  # noqa: F401  # before anything imports gRPC: see there
+from bos_testkit.fixtures.agent_harness import stack, start_agent
 from bos_testkit.fixtures.first_start import started_before
 from bos_testkit.postgres import (
     empty_postgres_dsn,
@@ -31,6 +32,8 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_configure",
     "scripted_model",
+    "stack",
+    "start_agent",
     "started_before",
 ]
 

@@ -75,7 +75,7 @@ def _ports() -> Iterator[int]:
 def free_port() -> int:
     """A port of this machine that nothing listens on, for a service that comes and goes.
 
-    Below those that kernels hand out: while the service is away nobody else is given its port.
+    Below the ephemeral ports of the kernel, so that no other socket takes it between two starts.
     No other process that draws here is given it, and this one not again until it has used up
     its block.
     """

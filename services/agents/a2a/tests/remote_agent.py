@@ -41,7 +41,7 @@ def data(value: Any) -> a2a.Part:
 
 @dataclass
 class RemoteAgent(AgentExecutor):
-    """Knows invoices. What it was told, and whom it canceled, can be looked at."""
+    """Knows invoices; records the messages it was sent and the tasks it canceled."""
 
     messages: list[a2a.Message] = field(default_factory=list)
     canceled: list[str] = field(default_factory=list)

@@ -47,7 +47,7 @@ async def url(remote: RemoteAgent) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_agent_that_only_reads_is_told_what_the_model_writes_and_its_answer_is_taken_over(
+async def test_read_only_agent_is_sent_the_message_and_its_answer_returned(
     remote: RemoteAgent, way: str
 ) -> None:
     bindings, streaming = WAYS[way]
@@ -202,7 +202,7 @@ async def test_question_of_the_agent_is_put_to_the_user_and_the_reply_goes_to_it
         assert asked.result.status == ASKS, asked.result.error
         (question,) = asked.result.clarification.questions
         assert question.question == "Which one? ask"
-        if lists:  # another process, which was told nothing: the remote agent lists its tasks
+        if lists:  # another process, without notes: the remote agent lists its tasks
             found = await stack.enter_async_context(specialist({"url": url, "reads": reads}))
         turns = [replied("r1", question.question, "The seventh.")]
         done = await found.step(TASK, run="r2", clarifications=turns)

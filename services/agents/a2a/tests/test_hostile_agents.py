@@ -250,7 +250,7 @@ async def test_events_of_other_tasks_count_for_nothing() -> None:
     assert outcome.result.status == SUCCEEDED, outcome.result.error
 
 
-async def test_agent_that_takes_no_contexts_of_others_is_told_without() -> None:
+async def test_agent_that_refuses_context_ids_is_asked_without() -> None:
     def choosy(params: dict[str, Any]) -> Any:
         if params["message"].get("contextId"):
             error = {"code": -32602, "message": "unknown context"}

@@ -5,14 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from bos_http import HttpPolicy
+from bos_testkit.scripted_model.replies import fixture
+
 if TYPE_CHECKING:
     from starlette.requests import Request
+
+    from bos_testkit.scripted_model.replies import Fixture
+
+LOOPBACK = (IPv4Network("127.0.0.1/32"),)
+STEP = {"tools": ("call_api_read", "call_api_write")}
 
 DOCUMENT: dict[str, Any] = {
     "openapi": "3.1.0",
@@ -162,3 +172,21 @@ class ApiUnderTest:
 def redirect(url: str, status: int = 302) -> Response:
     """A redirect to ``url``."""
     return RedirectResponse(url, status_code=status)
+
+
+def planned(task: str, method: str = "GET", path: str = "/orders", **more: Any) -> Fixture:
+    """The model plans this call for ``task``."""
+    plan = {"make_request": True, "method": method, "path": path, "reason": "It fits.", **more}
+    return fixture(f"plan of {task}", [f"### Task\n{task}"], schema="ApiCallPlan", json=plan)
+
+
+def worded(task: str, answer: str) -> Fixture:
+    """The model words the response for ``task``."""
+    texts = [f"### Task\n{task}\n\n### Call"]
+    return fixture(f"words of {task}", texts, schema="ApiSummary", json={"answer": answer})
+
+
+def policy(*urls: str, **changes: Any) -> HttpPolicy:
+    """A policy that allows these origins on loopback."""
+    origins = {"{0.scheme}://{0.netloc}".format(urlsplit(url)): LOOPBACK for url in urls}
+    return HttpPolicy.load(internal_origins=origins, **changes)

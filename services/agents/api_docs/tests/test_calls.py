@@ -12,7 +12,7 @@ from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import SourceType
 from bos_testkit.scripted_model.replies import fixture
 
-from .conftest import planned, worded
+from .api_under_test import planned, worded
 
 if TYPE_CHECKING:
     from .api_under_test import ApiUnderTest
@@ -59,12 +59,6 @@ async def test_an_object_comes_as_data(start: Any, api: ApiUnderTest) -> None:
     assert "Stating the response plainly" in done.messages()
 
 
-async def test_a_step_with_method_and_path_asks_no_model_for_a_plan(start: Any) -> None:
-    agent = await start(models=False)
-    done = await agent.do("Read it", inputs={"path": "/orders/PO-1", "method": "GET"})
-    assert done.data["body"]["order"] == "PO-1"
-
-
 async def test_words_with_numbers_of_their_own_are_not_used(start: Any) -> None:
     agent = await start(planned(TASK), worded(TASK, "There are 4711 orders."))
     done = await agent.do(TASK)
@@ -73,10 +67,10 @@ async def test_words_with_numbers_of_their_own_are_not_used(start: Any) -> None:
 
 
 @pytest.mark.requirement("E-02", "E-03")
-async def test_candidates_are_numbered_with_method_path_and_description(start: Any) -> None:
+async def test_candidates_have_number_method_path_and_description(start: Any) -> None:
     agent = await start(planned(TASK), top_endpoints=2, top_snippets=1)
     await agent.do(TASK, context={"tenant": "north"})
-    prompt = agent.prompt
+    prompt = agent.prompts()[0]
     assert "1. GET /orders\n   List purchase orders" in prompt
     assert "2. " in prompt
     assert "3. " not in prompt
@@ -108,14 +102,12 @@ async def test_trace_shows_plan_request_and_summary(start: Any, api: ApiUnderTes
     ("method", "path", "reason", "forced"),
     [
         ("GET", "/orders/7", "The documentation does not list it", True),
-        ("GET", "/orders/7", "I cannot invent an id", True),
         ("GET", "/orders/7", "It does NOT SPECIFY the id", True),
         ("GET", "/orders/7", "The task is about the weather", False),
         ("DELETE", "/orders/7", "The documentation does not list it", False),
-        ("GET", "", "The documentation does not list it", False),
     ],
 )
-async def test_a_declined_plan_is_forced_only_for_want_of_documentation(
+async def test_a_declined_plan_is_forced_if_documentation_is_missing(
     start: Any, api: ApiUnderTest, method: str, path: str, reason: str, forced: bool
 ) -> None:
     declined = {"make_request": False, "failure_reason": reason}
@@ -131,7 +123,7 @@ async def test_a_declined_plan_is_forced_only_for_want_of_documentation(
 
 
 @pytest.mark.requirement("E-14")
-@pytest.mark.parametrize(("status", "retryable"), [(404, False), (422, False), (503, True)])
+@pytest.mark.parametrize(("status", "retryable"), [(404, False), (503, True)])
 async def test_another_status_fails_with_status_and_reason(
     start: Any, api: ApiUnderTest, status: int, retryable: bool
 ) -> None:
@@ -234,8 +226,8 @@ async def test_content_of_a_response_stands_fenced_in_the_prompt(
 async def test_outputs_of_earlier_steps_reach_the_plan_fenced(start: Any) -> None:
     agent = await start(planned(ONE, path="/orders/7"))
     await agent.do(ONE, outputs={"sql_1": {"po_number": "PO-77"}}, inputs={"po": "PO-77"})
-    assert "<untrusted>\n- **sql_1**" in agent.prompt
-    assert "po = PO-77" in agent.prompt
+    assert "<untrusted>\n- **sql_1**" in agent.prompts()[0]
+    assert "po = PO-77" in agent.prompts()[0]
 
 
 async def test_without_a_model_a_question_for_data_names_the_setting(start: Any) -> None:

@@ -121,16 +121,11 @@ def nested(depth: int) -> Any:
     ("document", "problem"),
     [
         ("", "must be an object"),
-        ("[]", "must be an object"),
-        ("{}", "no OpenAPI 3"),
         ({"swagger": "2.0"}, "no OpenAPI 3"),
-        ({"openapi": 3.0, "paths": {}}, "no OpenAPI 3"),
         (b"\xff\xfe\x00", "neither JSON nor YAML"),
-        ("a: [", "neither JSON nor YAML"),
         ("!!python/object/apply:os.system [true]", "neither JSON nor YAML"),
         ('{"a":' * 30_000, "neither JSON nor YAML"),
         (b" " * (MAX_DOCUMENT_BYTES + 1), "larger than"),
-        (b"a: b\n" * 300_000, "larger than"),
         (paths(a={"get": {"x": nested(80)}}), "nested more than"),
         ("openapi: 3.0.0\npaths: &a {x: *a}", "contains itself"),
         ("openapi: 3.0.0\na: " + "1" * 5_000, "neither JSON nor YAML"),
@@ -221,11 +216,9 @@ def test_a_curated_file_completes_a_document() -> None:
     [
         ("endpoints: [{method: GET}]", "endpoints.0.path"),
         ("endpoints: [{method: BREW, path: /x}]", "endpoints.0.method"),
-        ("endpoints: [{method: GET, path: x}]", "endpoints.0.path"),
         ("endpoints: [{method: GET, path: /x, readonly: true}]", "endpoints.0.readonly"),
         ("a: [", "Line"),
         ("a: &a [*a]", "aliases"),
-        ("snippets: [{title: '', text: x}]", "snippets.0.title"),
     ],
 )
 def test_a_wrong_curated_file_names_the_entry(text: str, problem: str) -> None:
@@ -251,7 +244,7 @@ def test_ranking_finds_endpoints_by_path_words_and_camel_case() -> None:
     assert (len(nothing.operations), nothing.snippets) == (2, ())
 
 
-async def test_a_changed_file_is_read_again_and_a_broken_one_keeps_the_last(
+async def test_a_changed_file_is_reloaded_and_a_broken_one_ignored(
     tmp_path: Path,
 ) -> None:
     file, telemetry = tmp_path / "a.json", Telemetry.for_tests("api_docs")

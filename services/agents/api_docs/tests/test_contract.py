@@ -11,15 +11,10 @@ import pytest_asyncio
 from bos.agent.v1 import AgentInput
 from bos_api_docs.service import serve
 from bos_api_docs.settings import ApiDocsSettings
-from bos_chassis.telemetry import Telemetry
-from bos_llm import Models
-from bos_testkit.agent_contract import Process, Rule, Subject, every_rule, serving
+from bos_testkit.agent_contract import Rule, Subject, agent_subject, own_rules
 from bos_testkit.asgi_server import asgi_server
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
-from bos_testkit.scripted_model.server import ScriptedModel
 
-from .api_under_test import ApiUnderTest
-from .conftest import planned, policy
+from .api_under_test import ApiUnderTest, planned, policy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -35,33 +30,23 @@ REPLIES = [
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def subject() -> AsyncIterator[Subject]:
-    telemetry, api = Telemetry.for_tests("api_docs"), ApiUnderTest()
-    async with (
-        asgi_server(api.application()) as base_url,
-        ScriptedModel(REPLIES) as model,
-        Models(model_settings(model, max_attempts=1), telemetry) as models,
-    ):
+    api = ApiUnderTest()
+    async with asgi_server(api.application()) as base_url:
         apis = {"orders": {"openapi": f"{base_url}/openapi.json", "base_url": base_url}}
-        yield Subject(
-            name="api_docs",
-            example=AgentInput(task=READS),
-            model=model,
-            serve=serving(
-                serve, ApiDocsSettings, telemetry, models, apis=apis, http=policy(base_url)
-            ),
-            telemetry=telemetry,
-            process=Process(
-                "bos_api_docs",
-                {
-                    "BOS_API_DOCS_APIS": json.dumps(apis),
-                    "BOS_HTTP_INTERNAL_ORIGINS": json.dumps({base_url: ["127.0.0.1/32"]}),
-                },
-            ),
+        async with agent_subject(
+            *("api_docs", serve, ApiDocsSettings, REPLIES, AgentInput(task=READS)),
+            apis=apis,
+            http=policy(base_url),
+            environment={
+                "BOS_API_DOCS_APIS": json.dumps(apis),
+                "BOS_HTTP_INTERNAL_ORIGINS": json.dumps({base_url: ["127.0.0.1/32"]}),
+            },
             proposing=AgentInput(task=WRITES, tools=["call_api_read", "call_api_write"]),
             performed=lambda: len(api.effects),
-        )
+        ) as subject:
+            yield subject
 
 
-@every_rule
+@own_rules
 async def test_contract(rule: Rule, subject: Subject) -> None:
     await rule(subject)

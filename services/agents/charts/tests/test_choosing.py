@@ -37,8 +37,6 @@ def drawn(choice: Choice, **bounds: int) -> ChartData:
     [
         ("Revenue per month", by(MONTHS, list(range(12)), "month"), "line"),
         ("Revenue per month as a bar chart", by(MONTHS, list(range(12)), "month"), "bar"),
-        ("Revenue per month as an area chart", by(MONTHS, list(range(12)), "month"), "area"),
-        ("Top regions", by(["N", "S", "E"], [3, 2, 1]), "bar"),
         ("Share of each region", by(["N", "S", "E"], [3, 2, 1]), "arc"),
         ("Share of each region", by(list("ABCDEFG"), [7, 6, 5, 4, 3, 2, 1]), "bar"),
         ("A pie of profit by region", by(["N", "S"], [3, -2], value="profit"), "bar"),
@@ -51,7 +49,7 @@ def test_question_and_column_types_choose_the_mark(question: str, given: Table, 
     assert choose(given, question).mark == mark
 
 
-def test_relation_of_two_numbers_is_points_with_the_first_named_upright() -> None:
+def test_two_numbers_are_points_with_the_first_one_on_the_y_axis() -> None:
     given = table(*({"revenue": n * 3.0, "cost": n * 2.0} for n in range(9)))
     choice = choose(
         given, "How does cost relate to revenue? A scatter plot of cost against revenue"
@@ -76,7 +74,7 @@ def test_bars_are_sorted_by_value_and_the_smallest_become_others() -> None:
     assert data.notes == ("The 16 smallest are drawn as Others.",)
 
 
-def test_averages_have_no_others_since_their_sum_means_nothing() -> None:
+def test_averages_have_no_others() -> None:
     given = by([f"P{n}" for n in range(20)], list(range(20)), value="average_price")
     data = drawn(choose(given, "Average price by product"), max_categories=5)
     assert len(data.points) == 5
@@ -130,7 +128,7 @@ def test_single_records_are_refused_with_advice() -> None:
     assert choose(table(*few), "Revenue").mark == "bar"
 
 
-def test_too_many_series_become_others_and_too_many_points_are_refused() -> None:
+def test_many_series_become_others_and_many_points_are_refused() -> None:
     rows = [{"month": m, "region": f"R{n}", "revenue": n} for m in MONTHS for n in range(1, 10)]
     data = drawn(choose(table(*rows), "Trend by region"), max_series=3)
     assert data.series_order == ["R8", "R9", OTHERS] or set(data.series_order) == {
@@ -142,7 +140,7 @@ def test_too_many_series_become_others_and_too_many_points_are_refused() -> None
         drawn(choose(table(*rows), "Trend by region"), max_series=20, max_points=50)
 
 
-def test_several_columns_of_one_unit_share_the_axis_and_others_are_named() -> None:
+def test_columns_of_one_unit_share_the_axis() -> None:
     rows = [{"region": r, "revenue": 200, "cost": 150, "margin_percent": 25} for r in "NS"]
     choice = choose(table(*rows), "Revenue and cost by region")
     assert [column.name for column in choice.y] == ["revenue", "cost"]
@@ -155,13 +153,10 @@ def test_several_columns_of_one_unit_share_the_axis_and_others_are_named() -> No
         ("net_amount", [Decimal("1.50"), None], Kind.NUMBER, Unit.MONEY),
         ("share_percent", [22.8, 50], Kind.NUMBER, Unit.PERCENT),
         ("share", [0.2, 0.8], Kind.NUMBER, Unit.PERCENT),
-        ("order_count", [3, 4], Kind.NUMBER, Unit.PLAIN),
         ("year", [2025, 2026], Kind.TIME, Unit.PLAIN),
         ("year", [1, 2], Kind.NUMBER, Unit.PLAIN),
         ("quarter", ["2026-Q1", "2026-Q2"], Kind.TIME, Unit.PLAIN),
-        ("day", ["2026-13", "2026-14"], Kind.CATEGORY, Unit.PLAIN),
         ("mixed", [1, "two"], Kind.CATEGORY, Unit.PLAIN),
-        ("flag", [True, False], Kind.CATEGORY, Unit.PLAIN),
         ("huge", [10**400, 1], Kind.CATEGORY, Unit.PLAIN),
         ("nan", [float("nan"), 1.0, Decimal("Infinity")], Kind.NUMBER, Unit.PLAIN),
     ],
@@ -180,7 +175,7 @@ def test_histogram_counts_in_round_ranges() -> None:
     assert [point.x for point in data.points][:3] == [0.0, 20.0, 40.0]
 
 
-def test_tables_are_found_in_rows_columns_and_maps_and_picked_by_question() -> None:
+def test_tables_are_found_in_inputs_and_picked_by_question() -> None:
     outputs = {
         "sales": {"rows": [{"region": "N", "revenue": 1}, {"region": "S", "revenue": 2}]},
         "staff": {"columns": ["department", "heads"], "rows": [["IT", 4], ["HR", 2]]},
@@ -202,7 +197,6 @@ def test_tables_are_found_in_rows_columns_and_maps_and_picked_by_question() -> N
         {"x": "secret"},
         {"y": ["secret"]},
         {"mark": "point"},
-        {"mark": "arc", "x": "region", "y": ["revenue", "cost"]},
         {"x": "revenue"},
     ],
 )
@@ -225,7 +219,7 @@ def test_a_model_may_choose_mark_columns_and_title() -> None:
     assert (better.mark, better.title, why) == ("arc", "Umsatz je Region", "")
 
 
-def test_titles_with_addresses_or_of_several_lines_are_not_taken_as_they_are() -> None:
+def test_titles_are_one_line_without_addresses() -> None:
     assert fit_title("Revenue\nby region") == "Revenue by region"
     assert fit_title("see https://evil.example") == ""
     assert fit_title("x" * 101) == ""

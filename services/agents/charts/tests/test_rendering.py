@@ -1,4 +1,4 @@
-"""Drawing processes: pictures, walls, limits and their ends."""
+"""Drawing processes: pictures, isolation, limits, shutdown."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ async def test_an_address_in_a_specification_is_refused(
     assert paths == []
 
 
-@pytest.mark.parametrize("kind", ["data", "file", "image", "topojson"])
+@pytest.mark.parametrize("kind", ["data", "file", "image"])
 @pytest.mark.requirement("D-31")
-async def test_no_address_is_loaded_even_if_a_specification_is_not_checked(
+async def test_no_address_of_an_unchecked_specification_is_loaded(
     renderer: Renderer, asked: tuple[str, list[str]], tmp_path: Path, kind: str
 ) -> None:
-    """The walls of the process itself: what validation refuses is handed over unchecked."""
+    """Isolation of the process itself: what validation refuses is sent unchecked."""
     address, paths = asked
     secret = tmp_path / "secret.csv"
     secret.write_text("a,b\nstolen,1\n")
@@ -109,8 +109,6 @@ async def test_no_address_is_loaded_even_if_a_specification_is_not_checked(
         "data": text | {"data": {"url": f"{address}/a.csv"}},
         "file": text | {"data": {"url": secret.as_uri()}},
         "image": image | {"data": {"values": [{"a": f"{address}/a.png"}]}},
-        "topojson": text
-        | {"data": {"url": f"{address}/t.json", "format": {"type": "topojson", "feature": "x"}}},
     }[kind]
     try:
         pictures = await renderer.draw({"$schema": SCHEMA_URL, **hostile}, checked=False)
@@ -137,10 +135,9 @@ async def test_a_process_has_neither_sockets_nor_other_programs() -> None:
     assert out.decode().split() == ["refused", "refused"]
 
 
-@pytest.mark.parametrize("rows", [10**7, 10**9])
-async def test_a_chart_that_needs_too_much_ends_its_process_alone(rows: int) -> None:
+async def test_a_chart_that_needs_too_much_ends_its_process_alone() -> None:
     greedy = BAR | {
-        "data": {"sequence": {"start": 0, "stop": rows, "as": "b"}},
+        "data": {"sequence": {"start": 0, "stop": 10**9, "as": "b"}},
         "mark": "point",
         "encoding": {"x": {"field": "b", "type": "quantitative"}},
     }
@@ -218,7 +215,7 @@ def text_of(text: str, anchor: str = "end") -> str:
     return f'<text text-anchor="{anchor}" font-size="10px" fill="#123">{text}</text>'
 
 
-async def test_hindi_is_drawn_as_shaped_outlines_and_latin_stays_text() -> None:
+async def test_hindi_is_drawn_as_outlines_and_latin_stays_text() -> None:
     outliner = Outliner()
     drawn = outliner.replace(text_of("महानदी 2026"))
     assert drawn.startswith("<path ")
@@ -234,18 +231,14 @@ async def test_hindi_is_drawn_as_shaped_outlines_and_latin_stays_text() -> None:
     assert width("महानदी मैकेनिकल") > width("महानदी") + width("मैकेनिकल") + 1
 
 
-@pytest.mark.parametrize(
-    "text", ["हिन्दी", "বাংলা", "தமிழ்", "తెలుగు", "ગુજરાતી", "ਪੰਜਾਬੀ", "ಕನ್ನಡ", "മലയാളം", "ไทย"]
-)
-async def test_fonts_have_the_letters_of_indian_and_thai_scripts(text: str) -> None:
+@pytest.mark.parametrize("text", ["हिन्दी", "বাংলা", "தமிழ்", "ไทย"])
+async def test_fonts_have_indian_and_thai_letters(text: str) -> None:
     assert Outliner().missing(text) == []
     assert Outliner().missing("\u0dff\u0978\u0e7f") != []
 
 
-@pytest.mark.parametrize("text", ["東京支店", "上海分公司", "서울 지점", "مكتب", "שלום"])
-async def test_other_scripts_are_drawn_differently_from_missing_letters(
-    renderer: Renderer, text: str
-) -> None:
+@pytest.mark.parametrize("text", ["東京支店", "서울 지점", "مكتب"])
+async def test_other_scripts_differ_from_missing_letters(renderer: Renderer, text: str) -> None:
     def spec(label: str) -> dict[str, Any]:
         return BAR | {
             "data": {"values": [{"a": label, "b": 3}]},

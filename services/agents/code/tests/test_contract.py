@@ -12,14 +12,10 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value_map
 from bos_code.service import serve
 from bos_code.settings import CodeSettings
-from bos_llm import Models
-from bos_sandbox.service import serve as serve_sandbox
-from bos_testkit.agent_contract import Process, Rule, Subject, every_rule, serving
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.agent_contract import Rule, Subject, agent_subject, counted, own_rules
 from bos_testkit.scripted_model.replies import fixture
-from bos_testkit.scripted_model.server import ScriptedModel
 
-from .conftest import sandbox_settings
+from .conftest import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,36 +41,20 @@ PROPOSAL = fixture(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def subject() -> AsyncIterator[Subject]:
-    telemetry, below = Telemetry.for_tests("code"), Telemetry.for_tests("sandbox")
-
-    def programs() -> int:
-        """Number of programs sent to the sandbox."""
-        return int(
-            sum(
-                sample.value
-                for metric in below.registry.collect()
-                for sample in metric.samples
-                if sample.name == "bos_sandbox_programs_total"
-            )
-        )
-
+    telemetry = Telemetry.for_tests("sandbox")
     async with (
-        serve_sandbox(sandbox_settings(), below) as sandbox,
-        ScriptedModel([PROPOSAL]) as model,
-        Models(model_settings(model, max_attempts=1), telemetry) as models,
-    ):
-        yield Subject(
-            name="code",
-            example=EXAMPLE,
-            model=model,
-            serve=serving(serve, CodeSettings, telemetry, models, sandbox_target=sandbox.address),
-            telemetry=telemetry,
-            process=Process("bos_code", {"BOS_CODE_SANDBOX_TARGET": sandbox.address}),
+        sandbox(telemetry) as below,
+        agent_subject(
+            *("code", serve, CodeSettings, [PROPOSAL], EXAMPLE),
+            sandbox_target=below.address,
+            environment={"BOS_CODE_SANDBOX_TARGET": below.address},
             proposing=EXAMPLE,
-            performed=programs,
-        )
+            performed=lambda: counted(telemetry, "bos_sandbox_programs_total"),
+        ) as subject,
+    ):
+        yield subject
 
 
-@every_rule
+@own_rules
 async def test_contract(rule: Rule, subject: Subject) -> None:
     await rule(subject)

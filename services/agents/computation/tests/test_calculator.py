@@ -23,29 +23,19 @@ pytestmark = pytest.mark.requirement("F-10")
         ("0.1 + 0.2", Decimal("0.3")),
         ("100 * 1.1", 110),
         ("-7 // 2", -4),
-        ("7 // -2", -4),
         ("-7 % 3", 2),
-        ("7 % -3", -2),
-        ("7.5 % 2", Decimal("1.5")),
         ("2 ** 10", 1024),
         ("2 ** -2", Decimal("0.25")),
         ("0 ** 0", 1),
         ("-2 ** 2", -4),
-        ("10 / 4", Decimal("2.5")),
         ("10 / 3", Decimal("3.333333333333333333333333333")),
-        ("2 ** 0.5", Decimal("1.414213562373095048801688724")),
         ("sqrt(16)", 4),
         ("round(2.675, 2)", Decimal("2.68")),
         ("round(2.5)", 3),
-        ("round(1234, -2)", 1200),
         ("max(1, 2.5, 2)", Decimal("2.5")),
         ("min(3, 2) + abs(-4)", 6),
         ("sum(1, 2, 3)", 6),
-        ("+5 - -5", 10),
-        ("123456789012345678901234567890 + 1", 123456789012345678901234567891),
-        ("1.5e3 * 2", 3000),
-        ("round(10 / 3)", 3),
-        ("round(1 / 3, 4)", Decimal("0.3333")),
+        ("10 ** 300", 10**300),
         ("sqrt(2) ** 2", 2),
         ("1 / 3 * 3", 1),
         ("12.50 + 0", Decimal("12.5")),
@@ -61,34 +51,20 @@ def test_the_value_is_exact(expression: str, value: Any) -> None:
     ("expression", "why"),
     [
         ("10 / 0", "divides by zero"),
-        ("10 // 0", "divides by zero"),
-        ("10 % 0", "divides by zero"),
-        ("0 / 0", "divides by zero"),
         ("0 ** -1", "divides by zero"),
         ("(-8) ** 0.5", "no value"),
-        ("sqrt(-1)", "no value"),
         ("9 ** 9 ** 9", "300 digits"),
         ("10 ** 301", "300 digits"),
-        ("10 ** 150 * 10 ** 151", "300 digits"),
         ("0.1 ** 400", "300 digits"),
         ("1e9999 * 1", "300 digits"),
         ("round(1.5, 51)", "digits"),
-        ("round(1.5, 0.5)", "digits"),
         ("abs(1, 2)", "does not take 2"),
-        ("max()", "does not take 0"),
         ("1 +", "not an arithmetic expression"),
-        ("", "not an arithmetic expression"),
-        ("x + 1", "not arithmetic"),
-        ("'a' * 10", "not arithmetic"),
         ("True + 1", "not arithmetic"),
         ("1 if 2 else 3", "not arithmetic"),
-        ("[1, 2]", "not arithmetic"),
-        ("1 << 100", "not arithmetic"),
         ("__import__('os')", "not arithmetic"),
         ("(1).real", "not arithmetic"),
-        ("max(*[1])", "not arithmetic"),
         ("round(1.5, ndigits=1)", "not arithmetic"),
-        ("2j * 2", "not arithmetic"),
         ("0x10 + 1", "not a decimal number"),
         ("1+" * 300 + "1", "500 characters"),
         ("-" * 300 + "1", "nested"),
@@ -98,15 +74,6 @@ def test_the_value_is_exact(expression: str, value: Any) -> None:
 def test_expressions_without_a_value_give_the_reason(expression: str, why: str) -> None:
     with pytest.raises(CalculationError, match=why):
         calculate(expression)
-
-
-@pytest.mark.parametrize(("power", "fits"), [(300, True), (301, False)])
-def test_size_limit_of_results(power: int, fits: bool) -> None:
-    if fits:
-        assert calculate(f"10 ** {power}") == 10**power
-    else:
-        with pytest.raises(CalculationError):
-            calculate(f"10 ** {power}")
 
 
 @given(st.integers(-(10**12), 10**12), st.integers(-(10**12), 10**12))
@@ -133,17 +100,12 @@ def test_any_text_gives_a_number_or_a_calculation_error(text: str) -> None:
         ("calculate 17% of 2,450", Decimal("416.5")),
         ("What is 18 percent of 2,45,750 plus 1,200?", 45435),
         ("What is 45% of (200 + 300)?", 225),
-        ("50% * 80", 40),
         ("Please compute: 3 squared", 9),
-        ("how much is 1,000 divided by 8?", 125),
         ("2^10 =", 1024),
         ("5 × 7 − 3", 32),
         ("5 x 7", 35),
-        ("5 mod 3", 2),
         ("what is the square root of 144?", 12),
         ("work out 2 to the power of 8", 256),
-        ("max(1, 200)", 200),
-        ("3 * 4 equals?", 12),
     ],
 )
 def test_plain_arithmetic_is_found_in_words(task: str, value: Any) -> None:
@@ -158,16 +120,11 @@ def test_plain_arithmetic_is_found_in_words(task: str, value: Any) -> None:
         "What is the share of the top five customers?",
         "Calculate the difference between 5 and 3 quarters of revenue",
         "200 + 10%",
-        "what is 5",
         "2024-10-12",
-        "1/2/2024",
         "What is 1,5 + 2?",
-        "(1, 2)",
         "compute 7 * x",
         "What is 2 + 2 in Roman numerals?",
         "",
-        "?",
-        "1 + 1 " * 200,
     ],
 )
 def test_more_than_arithmetic_is_left_to_the_model(task: str) -> None:

@@ -8,18 +8,13 @@ import pytest
 import pytest_asyncio
 
 from bos.agent.v1 import AgentInput
-from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value_map
 from bos_computation.service import serve
 from bos_computation.settings import ComputationSettings
-from bos_llm import Models
-from bos_sandbox.service import serve as serve_sandbox
-from bos_testkit.agent_contract import Process, Rule, Subject, every_rule, serving
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.agent_contract import Rule, Subject, agent_subject, own_rules
 from bos_testkit.scripted_model.replies import fixture
-from bos_testkit.scripted_model.server import ScriptedModel
 
-from .conftest import sandbox_settings
+from .conftest import sandbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -41,24 +36,19 @@ PLAN = fixture(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def subject() -> AsyncIterator[Subject]:
-    telemetry = Telemetry.for_tests("computation")
     rows = {"rows": [{"revenue": 150}, {"revenue": 50}]}
+    example = AgentInput(task=TASK, dependency_outputs={"customers": to_value_map(rows)})
     async with (
-        serve_sandbox(sandbox_settings(timeout_s=60), Telemetry.for_tests("sandbox")) as sandbox,
-        ScriptedModel([PLAN]) as model,
-        Models(model_settings(model, max_attempts=1), telemetry) as models,
+        sandbox(timeout_s=60) as below,
+        agent_subject(
+            *("computation", serve, ComputationSettings, [PLAN], example),
+            sandbox_target=below.address,
+            environment={"BOS_COMPUTATION_SANDBOX_TARGET": below.address},
+        ) as subject,
     ):
-        target = sandbox.address
-        yield Subject(
-            name="computation",
-            example=AgentInput(task=TASK, dependency_outputs={"customers": to_value_map(rows)}),
-            model=model,
-            serve=serving(serve, ComputationSettings, telemetry, models, sandbox_target=target),
-            telemetry=telemetry,
-            process=Process("bos_computation", {"BOS_COMPUTATION_SANDBOX_TARGET": target}),
-        )
+        yield subject
 
 
-@every_rule
+@own_rules
 async def test_contract(rule: Rule, subject: Subject) -> None:
     await rule(subject)

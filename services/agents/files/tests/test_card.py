@@ -12,9 +12,7 @@ from bos_plans.names import canonical_name
 @pytest.mark.parametrize(
     ("name", "agent"),
     [
-        ("FileSystemTool", "files"),
         ("FileDownloaderTool", "files"),
-        ("files_agent", "files"),
         ("ExploreSearchResults", None),
     ],
 )

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bos.agent.v1 import AgentInput, TaskMetadata
+from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value
 from bos_files.service import serve
 from bos_files.settings import FilesSettings
-from bos_llm import Models
-from bos_testkit.agent_contract import Process, Rule, Subject, every_rule, serving
+from bos_testkit.agent_contract import Rule, Subject, agent_subject, counted, every_rule
 from bos_testkit.agent_contract.subject import USER, connected
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.replies import fixture
-from bos_testkit.scripted_model.server import ScriptedModel
-
-from .conftest import files_settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,32 +41,19 @@ PROPOSING = AgentInput(
 async def subject(postgres_dsn: str, tmp_path: Path) -> AsyncIterator[Subject]:
     telemetry = Telemetry.for_tests("files")
     where = {"store_url": postgres_dsn, "workspace_url": (tmp_path / "w").as_uri()}
-    async with (
-        ScriptedModel([NOTE]) as model,
-        Models(model_settings(model, max_attempts=1), telemetry) as models,
-    ):
-        start = serving(serve, FilesSettings, telemetry, models, **where)
-        await _write_doomed(postgres_dsn, tmp_path)
-        yield Subject(
-            name="files",
-            example=EXAMPLE,
-            model=model,
-            serve=start,
-            telemetry=telemetry,
-            process=Process(
-                "bos_files",
-                {
-                    "BOS_FILES_STORE_URL": postgres_dsn,
-                    "BOS_FILES_WORKSPACE_URL": where["workspace_url"],
-                },
-            ),
-            proposing=PROPOSING,
-            performed=lambda: _deleted(telemetry),
-        )
+    async with agent_subject(
+        *("files", serve, FilesSettings, [NOTE], EXAMPLE),
+        telemetry=telemetry,
+        environment={f"BOS_FILES_{name.upper()}": value for name, value in where.items()},
+        proposing=PROPOSING,
+        performed=lambda: counted(telemetry, "bos_files_deleted_total"),
+        **where,
+    ) as subject:
+        await _write_doomed(FilesSettings.load(server=ServerSettings(grace_s=1), **where))
+        yield subject
 
 
-async def _write_doomed(dsn: str, folder: Path) -> None:
-    settings = files_settings(dsn, folder, workspace_url=(folder / "w").as_uri())
+async def _write_doomed(settings: FilesSettings) -> None:
     step = AgentInput(
         agent_name="files",
         task="Write it",
@@ -84,18 +67,6 @@ async def _write_doomed(dsn: str, folder: Path) -> None:
     ):
         outcome = await client.execute(step)
     assert outcome.result.data.fields["name"].string_value == "doomed.txt"
-
-
-def _deleted(telemetry: Telemetry) -> int:
-    """How many files were deleted by steps."""
-    return int(
-        sum(
-            sample.value
-            for metric in telemetry.registry.collect()
-            for sample in metric.samples
-            if sample.name == "bos_files_deleted_total"
-        )
-    )
 
 
 @every_rule

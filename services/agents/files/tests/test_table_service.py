@@ -38,14 +38,14 @@ from bos_files.queries.engine import QueryEngine
 from bos_files.queries.limits import QueryLimits
 from bos_testkit.waiting import eventually
 
-from .conftest import ADA_KEY
 from .file_tables import SALES, workbook
+from .files_harness import ADA_KEY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from .conftest import Files
+    from .files_harness import Files
 
 pytestmark = pytest.mark.process
 
@@ -168,10 +168,10 @@ async def test_the_current_version_is_read_and_a_deleted_file_is_gone(serving: A
 
 @pytest.mark.parametrize(
     "audiences",
-    [("sql", "mcp_db"), ("files",), ("sql", "files"), ("gateway",)],
+    [("sql", "mcp_db"), ("sql", "files")],
     ids=lambda each: "-".join(each),
 )
-async def test_a_run_token_that_does_not_name_tables_of_files_opens_nothing(
+async def test_a_run_token_of_another_audience_is_refused(
     serving: Any, audiences: Sequence[str]
 ) -> None:
     files, steps = await serving()
@@ -180,7 +180,7 @@ async def test_a_run_token_that_does_not_name_tables_of_files_opens_nothing(
         await steps.tables(token=steps.token("ada", audiences))
 
 
-async def test_people_and_strangers_do_not_reach_tables_of_files(
+async def test_users_and_unknown_callers_reach_no_tables(
     serving: Any, channels: Callable[[str], grpc.aio.Channel]
 ) -> None:
     files, _ = await serving()
@@ -196,7 +196,7 @@ async def test_people_and_strangers_do_not_reach_tables_of_files(
                 await call
 
 
-async def test_a_token_for_tables_of_files_opens_no_workspace_and_no_agent(serving: Any) -> None:
+async def test_a_token_for_tables_opens_no_workspace(serving: Any) -> None:
     files, steps = await serving()
     files.key = steps.token("ada")
     with pytest.raises(Unauthenticated):
@@ -223,7 +223,7 @@ async def test_callers_lower_limits_and_never_raise_them(serving: Any) -> None:
         await steps.query("SELECT n, m FROM numbers", max_columns=1)
 
 
-async def test_repeated_column_names_are_numbered_and_moments_are_in_utc(serving: Any) -> None:
+async def test_repeated_columns_are_numbered_and_moments_are_in_utc(serving: Any) -> None:
     files, steps = await serving()
     await files.upload("log.csv", b"seen\n2025-01-31 10:00:00\n")
     table = (await steps.query("SELECT seen, seen FROM log")).table
@@ -239,8 +239,6 @@ async def test_repeated_column_names_are_numbered_and_moments_are_in_utc(serving
     ("sql", "error", "reason"),
     [
         ("DELETE FROM sales", PermissionDenied, "QUERY_REFUSED"),
-        ("SELECT * FROM '/etc/passwd'", PermissionDenied, "QUERY_REFUSED"),
-        ("SELECT * FROM read_csv('/etc/passwd')", PermissionDenied, "QUERY_REFUSED"),
         ("SELECT nothing FROM sales", InvalidArgument, "QUERY_FAILED"),
     ],
 )
@@ -265,7 +263,7 @@ class NoGuard:
 
 
 @pytest.mark.security
-async def test_without_any_guard_nothing_is_written_and_nothing_of_others_is_read(
+async def test_without_a_guard_nothing_of_others_is_read_or_written(
     serving: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     files, steps = await serving()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from aiosmtpd.smtp import SMTP, AuthResult
 from imapclient import IMAPClient
 
+from bos.agent.v1 import ConnectionInput
 from bos_testkit.processes import free_port
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ main()
 Certificate = tuple[Path, Path]
 """Files of a certificate and its key."""
 USER, PASSWORD = "ada@example.com", "app-password-17"
+LOOPBACK = {"127.0.0.1": ["127.0.0.0/8"]}
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ disable_plaintext_auth = no
 auth_mechanisms = plain login
 mail_location = maildir:{folder}/mail/%u
 first_valid_uid = 1
-mail_uid = nobody
+mail_uid = 65534
 mail_gid = nogroup
 passdb {{
   driver = static
@@ -103,7 +105,7 @@ passdb {{
 }}
 userdb {{
   driver = static
-  args = uid=nobody gid=nogroup home={folder}/mail/%u
+  args = uid=65534 gid=nogroup home={folder}/mail/%u
 }}
 service imap-login {{
   inet_listener imap {{
@@ -133,7 +135,7 @@ async def _dovecot(port: int, folder: Path) -> AsyncIterator[ImapServer]:
     folder.chmod(0o755)  # noqa: ASYNC240  once, before anything runs
     for name in ("base", "mail"):
         (folder / name).mkdir()
-    shutil.chown(folder / "mail", "nobody", "nogroup")
+    shutil.chown(folder / "mail", 65534, "nogroup")
     configuration = folder / "dovecot.conf"
     configuration.write_text(_DOVECOT.format(folder=folder, port=port, password=PASSWORD))
     process = await asyncio.create_subprocess_exec("dovecot", "-F", "-c", str(configuration))
@@ -169,7 +171,7 @@ async def _pymap(
 
 @asynccontextmanager
 async def starttls_imap_server(certificate: Certificate) -> AsyncIterator[ImapServer]:
-    """pymap, which signs nobody in before STARTTLS."""
+    """pymap, which refuses to sign in before STARTTLS."""
     with tempfile.TemporaryDirectory(prefix="bos-mail-") as folder:
         async with _pymap(free_port(), Path(folder), certificate) as server:
             yield server
@@ -316,6 +318,8 @@ class SmtpServer:
     """Called before a message is taken."""
     after_data: Callable[[], Any] | None = None
     """Called after a message was taken, before the server says so."""
+    breaks_off: bool = False
+    """Whether the connection breaks off after a message was taken, without a reply."""
 
     async def handle_RCPT(
         self, server: Any, session: Any, envelope: Envelope, address: str, options: Any
@@ -332,6 +336,9 @@ class SmtpServer:
             self.taken.append(envelope)
         if self.after_data is not None:
             await self.after_data()
+        if self.breaks_off:
+            server.transport.abort()
+            await asyncio.Event().wait()  # cancelled with the connection
         return self.reply
 
 
@@ -365,3 +372,18 @@ async def smtp_server(
         yield server
     finally:
         listening.close()
+
+
+def connection(imap: ImapServer, smtp: SmtpServer, **fields: str) -> ConnectionInput:
+    """The connection of a user to servers on loopback."""
+    given = {
+        "user": USER,
+        "imap_host": "127.0.0.1",
+        "imap_port": str(imap.port),
+        "imap_security": "none",
+        "smtp_host": "127.0.0.1",
+        "smtp_port": str(smtp.port),
+        "smtp_security": "none",
+        **fields,
+    }
+    return ConnectionInput(kind="mail.imap", label="Work", fields=given)

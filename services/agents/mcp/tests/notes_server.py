@@ -76,7 +76,7 @@ def build(folder: Path) -> MCPServer:
         ]
 
     @server.tool(annotations=READS)
-    async def wait_for_ever() -> str:
+    async def wait_indefinitely() -> str:
         """Never answer."""
         await anyio.sleep_forever()
         raise AssertionError

@@ -184,7 +184,7 @@ async def test_pictures_resources_and_links_come_as_files_and_text(
 
 async def test_call_without_an_answer_ends_at_its_time_limit(server: dict[str, Any]) -> None:
     async with specialist({**server, "call_timeout_s": 1}) as notes:
-        outcome = await notes.step(tool="wait_for_ever")
+        outcome = await notes.step(tool="wait_indefinitely")
         again = await notes.step(tool="list_notes")
     assert outcome.result.status == FAILED
     assert outcome.result.error.type == "ToolUnavailable"
@@ -250,7 +250,7 @@ async def test_server_that_is_away_makes_the_agent_unavailable_until_it_is_back(
 
 async def test_new_tools_of_a_server_come_onto_the_card(folder: Path) -> None:
     server = build(folder)
-    for name in ("fail", "picture", "wait_for_ever", "environment", "start_child", "exit_now"):
+    for name in ("fail", "picture", "wait_indefinitely", "environment", "start_child", "exit_now"):
         server.remove_tool(name)
     known = ("read_note", "list_notes", "write_note", "pin_note")
     async with over_http(server) as url:
@@ -288,8 +288,8 @@ for line in sys.stdin:
     id, method, params = message.get("id"), message["method"], message.get("params", {})
     if method == "initialize":
         info = {"name": "announcing", "version": "1"}
-        told = {"protocolVersion": params["protocolVersion"], "serverInfo": info}
-        send(id=id, result={**told, "capabilities": {"tools": {"listChanged": True}}})
+        sent = {"protocolVersion": params["protocolVersion"], "serverInfo": info}
+        send(id=id, result={**sent, "capabilities": {"tools": {"listChanged": True}}})
     elif method == "tools/list":
         send(id=id, result={"tools": tools})
     elif method == "tools/call":

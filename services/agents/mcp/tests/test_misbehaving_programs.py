@@ -46,7 +46,7 @@ async def test_program_that_misbehaves_is_away_and_ends_with_the_agent(
     await eventually(lambda: all(is_dead(int(pid)) for pid in started), within_s=60)
 
 
-async def test_program_that_is_none_is_away_with_the_setting_to_correct() -> None:
+async def test_missing_program_names_the_setting_to_correct() -> None:
     async with specialist({"command": ["/nowhere/server"]}) as found:
         why = await found.away()
     assert "cannot be started" in why

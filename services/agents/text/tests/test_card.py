@@ -14,13 +14,11 @@ from bos_text.settings import TextSettings
     ("agent", "tool", "found"),
     [
         ("Orchestrator", "GeminiStepExecutor", ("text", "run_prompt")),
-        ("GeminiStepExecutor", "", ("text", "run_prompt")),
         ("text_agent", "KeyPoints", ("text", "key_points")),
-        ("Translator", "", ("text", "")),
         ("UtilityAgent", "", ("UtilityAgent", "")),  # is the computation agent's
     ],
 )
-def test_model_step_of_an_orchestrator_and_aliases_denote_it(
+def test_aliases_denote_the_agent_and_its_tools(
     agent: str, tool: str, found: tuple[str, str]
 ) -> None:
     card = TextAgent(TextSettings.load(), None).card

@@ -25,7 +25,7 @@ from bos_web.pages.reader import open_reader
 from bos_web.settings import WebSettings
 
 from .browser_processes import browsers, folders, is_supervisor, pids, states
-from .conftest import LOOPBACK, Site, html, serving_site
+from .web_servers import LOOPBACK, Site, html, serving_site
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -152,9 +152,7 @@ async def test_ways_in_which_scripts_fill_pages(script: str, site: Site) -> None
     ],
     ids=["script", "status", "late", "meta"],
 )
-async def test_page_that_leads_to_another_one_is_cited_by_where_it_ended(
-    way: str, site: Site
-) -> None:
+async def test_a_redirecting_page_is_cited_by_its_last_address(way: str, site: Site) -> None:
     site.add("/hop", lambda _: web.Response(status=302, headers={"Location": "/next"}))
     site.add("/next", filled(SHOW))
     url = site.add("/page", filled(way))
@@ -268,7 +266,7 @@ async def test_scripts_reach_no_other_server(script: str, site: Site) -> None:
 
 @contextmanager
 def canary_socket(kind: socket.SocketKind) -> Iterator[socket.socket]:
-    """A server on loopback that nobody may connect or send to."""
+    """A server on loopback that no process may connect or send to."""
     with socket.socket(socket.AF_INET, kind) as canary:
         canary.bind(("127.0.0.1", 0))
         if kind == socket.SOCK_STREAM:
@@ -452,7 +450,7 @@ async def test_agent_does_not_start_with_a_browser_that_does_not(
             pass
 
 
-async def test_container_as_sandbox_reads_pages_and_reaches_no_other_server(site: Site) -> None:
+async def test_container_as_sandbox_reaches_no_other_server(site: Site) -> None:
     with canary_socket(socket.SOCK_STREAM) as tcp, canary_socket(socket.SOCK_DGRAM) as udp:
         to = f"http://127.0.0.1:{tcp.getsockname()[1]}/x"
         script = (

@@ -13,14 +13,13 @@ from aiohttp import web
 from bos_agentkit import AgentFailure
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
-from bos_testkit.internet.urls import HOSTILE_URLS
 from bos_web.pages.charset import decoded
 from bos_web.pages.extraction import Extraction
 from bos_web.pages.hosts import HostTurns, TooSlow
 from bos_web.pages.reader import Reader, open_reader
 from bos_web.settings import WebSettings
 
-from .conftest import LOOPBACK, Site, html, serving_site
+from .web_servers import LOOPBACK, Site, html, serving_site
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -52,8 +51,6 @@ TABLE = html(
     + "".join(f"<tr><td>2026-0{n}</td><td>{100 + n * 1.5}</td></tr>" for n in range(1, 7))
     + "</table>"
 )
-LISTED = html("<ul><li>Lead time 14 days</li><li>Warranty 36 months</li></ul>")
-SHORT = html("<p>Closed on 26 January.</p>")
 SOUP = (
     "<html><body><div><div class=menu><a href=x>Home</a></div><div>Konark opens a works in Nashik."
     "</div><div>It will make 40,000 pumps a year from 2027 on.</div></div></body></html>"
@@ -71,16 +68,14 @@ LANES = html(
     [
         (ARTICLE, [TEXT, "Delay", "two percent"], ["Sign in", "newsletter", "tracked"]),
         (TABLE, ["| Month | Index", "| 2026-03 | 104.5"], ["Sign in", "newsletter"]),
-        (LISTED, ["Lead time 14 days", "Warranty 36 months"], ["Sign in", "newsletter"]),
-        (SHORT, ["Closed on 26 January."], ["newsletter", "tracked"]),
         (SOUP, ["Nashik", "40,000 pumps"], []),
         (DEFINED, ["42 m", "7.5 kW"], ["newsletter"]),
         (COMMENTED, [TEXT], ["Buy my pills"]),
         (LANES, ["902 dollars", "908 dollars", "Lane 5"], ["newsletter"]),
     ],
-    ids=["article", "table", "list", "short", "soup", "definitions", "comments", "headings"],
+    ids=["article", "table", "soup", "definitions", "comments", "headings"],
 )
-async def test_text_of_pages_is_found_without_what_is_around_it(
+async def test_text_of_pages_is_found_without_its_surroundings(
     page: str, held: list[str], left_out: list[str], site: Site
 ) -> None:
     url = site.add("/page", page)
@@ -90,7 +85,7 @@ async def test_text_of_pages_is_found_without_what_is_around_it(
     assert [words for words in left_out if words in found.text] == [], found.text
 
 
-async def test_text_that_nobody_sees_is_left_out(site: Site) -> None:
+async def test_hidden_text_is_left_out(site: Site) -> None:
     hidden = (
         f"<p>{TEXT}</p><p hidden>unseen one</p><p style='display: none'>unseen two</p>"
         "<p style='font-size:0px'>unseen three</p><p style='visibility:hidden'>unseen four</p>"
@@ -107,14 +102,11 @@ async def test_text_that_nobody_sees_is_left_out(site: Site) -> None:
     ("body", "content_type", "text"),
     [
         ("Grüße".encode(), "text/html", "Grüße"),
-        ("Grüße".encode("latin-1"), "text/html; charset=ISO-8859-1", "Grüße"),
         ("“Grüße”".encode("cp1252"), "text/html; charset=iso-8859-1", "“Grüße”"),
         (b"<meta charset=windows-1251>" + "Привет".encode("cp1251"), "text/html", "Привет"),
-        ("日本".encode("shift_jis"), 'text/html; charset="Shift_JIS"', "日本"),
         ("Grüße".encode("cp1252"), "text/html", "Grüße"),
         ("Grüße".encode("utf-16"), "text/html; charset=latin-1", "Grüße"),
         ("Grüße".encode(), "text/html; charset=rot13", "Grüße"),
-        ("Grüße".encode(), "text/html; charset=idna", "Grüße"),
         (b"<meta charset=utf-16>Gr\xc3\xbc\xc3\x9fe", "text/html", "Grüße"),
         (b"\xff\xfe\x00", "text/html", "\ufffd"),
         (b"", "", ""),
@@ -128,10 +120,7 @@ def test_bytes_are_decoded_as_browsers_do(body: bytes, content_type: str, text: 
     ("answer", "type"),
     [
         (web.Response(body=b"%PDF-1.7", content_type="application/pdf"), "PageTypeUnsupported"),
-        (web.Response(body=b"\x89PNG", content_type="image/png"), "PageTypeUnsupported"),
         (web.Response(status=404), "PageMissing"),
-        (web.Response(status=410), "PageMissing"),
-        (web.Response(status=403), "PageUnavailable"),
         (web.Response(status=503), "PageUnavailable"),
         (web.Response(text="", content_type="text/html"), "PageUnreadable"),
         (html("<script>render()</script><div id='app'></div>", ""), "PageUnreadable"),
@@ -161,7 +150,6 @@ async def test_plain_text_is_read_as_it_is(site: Site) -> None:
         ("User-agent: *\nDisallow: /private", "/private/a", False),
         ("User-agent: *\nDisallow: /private", "/public", True),
         ("User-agent: bos-web\nDisallow: /\n\nUser-agent: *\nAllow: /", "/public", False),
-        ("User-agent: other\nDisallow: /", "/public", True),
         ("User-agent: *\nDisallow: /*.html$", "/a.html", False),
         ("User-agent: *\nDisallow: /\nAllow: /public", "/public", True),
         ("\x00\xff not robots " * 500, "/public", True),
@@ -178,9 +166,7 @@ async def test_robots_txt_is_respected(robots: str, path: str, allowed: bool, si
     assert site.paths[path] == int(allowed)
 
 
-@pytest.mark.parametrize(
-    ("status", "allowed"), [(404, True), (403, True), (500, False), (429, False)]
-)
+@pytest.mark.parametrize(("status", "allowed"), [(404, True), (500, False)])
 async def test_missing_robots_txt_allows_and_broken_one_forbids(
     status: int, allowed: bool, site: Site
 ) -> None:
@@ -203,7 +189,7 @@ async def test_robots_txt_is_fetched_once_for_many_pages(site: Site) -> None:
     assert all(site.paths[f"/page-{n}"] == 1 for n in range(6))
 
 
-async def test_page_that_a_redirect_leads_to_is_held_to_robots_txt(site: Site) -> None:
+async def test_robots_txt_applies_to_the_target_of_a_redirect(site: Site) -> None:
     site.add("/robots.txt", lambda _: web.Response(text="User-agent: *\nDisallow: /private"))
     site.add("/private", ARTICLE)
     url = site.add("/open", lambda _: web.Response(status=302, headers={"Location": "/private"}))
@@ -269,11 +255,10 @@ def _gzipped(_: web.Request) -> web.Response:
         lambda _: web.Response(body=b"x" * 4_000_000, content_type="text/html"),
         _gzipped,
         lambda _: web.Response(status=302, headers={"Location": METADATA}),
-        lambda _: web.Response(status=302, headers={"Location": "http://localhost:1/"}),
         lambda _: web.Response(status=302, headers={"Location": "file:///etc/passwd"}),
         lambda _: web.Response(status=302, headers={"Location": "/page"}),
     ],
-    ids=["large", "bomb", "to metadata", "to loopback", "to a file", "in circles"],
+    ids=["large", "bomb", "to metadata", "to a file", "in circles"],
 )
 async def test_hostile_answers_are_refused(answer: Any, site: Site) -> None:
     url = site.add("/page", answer)
@@ -286,15 +271,13 @@ async def test_hostile_answers_are_refused(answer: Any, site: Site) -> None:
     "page",
     [
         "<div>" * 200_000 + TEXT,
-        "<table><tr><td>" * 20_000 + TEXT,
         "<p>" + "a" * 2_000_000,
-        "<a href='" + "x" * 100_000 + "'>" * 20,
         "<!DOCTYPE x [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;&a;'>]><p>&b;</p>" + f"<p>{TEXT}</p>",
         "<p>\x00\x01\x02</p>" + f"<p>{TEXT}</p>",
     ],
-    ids=["deep", "nested tables", "one word", "attributes", "entities", "control"],
+    ids=["deep", "one word", "entities", "control"],
 )
-async def test_hostile_pages_end_in_time_and_the_next_page_is_read(page: str, site: Site) -> None:
+async def test_hostile_pages_end_and_the_next_page_is_read(page: str, site: Site) -> None:
     hostile, good = site.add("/page", page), site.add("/good", ARTICLE)
     async with reading(site, extraction_timeout_s=5) as reader:
         try:
@@ -306,7 +289,7 @@ async def test_hostile_pages_end_in_time_and_the_next_page_is_read(page: str, si
         assert TEXT in (await reader.read(good, within_s=20)).text
 
 
-async def test_process_that_reads_too_long_is_ended_and_another_one_started() -> None:
+async def test_a_slow_process_is_ended_and_replaced() -> None:
     async with Extraction(timeout_s=20, memory_bytes=2**30) as extraction:
         assert TEXT in (await extraction.readable(ARTICLE, max_chars=1_000)).text
         first = extraction._process
@@ -334,16 +317,15 @@ class Names:
 
 @pytest.mark.security
 async def test_addresses_that_lead_inside_are_refused(site: Site) -> None:
+    """Every other form is refused by ``bos_http``, whose tests have the table."""
     async with reading(site, Names("10.1.2.3")) as reader:
-        for form, _ in HOSTILE_URLS:
-            url = form.replace("{port}", "1")
-            if url.isprintable():  # what is no text does not come over gRPC
-                assert (await failure(reader, url)).type in ("PageRefused", "RobotsDisallow"), url
+        for url in ("http://127.0.0.1:1/", METADATA, "https://resolves-inside.example.org/"):
+            assert (await failure(reader, url)).type in ("PageRefused", "RobotsDisallow"), url
     assert site.asked == []
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("address", ["10.0.0.1", "127.0.0.1", "169.254.169.254", "::1", "fd00::1"])
+@pytest.mark.parametrize("address", ["10.0.0.1", "fd00::1"])
 async def test_public_names_that_lead_inside_are_refused(address: str, site: Site) -> None:
     async with reading(site, Names(address)) as reader:
         found = await failure(reader, "https://looks-public.example.org/")

@@ -14,7 +14,6 @@ from bos_web.strategy import MAX_QUERY_CHARS, by_rule
     [
         ("Find the latest news about Konark Pumps", "Konark Pumps", "news", "any"),
         ("Search the web for the price of cast iron.", "the price of cast iron", "basic", "any"),
-        ("Please look up online: head loss tables", "head loss tables", "basic", "any"),
         (
             "What did Konark announce this week?",
             "What did Konark announce this week",
@@ -54,7 +53,6 @@ def test_query_is_one_printable_line_that_apis_take() -> None:
     [
         ("Read https://a.example.org/x?y=1, then", ["https://a.example.org/x?y=1"]),
         ("(http://a.example.org) and http://a.example.org", ["http://a.example.org"]),
-        ("see https://", []),
         ("ftp://a.example.org a.example.org", []),
     ],
 )

@@ -37,7 +37,7 @@ TRIED_BEFORE = "What was tried before did not work either:"
 _MAX_ROWS = 10
 _MAX_TRIED = 5
 # Long enough to distinguish errors, and shorter than the stored part of any message.
-_TOLD_CHARS = 200
+_COMPARED_CHARS = 200
 
 
 def plain_answer(request: ComposeRequest, citations: Citations, numbers: NumberFormat) -> str:
@@ -94,9 +94,9 @@ def _parts(request: ComposeRequest, citations: Citations, numbers: NumberFormat)
 
 def _tried_before(request: ComposeRequest) -> Iterator[str]:
     """Errors of earlier attempts, which are in no result of the last one."""
-    told = [text[:_TOLD_CHARS] for text in map(error_text, request.results) if text]
+    shown = [text[:_COMPARED_CHARS] for text in map(error_text, request.results) if text]
     errors = map(safe_line, request.working_context.errors_encountered)
-    lines = [line for line in errors if not any(text in line for text in told)]
+    lines = [line for line in errors if not any(text in line for text in shown)]
     if lines:
         yield TRIED_BEFORE
         yield "\n".join(f"- {line}" for line in lines[-_MAX_TRIED:])

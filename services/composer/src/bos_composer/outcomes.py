@@ -37,8 +37,8 @@ _KINDS: dict[str, str] = {
 # Why a step that needs approval did not run.
 _BLOCKED: dict[str, str] = {
     AgentErrorType.DENIED_BY_USER: "the approval was denied",
-    AgentErrorType.HITL_TIMEOUT: "nobody decided in time",
-    AgentErrorType.HITL_SKIPPED_NON_STREAMING: "nobody could be asked on this kind of request",
+    AgentErrorType.HITL_TIMEOUT: "it was not decided in time",
+    AgentErrorType.HITL_SKIPPED_NON_STREAMING: "this kind of request cannot ask for approval",
 }
 
 

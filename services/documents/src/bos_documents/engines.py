@@ -12,10 +12,11 @@ from bos_documents.embedding.local import LocalEmbedder
 from bos_documents.embedding.shipped_model import count_tokens
 from bos_documents.index.embedded import EmbeddedIndex
 from bos_documents.index.stop_words import StopWords
-from bos_documents.ingest.ports import DocumentRejected, Engines, ParserFailed
 from bos_documents.parsing import rejections
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.pool import ParserPool, with_tesseract
+from bos_documents.parsing.port import DocumentRejected, ParserFailed
+from bos_documents.ports import Engines
 from bos_documents.search.coverage import content_words
 from bos_documents.search.coverage import coverage as lexical_coverage
 from bos_documents.search.fusion import FusionRule, Method, fuse
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from bos_documents.metrics import DocumentsMetrics
     from bos_documents.parsing.blocks import DocumentInfo, Page
     from bos_documents.parsing.pool import OpenDocument
-    from bos_documents.search.ports import RankBy
-    from bos_documents.settings import DocumentsSettings
+    from bos_documents.settings import DocumentsSettings, RankBy
     from bos_llm import Models
 
 _NOT_BY_DOCUMENT = ("WORKER_NOT_STARTED", "WORKER_NOT_ISOLATED")

@@ -46,7 +46,7 @@ class Spool:
             with disk_errors():
                 file = await asyncio.shield(opening)
         except asyncio.CancelledError:
-            # The thread goes on, and nobody else would close what it opens.
+            # The thread goes on: what it opens is closed by this callback alone.
             opening.add_done_callback(_close)
             raise
         try:

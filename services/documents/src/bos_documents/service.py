@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from bos_chassis.auth.callers import Authenticator
     from bos_chassis.server import GrpcServer
     from bos_chassis.telemetry import Telemetry
-    from bos_documents.ingest.ports import Engines
+    from bos_documents.ports import Engines
     from bos_documents.settings import DocumentsSettings
     from bos_llm import Models
 
@@ -115,7 +115,9 @@ async def serve(
         stages = Stages(jobs, files, spool, engines, describer, settings, metrics)
         runner = Runner(jobs, stages, settings, metrics, telemetry)
         maintenance = Maintenance(pool, documents, jobs, engines, settings, metrics, telemetry)
-        searching = Searching(readers, engines, maintenance, settings, metrics, telemetry)
+        searching = Searching(
+            readers, engines, maintenance.remove_orphans, settings, metrics, telemetry
+        )
         stack.push_async_callback(searching.close)
         watches = Watches(documents, settings)
         notices = await stack.enter_async_context(

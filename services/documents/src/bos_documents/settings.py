@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
@@ -9,10 +10,18 @@ from pydantic import Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.settings import AuthSettings, ServerSettings, Settings, TelemetrySettings
-from bos_documents.search.ports import RankBy
 from bos_postgres.audit import AuditSettings
 
 _MIB = 1024 * 1024
+
+
+class RankBy(StrEnum):
+    """How the legs of a search become one ranking."""
+
+    DENSE = "dense"
+    SPARSE = "sparse"
+    RRF = "rrf"
+    BLEND = "blend"
 
 
 class DocumentsSettings(Settings):

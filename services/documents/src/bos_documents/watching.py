@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ENDED: Final = frozenset((DocumentState.DOCUMENT_STATE_READY, DocumentState.DOCUMENT_STATE_FAILED))
 _BREATHER_S: Final = 0.05
-"""Least time between two messages: a reader is told of a thousand pages in fewer."""
+"""Minimum time between two messages, so that a thousand pages are reported in fewer."""
 _MARGIN_S: Final = 0.2
 """Of the caller's deadline, in which the stream ends in good order."""
 

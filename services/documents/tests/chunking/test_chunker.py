@@ -158,7 +158,7 @@ def test_longer_table_is_split_by_rows_with_its_header_repeated() -> None:
     ]
 
 
-def test_row_longer_than_a_chunk_is_split_with_the_header_repeated() -> None:
+def test_long_row_is_split_with_the_header_repeated() -> None:
     chunks = chunk(page(table(("k", "v"), ("a", words(100)), ("z", "end"))))
 
     assert all(each.tokens <= 40 for each in chunks)
@@ -173,7 +173,7 @@ def test_header_that_leaves_no_room_for_rows_is_not_repeated() -> None:
     assert all(each.tokens <= 40 for each in chunks)
 
 
-def test_table_whose_text_is_not_made_of_its_rows_is_split_by_lines() -> None:
+def test_table_with_text_beside_its_rows_is_split_by_lines() -> None:
     block = table(("k", "v"), *((f"a{n}", f"b{n}") for n in range(13)))
     odd = type(block)(block.kind, block.text, rows=(("other",),), header_rows=1)
 
@@ -190,7 +190,7 @@ def test_chunk_with_a_recognised_page_is_marked() -> None:
 
 
 @pytest.mark.requirement("G-06")
-def test_ids_are_the_same_when_chunked_again_and_differ_between_documents() -> None:
+def test_chunk_ids_are_stable_and_differ_between_documents() -> None:
     one = page(paragraph("same"), heading("B"), paragraph("other"))
 
     ids = [each.chunk_id for each in chunk(one)]

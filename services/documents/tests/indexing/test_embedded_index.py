@@ -144,7 +144,7 @@ async def test_deletion_that_broke_off_is_completed_when_repeated(
 
 
 @pytest.mark.security
-async def test_half_written_segments_are_removed_before_a_shard_is_opened(tmp_path: Path) -> None:
+async def test_partial_segments_are_removed_before_a_shard_opens(tmp_path: Path) -> None:
     index = EmbeddedIndex(tmp_path, LOG)
     await index.upsert("ann", MODEL, [planted(), chunk(1, document_id=OTHER_DOCUMENT)])
     (path,) = index._paths("ann")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import warnings
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,12 +36,10 @@ SERVER = os.environ.get("BOS_TEST_QDRANT_URL", "")
 LAYOUTS = ("collection_per_user", "tenant_key")
 
 
-@pytest.fixture(
-    params=["embedded", *LAYOUTS, *(f"{each} on a server" for each in LAYOUTS if SERVER)]
-)
-async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ChunkIndex]:
+@asynccontextmanager
+async def opened(param: str, tmp_path: Path) -> AsyncIterator[ChunkIndex]:
     made: ChunkIndex
-    layout, _, place = request.param.partition(" ")
+    layout, _, place = param.partition(" ")
     if layout == "embedded":
         made = EmbeddedIndex(tmp_path, Telemetry.for_tests().logger("index"))
     elif not place:
@@ -52,6 +51,24 @@ async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         made = ServerIndex(client, layout=layout)
     yield made
     await made.close()
+
+
+def adapters(*layouts: str) -> list[str]:
+    return ["embedded", *layouts, *(f"{each} on a server" for each in layouts if SERVER)]
+
+
+@pytest.fixture(params=adapters("tenant_key"))
+async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ChunkIndex]:
+    """Each adapter; where users share a collection, which is the harder layout."""
+    async with opened(request.param, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(params=adapters(*LAYOUTS))
+async def layout(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ChunkIndex]:
+    """Each adapter in each layout, for what separates users, models and documents."""
+    async with opened(request.param, tmp_path) as made:
+        yield made
 
 
 async def search(
@@ -117,53 +134,48 @@ async def test_repeated_upsert_changes_nothing(index: ChunkIndex) -> None:
 
 
 @pytest.mark.requirement("R-08", "G-08")
-async def test_users_do_not_see_each_other(index: ChunkIndex) -> None:
-    await index.upsert("ann", MODEL, [chunk(1, "shared secret")])
-    await index.upsert("bob", MODEL, [chunk(2, "shared secret", document_id=OTHER_DOCUMENT)])
+async def test_users_do_not_see_each_other(layout: ChunkIndex) -> None:
+    await layout.upsert("ann", MODEL, [chunk(1, "shared secret")])
+    await layout.upsert("bob", MODEL, [chunk(2, "shared secret", document_id=OTHER_DOCUMENT)])
 
-    assert numbers((await search(index, user="ann", degrees=0)).dense) == [1]
-    assert numbers((await search(index, user="bob", text="secret")).sparse) == [2]
-    assert await index.count("ann", MODEL) == 1
-    await index.delete_document("bob", DOCUMENT)
-    await index.delete_chunks("bob", MODEL, [chunk_id(1)])
-    await index.delete_user("bob")
-    assert await index.count("ann", MODEL) == 1
-    assert await index.count("bob", MODEL) == 0
+    assert numbers((await search(layout, user="ann", degrees=0)).dense) == [1]
+    assert numbers((await search(layout, user="bob", text="secret")).sparse) == [2]
+    assert await layout.count("ann", MODEL) == 1
+    await layout.delete_document("bob", DOCUMENT)
+    await layout.delete_chunks("bob", MODEL, [chunk_id(1)])
+    await layout.delete_user("bob")
+    assert await layout.count("ann", MODEL) == 1
+    assert await layout.count("bob", MODEL) == 0
 
 
-async def test_words_of_other_users_do_not_change_scores(index: ChunkIndex) -> None:
-    await index.upsert("ann", MODEL, [chunk(1, "apple"), chunk(2, "pear")])
-    before = await search(index, text="apple")
+async def test_words_of_other_users_do_not_change_scores(layout: ChunkIndex) -> None:
+    await layout.upsert("ann", MODEL, [chunk(1, "apple"), chunk(2, "pear")])
+    before = await search(layout, text="apple")
     others = [chunk(n, "apple", document_id=OTHER_DOCUMENT) for n in range(10, 40)]
-    await index.upsert("bob", MODEL, others)
+    await layout.upsert("bob", MODEL, others)
 
-    assert await search(index, text="apple") == before
-
-
-@pytest.mark.parametrize(
-    ("user", "twin"),
-    [("a/b", "a_b"), ("../../etc", "etc"), ("Ann", "ann"), ("ü", "u"), ("h_1", "h-1"), ("*", "")],
-)
-async def test_user_ids_that_are_no_names_stay_apart(
-    index: ChunkIndex, user: str, twin: str
-) -> None:
-    await index.upsert(user, MODEL, [chunk(1)])
-
-    assert await index.count(user, MODEL) == 1
-    assert await index.count(twin, MODEL) == 0
-    await index.delete_user(twin)
-    assert await index.count(user, MODEL) == 1
+    assert await search(layout, text="apple") == before
 
 
-async def test_models_have_indexes_of_their_own(index: ChunkIndex) -> None:
-    await index.upsert("ann", MODEL, [chunk(1, "old")])
-    await index.upsert("ann", "other@2", [chunk(1, "new")])
+async def test_similar_user_ids_stay_apart(layout: ChunkIndex) -> None:
+    for user, twin in (("a/b", "a_b"), ("../../etc", "etc"), ("Ann", "ann"), ("*", "")):
+        await layout.upsert(user, MODEL, [chunk(1)])
 
-    await index.delete_model("ann", MODEL)
-    assert (await index.count("ann", MODEL), await index.count("ann", "other@2")) == (0, 1)
-    await index.upsert("ann", MODEL, [chunk(1, "old")])
-    await index.delete_document("ann", DOCUMENT)
-    assert (await index.count("ann", MODEL), await index.count("ann", "other@2")) == (0, 0)
+        assert await layout.count(user, MODEL) == 1, user
+        assert await layout.count(twin, MODEL) == 0, twin
+        await layout.delete_user(twin)
+        assert await layout.count(user, MODEL) == 1, user
+
+
+async def test_models_have_indexes_of_their_own(layout: ChunkIndex) -> None:
+    await layout.upsert("ann", MODEL, [chunk(1, "old")])
+    await layout.upsert("ann", "other@2", [chunk(1, "new")])
+
+    await layout.delete_model("ann", MODEL)
+    assert (await layout.count("ann", MODEL), await layout.count("ann", "other@2")) == (0, 1)
+    await layout.upsert("ann", MODEL, [chunk(1, "old")])
+    await layout.delete_document("ann", DOCUMENT)
+    assert (await layout.count("ann", MODEL), await layout.count("ann", "other@2")) == (0, 0)
 
 
 async def test_deleting_a_document_leaves_the_others(index: ChunkIndex) -> None:
@@ -175,23 +187,23 @@ async def test_deleting_a_document_leaves_the_others(index: ChunkIndex) -> None:
     assert await index.count("ann", MODEL, OTHER_DOCUMENT) == 1
 
 
-async def test_deleting_what_is_not_there_is_no_error(index: ChunkIndex) -> None:
-    await index.delete_document("ann", DOCUMENT)
-    await index.delete_chunks("ann", MODEL, [chunk_id(1)])
-    await index.delete_user("ann")
-    await index.delete_model("ann", MODEL)
-    await index.upsert("ann", MODEL, [])
+async def test_deleting_what_is_not_there_is_no_error(layout: ChunkIndex) -> None:
+    await layout.delete_document("ann", DOCUMENT)
+    await layout.delete_chunks("ann", MODEL, [chunk_id(1)])
+    await layout.delete_user("ann")
+    await layout.delete_model("ann", MODEL)
+    await layout.upsert("ann", MODEL, [])
 
-    assert await index.count("ann", MODEL) == 0
-    assert await search(index, degrees=0, text="x") == Legs()
+    assert await layout.count("ann", MODEL) == 0
+    assert await search(layout, degrees=0, text="x") == Legs()
 
 
-async def test_user_may_return_after_deletion(index: ChunkIndex) -> None:
-    await index.upsert("ann", MODEL, [chunk(1, "first")])
-    await index.delete_user("ann")
-    await index.upsert("ann", MODEL, [chunk(2, "second")])
+async def test_user_may_return_after_deletion(layout: ChunkIndex) -> None:
+    await layout.upsert("ann", MODEL, [chunk(1, "first")])
+    await layout.delete_user("ann")
+    await layout.upsert("ann", MODEL, [chunk(2, "second")])
 
-    assert numbers((await search(index, degrees=0)).dense) == [2]
+    assert numbers((await search(layout, degrees=0)).dense) == [2]
 
 
 @pytest.mark.requirement("G-11", "G-13")
@@ -200,16 +212,11 @@ async def test_user_may_return_after_deletion(index: ChunkIndex) -> None:
     [
         (ANY, [1, 2, 3]),
         (IndexFilter(document_ids=(DOCUMENT,)), [1, 3]),
-        (IndexFilter(document_ids=(DOCUMENT, OTHER_DOCUMENT)), [1, 2, 3]),
         (IndexFilter(document_ids=("none",)), []),
-        (IndexFilter(document_types=("contract",)), [1]),
         (IndexFilter(document_types=("Contract", "policy")), [1, 2]),
-        (IndexFilter(topics=("late delivery",)), [1, 2]),
         (IndexFilter(topics=("price", "penalty")), [1]),
-        (IndexFilter(date_from=20240201), [2]),
         (IndexFilter(date_from=20240101, date_to=20240131), [1]),
         (IndexFilter(date_to=20241231), [1, 2]),
-        (IndexFilter(section="Penalties"), [1]),
         (IndexFilter(section="terms delivery"), [1, 2]),
         (IndexFilter(section="term"), []),
         (IndexFilter(section="delivery", document_types=("policy",)), [2]),
@@ -267,7 +274,7 @@ async def test_embeddings_of_two_lengths_are_refused(index: ChunkIndex) -> None:
     assert await index.count("ann", MODEL) == 0
 
 
-async def test_calls_side_by_side(index: ChunkIndex) -> None:
+async def test_concurrent_upserts_of_users(index: ChunkIndex) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         await asyncio.gather(

@@ -10,17 +10,17 @@ import pytest
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_documents.engines import open_engines
-from bos_documents.ingest.ports import ParserFailed
 from bos_documents.metrics import DocumentsMetrics
 from bos_documents.parsing import pool as pool_module
 from bos_documents.parsing.pool import ParserPool
+from bos_documents.parsing.port import ParserFailed
 from bos_documents.parsing.rejections import WorkerFailed
 from bos_documents.settings import DocumentsSettings
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bos_documents.ingest.ports import Engines
+    from bos_documents.ports import Engines
 
 pytestmark = [pytest.mark.process, pytest.mark.security]
 
@@ -43,7 +43,7 @@ def claimed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return str(request.param) == CUT_OFF
 
 
-async def test_pool_knows_whether_a_process_is_cut_off_from_the_network() -> None:
+async def test_pool_reports_whether_a_process_is_offline() -> None:
     known: list[bool] = []
     async with ParserPool(spare=0, started=known.append) as pool, pool.open(TEXT):
         (pid,) = pool.pids
@@ -51,7 +51,7 @@ async def test_pool_knows_whether_a_process_is_cut_off_from_the_network() -> Non
     assert known == [apart]
 
 
-async def test_process_that_can_reach_the_network_reads_documents_only_where_that_is_allowed(
+async def test_online_process_reads_documents_only_where_allowed(
     claimed: bool,
 ) -> None:
     async with ParserPool(spare=0) as pool, pool.open(TEXT) as document:
@@ -86,7 +86,7 @@ def settings(folder: Path, *, required: bool) -> DocumentsSettings:
 
 
 @pytest.mark.parametrize("required", [False, True])
-async def test_service_counts_warns_once_and_leaves_documents_waiting_where_it_is_required(
+async def test_online_parsers_are_counted_warned_of_and_refused(
     claimed: bool, required: bool, tmp_path: Path
 ) -> None:
     telemetry = Telemetry.for_tests("documents")

@@ -30,7 +30,7 @@ def shown(page: Page) -> list[str]:
     return lines
 
 
-def test_pdf_has_headings_paragraphs_and_tables_without_running_lines() -> None:
+def test_pdf_has_headings_tables_without_running_lines() -> None:
     page = [
         Text(72, 760, "Acme Ltd - Confidential"),
         Text(72, 700, "Delivery", 16, bold=True),
@@ -52,7 +52,7 @@ def test_pdf_keeps_what_stands_on_few_pages() -> None:
     assert "paragraph Once only" in shown(read(pdf(pages))[0])
 
 
-def test_docx_has_styles_lists_tables_and_leaves_hidden_text_out() -> None:
+def test_docx_has_styles_lists_tables_without_hidden_text() -> None:
     body = (
         p("Contract", "Heading1")
         + p("Own style", "Custom")
@@ -82,7 +82,7 @@ def _run(text: str) -> str:
     return f"<w:r><w:t>{text}</w:t></w:r>"
 
 
-def test_pptx_has_slides_in_order_of_place_with_named_speaker_notes() -> None:
+def test_pptx_has_ordered_slides_with_speaker_notes() -> None:
     first = (
         shape("below", at=(0, 5_000_000))
         + shape("above", at=(0, 1_000_000))

@@ -63,7 +63,7 @@ async def test_file_is_read_by_its_path_and_a_link_is_not_followed(
             pass
 
 
-async def test_killed_worker_is_a_retryable_failure_and_the_pool_goes_on(pool: ParserPool) -> None:
+async def test_killed_worker_is_retryable_and_the_pool_survives(pool: ParserPool) -> None:
     with pytest.raises(WorkerFailed) as failed:  # noqa: PT012
         async with pool.open(numbered(50)) as document:
             async for page in document.pages():
@@ -165,7 +165,7 @@ async def test_killed_service_leaves_no_process(tmp_path: Path) -> None:
     await eventually(lambda: is_dead(pid))
 
 
-async def test_worker_is_offline_unprivileged_and_holds_no_environment(pool: ParserPool) -> None:
+async def test_worker_is_offline_unprivileged_without_environment(pool: ParserPool) -> None:
     async with pool.open(b"text in a file"):
         (pid,) = (worker.pid for worker in pool._open)
         status = Path(f"/proc/{pid}/status").read_text()  # noqa: ASYNC240

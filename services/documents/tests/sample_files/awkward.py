@@ -6,7 +6,6 @@ a rejection.
 
 from __future__ import annotations
 
-import gzip
 import random
 import struct
 import zlib
@@ -25,7 +24,7 @@ PAGES = "DOCUMENT_TOO_MANY_PAGES"
 
 
 class Awkward(NamedTuple):
-    """A file nobody likes."""
+    """A damaged, hostile or unusual file."""
 
     name: str
     make: Callable[[], bytes]
@@ -130,24 +129,17 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 AWKWARD: tuple[Awkward, ...] = (
     Awkward("zero.pdf", lambda: b"", EMPTY),
-    Awkward("spaces.txt", lambda: b" \n\t\r\n ", EMPTY),
-    Awkward("mark-only.txt", lambda: b"\xff\xfe", EMPTY),
     Awkward("empty-body.docx", lambda: office.docx(""), "blank"),
-    Awkward("empty-sheet.xlsx", lambda: office.xlsx({"S": ""}), "blank"),
     Awkward("empty-page.pdf", lambda: pdf([PdfPage()]), "blank"),
     Awkward("encrypted.pdf", encrypted_pdf, ENCRYPTED),
     Awkward("encrypted.docx", lambda: _OLE + "EncryptedPackage".encode("utf-16-le"), ENCRYPTED),
     Awkward("encrypted-members.docx", _encrypted_zip, ENCRYPTED),
-    Awkward("old.doc", lambda: _OLE + bytes(2000), KIND),
     Awkward("cut.pdf", lambda: _PDF[:200], DAMAGED),
-    Awkward("half.pdf", lambda: _pages(20)[:3000], "any"),
     Awkward("cut.docx", lambda: office.docx(office.p("text") * 50)[:-300], DAMAGED),
-    Awkward("head-only.pdf", lambda: b"%PDF-1.7\n", DAMAGED),
     Awkward("broken-xml.docx", lambda: _with_document("<w:document><w:body>"), DAMAGED),
     Awkward("no-document.docx", lambda: office.archive({"[Content_Types].xml": "<a/>"}), KIND),
     Awkward("circle.pdf", _self_referring_pdf, "any"),
     Awkward("zip-bomb.docx", _zip_bomb, BOMB),
-    Awkward("spread-bomb.xlsx", _spread_bomb, BOMB),
     Awkward("lying-sizes.docx", _lying_zip, "any"),
     Awkward(
         "many-members.docx",
@@ -155,44 +147,20 @@ AWKWARD: tuple[Awkward, ...] = (
         BOMB,
     ),
     Awkward("billion-laughs.docx", lambda: _with_document(_laughs()), UNSAFE),
-    Awkward("laughs-utf16.docx", lambda: _with_document(_laughs().encode("utf-16")), UNSAFE),
     Awkward("external-entity.docx", lambda: _with_document(_external()), UNSAFE),
-    Awkward("laughs.xml", lambda: ("<?xml version='1.0'?>" + _laughs()).encode(), "read"),
     Awkward(
         "odd-encoding.docx",
         lambda: _with_document('<?xml version="1.0" encoding="UTF-7"?><a/>'),
         UNSAFE,
     ),
-    Awkward("500-pages.pdf", lambda: _pages(500), "read"),
     Awkward("too-many-pages.pdf", lambda: _pages(2001), PAGES),
     Awkward("scan.pdf", lambda: pdf([scan()]), "blank"),
     Awkward("huge-picture.pdf", _huge_picture, "blank"),
-    Awkward("pdf-named.docx", lambda: _PDF, "read"),
     Awkward("docx-named.pdf", lambda: office.docx(office.p("text")), "read"),
-    Awkward("html-named.txt", lambda: b"<!doctype html><p>text", "read"),
-    Awkward("png-named.pdf", lambda: b"\x89PNG\r\n\x1a\n" + bytes(100), KIND),
     Awkward("program-named.txt", lambda: b"\x7fELF" + bytes(1000), KIND),
-    Awkward("packed.csv", lambda: gzip.compress(b"a,b\n1,2\n"), KIND),
     Awkward("archive.zip", lambda: office.archive({"a.txt": "text"}), KIND),
     Awkward("noise.bin", lambda: b"\0" + _noise(5000), KIND),
-    Awkward("utf16.txt", lambda: "Gr\u00fc\u00dfe aus K\u00f6ln".encode("utf-16"), "read"),
-    Awkward("utf16-unmarked.csv", lambda: "a;b\n1;2\n".encode("utf-16-le"), "read"),
-    Awkward(
-        "windows.txt",
-        lambda: "\u201cGr\u00fc\u00dfe\u201d \u2013 50 \u20ac".encode("cp1252"),
-        "read",
-    ),
-    Awkward(
-        "formulas.xlsx",
-        lambda: office.xlsx(
-            {
-                "S": f'<row r="1">{office.cell("A1", 4, formula="2+2")}{office.cell("B1", None, formula="A1*2")}</row>'  # noqa: E501
-            }
-        ),
-        "read",
-    ),
     Awkward("diagonal.xlsx", _diagonal, TEXT),
-    Awkward("nested.docx", lambda: office.docx(office.tbl([["A", "B"], ["1", _TABLE]])), "read"),
     Awkward("deep-tables.docx", lambda: _deep_tables(300), COMPLEX),
     Awkward("deep-tables-xml.docx", lambda: _deep_tables(30_000), "any"),
     Awkward("deep.html", lambda: b"<html>" + b"<div>" * 20_000 + b"deep text", "read"),
@@ -206,23 +174,8 @@ AWKWARD: tuple[Awkward, ...] = (
         "read",
     ),
     Awkward("../../traversal.txt", lambda: b"some text in a file", "read"),
-    Awkward(
-        "macros.docm",
-        lambda: office.docx(office.p("text"), extra={"word/vbaProject.bin": b"x"}),
-        "read",
-    ),
-    Awkward(
-        "no-names.eml",
-        lambda: (
-            b"From: \nTo: \nSubject: =?x?q?=?=\nContent-Type: text/plain; charset=nonsense\n\ntext \xff"  # noqa: E501
-        ),
-        "read",
-    ),
-    Awkward("mail-in-mail.eml", mail.mail_in_mail, "read"),
-    Awkward("one-line.txt", lambda: b"word " * 400_000, "read"),
     Awkward("one-row.csv", lambda: b",".join(b"%d" % n for n in range(600_000)) + b"\n1,2", "any"),
     Awkward("unclosed.csv", lambda: b'a,b,c\n1,"2,3\n' * 2000, "any"),
-    Awkward("fence.md", lambda: b"# a\n```\n" + b"x\n" * 100_000, "read"),
     Awkward("stars.md", lambda: b"# a\n" + b"**" * 50_000, "any"),
     Awkward(
         "unseen.pdf",

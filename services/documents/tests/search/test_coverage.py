@@ -10,7 +10,7 @@ from bos_documents.search.coverage import content_words, coverage
 LEG = tuple(Scored(name, 9.0 - place) for place, name in enumerate("abcdefgh"))
 
 
-def test_words_that_say_nothing_are_left_out_and_forms_of_a_word_are_one() -> None:
+def test_stop_words_are_ignored_and_word_forms_unified() -> None:
     words = content_words(
         "What do the suppliers deliver, and the Supplier's delivery?", StopWords()
     )
@@ -39,15 +39,13 @@ def test_words_are_bounded() -> None:
         ("the antipenalty of a resupplier", 0),
     ],
 )
-def test_coverage_is_the_share_of_words_that_the_best_passage_holds(
-    text: str, share: float
-) -> None:
+def test_coverage_is_the_word_share_of_the_best_passage(text: str, share: float) -> None:
     covered = coverage(("suppli", "penalt"), LEG, {"a": text})
 
     assert covered == pytest.approx(share)
 
 
-def test_rare_word_counts_more_than_one_that_most_candidates_hold() -> None:
+def test_rare_word_counts_more_than_a_common_one() -> None:
     common = dict.fromkeys("bcdefgh", "supplier")
 
     with_rare = coverage(("suppli", "penalt"), LEG, {"a": "penalty", **common})
@@ -64,7 +62,7 @@ def test_passages_far_down_do_not_cover_a_question(holder: str, found: bool) -> 
     assert (coverage(("penalt",), LEG, texts) > 0) is found
 
 
-def test_question_without_spaces_between_words_is_not_covered_by_chance() -> None:
+def test_question_without_spaces_has_no_chance_coverage() -> None:
     words = content_words("納期が遅れた場合の違約金はいくらですか", StopWords())
 
     assert coverage(words, LEG, {"a": "違約金は五パーセント"}) < 1
@@ -80,6 +78,6 @@ def test_long_headings_do_not_outweigh_the_passage() -> None:
     assert len(in_context("a.pdf", ["heading " * 500], "The text.")) < 320
 
 
-@pytest.mark.parametrize("name", ["", ".pdf", "../../x.pdf", "a/b/c"])
+@pytest.mark.parametrize("name", ["", "../../x.pdf"])
 def test_awkward_names_make_a_context(name: str) -> None:
     assert in_context(name, [], "The text.").endswith("\nThe text.")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from documents_harness import Caller, Starter
 
 
-async def test_run_searches_in_documents_of_its_user_and_does_nothing_else(
+async def test_run_token_may_only_search_its_users_documents(
     guarded: Caller,
 ) -> None:
     found = await guarded.ready()

@@ -72,7 +72,7 @@ def shell(tmp_path: Path, documents: Caller) -> Shell:
 
 
 @pytest.mark.process
-async def test_folder_is_added_and_a_failed_file_does_not_stop_the_others(shell: Shell) -> None:
+async def test_failed_file_of_a_folder_does_not_stop_the_others(shell: Shell) -> None:
     below = shell.folder / "mine" / "more"
     below.mkdir(parents=True)
     (shell.folder / "mine" / "terms.txt").write_text(TEXT)
@@ -244,7 +244,7 @@ async def test_uploads_beyond_the_limit_wait_for_their_turn(start: Starter, tmp_
     assert len(await documents.documents()) == 4
 
 
-async def test_watch_goes_on_where_a_stream_ends_before_the_document_is_read(
+async def test_watch_continues_after_a_stream_ends_early(
     start: Starter,
 ) -> None:
     documents = await start(watch_timeout_s=0.5)

@@ -84,11 +84,9 @@ def test_document_cannot_leave_its_fence() -> None:
         ("Dated 4.3.2026", 20260304),
         ("on the 4th March, 2026", 20260304),
         ("March 4, 2026 and 2025-01-01", 20260304),
-        ("2025-01-01 before March 4, 2026", 20250101),
         ("04/03/2026", 0),
         ("2026-02-30", 0),
         ("version 1.2.3000", 0),
-        ("", 0),
     ],
 )
 def test_first_date_of_a_text(text: str, date: int) -> None:

@@ -15,7 +15,7 @@ from documents_harness import FAILED, READY, TEXT
 from bos.documents.v1 import DocumentState
 from bos_documents.context import ENTRIES
 from bos_documents.index.port import IndexedChunk
-from bos_documents.ingest.ports import ParserFailed
+from bos_documents.parsing.port import ParserFailed
 from bos_documents.service import SCHEMA
 from bos_documents.store.jobs import Job, JobLost, Jobs, Stage
 from bos_errors import NotFound
@@ -44,7 +44,7 @@ async def test_poison_file_is_given_up_after_its_attempts(documents: Caller) -> 
     assert documents.engines.parser.read.count(2) == 3
 
 
-async def test_parser_that_cannot_start_does_not_count_against_the_document(
+async def test_parser_start_failure_does_not_count_as_an_attempt(
     documents: Caller,
 ) -> None:
     parser = documents.engines.parser
@@ -58,9 +58,7 @@ async def test_parser_that_cannot_start_does_not_count_against_the_document(
 
 
 @pytest.mark.parametrize("what", ["index", "embedder"])
-async def test_services_that_are_away_delay_a_document_and_nothing_more(
-    documents: Caller, what: str
-) -> None:
+async def test_unavailable_services_only_delay_a_document(documents: Caller, what: str) -> None:
     away = getattr(documents.engines, what)
     away.away = True
     found = (await documents.upload()).document
@@ -77,7 +75,7 @@ async def test_services_that_are_away_delay_a_document_and_nothing_more(
     await eventually(lambda: documents.metric("bos_documents_oldest_job_seconds") == 0)
 
 
-async def test_memory_that_runs_out_does_not_count_against_the_document(documents: Caller) -> None:
+async def test_out_of_memory_does_not_count_as_an_attempt(documents: Caller) -> None:
     failures = iter(range(5))
 
     async def before_page(number: int) -> None:

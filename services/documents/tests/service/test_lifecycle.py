@@ -90,9 +90,7 @@ async def test_entries_of_documents_take_no_place_of_passages(start: Starter) ->
 
 
 @pytest.mark.parametrize("query", ["Northwind", "Termination"])
-async def test_passage_is_found_by_its_document_and_its_heading_and_cited_without(
-    documents: Caller, query: str
-) -> None:
+async def test_passage_is_found_by_document_name_and_heading(documents: Caller, query: str) -> None:
     await documents.ready("# Termination\nThree months.", name="agreement_Northwind.txt")
     found = await documents.search(query, mode=SearchMode.SEARCH_MODE_SPARSE)
     assert [each.chunk.text for each in found.passages] == ["Three months."]
@@ -189,7 +187,7 @@ async def test_mode_decides_which_legs_are_asked(
     ("mode", "embedded"),
     [(SearchMode.SEARCH_MODE_BLEND, ["apples"]), (SearchMode.SEARCH_MODE_SPARSE, [])],
 )
-async def test_endpoint_embeds_a_query_only_where_there_is_something_to_find(
+async def test_endpoint_is_not_called_for_users_without_vectors(
     documents: Caller, mode: SearchMode.ValueType, embedded: list[str]
 ) -> None:
     embedder = documents.engines.embedder
@@ -263,7 +261,7 @@ async def test_upload_out_of_order_empty_or_too_large_is_refused(start: Starter)
     assert len(await documents.documents()) == 1
 
 
-async def test_reread_document_serves_its_old_chunks_until_the_new_are_there(
+async def test_reread_serves_old_chunks_until_the_new_are_complete(
     documents: Caller,
 ) -> None:
     found = await documents.ready()
@@ -285,7 +283,7 @@ async def test_reread_document_serves_its_old_chunks_until_the_new_are_there(
 
 
 @pytest.mark.parametrize(("stage", "begins"), [("clean", True), ("index", False)])
-async def test_reading_again_begins_beside_cleaning_up_but_not_beside_a_reading(
+async def test_reread_starts_during_cleanup_but_not_during_a_read(
     documents: Caller, stage: str, begins: bool
 ) -> None:
     found = await documents.ready()
@@ -322,7 +320,7 @@ async def test_failed_rereading_keeps_what_can_be_found_and_says_so(documents: C
     found = await documents.ready("Fine text\f!absent text")
 
     async def refuse(number: int) -> None:
-        from bos_documents.ingest.ports import DocumentRejected
+        from bos_documents.parsing.port import DocumentRejected
 
         raise DocumentRejected("DOCUMENT_DAMAGED", "It is damaged.")
 

@@ -29,7 +29,7 @@ async def queue_of(caller: Caller) -> GetIngestionQueueResponse:
         )
 
 
-async def test_operators_see_counts_of_all_documents_and_nothing_of_them(start: Starter) -> None:
+async def test_operators_see_counts_without_content(start: Starter) -> None:
     auth = ada_auth().model_copy(update={"static_key_roles": ("user", "operator")})
     caller = await start(auth=auth)
     caller.key = ADA_KEY

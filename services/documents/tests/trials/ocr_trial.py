@@ -84,7 +84,7 @@ async def test_scan_without_words_ends_with_the_reason(real: RealDocuments) -> N
     assert after.state == READY
 
 
-async def test_language_that_is_not_installed_leaves_the_page_without_text_and_says_so() -> None:
+async def test_missing_ocr_language_is_noted_on_the_page() -> None:
     limits = with_tesseract(replace(ParsingLimits(), ocr_languages="xxx"))
     content = pdf([PdfPage(paragraph(PENALTY)), scanned(PENALTY)])
     async with ParserPool(limits, spare=0) as pool, pool.open(content) as document:

@@ -52,7 +52,7 @@ def assert_is_understood(message: str) -> None:
     assert not [each for each in _INTERNAL if each in message], message
 
 
-async def test_each_awkward_file_ends_with_a_reason_and_the_honest_one_behind_it_is_read(
+async def test_awkward_files_do_not_block_the_queue(
     real: RealDocuments,
 ) -> None:
     sent: list[tuple[Awkward, str, str]] = []

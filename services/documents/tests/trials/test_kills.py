@@ -158,9 +158,7 @@ async def until_killed_or_idle(service: RealDocuments) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_kills_at_any_point_leave_every_document_whole_and_nothing_double(
-    postgres_dsn: str, tmp_path: Path
-) -> None:
+async def test_kills_at_any_point_leave_documents_whole(postgres_dsn: str, tmp_path: Path) -> None:
     trial = Trial(postgres_dsn, tmp_path, random.Random(SEED))
     async with trial.service() as service:
         for kind, make in KINDS.items():

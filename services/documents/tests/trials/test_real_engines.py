@@ -30,7 +30,7 @@ CONTRACT = office.docx(
 
 
 @pytest.mark.requirement("G-10")
-async def test_document_is_read_found_by_meaning_and_by_number_cited_read_again_and_deleted(
+async def test_document_lifecycle_with_real_engines(
     real: RealDocuments,
 ) -> None:
     found = await real.ready(CONTRACT, "contract.docx")

@@ -1,4 +1,4 @@
-"""The public API: translates between gRPC and the replica, and holds no logic of its own."""
+"""Servicers of the public API: translation between gRPC and the replica, no logic."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PART_BYTES = 256 * 1024
 
 
 class StreamLimiter:
-    """Counts the calls that stay open until a run ends.
+    """Limits the calls that stay open until a run ends, in total and by user.
 
     The bound is below that of all calls of the server (``BOS_SERVER_MAX_CONCURRENT_RPCS``), so that
     those who want to cancel a run, and health checks, get through.
@@ -69,12 +69,12 @@ class StreamLimiter:
 
     @property
     def open(self) -> int:
-        """Such calls now."""
+        """Open calls."""
         return self._places.open
 
     @contextmanager
     def slot(self, user_id: str) -> Iterator[None]:
-        """Room for one more call of a user, for as long as it is entered.
+        """Take a place for one call of a user while the block runs.
 
         Raises:
             ResourceExhausted: there is none.
@@ -114,7 +114,7 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     """Writes an entry that stands by itself."""
     _feedback: Feedback
     _models: Mapping[str, str]
-    """Models that a question may choose, each with what people call it."""
+    """Models that a question may choose, each with its label."""
 
     async def Ask(self, request: gateway.AskRequest, context: Any) -> gateway.AskResponse:
         """Run a question to its end."""
@@ -138,14 +138,14 @@ class OrchestratorServicer(gateway.OrchestratorServiceServicer):
     async def SubmitRun(
         self, request: gateway.SubmitRunRequest, context: Any
     ) -> gateway.SubmitRunResponse:
-        """Store a question as a run that nobody has to follow."""
-        # Its user can be asked all the same: approvals wait, whoever follows.
+        """Store a question as a run and return it at once."""
+        # Its user can be asked all the same: approvals wait without a follower.
         run_id = await self._accept(request.request, interactive=True)
         run = run_of(await self._replica.reader.state(run_id, caller()))
         return gateway.SubmitRunResponse(run=run)
 
     async def GetRun(self, request: gateway.GetRunRequest, context: Any) -> gateway.GetRunResponse:
-        """One of the caller's runs, at once or when there is news of it."""
+        """One of the caller's runs, at once or after its next event."""
         run_id = await self._runs.find(request.run_id, caller())
         if wait_s := request.wait.ToTimedelta().total_seconds():
             known = request.after_sequence if request.HasField("after_sequence") else None
@@ -271,7 +271,7 @@ class ApprovalServicer(gateway.ApprovalServiceServicer):
     async def RespondApproval(
         self, request: gateway.RespondApprovalRequest, context: Any
     ) -> gateway.RespondApprovalResponse:
-        """A decision about one of them, by a person who is still signed in."""
+        """Decide one of the requests, as a user who is still signed in."""
         approval = await self._approvals.respond(request, await self._present(context))
         return gateway.RespondApprovalResponse(approval=approval)
 

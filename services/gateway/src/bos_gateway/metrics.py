@@ -22,7 +22,7 @@ _EVENTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _RUN_OUTCOMES = ("succeeded", "partially_succeeded", "failed", "cancelled", "clarification_needed")
 _APPROVAL_OUTCOMES = ("approved", "denied", "timed_out", "expired", "cancelled")
 # Names of agents come from settings, those of tools from their cards, some of which other servers
-# write: bounded here, whatever these say.
+# write: bounded here.
 _AGENTS, _TOOLS, _TOOLS_CHARS = 200, 500, 160
 
 
@@ -44,23 +44,23 @@ class GatewayMetrics:
             buckets=_SECONDS,
         )
         self.approvals = counter(
-            "bos_approvals", "Requests to people that were decided, by how", ["outcome"]
+            "bos_approvals", "Approval requests that ended, by outcome", ["outcome"]
         )
         self.approval_wait_seconds = histogram(
             "bos_approval_wait_seconds",
-            "Time from a request to a person to its end, by how it ended",
+            "Time from an approval request to its end, by outcome",
             ["outcome"],
             buckets=_WAIT_SECONDS,
         )
         self.approvals_waiting = gauge(
             "bos_gateway_approvals_waiting",
-            "Requests that wait for a person, of all gateways together: each shows the same, so "
+            "Approval requests that wait, of all gateways together: each shows the same, so "
             "take max by (agent, tools), and then sum over these",
             ["agent", "tools"],
         )
         self.approvals_oldest_seconds = gauge(
             "bos_gateway_approvals_oldest_seconds",
-            "Age of the oldest request that waits for a person, 0 if none does, of all gateways "
+            "Age of the oldest approval request that waits, 0 if none does, of all gateways "
             "together: take max",
             ["agent", "tools"],
         )
@@ -77,26 +77,26 @@ class GatewayMetrics:
         )
         self.verified_query_reads = counter(
             "bos_verified_query_reads",
-            "Looks for verified queries like the question of a step: found, none, or failed (the "
-            "step goes on without)",
+            "Searches for verified queries like the question of a step: found, none, or failed "
+            "(the step continues without)",
             ["outcome"],
         )
         self.revisions = counter(
             "bos_run_revisions",
-            "Attempts to make another plan for what failed, by outcome: planned or failed",
+            "Revisions of plans after failures, by outcome: planned or failed",
             ["outcome"],
         )
         self.run_tokens = counter(
             "bos_run_tokens",
-            "Tokens counted against the budgets of runs that ended: reported by those who called a "
-            "model, or unreported because a call or its caller was cut off",
+            "Model tokens counted against the budgets of runs that ended: reported by callers of "
+            "models, or unreported because a call or its caller was cut off",
             ["kind"],
         )
-        self.active_runs = gauge("bos_runs_active", "Runs that this replica works on")
+        self.active_runs = gauge("bos_runs_active", "Runs that this replica drives")
         self.adopted = counter(
-            "bos_runs_adopted", "Runs taken over, by why they had no owner", ["reason"]
+            "bos_runs_adopted", "Runs adopted, by the reason why they had no owner", ["reason"]
         )
-        self.lost = counter("bos_runs_lost", "Runs that another replica took from this one")
+        self.lost = counter("bos_runs_lost", "Runs of this replica that another one adopted")
         self.refused = counter("bos_runs_refused", "Requests not accepted, by reason", ["reason"])
         self.step_seconds = histogram(
             "bos_step_duration_seconds",
@@ -109,13 +109,13 @@ class GatewayMetrics:
         )
         self.preparations = counter(
             "bos_agent_preparations",
-            "Agents told to read ahead while a plan was made, by outcome: done, cancelled with the "
-            "run, or the status of the call; no run fails by them",
+            "Calls of Prepare while a plan was made, by outcome: done, cancelled with the run, or "
+            "the status of the call; no run fails by them",
             ["agent", "outcome"],
         )
         self.append_seconds = histogram(
             "bos_run_log_append_seconds",
-            "Time from asking for an append to its commit",
+            "Time from the submission of an append to its commit",
             buckets=_APPEND_SECONDS,
         )
         self.batch_events = histogram(
@@ -124,12 +124,12 @@ class GatewayMetrics:
         self.run_log_failures = counter(
             "bos_run_log_write_failures",
             "Writes of the run log that failed: repeated, as PostgreSQL was away, full or slow, or "
-            "refused for good",
+            "refused permanently",
             ["outcome"],
         )
         self.unowned_runs = gauge(
             "bos_runs_unowned",
-            "Runs that are due and that no gateway works on, counted up to 10,000, of all gateways "
+            "Runs that are due and unowned, counted up to 10,000, of all gateways "
             "together: take max",
         )
         self.unowned_oldest_seconds = gauge(
@@ -182,7 +182,7 @@ class GatewayMetrics:
         self._begin_at_zero()
 
     def _begin_at_zero(self) -> None:
-        """Make the series that rates are taken of: else the first of each would be no increase."""
+        """Create series at 0, so that their first increment counts in rates."""
         for outcome in _RUN_OUTCOMES:
             self.runs.labels(outcome)
             self.run_seconds.labels(outcome)
@@ -206,7 +206,7 @@ class GatewayMetrics:
         return self._tools.value(names)
 
     def resolved(self, approval: Approval) -> None:
-        """A request to a person came to its end."""
+        """Count an approval request that has ended."""
         name = ApprovalStatus.Name(approval.status).removeprefix("APPROVAL_STATUS_").lower()
         waited_ns = approval.respond_time.ToNanoseconds() - approval.create_time.ToNanoseconds()
         self.approvals.labels(name).inc()

@@ -1,4 +1,4 @@
-"""Builds the gateway and serves it: the same function for its own process and for standalone."""
+"""Start of the gateway's gRPC server, for its own process and for the standalone."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ _DEADLINE_MARGIN_S = 30.0
 
 
 async def migrate_store(dsn: str) -> None:
-    """Bring the gateway's schema up to date, with its audit trail.
+    """Migrate the gateway's schema and its audit trail.
 
     Raises:
         ConfigurationError, Unavailable: as :func:`bos_postgres.migrate`.

@@ -45,7 +45,7 @@ ApprovalSeconds = Annotated[float, Field(ge=1, le=2592000)]
 MAX_WEBHOOK_URL_CHARS = 2048
 Profile = Annotated[str, Field(max_length=128)]
 ModelName = Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$")]
-# No hidden characters: people choose by it.
+# No hidden characters: users choose by it.
 ModelLabel = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_printable)]
 _MAX_MODELS = 32
 
@@ -68,7 +68,7 @@ def _pairs(form: str) -> BeforeValidator:
 
 
 def _labelled(value: object) -> object:
-    """Reads names with what people call them: ``name=label`` or ``name``, separated by commas."""
+    """Reads names with labels: ``name=label`` or ``name``, separated by commas."""
     if not isinstance(value, str):
         return value
     found: dict[str, str] = {}
@@ -104,16 +104,16 @@ class GatewaySettings(Settings):
     store_url: Text
     """PostgreSQL URL of the run log"""
     planner_target: Text
-    """Where the planner listens"""
+    """Address of the planner"""
     composer_target: Text
-    """Where the composer listens"""
+    """Address of the composer"""
     agent_targets: Annotated[dict[str, str], NoDecode, _pairs("name=target")]
     """Agents as name=target, separated by commas, such as sql=dns:///sql:8080"""
     run_token_private_key: SecretStr | None = None
     """Ed25519 private key (PEM) that signs run tokens"""
     run_token_private_keys_file: Path | None = None
-    """File of such keys, one after another, instead: the first signs, tokens of all are known; it
-    may be replaced while the gateway runs"""
+    """File of such keys, one after another, instead: the first signs, tokens of all are accepted;
+    the file may be replaced while the gateway runs"""
     agent_audiences: dict[str, tuple[str, ...]] = Field(
         default_factory=lambda: {name: tuple(each) for name, each in audiences.DEFAULT.items()}
     )
@@ -127,13 +127,13 @@ class GatewaySettings(Settings):
     commas; the first encrypts, all decrypt; a key is 32 bytes, as of `openssl rand -base64 32`"""
 
     artefacts_url: str | None = Field(default=None, min_length=1)
-    """Where files of steps go: file:///folder, shared by all gateways, or s3://bucket/prefix;
-    unset: no files"""
+    """Store of steps' files: file:///folder, shared by all gateways, or s3://bucket/prefix; unset:
+    no files"""
     max_result_bytes: int = Field(default=2097152, ge=262144, le=2097152)
-    """Largest result of a step; larger ones are cut"""
+    """Largest result of a step; larger ones are truncated"""
     max_run_result_bytes: int = Field(default=16777216, ge=262144)
-    """Results and inputs of all steps of a run that are held in memory; beyond it results are cut
-    to 256 KiB"""
+    """Results and inputs of all steps of a run in memory; beyond it results are truncated to
+    256 KiB"""
     max_held_result_bytes: NotNegative = 536870912
     """The same of all runs of this replica together"""
     max_waiting_file_bytes: int = Field(default=134217728, ge=6291456)
@@ -144,24 +144,24 @@ class GatewaySettings(Settings):
     content of those beyond it is left out, and why is stated"""
 
     max_active_runs: Positive = 256
-    """Runs at once on this replica"""
+    """Concurrent runs on this replica"""
     max_active_runs_per_user: NotNegative = 32
     """Unfinished runs of one account over all replicas, beside those that wait for an approval;
-    0: no bound"""
+    0: no limit"""
     max_waiting_runs_per_user: NotNegative = 256
-    """Runs of one account that may wait for an approval before it gets no more runs accepted;
-    0: no bound"""
+    """Runs of one account that may wait for an approval before further ones are refused; 0: no
+    limit"""
     max_streams: Positive = 800
     """Calls that follow a run at the same time on this replica"""
     max_streams_per_user: NotNegative = 100
-    """Such calls of one account on this replica; 0: no bound"""
+    """Such calls of one account on this replica; 0: no limit"""
     max_run_tokens: int = Field(default=0, ge=0, le=MAX_RUN_TOKENS)
-    """Model tokens that a run may consume; 0: no bound"""
+    """Model tokens that a run may consume; 0: no limit"""
     max_user_day_tokens: NotNegative = 0
     """Model tokens that the runs of one account may consume in a day (UTC) over all replicas; needs
-    BOS_GATEWAY_MAX_RUN_TOKENS; 0: no bound"""
+    BOS_GATEWAY_MAX_RUN_TOKENS; 0: no limit"""
     max_day_tokens: NotNegative = 0
-    """The same for everybody together, those without an account included"""
+    """The same for all callers together, anonymous ones included"""
     key_profiles: Annotated[dict[str, Profile], NoDecode, _pairs("agent=profile")] = Field(
         default_factory=dict
     )
@@ -172,8 +172,8 @@ class GatewaySettings(Settings):
         default_factory=dict, max_length=_MAX_MODELS
     )
     """Models that a question may choose, as name or name=label, separated by commas, such as
-    gpt-6-sol=Thorough, gpt-6-luna; each has to be served where planner, composer and agents call
-    theirs. Empty: none, and the models of their settings answer"""
+    gpt-6-sol=Thorough, gpt-6-luna; the endpoints of planner, composer and agents have to serve
+    each. Empty: none, and the models of their settings answer"""
 
     secret_context_keys: Annotated[tuple[Text, ...], NoDecode, _NAMES] = (
         *("api_headers", "api_bearer_token", "firebase_id_token", "firebase_web_api_key"),
@@ -196,7 +196,7 @@ class GatewaySettings(Settings):
     max_concurrency: Positive = 16
     """Steps of a run at the same time"""
     max_steps: int = Field(default=24, ge=1, le=64)
-    """Most steps of a plan"""
+    """Largest number of steps of a plan"""
     max_revisions: int = Field(
         default=2,
         ge=0,
@@ -205,25 +205,25 @@ class GatewaySettings(Settings):
     )
     """Times a plan may be revised"""
     max_clarification_turns: int = Field(default=5, ge=1, le=20)
-    """Rounds of clarifying questions; after them no agent may ask any more"""
+    """Rounds of clarifying questions; after them agents may not ask again"""
     fallback_agent: str = "sql"
-    """Agent that stands in when no keyword matches"""
+    """Agent of the heuristic plan when no keyword matches"""
     backoff_s: float = Field(default=0.2, ge=0)
     """Wait before the second attempt"""
     backoff_multiplier: float = Field(default=2.0, ge=1)
-    """Growth of that wait"""
+    """Factor by which that wait grows"""
     confidence_threshold: float = Field(default=0.5, ge=0, le=1)
     """Below it planning counts as uncertain"""
     restart_wait_s: float = Field(default=15.0, ge=0, le=300)
-    """Time that a planner, composer, agent or service of an agent has to come back after it died or
-    could not be reached, before that counts as a failure; within the time of the call or step"""
+    """Time for which calls of an unreachable planner, composer, agent or service of an agent are
+    retried before that counts as a failure; within the time of the call or step"""
     delta_window_s: float = Field(default=0.015, ge=0)
-    """Answer text is gathered this long into one piece"""
+    """Time for which text of the answer is gathered into one piece"""
     approval_timeout_s: ApprovalSeconds = Field(
         default=120.0,
         validation_alias=AliasChoices("BOS_GATEWAY_APPROVAL_TIMEOUT_S", "HITL_TIMEOUT_SECONDS"),
     )
-    """Time to decide about a proposed action"""
+    """Time to decide a proposed action"""
     approval_timeouts: Annotated[dict[str, ApprovalSeconds], NoDecode, _pairs("tool=seconds")] = (
         Field(default_factory=dict)
     )
@@ -234,29 +234,29 @@ class GatewaySettings(Settings):
     four_eyes: the run's owner may deny, and not approve"""
 
     lease_s: float = Field(default=3.0, gt=0.5)
-    """Life of this replica's lease"""
+    """Duration of this replica's lease"""
     lease_renewal_s: Seconds = 1.0
     """Time between two renewals"""
     hold_off_s: Seconds = 2.0
     """Back-off of a run after its first failure; doubled with each, at most 600"""
     max_failures: Positive = 5
-    """Failures of a run without its getting further after which it is given up; the death of its
-    gateway is one"""
+    """Failures of a run without progress after which it is ended; the death of its gateway counts
+    as one"""
     retention_days: float | None = Field(default=None, gt=0)
     """Runs are deleted this long after their end; unset: never"""
     maintenance_interval_s: Seconds = 10.0
-    """Time between two looks for what is to be deleted"""
+    """Interval of the search for rows to delete"""
 
     memory_target: str | None = Field(default=None, min_length=1)
-    """Where memory listens; unset: questions stand alone and nothing is remembered"""
+    """Address of memory; unset: questions stand alone and nothing is remembered"""
     memory_timeout_s: Seconds = 0.3
-    """Time a question waits for memory before it goes on without"""
+    """Time a question waits for memory before it continues without"""
     memory_history_messages: int = Field(default=8, ge=0, le=32)
     """Messages of its conversation that a question builds on, a summary included"""
     memory_extraction_timeout_s: Seconds = 25.0
     """Time for memory to look for personal facts in a question"""
     describe_interval_s: Seconds = 15.0
-    """Time between two looks at every agent's card"""
+    """Interval at which agents' cards are read"""
 
     max_verified_queries: int = Field(default=500, ge=0, le=5000)
     """Verified queries that one user keeps for itself, and that one group has; 0: none can be
@@ -265,7 +265,7 @@ class GatewaySettings(Settings):
     max_webhooks_per_user: int = Field(default=10, ge=0, le=100)
     """Webhooks of one account; 0: none can be added, and nothing is posted"""
     webhook_allow_http: bool = False
-    """Let webhooks have addresses of public hosts without TLS"""
+    """Allow webhook addresses of public hosts without TLS"""
     webhook_internal_origins: dict[str, tuple[IPv4Network | IPv6Network, ...]] = Field(
         default_factory=dict
     )
@@ -279,17 +279,17 @@ class GatewaySettings(Settings):
     webhook_backoff_cap_s: Seconds = 3600.0
     """Longest of these waits"""
     webhook_give_up_s: Seconds = 86400.0
-    """Time since the first attempt after which an event whose attempts fail is given up"""
+    """Time since the first attempt after which a failing event is not attempted again"""
     webhook_max_body_bytes: int = Field(default=262144, ge=65536, le=1048576)
-    """Largest event; what does not fit is left out, and its receiver can fetch the run"""
+    """Largest event; larger fields are left out, and its receiver can fetch the run"""
     max_webhook_attempts: int = Field(default=16, ge=1, le=50)
-    """Attempts to post events at once on this replica"""
+    """Concurrent attempts to post events on this replica"""
     max_webhook_attempts_per_origin: int = Field(default=4, ge=1)
     """The same to one scheme, host and port, so that a slow receiver does not hold up others"""
     webhook_poll_s: Seconds = 1.0
-    """Time between two looks for events to post"""
+    """Interval of the search for events to post"""
     webhook_history_days: float = Field(default=7.0, gt=0)
-    """Deliveries are listed for this long after their end"""
+    """Time for which deliveries are listed after their end"""
 
     @field_validator("secrets_keys")
     @classmethod

@@ -29,7 +29,7 @@ FAILED, SUCCEEDED = AGENT_EXECUTION_STATUS_FAILED, AGENT_EXECUTION_STATUS_SUCCEE
 @pytest.mark.parametrize(
     ("transient", "unsent", "approved", "repeatable", "retries_left", "again"),
     [
-        # Approved and never sent: whatever the tool is, and whatever the card says.
+        # Approved and never sent: for any tool and any card.
         (True, True, True, False, 0, True),
         (True, True, True, True, 0, True),
         # Approved and perhaps done: only where the other side knows the key.

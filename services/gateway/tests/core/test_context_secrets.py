@@ -17,8 +17,8 @@ from bos_gateway.admission.context_secrets import (
     DeclaredKeys,
     Taken,
     named_files,
+    removal_message,
     take_secrets,
-    told,
 )
 from bos_gateway.admission.token_files import MAX_TOKEN_BYTES, in_token_files
 from bos_gateway.core.shown.masking import Masker
@@ -137,10 +137,10 @@ def test_requests_that_differ_in_credentials_alone_are_equal() -> None:
 
 
 def test_removed_credentials_are_named_without_values() -> None:
-    assert told(["context.a", "context.b.c"]) == (
+    assert removal_message(["context.a", "context.b.c"]) == (
         "Credentials were taken out of the request: context.a, context.b.c."
     )
-    assert told(["context.a"] * 101).endswith("context.a and 1 more.")
+    assert removal_message(["context.a"] * 101).endswith("context.a and 1 more.")
 
 
 @pytest.fixture
@@ -182,13 +182,13 @@ async def test_no_other_file_is_read_or_revealed(folder: Path) -> None:
     names = ["../outside", str(folder.parent / "outside"), "out", "way/outside", "round", "pipe"]
     names += ["large", "binary", "empty", "shop", ".", "", "missing", "a\0b", "x" * 5000]
     names += ["/etc/passwd", "/proc/self/environ", "/dev/zero", "shop/../../outside", "~/x"]
-    told = set()
+    errors = set()
     for name in names:
         with pytest.raises(InvalidArgument) as caught:
             await read(folder, name)
-        told.add(str(caught.value))
+        errors.add(str(caught.value))
         assert caught.value.violations[0].field == "request.context.a.API-Token-File"
-    assert len(told) == 1, "an error says which files there are"
+    assert len(errors) == 1, "an error says which files there are"
 
 
 @pytest.mark.security

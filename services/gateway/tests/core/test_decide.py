@@ -19,6 +19,7 @@ from gateway_harness.decide_logs import (
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
+    AGENT_EXECUTION_STATUS_SKIPPED,
     SIDE_EFFECT_CLASS_IRREVERSIBLE,
     SIDE_EFFECT_CLASS_NONE,
     AgentCard,
@@ -26,7 +27,7 @@ from bos.agent.v1 import (
 )
 from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_CLARIFICATION_NEEDED, RUN_STATUS_FAILED
-from bos.runlog.v1 import CancelRequested, LogEvent, RunFinished
+from bos.runlog.v1 import CancelRequested, LogEvent, RunFinished, StepDispatched
 from bos_errors import AgentErrorType
 from bos_gateway.core.decide import Compose, MakePlan, Record, RunStep, decide, next_wake
 from bos_gateway.core.fold import apply, fold
@@ -38,7 +39,7 @@ def test_accepted_run_wants_a_plan() -> None:
     assert decide(fold("r", [accepted()]), START) == [MakePlan(0)]
 
 
-@pytest.mark.requirement("C-28")
+@pytest.mark.requirement("C-05", "C-11", "C-28")
 def test_ready_steps_run_within_the_limit_of_concurrency() -> None:
     state = fold("r", [accepted(), planned(*(step(n, "echo") for n in "abc"))])
     assert wanted(state) == ["a", "b"]
@@ -91,14 +92,14 @@ def test_step_interrupted_by_a_change_of_owner(side_effect: int, again: bool) ->
 
 
 @pytest.mark.parametrize(
-    ("effect", "told"),
+    ("effect", "outcome"),
     [
         (SIDE_EFFECT_CLASS_IRREVERSIBLE, AgentErrorType.OUTCOME_UNKNOWN),
         (SIDE_EFFECT_CLASS_NONE, AgentErrorType.DEADLINE_EXCEEDED),
     ],
 )
 def test_step_that_is_cut_off_by_the_time_may_have_acted_if_its_tools_do(
-    effect: int, told: str
+    effect: int, outcome: str
 ) -> None:
     start = accepted()
     tool = Tool(name="act", side_effect=effect)
@@ -108,7 +109,7 @@ def test_step_that_is_cut_off_by_the_time_may_have_acted_if_its_tools_do(
     wanted(state, START + LIMIT)
     results = [state.steps[name].result for name in "ab"]
     # A step that was never sent has not acted, with any tools.
-    assert [r.error.type for r in results if r] == [told, AgentErrorType.DEADLINE_EXCEEDED]
+    assert [r.error.type for r in results if r] == [outcome, AgentErrorType.DEADLINE_EXCEEDED]
 
 
 def test_step_of_large_inputs_is_decided_on_alone() -> None:
@@ -204,3 +205,16 @@ def test_unknown_event_is_not_guessed_at() -> None:
 def test_log_that_contradicts_itself_is_refused(events: list[LogEvent]) -> None:
     with pytest.raises(BrokenLog):
         fold("r", events)
+
+
+@pytest.mark.requirement("A-02", "A-07", "C-36")
+def test_steps_beyond_the_turns_are_skipped_and_attempts_take_none() -> None:
+    state = fold("r", [accepted(max_turns=1), planned(step("a", "echo"), step("b", "echo"))])
+    assert wanted(state) == ["a"]
+    sent = state.steps["a"].sub_task
+    apply(state, event(step_dispatched=StepDispatched(step_id="a", sub_task=sent, attempt=2)))
+    apply(state, finished("a"))
+    assert wanted(state) == [Compose]
+    result = state.steps["b"].result
+    assert result is not None
+    assert (result.status, result.error.type) == (AGENT_EXECUTION_STATUS_SKIPPED, "MaxTurnsReached")

@@ -67,6 +67,7 @@ def test_run_with_other_work_is_not_let_go() -> None:
     assert not state.released
 
 
+@pytest.mark.requirement("M-13")
 def test_waiting_step_takes_no_place_and_holds_its_dependents() -> None:
     state, _ = asking(step("b", "echo"), step("c", "echo"), step("d", "echo", "d", "a"))
     assert wanted(state) == ["b", "c"]
@@ -313,9 +314,9 @@ def test_classifying_counts_in_full_when_the_run_ends_meanwhile(
 
 def test_classifying_that_has_ended_counts_what_it_took() -> None:
     state, command = classifying(100_000)
-    told = classified(command)
-    told.instructions_classified.usage.output_tokens = 7
-    apply(state, told)
+    ended = classified(command)
+    ended.instructions_classified.usage.output_tokens = 7
+    apply(state, ended)
     apply(state, event(cancel_requested=CancelRequested()))
     (record,) = decide(state, START)
     assert isinstance(record, Record)

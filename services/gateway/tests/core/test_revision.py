@@ -62,58 +62,35 @@ def test_another_plan_waits_until_every_step_has_ended() -> None:
     assert tried(failed("a"), finished("b")) == MAKES_ANOTHER_PLAN
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
+@pytest.mark.requirement("C-23")
+def test_error_types_that_another_plan_could_mend_and_others() -> None:
+    for error in (
         *("HttpError", "QueryError", "Unavailable", "DeadlineExceeded", "PlanningDeclined"),
         *("ConfigurationError", "ProgramFailed", "AgentProtocolError", "AgentUnknown", "KeyError"),
-    ],
-)
-def test_failures_that_another_plan_could_mend(error: str) -> None:
-    assert tried(failed("a", error), steps="a") == MAKES_ANOTHER_PLAN
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
+    ):
+        assert tried(failed("a", error), steps="a") == MAKES_ANOTHER_PLAN, error
+    for error in (
         *("SandboxViolation", "PermissionDenied", "HttpRefused", "ModelRefused"),
         *("ClarificationLimit", "BudgetExhausted", "CredentialLost", "OutcomeUnknown", "Cancelled"),
-    ],
-)
-@pytest.mark.requirement("C-23")
-def test_decisions_of_approvers_rules_and_limits_are_not_planned_around(error: str) -> None:
-    assert tried(failed("a", error), steps="a") == COMPOSES
+    ):
+        assert tried(failed("a", error), steps="a") == COMPOSES, error
+    for error in ("ModelUnavailable", "ModelRateLimited", "ModelNotConfigured"):
+        assert tried(failed("a", error), steps="a") == COMPOSES, error
+        assert tried(failed("a", error), failed("b"), steps="ab") == MAKES_ANOTHER_PLAN, error
+    for error in ("hitl_skipped_non_streaming", "denied_by_user", "hitl_timeout"):
+        assert tried(finished("a", SKIPPED, error=error), steps="a") == COMPOSES, error
 
 
-@pytest.mark.parametrize(
-    ("details", "follows"),
-    [
-        ({"violations": [{"rule": "FORBIDDEN_KEYWORD"}]}, COMPOSES),
-        ({"violations": []}, MAKES_ANOTHER_PLAN),
-        ({"reason": "MODEL_REFUSED"}, COMPOSES),
-        ({"reason": "MODEL_UNAVAILABLE"}, COMPOSES),
-        ({"reason": "MODEL_TIMEOUT"}, COMPOSES),
-        ({"reason": "MODEL_CIRCUIT_OPEN"}, COMPOSES),
-        ({"reason": "STEP_TIMEOUT"}, MAKES_ANOTHER_PLAN),
-        ({"reason": "MODEL_OUTPUT_INVALID"}, MAKES_ANOTHER_PLAN),
-    ],
-)
-def test_reason_in_the_details_of_an_error_counts(
-    details: dict[str, Any], follows: list[object]
-) -> None:
-    assert tried(failed("a", "QueryError", **details), steps="a") == follows
+def test_reason_in_the_details_of_an_error_counts() -> None:
+    def follows(**details: Any) -> list[object]:
+        return tried(failed("a", "QueryError", **details), steps="a")
 
-
-@pytest.mark.parametrize("error", ["ModelUnavailable", "ModelRateLimited", "ModelNotConfigured"])
-def test_failures_of_a_model_s_endpoint_are_not_planned_around(error: str) -> None:
-    assert tried(failed("a", error), steps="a") == COMPOSES
-    assert tried(failed("a", error), failed("b"), steps="ab") == MAKES_ANOTHER_PLAN
-
-
-@pytest.mark.parametrize("error", ["hitl_skipped_non_streaming", "denied_by_user", "hitl_timeout"])
-@pytest.mark.requirement("C-23")
-def test_step_that_was_skipped_is_not_planned_around(error: str) -> None:
-    assert tried(finished("a", SKIPPED, error=error), steps="a") == COMPOSES
+    assert follows(violations=[{"rule": "FORBIDDEN_KEYWORD"}]) == COMPOSES
+    assert follows(violations=[]) == MAKES_ANOTHER_PLAN
+    for reason in ("MODEL_REFUSED", "MODEL_UNAVAILABLE", "MODEL_TIMEOUT", "MODEL_CIRCUIT_OPEN"):
+        assert follows(reason=reason) == COMPOSES, reason
+    for reason in ("STEP_TIMEOUT", "MODEL_OUTPUT_INVALID"):
+        assert follows(reason=reason) == MAKES_ANOTHER_PLAN, reason
 
 
 def test_failed_step_beside_a_denied_one_is_mended_and_the_denied_one_stays() -> None:

@@ -258,8 +258,8 @@ def test_trace_of_a_step_that_was_replaced_stays_in_the_trace() -> None:
     wanted(state)
     apply(state, finished("c", revision=1))
     response = composed_response(state, START, ComposerOutput(answer="done"))
-    (told,) = response.trace
-    assert told.data["type"].string_value == "ReferenceUnresolved"
+    (shown,) = response.trace
+    assert shown.data["type"].string_value == "ReferenceUnresolved"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from gateway_harness.taint_world import World
+from gateway_harness.taint_harness import TaintHarness
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,9 +23,9 @@ _SETTINGS = settings(
 )
 
 
-async def _asked(world: World, questions: int) -> None:
+async def _asked(harness: TaintHarness, questions: int) -> None:
     for _ in range(questions):
-        await world.ask()
+        await harness.ask()
 
 
 @_SETTINGS
@@ -35,15 +35,15 @@ def test_no_step_downstream_of_text_of_others_is_untainted(
 ) -> None:
     """Over plans, retries, revisions, approvals, replies, conversations, memory and follow-ups.
 
-    The world asserts it of every step that it is sent, of every proposal and every response.
+    The harness asserts it of every step that it is sent, of every proposal and every response.
     """
-    asyncio.run(_asked(World(data, sources=True), questions))
+    asyncio.run(_asked(TaintHarness(data, sources=True), questions))
 
 
 @_SETTINGS
 @given(questions=st.integers(1, 4), data=st.data())
 def test_nothing_is_tainted_without_foreign_content(questions: int, data: DataObject) -> None:
-    world = World(data, sources=False)
-    asyncio.run(_asked(world, questions))
-    assert not any(given.tainted for given in world.inputs)
-    assert not any(run.response.tainted for run in world.ended)
+    harness = TaintHarness(data, sources=False)
+    asyncio.run(_asked(harness, questions))
+    assert not any(given.tainted for given in harness.inputs)
+    assert not any(run.response.tainted for run in harness.ended)

@@ -58,7 +58,7 @@ def performing(effect: int = SIDE_EFFECT_CLASS_IRREVERSIBLE) -> RunState:
 
 
 def asked_again() -> tuple[RunState, LogEvent]:
-    """Its performer is gone, and somebody is asked what is to become of it."""
+    """Its performer is gone, and an approver is asked what to do."""
     state = performing()
     apply(state, adopted())
     (record,) = decide(state, START)
@@ -81,8 +81,8 @@ def ended(state: RunState, now: datetime) -> AgentResult:
 
 def is_unknown(result: AgentResult) -> bool:
     assert result.status == AGENT_EXECUTION_STATUS_FAILED
-    told = [(each.action.digest, each.outcome_unknown) for each in result.performed_actions]
-    return result.error.type == "OutcomeUnknown" and told == [("sha256:1", True)]
+    performed = [(each.action.digest, each.outcome_unknown) for each in result.performed_actions]
+    return result.error.type == "OutcomeUnknown" and performed == [("sha256:1", True)]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_a_run_that_fits_is_whole_and_plain() -> None:
     assert result["table"]["rows"] == [["13697481.81"], ["13697481.81"]]
 
 
-def test_results_that_do_not_fit_are_left_out_and_named() -> None:
+def test_too_large_results_are_left_out_and_named() -> None:
     run = with_rows(finished(), 20_000)
     data = event(run_finished(run, AT, LIMIT))["data"]
     assert data["omitted"] == ["run.response.agent_results"]
@@ -66,7 +66,7 @@ def test_however_large_a_run_is_its_id_and_status_are_sent(text: str) -> None:
     assert "run.response.answer" in data["omitted"]
 
 
-def test_an_approval_that_does_not_fit_names_its_actions() -> None:
+def test_too_large_approval_names_its_actions() -> None:
     approval = Approval(approval_id="a1", run_id="r1", task_description="Send it.")
     approval.actions.add(tool="mail.send", digest="x" * 100_000)
     data = event(approval_requested(approval, AT, LIMIT))["data"]

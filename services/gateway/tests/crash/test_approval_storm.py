@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from bos.gateway.v1 import Approval
 
-_RUNS = 200
+_RUNS = 60
 _DECIDING = 16
 _WAITING = """
 SELECT count(*) FROM runs WHERE replica_id IS NULL AND status = $1 AND finished_at IS NULL

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from gateway_harness.crash import commit_points
-from gateway_harness.crash.clients import Clients, at, gateways, told, until_waiting
+from gateway_harness.crash.clients import Clients, at, gateways, has_seen, until_waiting
 from gateway_harness.crash.harness import ASKS, WAITS, CrashHarness, Gateway, may_be_away
 from gateway_harness.run_contract import stored_runs
 
@@ -61,7 +61,7 @@ async def approving(
                 request.instructions = ""
             await stub.RespondApproval(request, timeout=5)
 
-    async def for_ever() -> None:
+    async def approve_on() -> None:
         while True:
             for client in at(*where)():
                 with may_be_away():
@@ -69,7 +69,7 @@ async def approving(
                     break
             await asyncio.sleep(0.02)
 
-    task = asyncio.create_task(for_ever())
+    task = asyncio.create_task(approve_on())
     try:
         yield
     finally:
@@ -98,6 +98,7 @@ async def each_approval_had_its_effect_once(crash: CrashHarness) -> None:
                 assert landed[run.run_id]
 
 
+@pytest.mark.requirement("M-03", "M-15")
 @pytest.mark.parametrize("kind", ["approval_requested", "run_released"])
 async def test_ended_while_a_person_is_to_be_asked(crash: CrashHarness, kind: str) -> None:
     victims = (f"kill {kind}:before", f"kill {kind}:after")
@@ -135,7 +136,7 @@ async def test_ended_while_taking_a_decision(crash: CrashHarness) -> None:
     async with gateways(crash, *victims, "disarm") as (before, after, owner):
         clients = Clients(crash)
         asked = clients.ask(at(owner), ASKS, 1)
-        await eventually(lambda: told(asked, "approval_requested", 2))
+        await eventually(lambda: has_seen(asked, "approval_requested", 2))
         for each in (before, after):
             async with approving(crash, each, owner):
                 await each.died()

@@ -117,8 +117,8 @@ async def test_ended_at_the_plan_that_mends(crash: CrashHarness) -> None:
     for each in seen:
         response = each.events[-1].run_finished.response
         # A step that may act only once was not sent, or its outcome is unknown.
-        told = [each.error.type for each in response.agent_results if each.HasField("error")]
-        assert told in ([], [AgentErrorType.OUTCOME_UNKNOWN])
+        errors = [each.error.type for each in response.agent_results if each.HasField("error")]
+        assert errors in ([], [AgentErrorType.OUTCOME_UNKNOWN])
         assert response.metadata.revision == 1
         assert [result.agent_name for result in response.agent_results] == [
             "quick",

@@ -1,4 +1,4 @@
-"""The trace of a run is whole whatever happened to its owners, as a real OTLP receiver has it."""
+"""The trace of a run is whole over kills and hand-overs of its owners."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_o
         store_url=postgres_dsn,
         planner_target="127.0.0.1:1",
         composer_target="127.0.0.1:1",
-        agent_targets={"nobody": "127.0.0.1:1"},
+        agent_targets={"echo": "127.0.0.1:1"},
     )
     run_id = new_run_id()
     first = LogEvent(run_accepted=RunAccepted(user_id="u"))

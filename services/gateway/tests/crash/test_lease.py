@@ -98,7 +98,7 @@ async def test_lease_is_not_kept_up_for_a_main_loop_that_is_stuck_for_good(
         assert await pool.fetchval("SELECT lease_until < now() FROM replicas")
 
 
-async def test_main_loop_that_nobody_asked_during_a_long_renewal_is_not_called_stuck(
+async def test_main_loop_not_asked_during_a_long_renewal_is_not_stuck(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     telemetry = Telemetry.for_tests("lease")
@@ -209,7 +209,7 @@ async def test_taking_the_lease_again_raises_the_epoch_of_what_is_still_ours(
 
 
 @pytest.mark.parametrize("statement", ["take", "release_all"])
-async def test_run_whose_row_somebody_holds_holds_up_no_other(
+async def test_locked_run_does_not_hold_up_others(
     postgres_dsn: str,
     pool: asyncpg.Pool[asyncpg.Record],
     statement: str,
@@ -231,7 +231,7 @@ async def test_run_whose_row_somebody_holds_holds_up_no_other(
             assert not await pool.fetchval(changed, held)
         await acting
     if statement == "take":
-        assert await ownership.release_strays([other]) == 1, "found again"
+        assert await ownership.release_orphans([other]) == 1, "found again"
 
 
 async def test_run_that_stays_held_is_left_to_those_who_bury_its_owner(
@@ -316,7 +316,7 @@ async def test_row_of_a_dead_replica_stays_until_no_run_names_it(
         assert await pool.fetchval(left, dead.replica_id) == there
     orphan = await insert_run(pool, dead.replica_id)  # accepted by it on its way out
     assert not (await adopter.look()).dead
-    await adopter.release_strays([])
+    await adopter.release_orphans([])
     assert (await adopter.look()).dead
     assert orphan in {run.run_id for run in await adopt(adopter)}
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from uuid import UUID, uuid4
 
-import grpc
 import pytest
 from gateway_harness.crash.crashing_postgres import CrashingPostgres, crashing_postgres
 from gateway_harness.harness import Harness, open_harness
@@ -165,36 +164,6 @@ async def test_gateway_goes_on_at_another_address_of_its_database(
             assert (await asked).status == RUN_STATUS_SUCCEEDED
             assert (await gateway.ask("And now?")).status == RUN_STATUS_SUCCEEDED
     assert len(slow.inputs) == 2
-
-
-async def test_outage_longer_than_the_lease_takes_back_nothing_that_was_seen(
-    postgres: CrashingPostgres,
-) -> None:
-    slow = SlowAgent("slow")
-    seen: list[RunEvent] = []
-    async with open_harness(postgres.dsn) as harness:
-        await harness.add_agent(slow)
-        harness.planner.steps = [step("a", "slow")]
-        async with harness.gateway(lease_s=1.0) as gateway:
-
-            async def ask() -> None:
-                async for message in gateway.stream():
-                    seen.append(message.event)
-
-            asked = asyncio.create_task(ask())
-            await eventually(lambda: slow.started.is_set() and len(seen) >= 3)
-            await postgres.crash()
-            # Without its lease the gateway stops its runs.
-            await asyncio.wait_for(slow.cancelled.wait(), 60)
-            with pytest.raises(grpc.aio.AioRpcError):
-                await asked
-            slow.release.set()
-            await postgres.start()
-            await eventually(lambda: len(slow.inputs) == 2)
-            rest = await gateway.watch(seen[0].run_id, seen[-1].sequence)
-            whole = await gateway.watch(seen[0].run_id)
-    assert rest[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
-    assert logged([*seen, *rest]) == whole
 
 
 async def stored_sequences(harness: Harness, run_id: str) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 
-import asyncpg
 import pytest
 from gateway_harness.disconnects import seen_until
 from gateway_harness.harness import Harness, gateway_process, kinds, result_of
@@ -62,40 +61,3 @@ async def test_composing_that_broke_off_starts_over_and_voids_its_deltas(harness
     attempts = [e.answer_started.attempt for e in [*seen, *rest] if e.HasField("answer_started")]
     assert attempts == [1, 2]
     assert answer_text([*seen, *rest]) == rest[-1].run_finished.response.answer
-
-
-async def test_acknowledged_run_is_on_disk_before_its_first_event_is_seen(harness: Harness) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
-    async with harness.gateway() as gateway:
-        call = gateway.stream(request_id="mine")
-        async for message in call:
-            connection = await asyncpg.connect(harness.dsn)
-            stored = await connection.fetchval(
-                "SELECT max(sequence) FROM gateway.run_events WHERE run_id = $1",
-                message.event.run_id,
-            )
-            await connection.close()
-            assert stored >= message.event.sequence
-            if message.event.HasField("step_started"):
-                break
-        call.cancel()
-
-
-async def test_log_writer_survives_the_loss_of_its_connection(harness: Harness) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
-    async with harness.gateway() as gateway:
-        asked = asyncio.create_task(gateway.ask())
-        await slow.started.wait()
-        connection = await asyncpg.connect(harness.dsn)
-        await connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name LIKE 'bos%' AND pid <> pg_backend_pid()"
-        )
-        await connection.close()
-        slow.release.set()
-        response = await asked
-    assert response.status == RUN_STATUS_SUCCEEDED

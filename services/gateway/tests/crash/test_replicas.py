@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
-import grpc
 import pytest
 from gateway_harness.crash.harness import follow_anywhere
 from gateway_harness.disconnects import seen_until
@@ -21,7 +20,6 @@ from gateway_harness.streamed import answer_text, logged
 from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
-    RUN_STATUS_FAILED,
     RUN_STATUS_SUCCEEDED,
     CancelRunRequest,
     RunEvent,
@@ -142,7 +140,8 @@ async def ask_many(
 @pytest.mark.requirement("C-31")
 async def test_killed_replica_loses_no_run_and_repeats_no_finished_step(harness: Harness) -> None:
     quick, gated = await quick_and_gated(harness)
-    async with two_gateways(harness) as gateways:
+    # Long enough for a busy machine: the survivor must not lose its own lease.
+    async with two_gateways(harness, lease_s=10) as gateways:
         asked = await ask_many(harness.dsn, gateways, gated)
         first, _ = gateways[0]
         first.kill()
@@ -163,7 +162,7 @@ async def test_drained_replica_hands_its_runs_over_without_any_lease_running_out
     harness: Harness,
 ) -> None:
     _, gated = await quick_and_gated(harness)
-    async with two_gateways(harness) as gateways:
+    async with two_gateways(harness, lease_s=60) as gateways:
         asked = await ask_many(harness.dsn, gateways, gated)
         first, _ = gateways[0]
         first.send_signal(signal.SIGTERM)
@@ -177,33 +176,6 @@ async def test_drained_replica_hands_its_runs_over_without_any_lease_running_out
     released = [event.run_released for event in log if event.HasField("run_released")]
     assert {event.reason for event in released} == {"drain"}
     assert len(released) == _RUNS // 2
-
-
-async def test_frozen_replica_doubles_nothing_when_it_wakes_and_goes_on_serving(
-    harness: Harness,
-) -> None:
-    quick, gated = await quick_and_gated(harness)
-    async with two_gateways(harness) as gateways:
-        asked = await ask_many(harness.dsn, gateways, gated)
-        (first, one), (_, other) = gateways
-        first.send_signal(signal.SIGSTOP)
-        await eventually(lambda: len(gated.inputs) >= _RUNS * 3 // 2)
-        gated.gate.set()
-        taken_over = [
-            asyncio.create_task(other.ask(f"Question {n}?", request_id=f"r{n}", trace=True))
-            for n in range(0, _RUNS, 2)
-        ]
-        await asyncio.gather(*taken_over)
-        first.send_signal(signal.SIGCONT)
-        for events in await asyncio.gather(*asked):
-            check_complete(events)
-        harness.planner.steps = [step("a", "quick")]
-        assert (await until_served(one)).status == RUN_STATUS_SUCCEEDED
-        assert first.returncode is None
-    log = await log_of(harness.dsn)
-    assert sum(event.HasField("run_finished") for event in log) == _RUNS + 1
-    done = Counter(given.metadata.step_key for given in quick.inputs if given.metadata.attempt == 1)
-    assert set(done.values()) == {1}
 
 
 @pytest.fixture
@@ -230,20 +202,20 @@ async def test_cancel_at_another_replica_reaches_the_owner_by_a_message(harness:
 
 
 @asynccontextmanager
-async def owner_told(dsn: str) -> AsyncIterator[asyncio.Event]:
+async def owner_hears_followers(dsn: str) -> AsyncIterator[asyncio.Event]:
     """Set once the owner of the only run has heard that it is followed, which it answers."""
-    told, asked = asyncio.Event(), asyncio.Event()
+    answered, asked = asyncio.Event(), asyncio.Event()
 
     def hear(_connection: object, _pid: int, _channel: str, message: object) -> None:
         if str(message).startswith("follow "):
             asked.set()
         elif str(message).startswith("events ") and asked.is_set():
-            told.set()
+            answered.set()
 
     connection = await asyncpg.connect(dsn)
     try:
         await connection.add_listener(notifications.CHANNEL, hear)
-        yield told
+        yield answered
     finally:
         await connection.close()
 
@@ -261,7 +233,7 @@ async def test_watching_at_another_replica_sees_every_event_once_by_messages(
     async with (
         harness.gateway(delta_window_s=0) as one,
         harness.gateway() as other,
-        owner_told(harness.dsn) as told,
+        owner_hears_followers(harness.dsn) as answered,
         asyncio.timeout(120),
     ):
         asked = asyncio.create_task(one.events("Both?", request_id="both"))
@@ -271,7 +243,7 @@ async def test_watching_at_another_replica_sees_every_event_once_by_messages(
         async for message in other.stream("Both?", request_id="both"):
             there.append(message.event)
             if message.event.HasField("step_started"):
-                await told.wait()
+                await answered.wait()
                 slow.release.set()
         here = await asked
         response = await same
@@ -279,48 +251,6 @@ async def test_watching_at_another_replica_sees_every_event_once_by_messages(
     check_complete(here)
     assert response.run_id == here[0].run_id
     assert len(harness.planner.requests) == 1
-
-
-async def test_replica_cut_off_from_postgresql_stops_in_time_and_comes_back(
-    harness: Harness,
-) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
-    async with (
-        postgres_proxy(harness.dsn) as proxy,
-        gateway_process(harness, store_url=proxy.dsn) as (_, cut_off),
-        gateway_process(harness) as (_, other),
-    ):
-        seen = await seen_until(cut_off, "step_started")
-        await slow.started.wait()
-        proxy.cut()
-        async with asyncio.timeout(60):
-            await slow.cancelled.wait()
-        # Its own clock stopped it: no other replica has the run yet, or has sent the step again.
-        assert len(slow.inputs) == 1
-        await eventually(lambda: len(slow.inputs) == 2)
-        proxy.mend()
-        slow.release.set()
-        rest = await other.watch(seen[0].run_id, seen[-1].sequence)
-        check_complete([*seen, *rest])
-        harness.planner.steps = []
-        again = await until_served(cut_off)
-    assert again.status == RUN_STATUS_SUCCEEDED
-    assert len(slow.inputs) == 2
-    assert adoptions(await log_of(harness.dsn, seen[0].run_id)) == {"lease_expired": 1}
-
-
-async def until_served(client: Client) -> Any:
-    """The response of a gateway that may need a moment to come back."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                return await client.ask("Back again?")
-            except grpc.aio.AioRpcError as error:
-                if error.code() != grpc.StatusCode.UNAVAILABLE:
-                    raise
-                await asyncio.sleep(0.05)
 
 
 async def test_outage_of_postgresql_moves_no_run_and_counts_as_no_death(harness: Harness) -> None:
@@ -365,43 +295,3 @@ async def test_cancel_arrives_although_the_listening_connection_was_lost(harness
         await other.stub.CancelRun(CancelRunRequest(run_id=seen[0].run_id, reason="enough"))
         async with asyncio.timeout(60):
             await slow.cancelled.wait()
-
-
-async def test_run_that_keeps_killing_its_owners_is_given_up(harness: Harness) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
-    run_id = ""
-    for attempt in range(2):
-        async with gateway_process(harness, max_failures=2) as (process, client):
-            if attempt == 0:
-                run_id = (await seen_until(client, "step_started"))[0].run_id
-            await eventually(lambda n=attempt: len(slow.inputs) == n + 1)
-            process.kill()
-            await process.wait()
-    async with gateway_process(harness, max_failures=2) as (_, client):
-        events = await client.watch(run_id)
-        harness.planner.steps = []
-        assert (await client.ask("And others?")).status == RUN_STATUS_SUCCEEDED
-    response = events[-1].run_finished.response
-    assert response.status == RUN_STATUS_FAILED
-    assert response.error.type == "OwnersDied"
-    assert len(slow.inputs) == 2
-
-
-@pytest.mark.parametrize("times", [4])
-async def test_drains_never_count_as_deaths(harness: Harness, times: int) -> None:
-    slow = SlowAgent("slow")
-    await harness.add_agent(slow)
-    harness.planner.steps = [step("a", "slow")]
-    run_id = ""
-    for attempt in range(times):
-        async with harness.gateway(max_failures=1) as client:
-            if attempt == 0:
-                run_id = (await seen_until(client, "step_started"))[0].run_id
-            await eventually(lambda n=attempt: len(slow.inputs) == n + 1)
-    async with harness.gateway(max_failures=1) as client:
-        slow.release.set()
-        events = await client.watch(run_id)
-    assert events[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
-    assert adoptions(await log_of(harness.dsn, run_id)) == {"released": times}

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
-import jwt
-import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gateway_harness.trials import (
     HELD_STEP_S,
     add_raw,
     code_of,
-    ended_once,
-    fetch,
     plan_by_question,
     replica,
     succeeded,
@@ -26,10 +20,6 @@ from gateway_harness.trials import (
 
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
-    AgentRequest,
-    AskRequest,
-    AskStreamRequest,
-    WatchRunRequest,
 )
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
@@ -37,14 +27,12 @@ from bos_testkit.plans import step
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from gateway_harness.harness import Client, Harness
 
-    from bos.agent.v1 import AgentInput, AgentResult
+    from bos.agent.v1 import AgentResult
 
 _OTHERS = 5
-_ISSUER = "https://login.example.com"
 
 
 class Gated:
@@ -54,7 +42,7 @@ class Gated:
         self.arrived = asyncio.Event()
         self.gate = asyncio.Event()
 
-    async def __call__(self, _: AgentInput, __: Any) -> AgentResult:
+    async def __call__(self, _: Any) -> AgentResult:
         self.arrived.set()
         await self.gate.wait()
         return succeeded("late")
@@ -68,39 +56,9 @@ async def gated_and_good(harness: Harness) -> Gated:
     return gated
 
 
-@asynccontextmanager
-async def row_locked(harness: Harness, question: str) -> AsyncIterator[None]:
-    """Hold the row of a run, as somebody with psql may."""
-    async with connect(harness.dsn, schema=SCHEMA) as connection, connection.transaction():
-        await connection.execute("SELECT FROM runs WHERE question = $1 FOR UPDATE", question)
-        yield
-
-
 async def all_succeed(client: Client, questions: list[str]) -> None:
     answers = await asyncio.gather(*(client.ask(question) for question in questions))
     assert {answer.status for answer in answers} == {RUN_STATUS_SUCCEEDED}
-
-
-async def test_other_runs_of_a_replica_end_while_the_row_of_one_is_locked(harness: Harness) -> None:
-    gated = await gated_and_good(harness)
-    async with replica(harness) as (_, client, _):
-        before = [asyncio.create_task(client.ask(f"gated before {n}?")) for n in range(_OTHERS)]
-        held = asyncio.create_task(client.ask("gated and locked?"))
-        await until(harness, "count(*) = $1 FROM run_events WHERE kind = 'step_dispatched'", 6)
-        async with row_locked(harness, "gated and locked?"):
-            gated.gate.set()
-            # Accepted before the lock, and after it: all end, and it is still held.
-            answers = await asyncio.gather(*before)
-            assert {answer.status for answer in answers} == {RUN_STATUS_SUCCEEDED}
-            for turn in range(3):
-                await all_succeed(client, [f"good {turn}/{n}?" for n in range(_OTHERS)])
-            (row,) = await fetch(
-                harness, "SELECT finished_at FROM runs WHERE question = 'gated and locked?'"
-            )
-            assert row["finished_at"] is None
-            assert not held.done()
-        await held
-        await ended_once(harness, "gated and locked?")
 
 
 async def test_other_runs_go_on_while_the_statements_of_one_run_into_the_time_out(
@@ -141,40 +99,6 @@ async def test_other_runs_go_on_while_the_statements_of_one_run_into_the_time_ou
         stuck.cancel()
 
 
-SESSIONS = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'bos-%'"
-
-
-async def test_frozen_replica_holds_nothing_once_its_runs_are_taken_over(harness: Harness) -> None:
-    """Not a lock, not a snapshot that keeps VACUUM from its work, not the queue of NOTIFY."""
-    gated = await gated_and_good(harness)
-    async with replica(harness, maintenance_interval_s=0.2) as (frozen, client, _):
-        call = client.stream("gated?")
-        await call.read()
-        await gated.arrived.wait()
-        sessions = [row["pid"] for row in await fetch(harness, SESSIONS)]
-        assert sessions
-        frozen.send_signal(signal.SIGSTOP)
-        async with replica(harness, maintenance_interval_s=0.2) as (_, other, _):
-            await until(harness, "bool_and(epoch > 1) FROM runs")
-            gated.gate.set()
-            await until(
-                harness, "count(*) = 0 FROM pg_stat_activity WHERE pid = ANY ($1::int[])", sessions
-            )
-            await fetch(harness, "SELECT pg_notify('bos_gateway_runs', gen_random_uuid()::text) "
-                               "FROM generate_series(1, 50000)")  # fmt: skip
-            await until(harness, "pg_notification_queue_usage() = 0")
-            await all_succeed(other, ["good?"])
-            await until(harness, "bool_and(finished_at IS NOT NULL) FROM runs")
-            await ended_once(harness, "gated?")
-            # And when it wakes, it does harm to nothing and serves again.
-            frozen.send_signal(signal.SIGCONT)
-            async with asyncio.timeout(60):
-                while await code_of(client.ask("good again?")) is not grpc.StatusCode.OK:
-                    pass
-        await ended_once(harness, "gated?")
-        call.cancel()
-
-
 @asynccontextmanager
 async def transaction_of_maintenance(harness: Harness) -> AsyncIterator[None]:
     """Let the holder of maintenance's advisory lock wait inside its transaction."""
@@ -211,55 +135,3 @@ async def test_replica_frozen_inside_a_transaction_does_not_block_maintenance(
         async with asyncio.timeout(60):
             while await code_of(client.ask("good again?")) is not grpc.StatusCode.OK:
                 pass
-
-
-@pytest.fixture
-def issuer(tmp_path: Path) -> tuple[Ed25519PrivateKey, dict[str, str]]:
-    """A key that signs accounts, and the settings of gateways that believe it."""
-    key = Ed25519PrivateKey.generate()
-    public = json.loads(jwt.get_algorithm_by_name("EdDSA").to_jwk(key.public_key()))
-    keys = tmp_path / "keys.json"
-    keys.write_text(json.dumps({"keys": [{**public, "kid": "k1", "alg": "EdDSA"}]}))
-    return key, {"auth__issuer": _ISSUER, "auth__jwks_file": str(keys)}
-
-
-async def test_one_account_cannot_take_every_stream_of_a_replica(
-    harness: Harness, issuer: tuple[Ed25519PrivateKey, dict[str, str]]
-) -> None:
-    key, settings = issuer
-
-    def account(user: str) -> Any:
-        claims = {"iss": _ISSUER, "aud": "bos", "sub": user, "iat": 0, "exp": 2**40}
-        signed = jwt.encode(claims, key, algorithm="EdDSA", headers={"kid": "k1"})
-        return (("authorization", f"Bearer {signed}"),)
-
-    gated = await gated_and_good(harness)
-    bounds = {"max_streams": 50, "max_streams_per_user": 10}
-    async with replica(harness, **bounds, **settings) as (_, client, _):
-        ask = AskStreamRequest(request=AgentRequest(question="gated?"))
-        call = client.stub.AskStream(ask, timeout=60, metadata=account("greedy"))
-        run_id = (await call.read()).event.run_id
-        watch = WatchRunRequest(run_id=run_id)
-        streams = [
-            client.stub.WatchRun(watch, timeout=60, metadata=account("greedy")) for _ in range(60)
-        ]
-        first = await asyncio.gather(*(code_of(each.read()) for each in streams))
-        refused = [code for code in first if code is not grpc.StatusCode.OK]
-        assert set(refused) == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-        assert len(refused) == len(streams) + 1 - 10
-        question = AskRequest(request=AgentRequest(question="good?"))
-        answer = await client.stub.Ask(question, timeout=30, metadata=account("somebody else"))
-        assert answer.response.status == RUN_STATUS_SUCCEEDED
-        # A refused client gets in once another stream of the account has ended.
-        for each in streams:
-            each.cancel()
-        async with asyncio.timeout(60):
-            while True:
-                again = client.stub.WatchRun(watch, timeout=60, metadata=account("greedy"))
-                if await code_of(again.read()) is grpc.StatusCode.OK:
-                    break
-        gated.gate.set()
-        while (message := await again.read()) is not grpc.aio.EOF:
-            last = message
-        assert last.event.HasField("run_finished")
-        call.cancel()

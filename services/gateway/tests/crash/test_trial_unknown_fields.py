@@ -68,7 +68,7 @@ async def test_request_with_unknown_fields_leaves_a_readable_log(
 async def test_result_with_unknown_fields_leaves_a_readable_log(
     harness: Harness, unknown: bytes
 ) -> None:
-    async def evil(_: Any, __: Any) -> AgentResult:
+    async def evil(_: Any) -> AgentResult:
         return AgentResult.FromString(succeeded().SerializeToString() + unknown)
 
     await add_raw(harness, "evil", evil)

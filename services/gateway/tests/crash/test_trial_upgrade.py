@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from gateway_harness.harness import Client, Harness
 
-    from bos.agent.v1 import AgentInput, AgentResult
+    from bos.agent.v1 import AgentResult
     from bos_testkit.forked import ForkedProcess
 
 # A replica that cannot read a run leaves it to others for this long, and then for longer.
@@ -55,7 +55,7 @@ def version(
 async def gated_and_good(harness: Harness) -> asyncio.Event:
     gate = asyncio.Event()
 
-    async def gated(_: AgentInput, __: Any) -> AgentResult:
+    async def gated(_: Any) -> AgentResult:
         await gate.wait()
         return succeeded("late")
 

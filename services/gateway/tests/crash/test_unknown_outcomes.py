@@ -81,11 +81,11 @@ async def respond(
     stub: Any = ApprovalServiceStub(gateway.channel)
     request = RespondApprovalRequest(approval_id=approval.approval_id, decision=decision)
     if instructions:
-        told = RespondApprovalRequest(
+        reported = RespondApprovalRequest(
             approval_id=approval.approval_id, decision=decision, instructions=instructions
         )
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await stub.RespondApproval(told, timeout=20)
+            await stub.RespondApproval(reported, timeout=20)
         error = from_rpc_error(refused.value)
         assert isinstance(error, InvalidArgument)
         assert [violation.field for violation in error.violations] == ["instructions"]
@@ -120,7 +120,7 @@ async def test_it_is_left_as_it_is_if_the_person_says_so(harness: Harness) -> No
 
 
 def sender(make: Any, effect: int = SIDE_EFFECT_CLASS_IRREVERSIBLE) -> RawAgent:
-    """An agent with a tool that acts without asking anybody."""
+    """An agent with a tool that acts without an approval."""
     agent = RawAgent("sender", make)
     agent.card.tools.append(Tool(name="send", side_effect=effect))
     return agent
@@ -157,12 +157,11 @@ def nonsense(context: Any) -> AgentResult:
 
 
 @pytest.mark.parametrize(
-    ("make", "effect", "told"),
+    ("make", "effect", "reported"),
     [
         (gone, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
         (gone, SIDE_EFFECT_CLASS_IDEMPOTENT, "Unavailable"),
         (silent, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
-        (silent, SIDE_EFFECT_CLASS_IDEMPOTENT, "AgentProtocolError"),
         (nonsense, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
         (nonsense, SIDE_EFFECT_CLASS_IDEMPOTENT, "AgentProtocolError"),
         (late_refusal, SIDE_EFFECT_CLASS_IRREVERSIBLE, "OutcomeUnknown"),
@@ -170,15 +169,15 @@ def nonsense(context: Any) -> AgentResult:
     ],
 )
 async def test_call_that_broke_off_may_have_acted_unless_it_never_began(
-    harness: Harness, make: Any, effect: int, told: str
+    harness: Harness, make: Any, effect: int, reported: str
 ) -> None:
     agent = await add_raw_agent(harness, sender(make, effect))
     harness.planner.steps = [step("a", "sender")]
     async with harness.gateway() as gateway:
         events = await gateway.events("Send it?")
     error = result_of(events, "a").error
-    assert error.type == told
-    assert ("may have been done" in error.message) is (told == "OutcomeUnknown")
+    assert error.type == reported
+    assert ("may have been done" in error.message) is (reported == "OutcomeUnknown")
     # Only what cannot double anything is sent again, and no nonsense is asked for twice.
     again = effect == SIDE_EFFECT_CLASS_IDEMPOTENT and make is not nonsense
     assert len(agent.inputs) == (3 if again else 1)

@@ -115,7 +115,7 @@ async def submit(there: Lives, number: int, question: str) -> str:
 
 
 async def deny_all(there: Lives) -> None:
-    """Answers every request for an approval, for ever."""
+    """Deny every request for an approval until cancelled."""
     pending = gateway.ListApprovalsRequest(page_size=200, status=gateway.APPROVAL_STATUS_PENDING)
     while True:
         found = await there.call(

@@ -1,4 +1,4 @@
-"""What tests of admission and of a day's tokens share: log writers, somebody with an account."""
+"""What tests of admission and of a day's tokens share: log writers, a user with an account."""
 
 from __future__ import annotations
 

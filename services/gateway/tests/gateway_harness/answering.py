@@ -1,4 +1,4 @@
-"""Questions whose runs ask somebody, and answers to what they ask, by callers with credentials."""
+"""Questions whose runs ask for approvals, and decisions by callers with credentials."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def asked(gateway: Client, caller: Any) -> Approval:
             return Approval.FromString(
                 message.event.approval_requested.approval.SerializeToString()
             )
-    raise AssertionError("nobody was asked")
+    raise AssertionError("no approval was requested")
 
 
 async def seen_by(gateway: Client, caller: Any, **wanted: Any) -> list[Approval]:

@@ -78,7 +78,7 @@ def wanted(state: RunState, now: datetime = START) -> list[object]:
 
 
 def proposing(step_id: str = "a", effect: int = SIDE_EFFECT_CLASS_IRREVERSIBLE) -> LogEvent:
-    """The agent wants to act, and somebody is asked."""
+    """The agent wants to act, and an approver is asked."""
     action = ProposedAction(action_id="1", tool="act", digest="sha256:1", side_effect=effect)
     approval = Approval(
         approval_id=f"{step_id}1",

@@ -48,7 +48,7 @@ async def accept(_: web.Request) -> web.StreamResponse:
 
 def answer(status: int, **headers: str) -> Answer:
     async def respond(_: web.Request) -> web.StreamResponse:
-        return web.Response(status=status, headers=headers, text="a body that nobody keeps")
+        return web.Response(status=status, headers=headers, text="a body that is dropped")
 
     return respond
 

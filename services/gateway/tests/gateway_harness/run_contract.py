@@ -190,8 +190,8 @@ async def check_contract(
             verdict.lost.append(f"{client.request_id}: acknowledged, not stored")
         elif stored.events:
             _check_client(client, stored, verdict, same)
-    strangers = runs.keys() - {client.request_id for client in seen}
-    verdict.doubled += [f"{request_id}: nobody's run" for request_id in strangers]
+    unrequested = runs.keys() - {client.request_id for client in seen}
+    verdict.doubled += [f"{request_id}: unrequested run" for request_id in unrequested]
     logs = {run.run_id: run for run in runs.values()}
     for witness in witnesses:
         _check_witness(witness, logs, verdict)

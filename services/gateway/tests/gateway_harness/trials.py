@@ -15,19 +15,16 @@ import grpc
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentResult,
-    AgentServiceServicer,
-    DescribeResponse,
     ExecuteResponse,
-    add_AgentServiceServicer_to_server,
 )
 from bos.gateway.v1 import GetRunRequest
 from bos.runlog.v1 import LogEvent
-from bos_agentkit import agent_card
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from gateway_harness.crash.harness import replica_process
+from gateway_harness.raw_agents import RawAgent, add_raw_agent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-    from bos.agent.v1 import AgentInput
     from bos.gateway.v1 import Run
     from bos.planner.v1 import Step
     from bos_testkit.forked import ForkedProcess
@@ -52,40 +48,19 @@ def succeeded(answer: str = "fine") -> AgentResult:
     return AgentResult(status=AGENT_EXECUTION_STATUS_SUCCEEDED, answer=answer)
 
 
-class RawAgent(AgentServiceServicer):
-    """A third-party agent: returns the result of ``make``, unchecked."""
-
-    def __init__(
-        self, name: str, make: Callable[[AgentInput, Any], Awaitable[AgentResult]], **card: Any
-    ) -> None:
-        self.card = agent_card(name, f"Agent {name}.", capabilities=[name], **card)
-        self.inputs: list[AgentInput] = []
-        self._make = make
-
-    async def Describe(self, request: Any, context: Any) -> DescribeResponse:
-        return DescribeResponse(card=self.card)
-
-    async def Execute(self, request: Any, context: Any) -> AsyncIterator[ExecuteResponse]:
-        self.inputs.append(request.input)
-        yield ExecuteResponse(result=await self._make(request.input, context))
-
-
 async def add_raw(
     harness: Harness,
     name: str,
-    make: Callable[[AgentInput, Any], Awaitable[AgentResult]] | None = None,
+    make: Callable[[Any], Awaitable[AgentResult]] | None = None,
     **card: Any,
 ) -> RawAgent:
-    """Serve a raw agent; without ``make`` one that behaves."""
+    """Serve an agent that returns what ``make`` returns, unchecked; without it one that behaves."""
 
-    async def behave(_: AgentInput, __: Any) -> AgentResult:
-        return succeeded()
+    async def behave(context: Any) -> AsyncIterator[ExecuteResponse]:
+        yield ExecuteResponse(result=await make(context) if make else succeeded())
 
-    agent = RawAgent(name, make or behave, **card)
-    harness.agent_targets[name] = await served(
-        harness, agent, add_AgentServiceServicer_to_server, "bos.agent.v1.AgentService"
-    )
-    return agent
+    agent = RawAgent(name, behave, capabilities=[name], **card)
+    return await add_raw_agent(harness, agent)
 
 
 async def served(harness: Harness, servicer: object, add: Callable[..., None], name: str) -> str:

@@ -125,7 +125,7 @@ async def waiting(postgres_dsn: str) -> AsyncIterator[Waiting]:
 
 
 async def blocked(waiting: Waiting) -> None:
-    """Until somebody waits for a lock."""
+    """Until a session waits for a lock."""
     async with asyncio.timeout(60):
         while not await waiting.connection.fetchval(_BLOCKED):
             await waiting.connection.execute("SELECT pg_sleep(0.01)")
@@ -133,7 +133,7 @@ async def blocked(waiting: Waiting) -> None:
 
 @asynccontextmanager
 async def held_row(dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
-    """The request's row is locked by somebody until the block ends."""
+    """The request's row is locked by another session until the block ends."""
     async with connect(dsn, schema=SCHEMA) as holder, holder.transaction():
         await holder.execute("SELECT FROM approvals FOR UPDATE")
         yield holder

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from gateway_harness.interleaving.owners import World
+from gateway_harness.interleaving.owners import InterleavingHarness
 from gateway_harness.interleaving.parts import FAILS, ONCE, SAFE
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -71,112 +71,112 @@ class Interleaving(RuleBasedStateMachine):
     def __init__(self, runner: asyncio.Runner, sessions: list[Any], pool: Any) -> None:
         super().__init__()
         self._runner = runner
-        self.world = World(sessions, pool)
+        self.harness = InterleavingHarness(sessions, pool)
 
     def do(self, action: Awaitable[Any]) -> Any:
         return self._runner.run(action)  # type: ignore[arg-type]
 
     @initialize(plan=plans(), concurrency=st.integers(1, 3))
     def run_is_accepted(self, plan: list[Any], concurrency: int) -> None:
-        self.do(self.world.accept(plan, concurrency))
+        self.do(self.harness.accept(plan, concurrency))
 
     @rule(number=OWNERS, times=st.integers(1, 3))
     def owner_goes_on(self, number: int, times: int) -> None:
         for _ in range(times):
-            self.do(self.world.drive(self.world.owners[number], "arrives"))
+            self.do(self.harness.drive(self.harness.owners[number], "arrives"))
 
     @rule(number=OWNERS, how=st.sampled_from(["answer lost", "arrives late"]))
     def owner_is_not_answered(self, number: int, how: str) -> None:
-        self.do(self.world.drive(self.world.owners[number], how))
+        self.do(self.harness.drive(self.harness.owners[number], how))
 
-    @precondition(lambda self: self.world.late)
+    @precondition(lambda self: self.harness.late)
     @rule(data=st.data())
     def late_statement_arrives(self, data: Any) -> None:
-        letter = data.draw(st.sampled_from(range(len(self.world.late))))
-        self.do(self.world.execute(self.world.late.pop(letter)))
+        letter = data.draw(st.sampled_from(range(len(self.harness.late))))
+        self.do(self.harness.execute(self.harness.late.pop(letter)))
 
     @rule(number=OWNERS, well=st.sampled_from([True, True, True, False]), data=st.data())
     def effect_ends(self, number: int, well: bool, data: Any) -> None:
-        held = self.world.owners[number].held
+        held = self.harness.owners[number].held
         keys = [key for key in held.active if key not in held.ended] if held else []
         if held is not None and keys:
-            self.world.answer(held, data.draw(st.sampled_from(keys)), well)
+            self.harness.answer(held, data.draw(st.sampled_from(keys)), well)
 
     @rule(number=OWNERS)
     def lease_runs_out(self, number: int) -> None:
-        self.do(self.world.lose_lease(self.world.owners[number]))
+        self.do(self.harness.lose_lease(self.harness.owners[number]))
 
     @rule(number=OWNERS, dies=st.sampled_from([False, False, False, True]), late=st.booleans())
     def other_adopts(self, number: int, dies: bool, late: bool) -> None:
-        owner = self.world.owners[number]
+        owner = self.harness.owners[number]
         if owner.holds_lease:
-            self.do(self.world.adopt(owner, dies=dies, late=late))
+            self.do(self.harness.adopt(owner, dies=dies, late=late))
 
     @rule(number=OWNERS, late=st.booleans())
     def lease_is_taken_again(self, number: int, late: bool) -> None:
-        owner = self.world.owners[number]
+        owner = self.harness.owners[number]
         if not owner.holds_lease:
-            self.do(self.world.retake(owner, late=late))
+            self.do(self.harness.retake(owner, late=late))
 
     @rule(number=OWNERS)
     def owner_dies(self, number: int) -> None:
-        self.do(self.world.die(self.world.owners[number]))
+        self.do(self.harness.die(self.harness.owners[number]))
 
     @rule(number=OWNERS)
     def owner_is_drained(self, number: int) -> None:
-        owner = self.world.owners[number]
+        owner = self.harness.owners[number]
         if owner.holds_lease:
-            self.do(self.world.drain(owner))
+            self.do(self.harness.drain(owner))
 
     @rule(number=OWNERS, after_all=st.sampled_from([False, False, False, True]))
     def cancel_arrives(self, number: int, after_all: bool) -> None:
         if after_all:  # most runs are to go on for a while
-            self.do(self.world.cancel(self.world.owners[number]))
+            self.do(self.harness.cancel(self.harness.owners[number]))
 
     @rule(number=OWNERS)
     def owner_takes_inputs(self, number: int) -> None:
-        self.do(self.world.take_inputs(self.world.owners[number]))
+        self.do(self.harness.take_inputs(self.harness.owners[number]))
 
-    @precondition(lambda self: any(owner.held for owner in self.world.owners))
+    @precondition(lambda self: any(owner.held for owner in self.harness.owners))
     @rule()
     def owner_is_drained_while_it_sends(self) -> None:
-        owner = next(owner for owner in self.world.owners if owner.held is not None)
-        self.do(self.world.find_something_to_say(owner))
-        self.do(self.world.drive(owner, "arrives late"))
-        self.do(self.world.drain(owner))
-        self.do(self.world.late_arrive())
+        owner = next(owner for owner in self.harness.owners if owner.held is not None)
+        self.do(self.harness.find_something_to_say(owner))
+        self.do(self.harness.drive(owner, "arrives late"))
+        self.do(self.harness.drain(owner))
+        self.do(self.harness.late_arrive())
 
-    @precondition(lambda self: any(owner.held for owner in self.world.owners))
+    @precondition(lambda self: any(owner.held for owner in self.harness.owners))
     @rule(other_takes_over=st.booleans())
     def owner_freezes_while_it_sends(self, other_takes_over: bool) -> None:
-        owner, other = sorted(self.world.owners, key=lambda each: each.held is None)
-        self.do(self.world.find_something_to_say(owner))
-        self.do(self.world.drive(owner, "arrives late"))
-        self.do(self.world.lose_lease(owner))
+        owner, other = sorted(self.harness.owners, key=lambda each: each.held is None)
+        self.do(self.harness.find_something_to_say(owner))
+        self.do(self.harness.drive(owner, "arrives late"))
+        self.do(self.harness.lose_lease(owner))
         if not other_takes_over:
-            self.do(self.world.retake(owner, late=True))
+            self.do(self.harness.retake(owner, late=True))
         elif other.holds_lease:
-            self.do(self.world.adopt(other, late=True))
+            self.do(self.harness.adopt(other, late=True))
 
     @rule()
     def client_reads_elsewhere(self) -> None:
-        self.do(self.world.read_elsewhere())
+        self.do(self.harness.read_elsewhere())
 
     @rule(seconds=st.sampled_from([1, 1, 1, 100]))
     def time_passes(self, seconds: int) -> None:
-        self.world.now += timedelta(seconds=seconds)
+        self.harness.now += timedelta(seconds=seconds)
 
     @invariant()
     def contract_holds(self) -> None:
-        if self.world.seen:
-            self.do(self.world.check())
+        if self.harness.seen:
+            self.do(self.harness.check())
 
     def teardown(self) -> None:
         try:
-            if self.world.seen:
-                self.do(self.world.end())
+            if self.harness.seen:
+                self.do(self.harness.end())
         finally:
-            self.do(self.world.forget())
+            self.do(self.harness.forget())
 
 
 @pytest.mark.requirement("A-10")

@@ -9,7 +9,6 @@ import pytest
 from gateway_harness.harness import Harness, result_of
 
 from bos.agent.v1 import (
-    INSTRUCTION_MODE_ENHANCE,
     INSTRUCTION_MODE_OVERRIDE,
 )
 from bos_errors import InvalidArgument, from_rpc_error
@@ -27,11 +26,10 @@ __all__ = ["agent"]
 @pytest.mark.parametrize(
     ("mode", "heading", "overridden"),
     [
-        (INSTRUCTION_MODE_ENHANCE, "### User Enhanced Instructions", False),
         (INSTRUCTION_MODE_OVERRIDE, "### User Override Instructions", True),
         (None, "### User Enhanced Instructions", False),
     ],
-    ids=["enhance", "override", "not classified"],
+    ids=["override", "not classified"],
 )
 @pytest.mark.requirement("M-17", "M-18", "M-19", "M-20")
 async def test_instructions_lead_to_another_proposal(

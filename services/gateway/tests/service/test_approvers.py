@@ -44,11 +44,10 @@ FINANCE = token("fin", "finance")
 RULE = {"deploy.trigger_*": {"roles": ["approver"], "groups": ["finance"]}}
 FOUR_EYES = {"deploy.trigger_*": {**RULE["deploy.trigger_*"], "four_eyes": True}}
 OTHERS = {
-    "a stranger": token("eve"),
+    "another user": token("eve"),
     "another group": token("hal", "hr"),
     "an operator": token("otto", roles=("user", "operator", "administrator")),
     "a group called as the role": token("sly", "approver", "role:approver"),
-    "nobody's separator": token("sue", "x"),
 }
 
 
@@ -70,10 +69,10 @@ def gateway_with(
     )
 
 
-@pytest.mark.parametrize(("who", "user"), [(APPROVER, "max"), (FINANCE, "fin")])
 async def test_a_role_or_a_group_answers_in_the_askers_place(
-    who: Any, user: str, harness: Harness, agent: DeployAgent, tmp_path: Path
+    harness: Harness, agent: DeployAgent, tmp_path: Path
 ) -> None:
+    who, user = APPROVER, "max"
     async with gateway_with(harness, tmp_path, RULE) as gateway:
         approval = await asked(gateway, ASKER)
         assert list(approval.approvers.roles) == ["approver"]
@@ -94,11 +93,10 @@ async def test_a_role_or_a_group_answers_in_the_askers_place(
     assert resolved.approval.decided_by == user
 
 
-@pytest.mark.parametrize("rules", [RULE, FOUR_EYES])
 async def test_requests_are_hidden_from_users_who_may_not_decide(
-    rules: dict[str, Any], harness: Harness, agent: DeployAgent, tmp_path: Path
+    harness: Harness, agent: DeployAgent, tmp_path: Path
 ) -> None:
-    async with gateway_with(harness, tmp_path, rules) as gateway:
+    async with gateway_with(harness, tmp_path, RULE) as gateway:
         approval = await asked(gateway, ASKER)
         for caller in OTHERS.values():
             assert await seen_by(gateway, caller) == []
@@ -122,6 +120,11 @@ async def test_without_a_rule_the_asker_alone_answers(
             assert await seen_by(gateway, caller) == []
             error = await refusal(respond(gateway, approval, APPROVE, caller))
             assert error.code is grpc.StatusCode.NOT_FOUND
+        stripped = token("ada", "pilots", roles=())
+        error = await refusal(respond(gateway, approval, APPROVE, stripped))
+        assert error.reason == "ROLE_REQUIRED"
+        denied = await respond(gateway, await asked(gateway, ASKER), DENY, stripped)
+        assert denied.decided_by == "ada"
         assert (await respond(gateway, approval, APPROVE, ASKER)).decided_by == "ada"
         await eventually(lambda: len(agent.effects) == 1)
 
@@ -255,22 +258,19 @@ def test_the_rule_that_says_most_counts_and_several_tools_need_all_of_theirs() -
     assert of({"mail.send": rules["mail.send"]}, "draft", "send") == ([], ["finance"], True)
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
+def test_invalid_rules_are_refused_at_the_start() -> None:
+    for rules in (
         {"mail.send": {"four_eyes": True}},
         {"send": {"roles": ["approver"]}},
         {"mail.send": {"roles": ["boss"]}},
         {"mail.send": {"groups": ["a\nb"]}},
         {"mail.send": {"role": ["approver"]}},
-    ],
-)
-def test_rules_that_say_nothing_sensible_end_the_process(rules: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="BOS_GATEWAY_APPROVERS"):
-        GatewaySettings.load(
-            store_url="x",
-            planner_target="x",
-            composer_target="x",
-            agent_targets={},
-            approvers=rules,
-        )
+    ):
+        with pytest.raises(ConfigurationError, match="BOS_GATEWAY_APPROVERS"):
+            GatewaySettings.load(
+                store_url="x",
+                planner_target="x",
+                composer_target="x",
+                agent_targets={},
+                approvers=rules,
+            )

@@ -36,7 +36,7 @@ class TellingAgent(RecordingAgent):
     """Says what it was given, which it must not."""
 
     def __init__(self, name: str, kinds: tuple[str, ...] = (KIND,)) -> None:
-        super().__init__(name, card=agent_card(name, "Tells.", connection_kinds=kinds))
+        super().__init__(name, card=agent_card(name, "Repeats.", connection_kinds=kinds))
 
     async def behave(self, task: AgentTask) -> AgentResult:
         said = task.input.secrets.get(KIND, "nothing")
@@ -114,48 +114,27 @@ async def test_a_connection_reaches_the_agent_that_may_have_it_and_is_masked_and
             )
 
 
-async def test_a_deleted_connection_is_not_there_for_the_next_question(
-    harness: Harness, setup: Setup
+async def test_deleted_connections_and_no_identity_are_stated_to_the_step(
+    harness: Harness, setup: Setup, stack: AsyncExitStack
 ) -> None:
-    mail = TellingAgent("mail")
-    await harness.add_agent(mail)
-    harness.planner.steps = [step("a", "mail")]
+    mail, plain = TellingAgent("mail"), TellingAgent("plain", kinds=())
+    for agent in (mail, plain):
+        await harness.add_agent(agent)
+    harness.planner.steps = [step("a", "mail"), step("b", "plain")]
     token = await setup.connected()
     async with setup.gateway() as gateway:
         await ask(gateway, token)
         await setup.identity.call("DeleteConnection", DeleteConnectionRequest(kind=KIND), token)
         await ask(gateway, token)
-    assert [dict(each.secrets) for each in mail.inputs] == [{KIND: SECRET}, {}]
-
-
-async def test_without_identity_the_step_fails_and_says_that_connections_cannot_be_read(
-    harness: Harness, setup: Setup, stack: AsyncExitStack
-) -> None:
-    mail = TellingAgent("mail")
-    await harness.add_agent(mail)
-    harness.planner.steps = [step("a", "mail")]
-    token = await setup.connected()
-    async with setup.gateway() as gateway:
-        await ask(gateway, token)
+        assert [dict(each.secrets) for each in mail.inputs] == [{KIND: SECRET}, {}]
         await stack.aclose()
         response = await ask(gateway, token)
-    assert len(mail.inputs) == 1
-    assert response.status == RunStatus.RUN_STATUS_FAILED
-    assert "connections to outside systems cannot be read" in str(response)
-
-
-async def test_agents_that_ask_for_no_connection_cost_no_call(
-    harness: Harness, setup: Setup, stack: AsyncExitStack
-) -> None:
-    plain = TellingAgent("mail", kinds=())
-    await harness.add_agent(plain)
-    harness.planner.steps = [step("a", "mail")]
-    token = await setup.connected()
-    async with setup.gateway() as gateway:
-        await ask(gateway, token)  # so that identity's keys are known
-        await stack.aclose()
-        response = await ask(gateway, token)
-    assert response.status == RunStatus.RUN_STATUS_SUCCEEDED
+    assert len(mail.inputs) == 2
+    assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
+    failed, _ = response.agent_results
+    assert "connections to outside systems cannot be read" in failed.error.message
+    # An agent that asks for no connection costs no call of identity.
+    assert len(plain.inputs) == 3
 
 
 def test_doctor_reports_kinds_that_a_card_names_and_the_operator_does_not_allow() -> None:

@@ -83,20 +83,6 @@ async def asking(harness: Harness, rounds: int = 1) -> AskingAgent:
     return agent
 
 
-@pytest.mark.parametrize("tainted", [True, False])
-async def test_what_untrusted_content_asks_taints_what_is_planned_after_it(
-    harness: Harness, tainted: bool
-) -> None:
-    agent = await asking(harness, rounds=2)
-    agent.reads_cells = tainted
-    async with harness.gateway() as gateway:
-        first = await gateway.ask(QUESTION)
-        agent.reads_cells = False
-        second = await gateway.ask("the balance", continues_run_id=first.run_id)
-        await gateway.ask("as I said", continues_run_id=second.run_id)
-    assert [given.tainted for given in agent.inputs] == [False, tainted, tainted]
-
-
 async def refused(call: Any) -> BosError:
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         await call
@@ -113,6 +99,8 @@ async def test_a_reply_is_planned_done_and_answered_as_the_original_question(
         assert first.status == RUN_STATUS_CLARIFICATION_NEEDED
         second = await gateway.ask("the balance", continues_run_id=first.run_id)
         run = (await gateway.stub.GetRun(GetRunRequest(run_id=second.run_id))).run
+        dry = AgentRequest(question="balance", continues_run_id=first.run_id)
+        await gateway.stub.PlanQuestion(PlanQuestionRequest(request=dry), timeout=30)
 
     assert second.status == RUN_STATUS_SUCCEEDED
     assert (run.question, run.continues_run_id) == ("the balance", first.run_id)
@@ -123,6 +111,11 @@ async def test_a_reply_is_planned_done_and_answered_as_the_original_question(
         assert list(request.clarifications) == [turn]
     assert [given.clarification_turn_count for given in agent.inputs] == [0, 1]
     assert not harness.planner.requests[0].clarifications
+    planned = harness.planner.requests[-1]
+    assert (planned.question, [each.reply for each in planned.clarifications]) == (
+        QUESTION,
+        ["balance"],
+    )
 
 
 async def test_a_reply_can_be_given_to_any_replica_and_is_the_same_to_every_adopter(
@@ -135,8 +128,11 @@ async def test_a_reply_can_be_given_to_any_replica_and_is_the_same_to_every_adop
             agent.hold.clear()
             call = first.stream("the balance", continues_run_id=asked.run_id)
             accepted = (await call.read()).event
-            told = accepted.run_accepted
-            assert (told.continues_run_id, told.original_question) == (asked.run_id, QUESTION)
+            first_event = accepted.run_accepted
+            assert (first_event.continues_run_id, first_event.original_question) == (
+                asked.run_id,
+                QUESTION,
+            )
             await eventually(lambda: len(agent.inputs) == 2)
         agent.hold.set()
         events = await second.watch(accepted.run_id)
@@ -151,13 +147,14 @@ async def test_a_reply_can_be_given_to_any_replica_and_is_the_same_to_every_adop
     assert changed.status == RUN_STATUS_SUCCEEDED
 
 
-async def test_every_exchange_so_far_goes_with_the_reply(harness: Harness) -> None:
+async def test_every_exchange_and_its_taint_go_with_the_reply(harness: Harness) -> None:
     agent = await asking(harness, rounds=2)
+    agent.reads_cells = True
     async with harness.gateway() as gateway:
         first = await gateway.ask(QUESTION)
+        agent.reads_cells = False
         second = await gateway.ask("the balance", continues_run_id=first.run_id)
         third = await gateway.ask("of savings", continues_run_id=second.run_id)
-
     assert third.status == RUN_STATUS_SUCCEEDED
     given = agent.inputs[2]
     assert given.question == QUESTION
@@ -166,6 +163,7 @@ async def test_every_exchange_so_far_goes_with_the_reply(harness: Harness) -> No
         (second.run_id, "of savings"),
     ]
     assert given.clarification_turn_count == 2
+    assert [each.tainted for each in agent.inputs] == [False, True, True]
 
 
 @pytest.mark.requirement("C-06", "D-04")
@@ -201,22 +199,6 @@ async def test_after_the_last_round_no_planner_asks_any_more_either(harness: Har
     assert not last.HasField("clarification")
 
 
-async def test_a_repetition_of_a_reply_is_the_same_run_and_another_reply_is_another(
-    harness: Harness,
-) -> None:
-    await asking(harness)
-    async with harness.gateway() as gateway:
-        first = await gateway.ask(QUESTION)
-        reply = {"continues_run_id": first.run_id, "request_id": "reply-1"}
-        answers = [await gateway.ask("the balance", **reply) for _ in range(2)]
-        changed = await gateway.ask("the turnover", continues_run_id=first.run_id)
-        error = await refused(gateway.ask("the turnover", **reply))
-
-    assert answers[0].run_id == answers[1].run_id != changed.run_id
-    assert changed.status == RUN_STATUS_SUCCEEDED
-    assert error.code is grpc.StatusCode.ALREADY_EXISTS
-
-
 async def test_what_a_reply_leaves_out_is_taken_over(harness: Harness) -> None:
     agent = await asking(harness)
     context = {"current_date": "2026-06-15", "region": "west"}
@@ -230,11 +212,10 @@ async def test_what_a_reply_leaves_out_is_taken_over(harness: Harness) -> None:
     assert harness.composer.requests[0].system_prompt == "Be brief."
 
 
-async def test_a_reply_to_no_run_is_refused_as_get_run_refuses_it(harness: Harness) -> None:
-    await asking(harness)
-    unknown = "018f0000-0000-7000-8000-000000000000"
+async def test_a_reply_needs_a_run_of_its_conversation_that_asked(harness: Harness) -> None:
+    agent = await asking(harness)
     async with harness.gateway() as gateway:
-        for run_id in (unknown, "no id"):
+        for run_id in ("018f0000-0000-7000-8000-000000000000", "no id"):
             reply = await refused(gateway.ask("balance", continues_run_id=run_id))
             got = await refused(gateway.stub.GetRun(GetRunRequest(run_id=run_id)))
             assert (reply.code, reply.reason, reply.message, reply.metadata) == (
@@ -244,14 +225,17 @@ async def test_a_reply_to_no_run_is_refused_as_get_run_refuses_it(harness: Harne
                 got.metadata,
             )
             assert reply.code is grpc.StatusCode.NOT_FOUND
-
-
-async def test_only_a_run_that_asked_can_be_replied_to(harness: Harness) -> None:
-    await asking(harness, rounds=0)
-    async with harness.gateway() as gateway:
+        first = await gateway.ask(QUESTION, conversation_id="talk")
+        other = await refused(
+            gateway.ask("balance", continues_run_id=first.run_id, conversation_id="other")
+        )
+        inherited = await gateway.ask("balance", continues_run_id=first.run_id)
+        agent.rounds = 0
         answered = await gateway.ask(QUESTION)
         error = await refused(gateway.ask("balance", continues_run_id=answered.run_id))
-
+    assert other.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert [each.field for each in other.violations] == ["request.conversation_id"]
+    assert inherited.metadata.conversation_id == "talk"
     assert error.code is grpc.StatusCode.FAILED_PRECONDITION
     assert error.reason == "NOT_WAITING_FOR_REPLY"
     assert [each.field for each in error.violations] == ["request.continues_run_id"]
@@ -263,33 +247,6 @@ def test_a_run_that_is_under_way_cannot_be_replied_to() -> None:
     accepted = RunAccepted(request=AgentRequest(question=QUESTION))
     with pytest.raises(FailedPrecondition, match="has not ended yet"):
         continued(AgentRequest(question="balance"), "r1", accepted, LogEvent(run_accepted=accepted))
-
-
-async def test_a_reply_belongs_to_the_conversation_of_the_question(harness: Harness) -> None:
-    await asking(harness)
-    async with harness.gateway() as gateway:
-        first = await gateway.ask(QUESTION, conversation_id="talk")
-        error = await refused(
-            gateway.ask("balance", continues_run_id=first.run_id, conversation_id="other")
-        )
-        named = await gateway.ask("balance", continues_run_id=first.run_id, conversation_id="talk")
-        inherited = await gateway.ask("balance", continues_run_id=first.run_id)
-
-    assert error.code is grpc.StatusCode.INVALID_ARGUMENT
-    assert [each.field for each in error.violations] == ["request.conversation_id"]
-    assert {named.metadata.conversation_id, inherited.metadata.conversation_id} == {"talk"}
-
-
-async def test_a_dry_run_of_a_reply_plans_the_original_question(harness: Harness) -> None:
-    await asking(harness)
-    async with harness.gateway() as gateway:
-        first = await gateway.ask(QUESTION)
-        reply = AgentRequest(question="balance", continues_run_id=first.run_id)
-        await gateway.stub.PlanQuestion(PlanQuestionRequest(request=reply), timeout=30)
-
-    planned = harness.planner.requests[-1]
-    assert planned.question == QUESTION
-    assert [turn.reply for turn in planned.clarifications] == ["balance"]
 
 
 def asked_by(clarification: Clarification) -> LogEvent:

@@ -46,7 +46,7 @@ STANDALONE = {"local": Connection("127.0.0.1:1")}
         ({**PROXY, "BOS_AUTH_ISSUER": "https://login.example.com"}, STANDALONE, False),
     ],
 )
-def test_the_doctor_warns_where_a_proxy_could_make_strangers_neighbours(
+def test_doctor_warns_where_a_proxy_hides_addresses_of_clients(
     monkeypatch: pytest.MonkeyPatch,
     environment: dict[str, str],
     more: dict[str, Any],

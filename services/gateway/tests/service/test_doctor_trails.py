@@ -67,19 +67,18 @@ async def test_whole_trails_that_are_sealed_are_well(store: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "finding"),
     [
-        ("UPDATE audit_trail SET actor = 'x' WHERE position = 250", "row 250 changed"),
         ("UPDATE audit_trail SET actor = 'x' WHERE position = 51", "row 51 changed"),
         ("DELETE FROM audit_trail WHERE position = 240", "row 240 missing"),
     ],
 )
 async def test_a_trail_that_was_changed_near_its_end_is_a_problem(
-    store: str, sql: str, told: str
+    store: str, sql: str, finding: str
 ) -> None:
     found = await examined(store, _ALTER + sql)
     assert levels(found) == [Level.OK, Level.PROBLEM]
-    assert f"identity: {told}" in found[1].text
+    assert f"identity: {finding}" in found[1].text
     assert found[1].advice
 
 
@@ -96,7 +95,7 @@ async def test_doctor_warns_of_unsealed_entries(store: str, minutes: int, late: 
 async def test_databases_of_other_services_are_looked_at_if_they_are_named(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BOS_IDENTITY_STORE_URL", "postgresql://nobody@127.0.0.1:1/none")
+    monkeypatch.setenv("BOS_IDENTITY_STORE_URL", "postgresql://bos@127.0.0.1:1/none")
     found: list[Any] = await examined(store)
     assert levels(found) == [Level.OK, Level.OK, Level.WARNING]
     assert found[2].advice

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import pytest
 from gateway_harness.harness import kinds, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, nested, success, wide
@@ -22,6 +21,7 @@ from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     SIDE_EFFECT_CLASS_NONE,
+    AgentCard,
     AgentResult,
     ExecuteResponse,
     PerformedAction,
@@ -46,7 +46,6 @@ from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, GetRunRequest, ListAgentsReques
 from bos.planner.v1 import MakePlanResponse, Plan
 from bos.runlog.v1 import LogEvent
 from bos_chassis.values import MAX_DEPTH, make_table
-from bos_errors import InvalidArgument, from_rpc_error
 from bos_gateway.core.result_limits import (
     MAX_CALL_TOKENS,
     MAX_RESULT_BYTES,
@@ -76,7 +75,7 @@ async def stored(harness: Harness, run_id: str) -> list[LogEvent]:
 
 
 async def read_by_all(harness: Harness, gateway: Client, events: list[RunEvent]) -> None:
-    """The run has one end, and everybody can read all of it."""
+    """The run has one end, and all readers can read all of it."""
     run_id = events[0].run_id
     log = await stored(harness, run_id)
     assert [e.HasField("run_finished") for e in log] == [False] * (len(log) - 1) + [True]
@@ -103,7 +102,7 @@ def hostile_usage(number: int) -> Usage:
     return usage
 
 
-@pytest.mark.parametrize("number", [-5, -(2**63), 2**62, INT64])
+@pytest.mark.parametrize("number", [-(2**63), INT64])
 async def test_numbers_that_cannot_be_are_clamped_and_the_result_is_kept(
     harness: Harness, number: int
 ) -> None:
@@ -133,8 +132,8 @@ async def test_numbers_that_cannot_be_are_clamped_and_the_result_is_kept(
     assert result.usage.input_tokens == (0 if number < 0 else MAX_CALL_TOKENS)
     assert response.metadata.usage.input_tokens == (0 if number < 0 else 3 * MAX_CALL_TOKENS)
     assert response.metadata.planner_confidence == 0
-    told = [t.message for e in events for t in e.step_progress.events]
-    assert any("usage.input_tokens" in text and "confidence" in text for text in told)
+    messages = [t.message for e in events for t in e.step_progress.events]
+    assert any("usage.input_tokens" in text and "confidence" in text for text in messages)
 
 
 def test_numbers_that_can_be_are_left_alone() -> None:
@@ -168,32 +167,27 @@ def placed(value: Value, where: str) -> AgentResult:
 PLACES = ["data", "partial_data", "cell", "details", "performed"]
 
 
-@pytest.mark.parametrize("where", PLACES)
-async def test_deepest_value_of_a_result_can_be_read_by_all(harness: Harness, where: str) -> None:
-    await add_raw_agent(harness, RawAgent("deep", lambda c: placed(nested(MAX_DEPTH), where)))
-    harness.planner.steps = [step("a", "deep"), step("b", "deep", "x", "a")]
+async def test_deepest_values_are_read_and_deeper_ones_fail_their_step(harness: Harness) -> None:
+    depth = MAX_DEPTH
+    for where in PLACES:
+        agent = RawAgent(where, lambda c, where=where: placed(nested(depth), where))
+        agent.card.tools.append(Tool(name="look", side_effect=SIDE_EFFECT_CLASS_NONE))
+        await add_raw_agent(harness, agent)
+    harness.planner.steps = [step(f"s_{where}", where) for where in PLACES]
     async with harness.gateway() as gateway:
-        events = await gateway.events()
-        await read_by_all(harness, gateway, events)
-    assert result_of(events, "a").error.type in ("", "X")
+        deepest = await gateway.events()
+        await read_by_all(harness, gateway, deepest)
+        depth += 1
+        deeper = await gateway.events()
+        await read_by_all(harness, gateway, deeper)
+    for where in PLACES:
+        assert result_of(deepest, f"s_{where}").error.type in ("", "X"), where
+        error = result_of(deeper, f"s_{where}").error
+        assert error.type == "AgentProtocolError", where
+        assert "nests lists and maps more than 24 deep" in error.message
 
 
-@pytest.mark.parametrize("where", PLACES)
-async def test_deeper_value_of_a_result_fails_its_step(harness: Harness, where: str) -> None:
-    tool = Tool(name="look", side_effect=SIDE_EFFECT_CLASS_NONE)
-    agent = RawAgent("deep", lambda c: placed(nested(MAX_DEPTH + 1), where))
-    agent.card.tools.append(tool)
-    await add_raw_agent(harness, agent)
-    harness.planner.steps = [step("a", "deep")]
-    async with harness.gateway() as gateway:
-        events = await gateway.events()
-        await read_by_all(harness, gateway, events)
-    error = result_of(events, "a").error
-    assert error.type == "AgentProtocolError"
-    assert "nests lists and maps more than 24 deep" in error.message
-
-
-async def test_duration_of_an_action_that_is_none_is_dropped(harness: Harness) -> None:
+async def test_invalid_duration_of_an_action_is_dropped(harness: Harness) -> None:
     def action(name: str, seconds: int) -> ProposedAction:
         made = ProposedAction(action_id=name, tool="look", digest=f"sha256:{name}")
         made.approval_timeout.seconds = seconds
@@ -221,8 +215,8 @@ async def test_duration_of_an_action_that_is_none_is_dropped(harness: Harness) -
         assert [a.action_id for a in actions] == ["p", "q"]
         assert actions[0].approval_timeout.seconds == 60
         assert not actions[1].HasField("approval_timeout")
-    told = [t.message for e in events for t in e.step_progress.events]
-    assert sum("approval_timeout" in text for text in told) == 2
+    messages = [t.message for e in events for t in e.step_progress.events]
+    assert sum("approval_timeout" in text for text in messages) == 2
 
 
 def context_of(depth: int) -> struct_pb2.Struct:
@@ -234,54 +228,18 @@ def context_of(depth: int) -> struct_pb2.Struct:
     return struct_pb2.Struct(fields={"deep": value})
 
 
-async def test_deepest_context_can_be_read_by_all_and_a_deeper_one_is_refused(
-    harness: Harness,
-) -> None:
+async def test_deepest_context_can_be_read_by_all(harness: Harness) -> None:
     await add_raw_agent(harness, RawAgent("good", lambda c: success()))
     harness.planner.steps = [step("a", "good")]
     async with harness.gateway() as gateway:
         events = await gateway.events(context=context_of(MAX_DEPTH))
         await read_by_all(harness, gateway, events)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await gateway.ask(context=context_of(MAX_DEPTH + 1))
-    error = from_rpc_error(refused.value)
-    assert isinstance(error, InvalidArgument)
-    assert [v.field for v in error.violations] == ["request.context"]
-    assert "more than 24 deep. Send it flatter" in error.violations[0].description
 
 
-@pytest.mark.parametrize("duration", [Duration(seconds=2**62), Duration(seconds=1, nanos=-1)])
-async def test_timeout_of_a_request_that_is_no_duration_is_refused(
-    harness: Harness, duration: Duration
-) -> None:
-    await add_raw_agent(harness, RawAgent("good", lambda c: success()))
-    harness.planner.steps = [step("a", "good")]
+async def test_longest_timeout_is_accepted(harness: Harness) -> None:
     async with harness.gateway() as gateway:
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await gateway.ask(timeout=duration)
         longest = Duration(seconds=315_576_000_000)
         assert (await gateway.ask(timeout=longest)).status == RUN_STATUS_SUCCEEDED
-    error = from_rpc_error(refused.value)
-    assert isinstance(error, InvalidArgument)
-    assert [v.field for v in error.violations] == ["request.timeout"]
-
-
-async def test_context_that_is_no_json_is_refused(harness: Harness) -> None:
-    async with harness.gateway() as gateway:
-        for number in (math.nan, math.inf):
-            context = struct_pb2.Struct(fields={"n": struct_pb2.Value(number_value=number)})
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await gateway.ask(context=context)
-            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-
-
-def test_text_that_is_no_unicode_cannot_even_be_put_into_a_context() -> None:
-    for text in ("\ud800", b"\xff"):
-        with pytest.raises((UnicodeEncodeError, ValueError, TypeError)):
-            struct_pb2.Struct(fields={text: struct_pb2.Value()})  # type: ignore[dict-item]
-    sent = struct_pb2.Struct(fields={"a": struct_pb2.Value()}).SerializeToString()
-    with pytest.raises(Exception, match=r"(?i)utf-8|parsing"):
-        struct_pb2.Struct.FromString(sent.replace(b"a", b"\xff"))
 
 
 async def test_nul_characters_in_values_and_keys_reach_no_column_of_text(harness: Harness) -> None:
@@ -336,28 +294,25 @@ def test_columns_and_fields_of_a_result_are_bounded(
     assert result_problem(result) == problem
 
 
-@pytest.mark.parametrize(
-    "result",
-    [
-        success(answer="x" * 3_000_000),
-        success(status=AGENT_EXECUTION_STATUS_FAILED, error=AgentError(message="x" * 3_000_000)),
-        success(sources=[Source(excerpt="x" * 3_000_000)]),
-        success(highlights=["x" * 300] * 10_000),
-        success(data=ValueMap(fields={"x" * 3_000_000: Value()})),
-        success(data=ValueMap(fields={str(n) + "x" * 300: Value() for n in range(10_000)})),
-        success(
-            data=ValueMap(fields={str(n): Value(string_value="x" * 90) for n in range(10_000)})
+def test_result_of_any_shape_fits() -> None:
+    many = [str(n) for n in range(10_000)]
+    for shape, result in {
+        "answer": success(answer="x" * 3_000_000),
+        "error": success(
+            status=AGENT_EXECUTION_STATUS_FAILED, error=AgentError(message="x" * 3_000_000)
         ),
-        success(task_description="x" * 3_000_000, answer="y" * 100_000),
-        success(performed_actions=[PerformedAction(result=HUGE)]),
-    ],
-    ids=["answer", "error", "source", "highlights", "key", "keys", "fields", "task", "performed"],
-)
-def test_result_of_any_shape_fits(result: AgentResult) -> None:
-    (fitting,) = fit([result], MAX_RESULT_BYTES)
-    assert fitting.ByteSize() <= MAX_RESULT_BYTES
-    assert fitting.status == result.status
-    assert len(fitting.performed_actions) == len(result.performed_actions)
+        "source": success(sources=[Source(excerpt="x" * 3_000_000)]),
+        "highlights": success(highlights=["x" * 300] * 10_000),
+        "key": success(data=ValueMap(fields={"x" * 3_000_000: Value()})),
+        "keys": success(data=ValueMap(fields={n + "x" * 300: Value() for n in many})),
+        "fields": success(data=ValueMap(fields={n: Value(string_value="x" * 90) for n in many})),
+        "task": success(task_description="x" * 3_000_000, answer="y" * 100_000),
+        "performed": success(performed_actions=[PerformedAction(result=HUGE)]),
+    }.items():
+        (fitting,) = fit([result], MAX_RESULT_BYTES)
+        assert fitting.ByteSize() <= MAX_RESULT_BYTES, shape
+        assert fitting.status == result.status, shape
+        assert len(fitting.performed_actions) == len(result.performed_actions), shape
 
 
 def test_what_says_that_it_was_cut_is_cut_before_texts_and_actions() -> None:
@@ -398,11 +353,10 @@ async def test_references_that_blow_up_fail_only_their_step(
     assert len(good.inputs) == 1
 
 
-@pytest.mark.parametrize("number", [-5, INT64])
-async def test_output_of_a_composer_is_bounded_as_well(harness: Harness, number: int) -> None:
+async def test_output_of_a_composer_is_bounded_as_well(harness: Harness) -> None:
     await add_raw_agent(harness, RawAgent("good", lambda c: success()))
     harness.planner.steps = [step("a", "good")]
-    output = ComposerOutput(answer="Here it is.", usage=hostile_usage(number))
+    output = ComposerOutput(answer="Here it is.", usage=hostile_usage(INT64))
     output.data.columns.add(name="c")
     output.data.rows.add(values=[nested(MAX_DEPTH + 1)])
     output.sources.add(relevance=math.nan, excerpt="x" * 3_000_000)
@@ -415,7 +369,7 @@ async def test_output_of_a_composer_is_bounded_as_well(harness: Harness, number:
     assert (response.answer, response.status) == ("Here it is.", RUN_STATUS_SUCCEEDED)
     assert not response.HasField("data")
     assert response.sources[0].relevance == 0
-    assert response.metadata.usage.output_tokens == (0 if number < 0 else MAX_CALL_TOKENS)
+    assert response.metadata.usage.output_tokens == MAX_CALL_TOKENS
 
 
 async def test_trace_whose_details_are_too_deep_is_kept_without_them(harness: Harness) -> None:
@@ -449,49 +403,36 @@ async def test_questions_of_many_steps_can_be_received(harness: Harness) -> None
     assert response.clarification.questions[0].question.startswith("What?")
 
 
-@pytest.mark.parametrize("name", ["send\0", "Send", "x" * 64, ""])
-async def test_agent_with_a_tool_that_has_no_name_is_none(harness: Harness, name: str) -> None:
-    agent = RawAgent("odd", lambda c: success())
-    agent.card.tools.append(Tool(name=name))
-    await add_raw_agent(harness, agent)
-    await add_raw_agent(harness, RawAgent("good", lambda c: success()))
-    async with harness.gateway() as gateway:
-        await gateway.ask()
-    assert {card.name for card in harness.planner.requests[-1].cards} == {"good"}
-
-
-@pytest.mark.parametrize(("depth", "known"), [(MAX_DEPTH, True), (MAX_DEPTH + 1, False)])
-async def test_agent_whose_card_is_too_deep_is_none(
-    harness: Harness, depth: int, known: bool
-) -> None:
-    agent = RawAgent("deep", lambda c: success())
+def with_schema_of(depth: int) -> AgentCard:
     schema = struct_pb2.Struct(fields={"properties": context_of(depth).fields["deep"]})
-    agent.card.tools.append(Tool(name="t", input_schema=schema))
-    await add_raw_agent(harness, agent)
-    await add_raw_agent(harness, RawAgent("good", lambda c: success()))
-    harness.planner.steps = [step("a", "good")]
-    async with harness.gateway() as gateway:
-        events = await gateway.events()
-        await read_by_all(harness, gateway, events)
-    names = {card.name for card in harness.planner.requests[-1].cards}
-    assert names == ({"good", "deep"} if known else {"good"})
+    return AgentCard(tools=[Tool(name="t", input_schema=schema)])
 
 
-@pytest.mark.parametrize("field", ["default_timeout", "latency_budget"])
-@pytest.mark.parametrize(("seconds", "known"), [(315_576_000_000, True), (2**62, False)])
-async def test_agent_whose_card_has_a_duration_that_is_none_is_none(
-    harness: Harness, field: str, seconds: int, known: bool
-) -> None:
-    agent = RawAgent("slow", lambda c: success())
-    getattr(agent.card, field).CopyFrom(Duration(seconds=seconds))
-    await add_raw_agent(harness, agent)
-    await add_raw_agent(harness, RawAgent("good", lambda c: success()))
-    harness.planner.steps = [step("a", "slow" if known else "good")]
+async def test_agents_with_invalid_cards_are_left_out(harness: Harness) -> None:
+    longest, beyond = Duration(seconds=315_576_000_000), Duration(seconds=2**62)
+    valid = {
+        "schema": with_schema_of(MAX_DEPTH),
+        "step": AgentCard(default_timeout=longest),
+        "latency": AgentCard(latency_budget=longest),
+    }
+    invalid = {
+        "nul": AgentCard(tools=[Tool(name="send\0")]),
+        "upper": AgentCard(tools=[Tool(name="Send")]),
+        "long": AgentCard(tools=[Tool(name="x" * 64)]),
+        "empty": AgentCard(tools=[Tool(name="")]),
+        "deep": with_schema_of(MAX_DEPTH + 1),
+        "never": AgentCard(default_timeout=beyond),
+        "late": AgentCard(latency_budget=beyond),
+    }
+    for name, card in {**valid, **invalid}.items():
+        agent = RawAgent(name, lambda c: success())
+        agent.card.MergeFrom(card)
+        await add_raw_agent(harness, agent)
+    harness.planner.steps = [step(name, name) for name in valid]
     async with harness.gateway() as gateway:
         events = await gateway.events()
         await read_by_all(harness, gateway, events)
         agents = await gateway.stub.ListAgents(ListAgentsRequest())
         assert MessageToJson(agents)
-    assert {a.card.name: a.available for a in agents.agents} == {"good": True, "slow": known}
-    names = {card.name for card in harness.planner.requests[-1].cards}
-    assert names == ({"good", "slow"} if known else {"good"})
+    assert {each.card.name for each in agents.agents if each.available} == set(valid)
+    assert {card.name for card in harness.planner.requests[-1].cards} == set(valid)

@@ -29,7 +29,7 @@ LOOKS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "adopt": (owners._ADOPT, (ME, 256, [], [])),
     "bury": (owners._BURY, (ME, LATER)),
     "take": (owners._TAKE, (ME, 3.0)),
-    "undriven": (owners._UNOWNED, (ME, [])),
+    "unowned": (owners._UNOWNED, (ME, [])),
     "release_all": (owners._RELEASE_ALL, (ME,)),
     "due events": (outbox._OLDEST, ()),
     "claim events": (outbox._CLAIM, (16, 4, [], [], 30.0)),

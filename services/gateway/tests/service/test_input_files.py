@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from gateway_harness.harness import gateway_process, result_of
 
-from bos.agent.v1 import AgentCard, AgentExecutionStatus, InputFile
+from bos.agent.v1 import AgentExecutionStatus, InputFile
 from bos_agentkit import agent_card
 from bos_artefacts import Owner, open_artefacts
 from bos_errors import ResourceExhausted, Unavailable
@@ -77,7 +77,7 @@ def chain() -> list[Any]:
     ]
 
 
-async def test_files_of_all_steps_before_reach_an_agent_that_takes_them_and_no_other(
+async def test_files_of_earlier_steps_reach_agents_that_take_them_and_no_log(
     harness: Harness, folder: Path, agents: dict[str, Any]
 ) -> None:
     harness.planner.steps = chain()
@@ -94,14 +94,6 @@ async def test_files_of_all_steps_before_reach_an_agent_that_takes_them_and_no_o
     ]
     (plain,) = agents["plain"].inputs
     assert list(plain.files) == []
-
-
-async def test_content_of_files_is_not_in_the_log(
-    harness: Harness, folder: Path, agents: dict[str, Any]
-) -> None:
-    harness.planner.steps = chain()
-    async with harness.gateway(artefacts_url=folder.as_uri()) as gateway:
-        await gateway.events()
     async with connect(harness.dsn, schema=SCHEMA) as session:
         rows = await session.fetch("SELECT * FROM run_events")
     kept = b"".join(each for row in rows for each in row if isinstance(each, bytes))
@@ -202,12 +194,6 @@ async def test_a_resumed_run_sends_the_same_files(harness: Harness, folder: Path
     first, second = stuck.inputs
     assert [file.content for file in first.files] == [REPORT, ROWS]
     assert list(second.files) == list(first.files)
-
-
-def test_a_card_of_an_older_contract_takes_no_files_and_unknown_fields_do_no_harm() -> None:
-    assert not AgentCard.FromString(agent_card("old", "Old.").SerializeToString()).takes_files
-    newer = agent_card("new", "New.", takes_files=True).SerializeToString() + b"\xc2\xbb\x01\x00"
-    assert AgentCard.FromString(newer).takes_files
 
 
 async def test_files_are_read_within_the_memory_of_the_process_and_freed_after_a_failure(

@@ -41,26 +41,16 @@ def test_dispatch_names_the_profile_that_the_log_froze(
 
 
 @pytest.mark.requirement("N-07")
-async def test_profiles_of_the_settings_reach_the_agents(harness: Harness) -> None:
+async def test_profiles_of_the_settings_alone_reach_the_agents(harness: Harness) -> None:
+    """Users could spend keys of others: a request chooses no profile."""
     agents = {name: EchoAgent(name) for name in ("echo", "other")}
     for agent in agents.values():
         await harness.add_agent(agent)
     harness.planner.steps = [step("a", "echo"), step("b", "other")]
     async with harness.gateway(key_profiles={"echo": "research", "*": "common"}) as gateway:
-        await gateway.ask()
+        await gateway.ask(context={"api_keys_config_ref": "of another user"})
     given = {name: agent.inputs[-1].api_keys_config_ref for name, agent in agents.items()}
     assert given == {"echo": "research", "other": "common"}
-
-
-@pytest.mark.requirement("N-07")
-async def test_requests_choose_no_profile(harness: Harness) -> None:
-    """Users could spend keys of others: only the operator's settings count."""
-    agent = EchoAgent()
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "echo")]
-    async with harness.gateway() as gateway:
-        await gateway.ask(context={"api_keys_config_ref": "research"})
-    assert agent.inputs[-1].api_keys_config_ref == ""
 
 
 @pytest.mark.parametrize("value", ["sql", "sql=", "=research", "sql=" + "x" * 129])

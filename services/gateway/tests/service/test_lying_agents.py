@@ -1,4 +1,4 @@
-"""An agent whose result is a lie: each costs its own step, and nobody else.
+"""Results that are lies: each costs its own step and affects no other.
 
 The gateway is the real one; the agent speaks its contract and keeps to nothing of it. What it
 reaches with its run token is in ``tests/security/test_hostile_agent.py``.
@@ -97,10 +97,8 @@ LIES: dict[str, tuple[Callable[[Any], Any], int]] = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-async def test_a_lie_costs_its_own_step_alone(harness: Harness, lie: str) -> None:
-    make, status = LIES[lie]
-    liar = await add_raw_agent(harness, RawAgent("liar", make))
+async def test_a_lie_costs_its_own_step_alone(harness: Harness) -> None:
+    liar = await add_raw_agent(harness, RawAgent("liar", lambda _: success()))
     liar.card.tools.append(DEPLOY)
     await add_raw_agent(harness, RawAgent("reader", lambda _: success(tainted=True)))
     honest = EchoAgent("honest")
@@ -110,20 +108,27 @@ async def test_a_lie_costs_its_own_step_alone(harness: Harness, lie: str) -> Non
     harness.planner.steps = [step("read", "reader"), lying, step("beside", "honest")]
     harness.planner.steps.append(step("after", "honest", "", "lie"))
     async with harness.gateway() as gateway:
-        events = await gateway.events(trace=True)
-    told = result_of(events, "lie")
-    assert (told.status, told.agent_name, list(told.depends_on)) == (status, "liar", ["read"])
-    # Taint was handed to it, and whatever it says, it hands it on.
-    assert told.tainted
-    assert [result_of(events, name).tainted for name in ("beside", "after")] == [False, True]
-    assert sorted(given.tainted for given in honest.inputs) == [False, True]
-    # Nothing is counted below nothing, or beyond what one call can take.
-    assert 0 <= told.usage.input_tokens <= MOST
-    response = events[-1].run_finished.response
-    assert 0 <= response.metadata.usage.input_tokens <= 4 * MOST
-    assert result_of(events, "beside").status == SUCCEEDED
-    # As much as clients take by default.
-    assert max(event.ByteSize() for event in events) < 4 * 1024 * 1024
+        for lie, (make, status) in LIES.items():
+            liar.make = make
+            honest.inputs.clear()
+            events = await gateway.events(trace=True)
+            result = result_of(events, "lie")
+            found = (result.status, result.agent_name, list(result.depends_on))
+            assert found == (status, "liar", ["read"]), lie
+            # Taint was handed to it, and it hands it on, also where its result denies it.
+            assert result.tainted, lie
+            assert [result_of(events, name).tainted for name in ("beside", "after")] == [
+                False,
+                True,
+            ], lie
+            assert sorted(given.tainted for given in honest.inputs) == [False, True], lie
+            # Nothing is counted below nothing, or beyond what one call can take.
+            assert 0 <= result.usage.input_tokens <= MOST, lie
+            response = events[-1].run_finished.response
+            assert 0 <= response.metadata.usage.input_tokens <= 4 * MOST, lie
+            assert result_of(events, "beside").status == SUCCEEDED, lie
+            # As much as clients take by default.
+            assert max(event.ByteSize() for event in events) < 4 * 1024 * 1024, lie
     assert not await audit_entries(harness.dsn, SCHEMA, "action.performed")
 
 

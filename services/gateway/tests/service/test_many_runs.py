@@ -132,13 +132,15 @@ async def test_every_statement_of_a_reader_reads_little(
 
 async def check(connection: Any, sql: str, arguments: Sequence[object], most: int) -> None:
     """It reads few blocks, skips few rows and, for every request, scans no table."""
-    told = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", *arguments)
-    plan = json.loads(told)[0]["Plan"]
-    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= most, (sql, told)
-    passed_by = sum(map(int, re.findall(r'"Rows Removed by Filter": (\d+)', told)))
-    assert passed_by <= WAITING, told
+    explained = await connection.fetchval(
+        f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", *arguments
+    )
+    plan = json.loads(explained)[0]["Plan"]
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= most, (sql, explained)
+    passed_by = sum(map(int, re.findall(r'"Rows Removed by Filter": (\d+)', explained)))
+    assert passed_by <= WAITING, explained
     await connection.execute(f"SET plan_cache_mode = force_generic_plan; PREPARE asked AS {sql}")
     values = ", ".join(["NULL"] * len(arguments))
     generic = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE asked ({values})")
-    assert "Seq Scan" not in told + generic, told + generic
+    assert "Seq Scan" not in explained + generic, explained + generic
     await connection.execute("DEALLOCATE asked; RESET plan_cache_mode")

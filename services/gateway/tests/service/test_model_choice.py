@@ -45,7 +45,7 @@ OFFERED = {"large": "Thorough", "small": "small"}
 
 
 class Held(RecordingAgent):
-    """Succeeds once it may; fails or asks back first, if it is told to."""
+    """Succeeds once it may; fails or asks back first, as set."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -87,75 +87,45 @@ def chosen(harness: Harness, given: Held) -> tuple[list[str], list[str], list[st
     )
 
 
-async def test_a_chosen_model_reaches_planner_agents_and_composer_and_stands_in_the_run(
+async def test_a_chosen_model_reaches_all_callers_of_models_and_stands_in_the_run(
     harness: Harness,
 ) -> None:
     given = await held(harness)
     async with harness.gateway(models=OFFERED) as gateway:
-        response = await gateway.ask(model="large")
+        response = await gateway.ask(model="large", request_id="r")
         await gateway.ask()
         run = (await gateway.stub.GetRun(GetRunRequest(run_id=response.run_id))).run
         accepted = (await gateway.watch(response.run_id))[0].run_accepted
         listed = (await gateway.stub.ListRuns(ListRunsRequest())).runs
+        conflict = await refused(gateway.ask(request_id="r", model="small"))
+        assert chosen(harness, given) == (["large", ""],) * 3
+        dry = AgentRequest(question="why", model="small")
+        await gateway.stub.PlanQuestion(PlanQuestionRequest(request=dry))
+    assert harness.planner.requests[-1].model == "small"
     assert response.status == RUN_STATUS_SUCCEEDED
-    assert chosen(harness, given) == (["large", ""],) * 3
     assert run.model == accepted.model == "large"
     assert [each.model for each in listed] == ["", ""]
+    assert isinstance(conflict, AlreadyExists)
 
 
-@pytest.mark.parametrize(
-    ("offered", "model", "said"),
-    [
+async def test_other_models_are_refused_and_offered_ones_are_listed(harness: Harness) -> None:
+    await held(harness)
+    for offered, model, advice in (
         (OFFERED, "huge", '"huge" is not offered; leave it out, or choose one of large, small'),
-        (OFFERED, "Thorough", "choose one of large, small"),
-        (OFFERED, "LARGE", "choose one of large, small"),
-        (OFFERED, "a\0b", "U+0000"),
-        (OFFERED, "x" * 129, "128"),
         ({}, "large", "no models are offered; leave it out"),
-    ],
-)
-async def test_other_models_are_refused_by_field_and_say_which_are_offered(
-    harness: Harness, offered: dict[str, str], model: str, said: str
-) -> None:
-    await held(harness)
-    async with harness.gateway(models=offered) as gateway:
-        plan = PlanQuestionRequest(request=AgentRequest(question="why", model=model))
-        for call in (gateway.ask(model=model), gateway.stub.PlanQuestion(plan)):
-            error = await refused(call)
-            assert isinstance(error, InvalidArgument)
-            (violation,) = error.violations
-            assert violation.field == "request.model"
-            assert said in violation.description
+    ):
+        async with harness.gateway(models=offered) as gateway:
+            listed = await gateway.stub.ListAgents(ListAgentsRequest())
+            found = [(each.name, each.label) for each in listed.models]
+            assert found == list(offered.items())
+            plan = PlanQuestionRequest(request=AgentRequest(question="why", model=model))
+            for call in (gateway.ask(model=model), gateway.stub.PlanQuestion(plan)):
+                error = await refused(call)
+                assert isinstance(error, InvalidArgument)
+                (violation,) = error.violations
+                assert violation.field == "request.model"
+                assert advice in violation.description
     assert not harness.planner.requests
-
-
-@pytest.mark.parametrize("offered", [OFFERED, {}])
-async def test_models_that_a_question_may_choose_are_listed_in_order(
-    harness: Harness, offered: dict[str, str]
-) -> None:
-    async with harness.gateway(models=offered) as gateway:
-        listed = await gateway.stub.ListAgents(ListAgentsRequest())
-    assert [(each.name, each.label) for each in listed.models] == list(offered.items())
-
-
-async def test_a_dry_run_plans_with_the_chosen_model(harness: Harness) -> None:
-    await held(harness)
-    async with harness.gateway(models=OFFERED) as gateway:
-        request = AgentRequest(question="why", model="small")
-        await gateway.stub.PlanQuestion(PlanQuestionRequest(request=request))
-    assert [request.model for request in harness.planner.requests] == ["small"]
-
-
-async def test_a_repeated_question_with_another_model_conflicts(harness: Harness) -> None:
-    await held(harness)
-    async with harness.gateway(models=OFFERED) as gateway:
-        first = await gateway.ask(request_id="r", model="large")
-        again = await gateway.ask(request_id="r", model="large")
-        error = await refused(gateway.ask(request_id="r", model="small"))
-        other = await refused(gateway.ask(request_id="r"))
-    assert first.run_id == again.run_id
-    assert isinstance(error, AlreadyExists)
-    assert isinstance(other, AlreadyExists)
 
 
 async def test_an_adopted_run_goes_on_with_its_model_also_where_it_is_no_longer_offered(

@@ -28,7 +28,7 @@ from bos_chassis.values import from_value
 from bos_errors import Unavailable
 from bos_gateway.core.fold import add_usage
 from bos_llm import Models
-from bos_llm.errors import ModelRateLimited, ModelUnavailable
+from bos_llm.errors import ModelUnavailable
 from bos_testkit.agents import EchoAgent, FailingAgent, OneCallAgent
 from bos_testkit.plans import step
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
@@ -103,14 +103,10 @@ async def test_endpoint_that_is_slow_is_asked_once_and_the_call_is_counted(
     ("error", "attempts", "plans"),
     [
         (ModelUnavailable("down"), 1, 1),
-        (ModelUnavailable("known to be down", reason="MODEL_CIRCUIT_OPEN"), 1, 1),
-        (ModelRateLimited("too many", retry_after_s=0.01), 1, 1),
         # What a model has nothing to do with is repeated, and planned around, as ever.
         (Unavailable("the database is away"), 3, 2),
-        (AgentFailure("QueryError", "no such column"), 1, 2),
         # An agent that is wrong about its model's failures is not believed.
         (AgentFailure("QueryError", "x", {"reason": "MODEL_TIMEOUT"}, retryable=True), 1, 1),
-        (AgentFailure("QueryError", "x", {"reason": "AWAY"}, retryable=True), 3, 2),
     ],
     ids=lambda value: f"{value.reason} {value}" if isinstance(value, Exception) else "",
 )
@@ -161,7 +157,7 @@ async def test_call_that_lasts_longer_than_its_step_may_is_not_repeated(
     assert agent.calls == calls
 
 
-@pytest.mark.parametrize(("set_s", "given_s"), [(None, 20), (240, 240), (10_000, 480)])
+@pytest.mark.parametrize(("set_s", "given_s"), [(None, 20), (10_000, 480)])
 async def test_steps_get_the_time_that_is_set_as_far_as_the_run_has_it(
     harness: Harness, set_s: float | None, given_s: float
 ) -> None:

@@ -172,10 +172,13 @@ async def test_doctor_reports_cards_that_ask_for_more_audiences(harness: Harness
         card = agent_card(name, "Echoes.", keywords=[name], downstream_audiences=asks)
         await harness.add_agent(EchoAgent(name, card=card))
     _, found = await examined(environment(harness))
-    told = found["card of greedy"]
-    assert levels(told) == {"warning"}
-    assert ["gateway, memory" in told[0]["text"], "call mail" in told[1]["text"]] == [True, True]
-    assert "BOS_GATEWAY_AGENT_AUDIENCES" in told[1]["advice"]
+    findings = found["card of greedy"]
+    assert levels(findings) == {"warning"}
+    assert ["gateway, memory" in findings[0]["text"], "call mail" in findings[1]["text"]] == [
+        True,
+        True,
+    ]
+    assert "BOS_GATEWAY_AGENT_AUDIENCES" in findings[1]["advice"]
     assert "card of modest" not in found
 
     _, found = await examined(environment(harness, AGENT_AUDIENCES='{"*": ["mail"]}'))

@@ -79,25 +79,24 @@ async def test_whole_trails_are_said_to_be_whole(store: str, exported: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "finding"),
     [
         ("UPDATE audit_trail SET actor = 'x' WHERE position = 600", "row 600 changed"),
         ("DELETE FROM audit_trail WHERE position = 600", "row 600 missing"),
     ],
 )
-async def test_a_broken_chain_is_found_and_named(store: str, sql: str, told: str) -> None:
+async def test_a_broken_chain_is_found_and_named(store: str, sql: str, finding: str) -> None:
     await statement(store, "identity", "ALTER TABLE audit_trail DISABLE TRIGGER USER")
     await statement(store, "identity", sql)
     result = await command(store, "verify")
     assert result.exit_code == 1
-    assert told in result.stdout
+    assert finding in result.stdout
     assert f"gateway: {COUNT} rows, whole" in result.stdout
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "finding"),
     [
-        ("DELETE FROM audit_trail WHERE position > 650", "the trail ends at 650"),
         ("TRUNCATE audit_trail", "the trail ends at 0"),
         (
             "UPDATE audit_checkpoint SET position = 700, hash = sha256('x');TRUNCATE audit_trail",
@@ -107,13 +106,13 @@ async def test_a_broken_chain_is_found_and_named(store: str, sql: str, told: str
     ],
 )
 async def test_a_cut_off_end_is_found_by_an_earlier_export(
-    store: str, exported: Path, sql: str, told: str
+    store: str, exported: Path, sql: str, finding: str
 ) -> None:
     await statement(store, "identity", "ALTER TABLE audit_trail DISABLE TRIGGER USER")
     await statement(store, "identity", sql)
     result = await command(store, "verify", "--against", str(exported))
     assert result.exit_code == 1
-    assert told in result.output
+    assert finding in result.output
 
 
 async def test_rows_that_retention_dropped_are_not_missed(store: str, exported: Path) -> None:
@@ -126,9 +125,8 @@ async def test_rows_that_retention_dropped_are_not_missed(store: str, exported: 
     assert "identity: 400 rows, whole, up to 700" in result.stdout
 
 
-@pytest.mark.parametrize("apart", ["MEMORY", "DOCUMENTS", "FILES"])
 async def test_without_an_option_the_databases_of_all_services_are_read_once_each(
-    store: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, apart: str
+    store: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Services may share a database, and two databases may have a schema of one name."""
     for name in ("GATEWAY", "IDENTITY", "MEMORY", "DOCUMENTS", "FILES"):
@@ -144,7 +142,7 @@ async def test_without_an_option_the_databases_of_all_services_are_read_once_eac
     elsewhere = with_database(store, "audit_elsewhere")
     try:
         await migrate_audit(elsewhere, schema="gateway")
-        monkeypatch.setenv(f"BOS_{apart}_STORE_URL", elsewhere)
+        monkeypatch.setenv("BOS_DOCUMENTS_STORE_URL", elsewhere)
         result = await asyncio.to_thread(CliRunner().invoke, audit, ["verify"])
     finally:
         await drop_database(postgres_server.dsn(), "audit_elsewhere")

@@ -52,10 +52,10 @@ async def test_the_log_of_a_run_ends_with_its_attempts(harness: Harness) -> None
         response = await gateway.ask()
     shown = await bos("runs", "log", response.run_id, env=environment(harness))
     assert shown.exit_code == 0, shown.output
-    told = [line for line in shown.stdout.splitlines() if line.startswith("attempt")]
-    assert told[0] == "attempt  execution attempt 1 started"
-    assert "attempt  replanning 1 succeeded" in told
-    assert told[-1] == "attempt  execution attempt 2 ended: 1 of 1 steps succeeded"
+    attempts = [line for line in shown.stdout.splitlines() if line.startswith("attempt")]
+    assert attempts[0] == "attempt  execution attempt 1 started"
+    assert "attempt  replanning 1 succeeded" in attempts
+    assert attempts[-1] == "attempt  execution attempt 2 ended: 1 of 1 steps succeeded"
 
 
 async def test_runs_that_changed_their_owner_are_listed_with_reason_and_end(

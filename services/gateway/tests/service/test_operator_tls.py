@@ -1,4 +1,4 @@
-"""``bos doctor`` where services speak TLS: certificates that are over, soon over, or somebody's."""
+"""``bos doctor`` where services speak TLS: expired, expiring and foreign certificates."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def served(**shown: TlsSettings | None) -> AsyncIterator[dict[str, str]]:
             given[f"BOS_GATEWAY_{name.upper()}_TARGET"] = address
         yield {
             **given,
-            "BOS_GATEWAY_STORE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
+            "BOS_GATEWAY_STORE_URL": "postgresql://bos@127.0.0.1:1/nothing",
             "BOS_GATEWAY_AGENT_TARGETS": "echo=127.0.0.1:1",
         }
 

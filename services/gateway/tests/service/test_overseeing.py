@@ -45,12 +45,7 @@ if TYPE_CHECKING:
 PLANTED = "planted"
 ADA, BEA = token("ada"), token("bea")
 OPS = token("ops", roles=("operator",))
-_WITHOUT = {
-    "a user": ("user",),
-    "an approver": ("approver",),
-    "an administrator": ("administrator",),
-    "all but an operator": ("user", "approver", "administrator"),
-}
+NO_OPERATOR = token("eve", roles=("user", "approver", "administrator"))
 
 
 class Talker(RecordingAgent):
@@ -138,17 +133,16 @@ async def test_an_operator_sees_runs_of_all_users_and_nothing_that_is_in_them(
         assert PLANTED not in f"{page}{went_well}{went_wrong}"
 
 
-@pytest.mark.parametrize("payload", [b"\xff\xff"], ids=["garbage"])
 @pytest.mark.usefixtures("agents")
 async def test_a_run_whose_log_cannot_be_read_is_shown_by_its_row_beside_all_others(
-    harness: Harness, tmp_path: Path, payload: bytes
+    harness: Harness, tmp_path: Path
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
         sound = await ask(harness, gateway, ADA)
         broken = await ask(harness, gateway, BEA, "fail")
         connection = await asyncpg.connect(harness.dsn)
         await connection.execute(
-            "UPDATE gateway.run_events SET payload = $2 WHERE run_id = $1", UUID(broken), payload
+            "UPDATE gateway.run_events SET payload = '\\xff' WHERE run_id = $1", UUID(broken)
         )
         await connection.close()
         page = await listed(gateway)
@@ -176,7 +170,7 @@ async def test_pages_hold_all_runs_once_and_filters_hold_what_they_say(
         of_bea = await listed(gateway, owner_id="bea", status=RUN_STATUS_SUCCEEDED)
         assert [run.run_id for run in of_bea.runs] == [made[1]]
         assert not (await listed(gateway, status=RUN_STATUS_EXECUTING)).runs
-        assert not (await listed(gateway, owner_id="nobody")).runs
+        assert not (await listed(gateway, owner_id="unknown")).runs
         call = operator(gateway).ListUserRuns
         for field, request in {
             "page_token": ListUserRunsRequest(page_token="made up"),
@@ -198,9 +192,9 @@ async def test_an_operator_ends_the_run_of_another_and_the_trail_names_all_three
         answer = await until_ended(gateway, run_id)
         assert answer.response.status == RUN_STATUS_CANCELLED
         assert "it hangs" in answer.response.answer
-        (told,) = await audit_entries(harness.dsn, SCHEMA, "run.cancelled")
-        assert (told["actor"], told["target"]) == ("ops", run_id)
-        assert told["details"] == {"owner": "ada"}
+        (cancelled,) = await audit_entries(harness.dsn, SCHEMA, "run.cancelled")
+        assert (cancelled["actor"], cancelled["target"]) == ("ops", run_id)
+        assert cancelled["details"] == {"owner": "ada"}
         (read,) = await audit_entries(harness.dsn, SCHEMA, "run.inspected")
         assert (read["actor"], read["target"], read["details"]) == ("ops", run_id, {"owner": "ada"})
 
@@ -213,13 +207,12 @@ async def until_ended(gateway: Client, run_id: str) -> Any:
     raise AssertionError("it has not ended")
 
 
-@pytest.mark.parametrize("who", _WITHOUT)
 @pytest.mark.usefixtures("agents")
 async def test_only_operators_see_and_cancel_runs_of_others(
-    who: str, harness: Harness, tmp_path: Path
+    harness: Harness, tmp_path: Path
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
-        run_id, caller = await ask(harness, gateway, ADA), token("eve", roles=_WITHOUT[who])
+        run_id, caller = await ask(harness, gateway, ADA), NO_OPERATOR
         at = operator(gateway)
         for call in (
             at.ListUserRuns(ListUserRunsRequest(), timeout=60, metadata=caller),

@@ -142,13 +142,13 @@ async def test_planted_credentials_are_in_no_byte_no_line_and_no_span(harness: H
     await harness.add_agent(poster)
     leaky = await add_raw_agent(harness, RawAgent("leaky", lambda _: echo(SECRET), **DECLARES))
     broken = await add_raw_agent(harness, RawAgent("broken", refuse, **DECLARES))
-    stranger = await add_raw_agent(harness, RawAgent("stranger", lambda _: success()))
+    other = await add_raw_agent(harness, RawAgent("other", lambda _: success()))
     posting = step("c", "poster", "post it", "a")
     posting.tools.append("post")
     harness.planner.steps = [
         *(step("a", "leaky"), step("b", "broken"), posting),
-        # As planned by somebody who has read it in an earlier conversation.
-        step("d", "stranger", f"Use {SECRET} now.", "a"),
+        # As planned by a model that has read it in an earlier conversation.
+        step("d", "other", f"Use {SECRET} now.", "a"),
     ]
     harness.composer.deltas = ["By ", SECRET[:5], SECRET[5:], " it was done: P."]
     async with harness.gateway(
@@ -173,7 +173,7 @@ async def test_planted_credentials_are_in_no_byte_no_line_and_no_span(harness: H
     assert_nowhere(str(harness.composer.requests))
     # It was there: it came in, it was said again, and it was used.
     assert [dict(each.secrets) for each in leaky.inputs] == [{"shop_token": SECRET}]
-    assert [dict(each.secrets) for each in stranger.inputs] == [{}]
+    assert [dict(each.secrets) for each in other.inputs] == [{}]
     assert len(broken.inputs) == 1
     wanted = {"Authorization": f"Bearer {SECRET}", "Note": "for shop"}
     assert poster.posted == [(f"https://shop/?k={SECRET}", wanted)]
@@ -195,9 +195,11 @@ async def test_planted_credentials_are_in_no_byte_no_line_and_no_span(harness: H
     response = events[-1].run_finished.response
     assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
     assert response.answer == f"By {MASK} it was done: P."
-    told = "".join(event.answer_delta.text for event in events if event.HasField("answer_delta"))
-    assert told == response.answer
-    assert [each.task for each in stranger.inputs] == [f"Use {MASK} now."]
+    streamed = "".join(
+        event.answer_delta.text for event in events if event.HasField("answer_delta")
+    )
+    assert streamed == response.answer
+    assert [each.task for each in other.inputs] == [f"Use {MASK} now."]
     messages = [event.message for event in response.trace]
     assert [each for each in messages if each.startswith(f"The file {MASK}.png was not kept")]
     assert f"GET {MASK}" in messages

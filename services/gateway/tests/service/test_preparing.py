@@ -1,4 +1,4 @@
-"""Agents that read ahead while a run is being planned, and runs that do not depend on it."""
+"""Agents prepare (`Agent.prepare`) while a run is planned; runs do not depend on it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import jwt
-import pytest
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_SUCCEEDED, CancelRunRequest
 from bos_agentkit import agent_card
 from bos_chassis.auth.callers import current_run_token, generate_keypair
 from bos_chassis.settings import AuthSettings
-from bos_errors import Unavailable
 from bos_testkit.agents import EchoAgent, PreparingAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -38,24 +36,24 @@ def outcomes(gateway: Client, agent: str, outcome: str) -> float:
     return gateway.metric("bos_agent_preparations_total", **labels) or 0
 
 
-async def test_agents_read_ahead_while_the_plan_is_being_made(harness: Harness) -> None:
+async def test_agents_prepare_while_the_plan_is_made_and_no_step_waits(harness: Harness) -> None:
     agent = PreparingAgent()
     await harness.add_agent(agent)
-    await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("a", "echo")]
-    harness.planner.before = agent.started.wait  # the plan is made while the agent reads, or never
+    harness.planner.steps = [step("a", "preparing")]
+    harness.planner.before = agent.started.wait  # the plan is made during the call, or never
     async with harness.gateway() as gateway:
         response = await gateway.ask("What is new?")
         assert response.status == RUN_STATUS_SUCCEEDED
         ((metadata, question),) = agent.prepared
         assert (metadata.run_id, metadata.step_key) == (response.run_id, "")
         assert question == "What is new?"
+        assert len(agent.inputs) == 1
         # It never finished and was not waited for: the end of the run cancelled it.
         await agent.cancelled.wait()
         await eventually(lambda: outcomes(gateway, "preparing", "cancelled") == 1)
 
 
-async def test_only_agents_that_declare_prepare_and_are_not_excluded_read_ahead(
+async def test_only_agents_that_declare_prepare_and_are_not_excluded_do(
     harness: Harness,
 ) -> None:
     asked, excluded, silent = PreparingAgent(), PreparingAgent("excluded"), EchoAgent("echo")
@@ -69,9 +67,8 @@ async def test_only_agents_that_declare_prepare_and_are_not_excluded_read_ahead(
     assert not excluded.prepared
 
 
-@pytest.mark.parametrize("error", [RuntimeError("broken"), Unavailable("not now")])
-async def test_failure_to_read_ahead_changes_nothing(harness: Harness, error: Exception) -> None:
-    agent = PreparingAgent(error=error)
+async def test_failure_to_prepare_changes_nothing(harness: Harness) -> None:
+    agent = PreparingAgent(error=RuntimeError("broken"))
     agent.release.set()
     await harness.add_agent(agent)
     harness.planner.steps = [step("a", "preparing")]

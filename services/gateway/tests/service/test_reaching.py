@@ -110,18 +110,8 @@ async def test_service_that_is_just_being_restarted_is_called_again(code: Any) -
     assert len(planner.requests) == 1
 
 
-async def test_service_that_stays_away_is_given_up() -> None:
-    planner, drops = PlannerDouble(), Dropping(grpc.StatusCode.UNAVAILABLE, times=100)
-    server, target = await dropping(planner, drops)
-    async with Channels(Telemetry.for_tests()) as channels:
-        with pytest.raises(Unavailable):
-            await answered(PlannerServiceStub(channels.get(target)).MakePlan, PLAN, **OPTIONS)
-    await server.stop(None)
-    assert drops.left == 97
-
-
 async def test_call_that_broke_off_late_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By then somebody may have worked on it, or a proxy has lost patience with who does."""
+    """By then the service may have worked on it, or a proxy has timed out."""
     monkeypatch.setattr(call_retries, "_AT_ONCE_S", -1.0)  # as if every call had taken that long
     drops = Dropping(grpc.StatusCode.UNAVAILABLE, times=100)
     server, target = await dropping(PlannerDouble(), drops)
@@ -160,13 +150,6 @@ async def test_stream_is_not_repeated_once_the_service_has_spoken(spoken: bool) 
             await heard(streamed(stub.Compose, COMPOSE, **OPTIONS), messages)
     assert len(messages) == spoken
     assert len(composer.requests) == 1
-
-
-async def test_missing_listener_is_an_error_after_a_few_tries() -> None:
-    async with Channels(Telemetry.for_tests()) as channels:
-        stub = ComposerServiceStub(channels.get("127.0.0.1:1"))
-        with pytest.raises(Unavailable):
-            await heard(streamed(stub.Compose, COMPOSE, **OPTIONS), [])
 
 
 BUDGETED = MakePlanRequest(question="What?", token_budget=1000)

@@ -129,22 +129,6 @@ async def test_planner_that_died_at_work_is_asked_again_however_long_it_worked(
     assert planner.calls == 5
 
 
-async def test_without_time_for_restarts_it_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_retries, "_AT_ONCE_S", -1.0)
-    async with planner_behind_line(deaths=4) as (planner, method):
-        with pytest.raises(Unavailable):
-            await answered(method, PLAN, **OPTIONS)
-    assert planner.calls == 1
-
-
-async def test_budget_that_a_dead_planner_had_is_not_given_out_again() -> None:
-    async with planner_behind_line(deaths=4) as (planner, method):
-        budgeted = MakePlanRequest(question="What?", token_budget=1000)
-        with pytest.raises(Unavailable):
-            await answered(method, budgeted, **OPTIONS, restart_s=60.0)
-    assert planner.calls == 1
-
-
 class DyingComposer(ComposerDouble):
     """Breaks the line behind the first word of its first answer."""
 

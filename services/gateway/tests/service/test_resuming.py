@@ -130,19 +130,19 @@ async def test_runs_that_are_being_taken_up_are_not_let_go_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(owners, "_GRACE_S", 0.0)
-    monkeypatch.setattr(owners, "_STRAYS_S", 0.0)
+    monkeypatch.setattr(owners, "_ORPHANS_S", 0.0)
     resumed = await accepted(writer)
     await replica.take_lease()
     await writer.waiting.wait()
-    stray = await accepted(writer)
+    orphan = await accepted(writer)
     await replica.adopt(await replica.ownership.look())
     rows = await pool.fetch("SELECT run_id, replica_id FROM runs")
     await replica.suspend()
     assert {row["run_id"]: row["replica_id"] for row in rows} == {
         resumed: writer.replica_id,
-        stray: None,
+        orphan: None,
     }
-    assert await replica.ownership.release_strays([]) == 1, "nobody takes it up any more"
+    assert await replica.ownership.release_orphans([]) == 1, "no replica takes it up any more"
 
 
 async def test_run_adopted_first_by_another_replica_is_no_error(
@@ -157,7 +157,7 @@ async def test_run_adopted_first_by_another_replica_is_no_error(
     await pool.execute("UPDATE runs SET epoch = epoch + 1, replica_id = $1", uuid4())
     writer.go_on.set()
     await eventually(lambda: bool(lines.of))
-    assert lines.of == {"info": ["run not taken up, it has another owner"]}
+    assert lines.of == {"info": ["run not adopted, it has another owner"]}
 
 
 async def test_followers_of_a_run_that_is_stopped_before_its_loop_begins_are_sent_on(
@@ -181,7 +181,7 @@ async def test_followers_of_a_run_that_is_stopped_before_its_loop_begins_are_sen
     assert followed == [1, 2], "accepted, adopted, and then the feed is closed"
 
 
-async def test_stray_whose_row_is_locked_keeps_no_other_from_being_let_go(
+async def test_locked_orphan_keeps_no_other_from_being_released(
     writer: HeldUpWriter,
     pool: asyncpg.Pool[asyncpg.Record],
     postgres_dsn: str,
@@ -192,9 +192,9 @@ async def test_stray_whose_row_is_locked_keeps_no_other_from_being_let_go(
     owned = Ownership(pool, writer.replica_id, 60.0)
     async with connect(postgres_dsn, schema=SCHEMA) as session, session.transaction():
         await session.execute("SELECT FROM runs WHERE run_id = $1 FOR UPDATE", locked)
-        assert await owned.release_strays([]) == 2
-        assert await owned.release_strays([]) == 0
-    assert await owned.release_strays([]) == 1
+        assert await owned.release_orphans([]) == 2
+        assert await owned.release_orphans([]) == 0
+    assert await owned.release_orphans([]) == 1
 
 
 async def unowned(dsn: str, count: int) -> list[UUID]:

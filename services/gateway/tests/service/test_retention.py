@@ -18,7 +18,7 @@ from gateway_harness.harness import ERASE
 from prometheus_client import CollectorRegistry
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
-from bos_errors import FailedPrecondition, NotFound, Unavailable
+from bos_errors import FailedPrecondition, Unavailable
 from bos_gateway.api import LOCAL_USER
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.operator.commands.deployment import find_run_stores
@@ -154,19 +154,6 @@ async def test_erasing_a_user_takes_all_of_theirs_and_nothing_else(
         assert "Nothing is stored" in err
 
 
-async def test_erasing_one_run_leaves_the_others(
-    harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
-) -> None:
-    async with harness.gateway() as gateway:
-        gone, kept = [(await gateway.ask()).run_id for _ in range(2)]
-    async with connect(harness.dsn, schema=SCHEMA) as session:
-        erased = await erase(session, Scope(run_id=UUID(gone)))
-        assert (erased["runs"], erased["events"] > 0, erased["bytes"] > 0) == (1, True, True)
-        with pytest.raises(NotFound):
-            await erase(session, Scope(run_id=UUID(gone)))
-    assert await run_ids(pool) == {kept}
-
-
 _BESIDE = """
 INSERT INTO run_inputs (run_id, kind, payload) VALUES ('{id}', 'cancel', '');
 INSERT INTO run_secrets (run_id, key_id, ciphertext) VALUES ('{id}', 'k', '');
@@ -247,11 +234,11 @@ def test_bos_runs_has_the_command_that_erases() -> None:
     assert getattr(importlib.import_module(module), name) is erase_command
 
 
-@pytest.mark.parametrize("arguments", [(), ("--user", "ada", "--run", str(uuid4()))])
-def test_erasing_is_of_either_a_user_or_a_run(arguments: tuple[str, ...]) -> None:
-    refused = CliRunner().invoke(erase_command, arguments)
-    assert refused.exit_code == 2
-    assert "Name either --user or --run." in refused.output
+def test_erasing_is_of_either_a_user_or_a_run() -> None:
+    for arguments in ((), ("--user", "ada", "--run", str(uuid4()))):
+        refused = CliRunner().invoke(erase_command, arguments)
+        assert refused.exit_code == 2
+        assert "Name either --user or --run." in refused.output
 
 
 def test_only_the_environment_names_the_store_in_which_files_are_erased(

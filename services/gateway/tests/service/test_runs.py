@@ -11,9 +11,7 @@ from gateway_harness.streamed import answer_text, logged
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
-    AGENT_EXECUTION_STATUS_SKIPPED,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
-    AgentResult,
 )
 from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, Chart
 from bos.gateway.v1 import (
@@ -26,27 +24,14 @@ from bos.gateway.v1 import (
     OrchestratorResponse,
     PlanQuestionRequest,
 )
-from bos_agentkit import Agent, AgentFailure, AgentTask, agent_card
+from bos_agentkit import AgentFailure, agent_card
 from bos_chassis.values import from_value
 from bos_errors import (
     Unavailable,
 )
-from bos_testkit.agents import CountingAgent, EchoAgent, FailingAgent, SlowAgent
+from bos_testkit.agents import EchoAgent, FailingAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-
-class _Breaking(Agent):
-    """Has its effect, then claims a failure that would be worth another try."""
-
-    def __init__(self, inner: CountingAgent) -> None:
-        self.card = inner.card
-        self._inner = inner
-        self.tools = inner.tools
-
-    async def execute(self, task: AgentTask) -> AgentResult:
-        await self._inner.execute(task)
-        raise AgentFailure("HttpError", "No answer came back.", retryable=True)
 
 
 @pytest.mark.requirement("C-01", "K-08", "C-02")
@@ -72,15 +57,6 @@ async def test_question_becomes_plan_steps_answer_and_end_in_this_order(harness:
     assert answer_text(events) == "It is done."
     sequences = [event.sequence for event in logged(events)]
     assert sequences == sorted(set(sequences))
-
-
-async def test_unary_ask_returns_the_same_outcome(harness: Harness) -> None:
-    await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("first", "echo")]
-    async with harness.gateway() as gateway:
-        response = await gateway.ask()
-    assert response.status == RUN_STATUS_SUCCEEDED
-    assert [r.agent_name for r in response.agent_results] == ["echo"]
 
 
 @pytest.mark.requirement("C-16")
@@ -149,73 +125,6 @@ async def test_independent_steps_run_side_by_side_and_keep_planner_order(harness
     assert [r.agent_name for r in response.agent_results] == ["slow", "quick"]
 
 
-@pytest.mark.requirement("C-05", "C-11")
-async def test_concurrency_of_one_is_strict_planner_order(harness: Harness) -> None:
-    slow, quick = SlowAgent("slow"), EchoAgent("quick")
-    await harness.add_agent(slow)
-    await harness.add_agent(quick)
-    harness.planner.steps = [step("a", "slow"), step("b", "quick")]
-    async with harness.gateway(max_concurrency=1) as gateway:
-        call = gateway.stream()
-        async for message in call:
-            if message.event.HasField("step_started") and message.event.step_started.step_id == "a":
-                assert not quick.inputs
-                slow.release.set()
-            if message.event.HasField("step_finished"):
-                assert message.event.step_finished.step_id == "a"
-                break
-        call.cancel()
-
-
-@pytest.mark.requirement("A-02", "A-07")
-async def test_max_turns_skips_what_is_left_with_a_reason(harness: Harness) -> None:
-    echo = EchoAgent("echo")
-    await harness.add_agent(echo)
-    harness.planner.steps = [step("a", "echo"), step("b", "echo")]
-    async with harness.gateway() as gateway:
-        response = await gateway.ask(max_turns=1)
-    assert len(echo.inputs) == 1
-    assert response.agent_results[1].status == AGENT_EXECUTION_STATUS_SKIPPED
-    assert response.agent_results[1].error.type == "MaxTurnsReached"
-
-
-@pytest.mark.requirement("C-36")
-async def test_another_attempt_at_a_step_takes_no_turn(harness: Harness) -> None:
-    busy = AgentFailure("HttpError", "The other side is busy.", retryable=True)
-    flaky, echo = FailingAgent("flaky", error=busy, times=2), EchoAgent("echo")
-    flaky.card.max_retries = 2
-    await harness.add_agent(flaky)
-    await harness.add_agent(echo)
-    harness.planner.steps = [step("a", "flaky"), step("b", "echo", "", "a")]
-    async with harness.gateway() as gateway:
-        response = await gateway.ask(max_turns=2)
-    assert response.status == RUN_STATUS_SUCCEEDED
-    assert (len(flaky.inputs), len(echo.inputs)) == (3, 1)
-
-
-@pytest.mark.requirement("A-07")
-async def test_include_data_and_trace_decide_what_a_client_sees(harness: Harness) -> None:
-    await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("a", "echo")]
-    async with harness.gateway() as gateway:
-        with_trace = await gateway.ask(trace=True)
-        without = await gateway.ask()
-    assert with_trace.trace
-    assert not without.trace
-
-
-@pytest.mark.requirement("Q-04", "C-15")
-async def test_failed_agent_degrades_only_its_part(harness: Harness) -> None:
-    await harness.add_agent(FailingAgent("broken"))
-    await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("a", "broken"), step("b", "echo")]
-    async with harness.gateway() as gateway:
-        response = await gateway.ask()
-    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
-    assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_FAILED
-    assert response.agent_results[1].status == AGENT_EXECUTION_STATUS_SUCCEEDED
-
-
 @pytest.mark.requirement("Q-05")
 async def test_agent_that_is_down_fails_its_step_with_a_clear_error(harness: Harness) -> None:
     await harness.add_agent(EchoAgent("echo"))
@@ -254,11 +163,9 @@ async def test_plan_without_steps_goes_straight_to_the_answer(harness: Harness) 
     ("steps", "words"),
     [
         ([step("a", "echo", "x", "b"), step("b", "echo", "x", "a")], "circular"),
-        ([step("a", "echo", "use @{outputs.nowhere.x}")], "unknown step"),
-        ([step("a", "nobody")], "unknown agent"),
-        ([step("a", "echo"), step("a", "echo")], "is taken"),
+        ([step("a", "unknown")], "unknown agent"),
     ],
-    ids=["circular", "dangling", "unknown agent", "duplicate"],
+    ids=["circular", "unknown agent"],
 )
 @pytest.mark.requirement("B-19", "Q-04")
 async def test_invalid_plan_is_never_run_and_keywords_plan_instead(
@@ -310,26 +217,15 @@ async def test_planner_out_of_reach_costs_the_run_its_model_made_plan_alone(
     assert "The planner is resting." in dry.decision.rationale
 
 
-@pytest.mark.requirement("K-16")
-async def test_broken_composer_yields_the_agents_own_answers(harness: Harness) -> None:
-    await harness.add_agent(EchoAgent("echo", data={"x": 1}))
-    harness.planner.steps = [step("a", "echo")]
-    harness.composer.error = Unavailable("The composer is resting.")
-    async with harness.gateway() as gateway:
-        events = await gateway.events()
-    response = events[-1].run_finished.response
-    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
-    assert response.answer == result_of(events, "a").answer
-
-
 @pytest.mark.requirement("K-14", "K-16")
-async def test_broken_composer_leaves_charts_and_followups_of_the_agents(harness: Harness) -> None:
+async def test_broken_composer_leaves_answer_and_charts_of_agents(harness: Harness) -> None:
     result = success(answer="Drawn.", charts=[Chart(title="Sales")], followups=["And the costs?"])
     await add_raw_agent(harness, RawAgent("drawer", lambda _: result))
     harness.planner.steps = [step("a", "drawer")]
     harness.composer.error = Unavailable("The composer is resting.")
     async with harness.gateway() as gateway:
         response = await gateway.ask()
+    assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
     assert response.answer == "Drawn."
     assert [chart.title for chart in response.charts] == ["Sales"]
     assert list(response.followups) == ["And the costs?"]
@@ -360,17 +256,6 @@ async def test_retryable_failure_is_tried_again_under_the_same_key(harness: Harn
     assert [i.metadata.attempt for i in failing.inputs] == [1, 2]
 
 
-async def test_effect_that_may_have_happened_is_not_repeated(harness: Harness) -> None:
-    counting = CountingAgent("marker")
-    counting.card.max_retries = 3
-    await harness.add_agent(_Breaking(counting))
-    harness.planner.steps = [step("a", "marker")]
-    async with harness.gateway() as gateway:
-        response = await gateway.ask()
-    assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_FAILED
-    assert len(counting.effects) == 1
-
-
 async def test_slow_agent_ends_at_the_runs_deadline_and_the_rest_is_answered(
     harness: Harness,
 ) -> None:
@@ -384,21 +269,6 @@ async def test_slow_agent_ends_at_the_runs_deadline_and_the_rest_is_answered(
         response = await gateway.ask(timeout=request.timeout)
     assert response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
     assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_FAILED
-
-
-@pytest.mark.requirement("M-14")
-async def test_protected_tool_is_proposed_and_not_performed_without_approval(
-    harness: Harness,
-) -> None:
-    counting = CountingAgent("marker", protected=True)
-    await harness.add_agent(counting)
-    harness.planner.steps = [step("a", "marker")]
-    harness.planner.steps[0].tools.append("leave_mark")
-    async with harness.gateway() as gateway:
-        response = await gateway.ask()
-    assert response.agent_results[0].status == AGENT_EXECUTION_STATUS_SKIPPED
-    assert response.agent_results[0].error.type == "hitl_skipped_non_streaming"
-    assert not counting.effects
 
 
 async def test_cancelled_run_ends_and_stops_its_agent(harness: Harness) -> None:

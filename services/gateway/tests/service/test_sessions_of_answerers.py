@@ -1,4 +1,4 @@
-"""An answer to a request is of somebody who is signed in now, with the rights of now."""
+"""Decisions need a session that is open and roles that are granted at the time of the answer."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_session_that_has_ended_approves_nothing_although_its_token_live
         await eventually(lambda: len(agent.effects) == 1)
 
 
-async def test_an_approver_that_is_none_any_more_approves_nothing_although_its_token_says_so(
+async def test_former_approver_approves_nothing_although_its_token_does(
     harness: Harness, agent: DeployAgent, identity: Caller
 ) -> None:
     root = await identity.administrator()

@@ -63,8 +63,8 @@ async def test_cards_are_stored_once_and_come_back(pool: Pool) -> None:
             assert list(read.run_accepted.cards) == CARDS
 
 
-@pytest.mark.parametrize("changed", [CARDS[:1], CARDS[::-1], []])
-async def test_other_cards_are_other_rows(pool: Pool, changed: list[AgentCard]) -> None:
+async def test_other_cards_are_other_rows(pool: Pool) -> None:
+    changed = CARDS[::-1]
     cards = StoredCards(pool)
     before = await cards.without(accepted(*CARDS))
     after = await cards.without(accepted(*changed))
@@ -72,13 +72,6 @@ async def test_other_cards_are_other_rows(pool: Pool, changed: list[AgentCard]) 
     for event, whole in ((before, CARDS), (after, changed)):
         await StoredCards(pool).put_back(event)
         assert list(event.run_accepted.cards) == whole
-
-
-async def test_events_that_hold_their_cards_themselves_are_left_alone(pool: Pool) -> None:
-    cards = StoredCards(pool)
-    event = accepted(*CARDS)
-    await cards.put_back(event)
-    assert event == accepted(*CARDS)
 
 
 async def test_few_are_kept_in_memory(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

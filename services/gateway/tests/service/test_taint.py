@@ -120,7 +120,7 @@ def test_result_of_a_tainted_proposal_is_tainted_with_any_inputs(
     requested = ApprovalRequested(approval=approval, result=AgentResult(tainted=result))
     apply(state, event(approval_requested=requested))
     assert is_tainted(state, state.steps["a"]) is tainted
-    # If the run ends before anybody has decided, the step has no result of its own.
+    # If the run ends before a decision, the step has no result of its own.
     stopped = explained_response(state, START, "Cancelled", "It was stopped.")
     assert stopped.tainted is tainted
     assert [each.tainted for each in stopped.agent_results] == [tainted, False]
@@ -159,35 +159,14 @@ def test_facts_are_looked_for_in_a_question_with_the_taint_of_its_run(tainted: b
     assert facts_request(run).tainted is tainted
 
 
-@pytest.mark.parametrize("tainted", [True, False])
-async def test_files_say_whether_others_had_a_part_in_them(
-    harness: Harness, tmp_path: Path, tainted: bool
-) -> None:
+async def test_files_of_a_tainted_run_are_tainted(harness: Harness, tmp_path: Path) -> None:
     await harness.add_agent(FileAgent("files", {"plan.txt": ("text/plain", b"plan")}))
     harness.planner.steps = [step("a", "files")]
     async with harness.gateway(artefacts_url=tmp_path.as_uri()) as gateway:
-        response = await gateway.ask(tainted=tainted)
+        response = await gateway.ask(tainted=True)
     (result,) = response.agent_results
-    assert [file.tainted for file in result.files] == [tainted]
-    assert (result.tainted, response.tainted) == (tainted, tainted)
-
-
-async def test_an_agent_cannot_wash_off_what_it_was_handed(harness: Harness) -> None:
-    await add_raw_agent(harness, RawAgent("reader", lambda _: success(tainted=True)))
-    await add_raw_agent(harness, RawAgent("liar", lambda _: success()))
-    last, beside = EchoAgent("last"), EchoAgent("beside")
-    await harness.add_agent(last)
-    await harness.add_agent(beside)
-    harness.planner.steps = [
-        step("a", "reader"),
-        step("b", "liar", "", "a"),
-        step("c", "last", "", "b"),
-        step("d", "beside"),
-    ]
-    async with harness.gateway() as gateway:
-        response = await gateway.ask()
-    assert [result.tainted for result in response.agent_results] == [True, True, True, False]
-    assert [given.tainted for given in (*last.inputs, *beside.inputs)] == [True, False]
+    assert [file.tainted for file in result.files] == [True]
+    assert (result.tainted, response.tainted) == (True, True)
 
 
 async def test_what_stands_in_for_a_result_without_sense_keeps_its_taint(harness: Harness) -> None:

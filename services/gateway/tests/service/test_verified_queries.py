@@ -174,7 +174,7 @@ async def test_a_group_reads_what_its_approvers_share_and_its_results_are_tainte
         run_id = (await service.ask(ORDERS, BOB)).run_id
         no_reviewer = await refusal(service.create(run_id, BOB, group="analysts"))
         assert no_reviewer.reason == "ROLE_REQUIRED"
-        for group in ("crew", "nobody"):
+        for group in ("crew", "unknown"):
             run_id = (await service.ask(ORDERS, ADA)).run_id
             outside = await refusal(service.create(run_id, ADA, group=group))
             assert outside.reason == "NOT_A_MEMBER"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gateway_harness.receiver import Receiver
 
 
-class Stubborn:
+class Refusing:
     """Refuses requests for approvals while it is closed."""
 
     def __init__(self, receiver: Receiver) -> None:
@@ -63,18 +63,18 @@ async def test_the_end_of_a_run_waits_for_its_earlier_event_and_other_runs_do_no
     harness: Harness,
 ) -> None:
     async with open_receiver() as receiver, harness.gateway(**receiver.settings()) as client:
-        stubborn = receiver.answers["/hook"] = Stubborn(receiver)
+        receiving = receiver.answers["/hook"] = Refusing(receiver)
         await add(client, receiver.url())
         run_id = await denied_run(harness, client)
         harness.planner.steps = [step("a", "sql", "What is new?")]
         other = (await client.ask()).run_id
         await eventually(lambda: bool(receiver.accepted))
-        tries = stubborn.refused
-        await eventually(lambda: stubborn.refused > tries + 2)
+        tries = receiving.refused
+        await eventually(lambda: receiving.refused > tries + 2)
         assert [each.event["data"]["run_id"] for each in receiver.accepted] == [other]
         of_run = [each for each in receiver.received if each.event["data"]["run_id"] == run_id]
         assert {each.type for each in of_run} == {"approval.requested"}
-        stubborn.closed = False
+        receiving.closed = False
         await eventually(lambda: len(receiver.accepted) == 3)
     _, asked, end = receiver.accepted
     assert [asked.type, end.type] == ["approval.requested", "run.finished"]
@@ -88,7 +88,7 @@ async def test_the_end_of_a_run_is_posted_once_its_earlier_event_is_given_up(
     async with open_receiver() as receiver:
         settings = receiver.settings(webhook_give_up_s=0.3)
         async with harness.gateway(**settings) as client:
-            receiver.answers["/hook"] = Stubborn(receiver)
+            receiver.answers["/hook"] = Refusing(receiver)
             made = await add(client, receiver.url())
             run_id = await denied_run(harness, client)
             await eventually(lambda: bool(receiver.accepted))

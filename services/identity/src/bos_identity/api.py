@@ -196,8 +196,8 @@ class IdentityServicer(IdentityServiceServicer):
             PermissionDenied: It comes through a gateway that is not known.
         """
         metadata = _metadata(context)
-        told = self._proxies.verify(metadata) if self._proxies else None
-        if told is None and PROXY_TOKEN_KEY in metadata:
+        proxied = self._proxies.verify(metadata) if self._proxies else None
+        if proxied is None and PROXY_TOKEN_KEY in metadata:
             # Taken for the client, the proxy would be slowed down for the guesses of all its users;
             # and a token made up must not hide where a caller is.
             raise PermissionDenied(
@@ -205,7 +205,7 @@ class IdentityServicer(IdentityServiceServicer):
                 "to name the gateway's key in BOS_AUTH_PROXY_PUBLIC_KEYS, and to set the clocks.",
                 reason="PROXY_UNKNOWN",
             )
-        address = client_address(context.peer(), told)
+        address = client_address(context.peer(), proxied)
         return Origin(address, network(address))
 
 

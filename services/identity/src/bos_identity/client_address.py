@@ -24,7 +24,7 @@ class Addresses:
         """The client's address; empty if unknown, as behind a gateway that is not known."""
         entries = context.invocation_metadata() or ()
         metadata = {key: value for key, value in entries if isinstance(value, str)}
-        told = self.proxies.verify(metadata) if self.proxies else None
-        if told is None and PROXY_TOKEN_KEY in metadata:
+        proxied = self.proxies.verify(metadata) if self.proxies else None
+        if proxied is None and PROXY_TOKEN_KEY in metadata:
             return ""
-        return client_address(context.peer(), told)
+        return client_address(context.peer(), proxied)

@@ -23,7 +23,7 @@ from bos_identity.administration.registration import check_password
 from bos_identity.names import clean_name
 from bos_identity.opaque_tokens import digest, new_refresh_token
 from bos_identity.passwords.throttle import THROTTLED
-from bos_postgres.audit import stranger
+from bos_postgres.audit import unauthenticated
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bos_postgres.audit import By, Refusals
 
 
-_NOBODY = UUID(int=0)
+_NO_USER = UUID(int=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Identity:
         stored = None if account is None else account.password
         # Never what was typed: people type passwords there.
         whose = "" if account is None else str(account.user_id)
-        refused = stranger(origin.network).entry("session.refused", whose, outcome="refused")
+        refused = unauthenticated(origin.network).entry("session.refused", whose, outcome="refused")
         try:
             matches = await self.attempts.matches(stored, request.password, subjects)
         except ResourceExhausted as error:
@@ -186,7 +186,7 @@ class Identity:
         hashed = await self.passwords.hash(new)
         if not await self.accounts.change_password(account, hashed, session_id, by):
             raise FailedPrecondition(
-                "The password was changed by somebody else just now.", reason="PASSWORD_CHANGED"
+                "The password was changed by another session just now.", reason="PASSWORD_CHANGED"
             )
         self.log.info("password changed", user=str(user_id))
 
@@ -244,7 +244,7 @@ class Identity:
         owner = await self.resets.owner(code)
         account = None if owner is None else await self.accounts.by_id(owner)
         if account is None:
-            refused = stranger(origin.network).entry("password.refused", outcome="refused")
+            refused = unauthenticated(origin.network).entry("password.refused", outcome="refused")
             self.refusals.count(refused)
             raise _code_refused()
         names = (account.user.username, account.user.email, account.user.display_name)
@@ -259,7 +259,7 @@ class Identity:
         if not origin.network:
             return False
         # Also of accounts that do not exist: they must cost what others cost.
-        user_id = _NOBODY if account is None else account.user_id
+        user_id = _NO_USER if account is None else account.user_id
         return await self.sessions.was_there(user_id, origin.network)
 
     def _tokens(self, session: StoredSession, refresh_token: str) -> Tokens:

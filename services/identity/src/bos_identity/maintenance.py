@@ -18,7 +18,7 @@ _BATCH = 500
 
 
 class Ageing(Protocol):
-    """A table whose rows are of no use any more at some time."""
+    """A table whose rows expire."""
 
     async def forget_old(self, batch: int) -> int:
         """Delete a batch of them; returns how many rows that were."""

@@ -128,7 +128,7 @@ async def serve(
         proxied = bool(given.proxy_public_keys or given.proxy_public_keys_file)
     if proxied and takes_neighbours(settings):
         log.warning(
-            "whoever calls from this machine may register, and proxies are set",
+            "callers on this machine may register without invitation, and proxies are set",
             remedy="set BOS_IDENTITY_REGISTRATION_OPEN=false, or name each proxy on this machine "
             "in BOS_REST_TRUSTED_PROXIES",
         )

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 from bos.identity.v1 import Session, SignInMethod
 from bos_errors import NotFound
 from bos_postgres import acquire, acting_for, fetch, fetchrow, fetchval, for_user, statement_errors
-from bos_postgres.audit import By, deed, record, stranger
+from bos_postgres.audit import By, deed, record, unauthenticated
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -289,7 +289,7 @@ class Sessions:
             if row is None:
                 return False
             whose, reason = str(row["user_id"]), "token_reused"
-            entry = stranger(address).entry(
+            entry = unauthenticated(address).entry(
                 ENDED, str(row["session_id"]), reason=reason, session_of=whose
             )
             await record(connection, [entry])

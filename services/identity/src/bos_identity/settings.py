@@ -56,7 +56,7 @@ class IdentitySettings(Settings):
     )
     registration_open: bool | None = Field(
         default=None,
-        description="Let anybody make an account; unset: only who calls from this machine, if "
+        description="Let any caller make an account; unset: only callers on this machine, if "
         "identity listens on loopback. Otherwise accounts are made by invitation. Set it to false "
         "where a proxy on this machine, such as a tunnel, lets others in: its clients call from "
         "here, unless BOS_REST_TRUSTED_PROXIES names it and it says whose calls it passes on",
@@ -131,7 +131,9 @@ class IdentitySettings(Settings):
         "that it was signed in to from before do not",
     )
     account_throttle_max_s: float = Field(
-        default=30.0, gt=0, description="Longest wait of an account for strangers' failed logins"
+        default=30.0,
+        gt=0,
+        description="Longest wait of an account for failed logins from unknown addresses",
     )
     address_attempts: int = Field(
         default=20, ge=1, description="Failed logins from an address before it has to wait"

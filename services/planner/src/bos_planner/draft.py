@@ -287,7 +287,7 @@ def _unmark_partial_answers(plan: Plan, bounds: Bounds) -> None:
     """
     done = [step for step_id, step in bounds.earlier.items() if step_id in bounds.completed]
     needs = {step.step_id: dependencies(step) for step in (*done, *plan.steps)}
-    told = {*needs, *bounds.completed}
+    known = {*needs, *bounds.completed}
     for step in plan.steps:
         if not step.is_final_answer:
             continue
@@ -296,7 +296,7 @@ def _unmark_partial_answers(plan: Plan, bounds: Bounds) -> None:
             new = needs.get(open_ids.pop(), set()) - reached
             reached |= new
             open_ids += new
-        step.is_final_answer = told <= reached
+        step.is_final_answer = known <= reached
 
 
 def _decision(

@@ -70,11 +70,11 @@ class InstructionClassifier:
         else:
             mode, usage, why = _MODES[reply.value.mode], reply.usage, ""
         return ClassifyInstructionsResponse(
-            mode=mode, trace=[_told(mode, why)], usage=consumed(usage, started)
+            mode=mode, trace=[_trace_event(mode, why)], usage=consumed(usage, started)
         )
 
 
-def _told(mode: InstructionMode, why: str) -> TraceEvent:
+def _trace_event(mode: InstructionMode, why: str) -> TraceEvent:
     name = InstructionMode.Name(mode).removeprefix("INSTRUCTION_MODE_").lower()
     text = f"Instructions classified as {name}."
     now = timestamp_pb2.Timestamp()

@@ -174,7 +174,7 @@ def _number(text: str) -> float | Decimal:
     """Parse a number as float if that is exact, as programs calculate with floats."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError("not a number that can be told")
+        raise ValueError("not a finite number")
     exact = Decimal(text)
     return number if Decimal(repr(number)) == exact else exact
 

@@ -26,7 +26,7 @@ def build_app(gateway: Gateway, telemetry: Telemetry, tasks: BosTasks) -> Starle
     """The application; each endpoint adds its routes here.
 
     Args:
-        gateway: Called as whoever calls here.
+        gateway: Called as the caller of each request.
         telemetry: Of the service.
         tasks: What the A2A endpoint offers, over gRPC as well.
     """

@@ -22,7 +22,7 @@ _PUBLIC_URL = "bos-public-url"
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """The gateway, called as whoever calls here; protocols have no rights of their own."""
+    """The gateway, called as the caller of each request; protocols have no rights of their own."""
 
     channel: grpc.aio.Channel
     settings: ProtocolsSettings

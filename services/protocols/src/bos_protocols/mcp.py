@@ -27,7 +27,7 @@ _MAX_REQUEST_BYTES = 1024 * 1024
 
 
 class _HttpCallers:
-    """Whoever sent a request, by its headers."""
+    """The sender of a request, by its headers."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -64,7 +64,7 @@ class McpEndpoint:
         """What the endpoint answers."""
         (served,) = [each for each in self._app.routes if isinstance(each, Route)]
         return [
-            # GET would hold a stream open for what is told unasked, which is nothing here.
+            # GET would hold a stream open for unrequested messages; there are none here.
             Route(MCP_PATH, served.endpoint, methods=["POST"]),
             Route(METADATA_PATH, self._metadata, methods=["GET"]),
             Route(METADATA_PATH + MCP_PATH, self._metadata, methods=["GET"]),

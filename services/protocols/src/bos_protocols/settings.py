@@ -30,7 +30,7 @@ class ProtocolsSettings(WebServerSettings):
     mcp_tool_approvals: bool = Field(
         default=False,
         description="Let a call of an MCP tool approve an action without the person's own reply;"
-        " whatever the client's model has read may then have actions done",
+        " any text that the client's model has read may then have actions done",
     )
     public_url: str = Field(
         default="",

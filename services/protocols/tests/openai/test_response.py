@@ -1,4 +1,4 @@
-"""The events of a response are the same whoever makes them, and whenever."""
+"""The events of a response are the same on every replica, at any time."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ import pydantic_monty as monty
 from bos.sandbox.v1 import ProgramStatus, RunProgramResponse, Tier
 from bos_chassis.values import to_value
 from bos_errors import ConfigurationError, ResourceExhausted
+from bos_sandbox.concurrency import ConcurrencyLimiter
 from bos_sandbox.outcomes import ended, limit, result_problem
 from bos_sandbox.output import Output, OutputLimitExceeded
-from bos_sandbox.places import Places
 from bos_sandbox.validate import LAST_VALUE, Program
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Interpreter:
         self._pool = pool
         self._settings = settings
         self._prelude = prelude
-        self._places = Places(settings.max_workers, settings.queue_timeout_s)
+        self._limiter = ConcurrencyLimiter(settings.max_workers, settings.queue_timeout_s)
 
     async def run(
         self, program: Program, inputs: Mapping[str, Any], limits: RunLimits
@@ -66,7 +66,7 @@ class Interpreter:
         started = time.monotonic()
         output = Output(limits.output_bytes)
         async with (
-            self._places.taken(),
+            self._limiter.taken(),
             self._session(limits, inputs.get("today")) as session,
         ):
             try:
@@ -197,7 +197,7 @@ async def open_interpreter(settings: SandboxSettings) -> AsyncIterator[Interpret
         min_processes=min(settings.warm_workers, settings.max_workers),
         max_processes=settings.max_workers,
         checkout_timeout=settings.queue_timeout_s,
-        # Behind our own timers, so that a defect in them cannot keep a worker for ever.
+        # Behind our own timers, so that a defect in them cannot occupy a worker indefinitely.
         request_timeout=settings.timeout_s + 2 * settings.kill_grace_s,
         max_checkouts_per_worker=settings.runs_per_worker,
         feed_duration_limit_grace=settings.kill_grace_s,

@@ -1,4 +1,4 @@
-"""The static check before a program runs: an extra net above the tiers' own walls.
+"""The static check before a program runs: an extra net above the tiers' own isolation.
 
 It answers with a :class:`Refusal` that names rule and line. The first three rules hold in every
 tier, the others where the service chooses the tier, or the caller chose the interpreter:

@@ -17,8 +17,9 @@ from bos_errors import BosError
 from bos_llm import ModelOutputInvalid
 from bos_postgres import EmbeddedPostgres, create_database
 from bos_testkit.runs import SeenRun
-from bos_try.calls import calls_of
-from bos_try.judge import (
+
+from .calls import calls_of
+from .judge import (
     Judgement,
     Outcome,
     broken_wire,

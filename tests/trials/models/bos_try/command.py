@@ -21,10 +21,11 @@ from bos_errors import BosError, ConfigurationError
 from bos_llm import ModelSettings
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
-from bos_try.asking import Asker, facts_of
-from bos_try.calls import OK, calls_of
-from bos_try.report import line, summary, table, write_json
-from bos_try.servers import (
+
+from .asking import Asker, facts_of
+from .calls import OK, calls_of
+from .report import line, summary, table, write_json
+from .servers import (
     MODEL,
     ROOT,
     forget_models,
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bos_demo.questions import Question
-    from bos_try.judge import Outcome
+
+    from .judge import Outcome
 
 OUTPUT = ROOT / ".data/try-model.json"
 CONFIGURED, SCRIPTED, LLAMA, LITELLM = "configured", "scripted", "llama", "litellm"

@@ -9,7 +9,8 @@ from bos.gateway.v1 import RunStatus
 from bos.planner.v1 import Intent
 from bos_chassis.values import from_value, from_value_map
 from bos_demo.expectations import mentions
-from bos_try.calls import UNEXPECTED
+
+from .calls import UNEXPECTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from bos.gateway.v1 import OrchestratorResponse, RunEvent
     from bos_demo.questions import Question
     from bos_testkit.runs import SeenRun
-    from bos_try.calls import Call
+
+    from .calls import Call
 
 Verdict = Literal["right", "wrong", "asked", "failed"]
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "asked", "failed")

@@ -7,14 +7,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from bos_try.calls import OK, tokens
-from bos_try.judge import VERDICTS
+from .calls import OK, tokens
+from .judge import VERDICTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from bos_try.judge import Outcome
+    from .judge import Outcome
 
 _FORMAT = 1
 _HEADINGS = ("question", "verdict", "calls", "bad", "sent", "received", "cost", "s", "stages")

@@ -18,8 +18,9 @@ from bos_chassis.telemetry import Telemetry
 from bos_errors import BosError
 from bos_llm import Models, ModelSettings, TextDelta, system, user
 from bos_testkit.processes import free_port
-from bos_try.recorder import ANSWER, Recorder
-from bos_try.servers import ROOT, litellm
+
+from .recorder import ANSWER, Recorder
+from .servers import ROOT, litellm
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -26,7 +26,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._ -]+")
 
 
 class ForeignContent(BaseModel):
-    """What a system of others returned, as later steps and prompts see it."""
+    """Result of an external system, as later steps and prompts see it."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -38,7 +38,7 @@ class ForeignContent(BaseModel):
     files: list[str] = []
     """Names of the files of the step that came with it."""
     truncated: bool = False
-    """Whether something did not fit."""
+    """Whether content was truncated."""
 
     @property
     def table(self) -> Table | None:
@@ -85,7 +85,7 @@ class ContentReader:
         self._texts: list[str] = []
         self.files: list[str] = []
         self.truncated = False
-        """Whether something did not fit; callers set it for what they left out."""
+        """Whether content was truncated; callers set it for what they left out."""
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""Calls of systems of others that have no outcome."""
+"""Calls of external systems without an outcome."""
 
 from __future__ import annotations
 

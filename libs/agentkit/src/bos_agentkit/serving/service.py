@@ -50,12 +50,12 @@ class AgentServiceSettings(Settings):
         " shows",
     )
     serves_people: ClassVar[bool] = False
-    """Whether its server offers a service to people too, and holds data of their accounts."""
+    """Whether its server also offers a service to users, and holds data of their accounts."""
     _gateway_target: Callable[[], str] | None = PrivateAttr(default=None)
 
     @classmethod
     def agents(cls) -> Mapping[str, Mapping[str, Any]] | None:
-        """Agents that the installed package is in a standalone, where settings say which.
+        """Agents that the installed package serves in standalone, by its settings.
 
         Override it where one package is several agents, each served with settings of its own.
         Returns the settings that tell each apart, by its name; None: one agent, named by its entry
@@ -95,7 +95,7 @@ def agent_servicer(
     *,
     auth: Authenticator | None = None,
 ) -> Servicer:
-    """The agent service of a server that offers others too, such as one for people.
+    """Agent service of a server with further services, such as one for users.
 
     Args:
         settings: Bounds of its steps.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bos_cli.commands.approvals import asker_for
-from bos_cli.commands.clarifying import asks, reply_to, somebody_is_there
+from bos_cli.commands.clarifying import asks, is_interactive, reply_to
 from bos_cli.render import RunView, View, make_console
 from bos_cli.render.images import chart_images, image_protocol, image_text
 from bos_cli.render.parts import show_clarification, show_plan
@@ -218,7 +218,7 @@ async def _ask(
             code, response = await _followed(events, view, as_json, asker_for(bos))
             if response is not None and protocol is not None:
                 await _show_images(bos, response, protocol)
-            if response is None or as_json or not asks(response) or not somebody_is_there():
+            if response is None or as_json or not asks(response) or not is_interactive():
                 return code
             question = await reply_to(response.clarification)
             if not question:

@@ -26,7 +26,7 @@ def asks(response: OrchestratorResponse | None) -> bool:
     return response is not None and response.status == RunStatus.RUN_STATUS_CLARIFICATION_NEEDED
 
 
-def somebody_is_there() -> bool:
+def is_interactive() -> bool:
     """Whether a person sits at the terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 

@@ -93,7 +93,7 @@ def logout(target: Target) -> None:
         async with file.locked():
             kept = target.signed_in(connection)
             if kept is None:
-                click.echo("Nobody is signed in.")
+                click.echo("No user is signed in.")
                 return ANSWERED
             async with IdentityClient(kept.identity_target) as own:
                 await own.log_out(kept.refresh_token)
@@ -115,7 +115,7 @@ def whoami(target: Target, as_json: bool) -> None:
         tokens = connection.tokens
         credential = connection.api_key if tokens is None else await tokens.access_token()
         if not credential:
-            click.echo("Nobody is signed in; run `bos login`.", err=True)
+            click.echo("No user is signed in; run `bos login`.", err=True)
             return USAGE
         async with IdentityClient(identity_of(connection)) as identity:
             user = await identity.user(credential)

@@ -42,8 +42,8 @@ class _User:
 @click.option(
     "--tool-approvals",
     is_flag=True,
-    help="Let the program that calls approve actions without your own reply. Whatever its model has"
-    " read may then have actions done.",
+    help="Let the program that calls approve actions without your own reply. Any text that its"
+    " model has read may then have actions done.",
 )
 @click.pass_obj
 def mcp(target: Target, tool_approvals: bool) -> None:

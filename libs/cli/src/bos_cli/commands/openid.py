@@ -93,7 +93,7 @@ async def _on_another_device(identity: OpenIdClient, name: str) -> LogInResponse
         if finished.HasField("log_in"):
             return finished.log_in
         pause_s = finished.pending.interval.ToMilliseconds() / 1000
-    raise Unauthenticated("Nobody has signed in in time; begin again.")
+    raise Unauthenticated("The sign-in timed out; start it again.")
 
 
 def _left_s(begun: BeginOpenIdLogInResponse) -> float:
@@ -105,5 +105,5 @@ def _page(url: str) -> str:
     """An address that a browser may be sent to; others from identity are refused."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc or url.startswith("-"):
-        raise FailedPrecondition("Identity names a page that is none for a browser.")
+        raise FailedPrecondition("Identity returned an address that a browser cannot open.")
     return one_line(url)

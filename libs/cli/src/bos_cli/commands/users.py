@@ -67,12 +67,12 @@ def list_users(target: Target, as_json: bool) -> None:
 @click.option("--days", type=click.IntRange(1, 30), default=7, show_default=True)
 @click.pass_obj
 def invite(target: Target, roles: tuple[str, ...], groups: tuple[str, ...], days: int) -> None:
-    """Make a code that somebody can register with, once."""
+    """Create a code for one registration."""
 
     async def work() -> int:
         async with _client(AdministrationClient, target) as identity:
             made = await identity.invite(roles, groups, days * _DAY_S)
-        click.echo(f"Invitation {made.invitation.invitation_id}, told this once; pass it on:")
+        click.echo(f"Invitation {made.invitation.invitation_id}, shown this once; pass it on:")
         click.echo(f"  bos register NAME --invitation {made.code}")
         return ANSWERED
 
@@ -209,13 +209,13 @@ def remove(target: Target, username: str, yes: bool, no_wait: bool) -> None:
 @click.argument("username")
 @click.pass_obj
 def reset(target: Target, username: str) -> None:
-    """Make a code that sets a new password for somebody, once."""
+    """Create a code that sets a new password for the user, once."""
 
     async def work() -> int:
         async with _client(AdministrationClient, target) as identity:
             user = await identity.user(username)
             made = await identity.password_reset(user.user_id)
-        click.echo(f"Good until {_day(made.expire_time)}, told this once; pass it on:")
+        click.echo(f"Good until {_day(made.expire_time)}, shown this once; pass it on:")
         click.echo(f"  bos reset-password --code {made.code}")
         return ANSWERED
 
@@ -262,7 +262,7 @@ def create(target: Target, name: str, scopes: tuple[str, ...], days: int, userna
         async with _client(ApiKeyClient, target) as identity:
             made = await identity.make(name, scopes, days * _DAY_S, user_id)
         click.echo(f"Key {made.api_key.key_id}, until {_day(made.api_key.expire_time)}.", err=True)
-        click.echo("It is told this once:", err=True)
+        click.echo("It is shown this once:", err=True)
         click.echo(made.secret)
         return ANSWERED
 

@@ -86,7 +86,7 @@ def list_files(target: Target, limit: int, page: str, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Overwrite a file that is there.")
 @click.pass_obj
 def get_file(target: Target, name: str, output: Path | None, version: int, force: bool) -> None:
-    """Save a file on this machine. A program or a stranger may have made it: run nothing of it."""
+    """Save a file on this machine. Its content is untrusted: run nothing of it."""
 
     async def work() -> int:
         async with _client_of(target) as client:

@@ -165,7 +165,7 @@ def show_end(console: Console, response: OrchestratorResponse) -> None:
 def show_approval(console: Console, approval: Approval) -> None:
     """What would be done, exactly, for the person who decides."""
     if approval.kind == ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN:
-        text = "  you approved this before, and nobody knows whether it was done: yes does it again"
+        text = "  you approved this before; it is unknown whether it was done: yes does it again"
         console.print(Text(text, style="yellow"))
     if len(approval.display.actions) != len(approval.actions):
         text = "  the gateway does not say how to show this: do not approve it from here"

@@ -28,7 +28,7 @@ Outcome = CallToolResult | InputRequiredResult
 
 
 class Asking:
-    """The tool, for whoever calls."""
+    """The tool that asks, for the caller of each request."""
 
     def __init__(self, callers: Callers, policy: Policy) -> None:
         self._callers = callers
@@ -150,7 +150,7 @@ class _Asked:
         except PermissionDenied as error:
             return waiting(run, approval, error.message)
         except AlreadyExists:
-            pass  # somebody else decided first, and the run goes on by that
+            pass  # another client decided first, and the run continues by that
         self.decided.add(approval.approval_id)
         return None
 

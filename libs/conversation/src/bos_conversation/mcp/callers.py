@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Callers(Protocol):
-    """Clients that call as whoever sent a request."""
+    """Clients that call as the sender of a request."""
 
     @property
     def has_documents(self) -> bool:

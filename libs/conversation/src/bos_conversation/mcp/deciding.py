@@ -41,7 +41,7 @@ _SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """Nobody decided; the action still waits."""
+    """No decision was made; the action still waits."""
 
     asked: bool
     """Whether the person was asked."""
@@ -89,6 +89,6 @@ def _decision(reply: ElicitResult) -> Decision | Undecided:
     word, instructions = content.get("decision"), content.get("instructions")
     if reply.action != "accept" or word not in ("approve", "deny"):
         return Undecided(asked=True)
-    told = instructions.strip() if isinstance(instructions, str) else ""
+    text = instructions.strip() if isinstance(instructions, str) else ""
     # Instructions with a refusal are what to do in its place: another proposal, and nothing done.
-    return Decision(approved=word == "approve" or bool(told), instructions=told)
+    return Decision(approved=word == "approve" or bool(text), instructions=text)

@@ -19,7 +19,7 @@ _MAX_PASSAGE_CHARS = 4000
 
 
 class Documents:
-    """The tool, for whoever calls."""
+    """The tool that searches documents, for the caller of each request."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers

@@ -33,7 +33,7 @@ class News:
     context: Context[Any, Any]
     _count: int = 0
     _answer: str = ""
-    _told_at: float = field(default=0.0)
+    _sent_at: float = field(default=0.0)
 
     async def tell(self, message: str) -> None:
         """Send a line."""
@@ -61,9 +61,9 @@ class News:
 
     async def _tell_answer(self) -> None:
         now = time.monotonic()
-        if now - self._told_at < _TEXT_EVERY_S:
+        if now - self._sent_at < _TEXT_EVERY_S:
             return
-        self._told_at = now
+        self._sent_at = now
         await self.tell(ANSWER_SO_FAR + self._answer[-_MAX_ANSWER_CHARS:])
 
 
@@ -93,7 +93,7 @@ async def follow(
         news: Where events go.
         until: When to stop, in seconds of the monotonic clock.
         after: The last event that is known.
-        decided: Approvals that were decided, whatever their events say yet.
+        decided: Approvals that were decided, even if their events do not say so yet.
     """
     sequence = after
     try:

@@ -26,7 +26,7 @@ _JSON = "application/json"
 
 
 class Resources:
-    """The resources, for whoever reads."""
+    """The resources, for the caller of each request."""
 
     def __init__(self, callers: Callers) -> None:
         self._callers = callers

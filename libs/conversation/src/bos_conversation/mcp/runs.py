@@ -46,7 +46,7 @@ _PERSON = (
 
 
 class Runs:
-    """The tools, for whoever calls."""
+    """The tools for runs, for the caller of each request."""
 
     def __init__(self, callers: Callers, policy: Policy) -> None:
         self._callers = callers
@@ -146,7 +146,7 @@ class Runs:
         self, context: Context[Any, Any], approval: Approval, decision: str, instructions: str
     ) -> Decision | Outcome:
         if decision == "deny" and not instructions:
-            return Decision(approved=False)  # which nobody has to be protected from
+            return Decision(approved=False)  # which can do no harm
         if self._policy.tool_approvals:
             return Decision(approved=True, instructions=instructions)
         reply = await decide_by_person(context, approval)

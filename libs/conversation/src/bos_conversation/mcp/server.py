@@ -59,7 +59,7 @@ def build_server(callers: Callers, policy: Policy | None = None) -> MCPServer[An
     """The server; it keeps nothing between calls.
 
     Args:
-        callers: Clients that call as whoever sent a request.
+        callers: Clients that call as the sender of a request.
         policy: What it does for its callers; None for the defaults.
     """
     policy = policy or Policy()
@@ -70,7 +70,7 @@ def build_server(callers: Callers, policy: Policy | None = None) -> MCPServer[An
         instructions=_INSTRUCTIONS,
         version=version("bos-client"),
         log_level="WARNING",
-        subscriptions=False,  # nothing is told unasked, so no stream is kept open for it
+        subscriptions=False,  # nothing is sent unasked, so no stream is kept open for it
         middleware=[_latest_runs(resources)],
     )
     runs = Runs(callers, policy)
@@ -131,7 +131,7 @@ class _Server(MCPServer[Any]):
 
 
 async def _whose_cancellation() -> None:
-    """Raise the cancellation of whoever cancelled this call, or return if nobody did.
+    """Raise the cancellation of this call by its caller or server; return if there is none.
 
     gRPC ends a call that is cancelled by an error of its own. MCP's library does not take that for
     the cancellation that it asked for, but for the end of the server.

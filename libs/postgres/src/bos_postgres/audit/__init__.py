@@ -8,7 +8,7 @@ cut off is found by an exported hash, or by one of those in the log.
 Entries name users by id and hold no content: no question, no answer, no value, no e-mail address.
 """
 
-from bos_postgres.audit.actors import OPERATOR, By, stranger
+from bos_postgres.audit.actors import OPERATOR, By, unauthenticated
 from bos_postgres.audit.chain import Checkpoint, Defect, SealedEntry, verify
 from bos_postgres.audit.entries import (
     AuditEntry,
@@ -54,6 +54,6 @@ __all__ = [
     "running_audit",
     "seal",
     "settings_entry",
-    "stranger",
+    "unauthenticated",
     "verify",
 ]

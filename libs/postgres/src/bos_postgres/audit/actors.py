@@ -56,6 +56,6 @@ OPERATOR: Final = By("operator", "operator")
 """The operator who works on the database itself, with commands."""
 
 
-def stranger(address: str = "") -> By:
+def unauthenticated(address: str = "") -> By:
     """An unauthenticated actor, known by its address at most."""
     return By("", "anonymous", address)

@@ -1,4 +1,4 @@
-"""What a query holds of its rows in aggregates, and a query that tells a planner how many rows.
+"""What a query holds of its rows in aggregates, and the query that estimates how many rows.
 
 How many rows reach an aggregate only the database's planner can say, from its statistics. It has
 none of computed values (``order_id * 0``, ``length(name)``) and takes a small share for granted, so

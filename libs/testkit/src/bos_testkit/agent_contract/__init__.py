@@ -17,15 +17,33 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from bos_testkit.agent_contract import answers, endings, refusals
-from bos_testkit.agent_contract.subject import ContractBroken, Process, Subject, serving
+from bos_testkit.agent_contract.subject import (
+    ContractBroken,
+    Process,
+    Subject,
+    agent_subject,
+    counted,
+    serving,
+)
 
-__all__ = ["RULES", "ContractBroken", "Process", "Rule", "Subject", "every_rule", "serving"]
+__all__ = [
+    "RULES",
+    "ContractBroken",
+    "Process",
+    "Rule",
+    "Subject",
+    "agent_subject",
+    "counted",
+    "every_rule",
+    "own_rules",
+    "serving",
+]
 
 Rule = Callable[[Subject], Awaitable[None]]
 
 RULES: tuple[Rule, ...] = (
     answers.card_is_valid,
-    answers.health_is_told_to_anybody,
+    answers.health_needs_no_credentials,
     answers.example_has_a_valid_result,
     answers.progress_is_well_formed,
     answers.same_step_twice_has_the_same_result,
@@ -35,7 +53,7 @@ RULES: tuple[Rule, ...] = (
     answers.steps_at_once_are_kept_apart,
     refusals.bad_input_is_refused_with_field_and_fix,
     refusals.hostile_input_is_no_defect,
-    refusals.strangers_are_refused,
+    refusals.unauthenticated_callers_are_refused,
     refusals.nothing_is_performed_unapproved,
     refusals.secrets_are_never_echoed,
     endings.deadline_reaches_the_bottom,
@@ -44,4 +62,20 @@ RULES: tuple[Rule, ...] = (
     endings.shutdown_lets_steps_end,
 )
 
+KIT_RULES = frozenset(
+    {
+        answers.health_needs_no_credentials,
+        answers.metadata_and_trace_are_taken_over,
+        refusals.bad_input_is_refused_with_field_and_fix,
+        endings.too_many_steps_are_refused,
+    }
+)
+"""Rules that agentkit keeps for every agent that is served by it."""
+
 every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+"""Runs a test for each rule: agents of any author."""
+
+own_rules = pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if rule not in KIT_RULES], ids=lambda rule: rule.__name__
+)
+"""Runs a test for each rule that an agent served by agentkit can break."""

@@ -67,7 +67,7 @@ async def card_is_valid(subject: Subject) -> None:
         )
 
 
-async def health_is_told_to_anybody(subject: Subject) -> None:
+async def health_needs_no_credentials(subject: Subject) -> None:
     """The standard health service says SERVING, to callers without credentials too."""
     _, public = generate_keypair()
     async with subject.open(auth=AuthSettings(run_token_public_keys=public)) as agent:
@@ -78,7 +78,7 @@ async def health_is_told_to_anybody(subject: Subject) -> None:
                     health_pb2.HealthCheckRequest(service=service), timeout=TIMEOUT_S
                 )
             except Exception as error:
-                require(False, f"the health of {service!r} is told to anybody: {error}")
+                require(False, f"the health of {service!r} needs no credentials: {error}")
             require(
                 answer.status == health_pb2.HealthCheckResponse.SERVING,
                 f"the health of {service!r} is SERVING",

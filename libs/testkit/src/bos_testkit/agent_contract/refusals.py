@@ -1,4 +1,4 @@
-"""Rules about what an agent refuses: bad input, strangers, and unapproved actions."""
+"""Rules about what an agent refuses: invalid input, unauthenticated callers, unapproved actions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def bad_input_is_refused_with_field_and_fix(subject: Subject) -> None:
             input=subject.step(api_keys_config_ref="k" * 129)
         ),
         "input.model": ExecuteRequest(input=subject.step(model="m" * 129)),
-        "input.agent_name": ExecuteRequest(input=subject.step(agent_name="somebody_else")),
+        "input.agent_name": ExecuteRequest(input=subject.step(agent_name="another_agent")),
     }
     async with subject.open() as agent:
         before = subject.model.calls
@@ -104,21 +104,22 @@ def _hostile(subject: Subject) -> list[tuple[str, AgentInput]]:
     deep = Value(string_value="x")
     for _ in range(_DEPTH):
         deep = Value(list_value=ValueList(values=[deep]))
+    hostile = [each.text for each in hostile_texts()]
+    words = Value(decimal_value="seven")
     values = {
         "an empty value": Value(),
         "a deep value": deep,
         "a wide value": to_value(list(range(_WIDTH))),
-        "a number that is none": Value(double_value=float("nan")),
+        "not a number": Value(double_value=float("nan")),
         "an endless number": Value(double_value=float("-inf")),
         "a long number": Value(decimal_value="9" * 5_000),
-        "a number in words": Value(decimal_value="seven"),
+        "a number in words": words,
     }
     return [
-        *((f"a task with {t.what}", subject.step(task=t.text)) for t in hostile_texts() if t.text),
-        *(
-            (f"an entity with {what}", subject.step(entities={"a": v}))
-            for what, v in values.items()
-        ),
+        ("a task with every hostile text", subject.step(task="\n".join(hostile))),
+        ("a blank task", subject.step(task="\u00a0 ")),
+        ("an entity with a deep value", subject.step(entities={"a": deep})),
+        ("an entity with a number in words", subject.step(entities={"a": words})),
         *(
             (f"an argument with {what}", subject.step(sub_task_input={"text": v, "query": v}))
             for what, v in values.items()
@@ -129,16 +130,16 @@ def _hostile(subject: Subject) -> list[tuple[str, AgentInput]]:
         ("a negative time", subject.step(retry_config=RetryConfig(max_retries=-1))),
         ("a negative count of turns", subject.step(clarification_turn_count=-(2**31))),
         (
-            "data with names that are none",
+            "data with empty and invalid names",
             subject.step(dependency_outputs={"": to_value_map({"": 1, "a\x00b": 2})}),
         ),
     ]
 
 
-async def strangers_are_refused(subject: Subject) -> None:
+async def unauthenticated_callers_are_refused(subject: Subject) -> None:
     """Only a run token of the gateway, for this agent and exactly this step, opens a step."""
     private, public = generate_keypair()
-    signer, stranger = RunTokenSigner(private), RunTokenSigner(generate_keypair()[0])
+    signer, unknown_signer = RunTokenSigner(private), RunTokenSigner(generate_keypair()[0])
     own = {"user": USER, "run": RUN, "step": STEP, "audiences": [subject.name], "ttl_s": 3600.0}
 
     def token(signer: RunTokenSigner = signer, **changed: Any) -> dict[str, str]:
@@ -147,11 +148,11 @@ async def strangers_are_refused(subject: Subject) -> None:
     unknown: dict[str, dict[str, str]] = {
         "no key": {},
         "a wrong key": {"authorization": "Bearer wrong"},
-        "a token that is none": {RUN_TOKEN_KEY: "nonsense"},
-        "a token of another audience": token(audiences=["somebody_else"]),
-        "a token that another agent was handed": token(audiences=["somebody_else", subject.name]),
+        "an invalid token": {RUN_TOKEN_KEY: "nonsense"},
+        "a token of another audience": token(audiences=["another_agent"]),
+        "a token for another agent and this one": token(audiences=["another_agent", subject.name]),
         "a token that has expired": token(ttl_s=-3600.0),
-        "a token that nobody of the house signed": token(stranger),
+        "a token with an unknown signature": token(unknown_signer),
     }
     others = {
         "another step": token(step="run-1/0/step_2"),
@@ -177,7 +178,7 @@ async def strangers_are_refused(subject: Subject) -> None:
                 isinstance(refusal, PermissionDenied),
                 f"a token of {whose} is PERMISSION_DENIED: {refusal}",
             )
-        require(subject.model.calls == before, "no stranger causes any work")
+        require(subject.model.calls == before, "a refused call causes no work")
         result = (await agent.execute(subject.step(), list(token().items()))).result
         require(result.status != FAILED, f"the token of the step opens it: {result.error}")
 

@@ -16,6 +16,10 @@ from bos.agent.v1 import (
     TaskMetadata,
 )
 from bos_chassis.settings import AuthSettings, ServerSettings
+from bos_chassis.telemetry import Telemetry
+from bos_llm import Models
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
@@ -26,9 +30,7 @@ if TYPE_CHECKING:
     from bos.common.v1 import TraceEvent
     from bos_agentkit import AgentServiceSettings
     from bos_chassis.server import GrpcServer
-    from bos_chassis.telemetry import Telemetry
-    from bos_llm import Models
-    from bos_testkit.scripted_model.server import ScriptedModel
+    from bos_testkit.scripted_model.replies import Fixture
 
     Headers = Sequence[tuple[str, str]]
 
@@ -141,6 +143,57 @@ def serving(
             yield server.address
 
     return start
+
+
+@asynccontextmanager
+async def agent_subject(
+    name: str,
+    serve: Callable[..., AbstractAsyncContextManager[GrpcServer]],
+    settings: type[AgentServiceSettings],
+    replies: Sequence[Fixture],
+    example: AgentInput,
+    *,
+    telemetry: Telemetry | None = None,
+    environment: Mapping[str, str] | None = None,
+    proposing: AgentInput | None = None,
+    performed: Callable[[], int] | None = None,
+    **own: Any,
+) -> AsyncIterator[Subject]:
+    """Subject of an agent of this repository, with a scripted model.
+
+    Args:
+        name: Canonical name; ``bos_`` and it is the package.
+        serve: The ``serve`` of its ``service.py``.
+        settings: Class of its settings.
+        replies: Replies of the model.
+        example: ``Subject.example``.
+        telemetry: Telemetry of the agent; a new one by default.
+        environment: Settings of the agent as a process.
+        proposing: ``Subject.proposing``.
+        performed: ``Subject.performed``.
+        own: Settings of the agent in this process.
+    """
+    telemetry = telemetry or Telemetry.for_tests(name)
+    async with (
+        ScriptedModel(replies) as model,
+        Models(model_settings(model, max_attempts=1), telemetry) as models,
+    ):
+        yield Subject(
+            name=name,
+            example=example,
+            model=model,
+            serve=serving(serve, settings, telemetry, models, **own),
+            telemetry=telemetry,
+            process=Process(f"bos_{name}", environment or {}),
+            proposing=proposing,
+            performed=performed,
+        )
+
+
+def counted(telemetry: Telemetry, metric: str) -> int:
+    """Value of a counter summed over its labels, for ``Subject.performed``."""
+    samples = (sample for each in telemetry.registry.collect() for sample in each.samples)
+    return int(sum(sample.value for sample in samples if sample.name == metric))
 
 
 def step_metadata(*, attempt: int = 1, **changes: Any) -> TaskMetadata:

@@ -123,7 +123,7 @@ REFUSED: list[tuple[str, Callable[[], Any], str]] = [
         lambda: encoded(b"gzip, gzip", gzip.compress(BOMB)),
         "response_encoding",
     ),
-    ("an encoding nobody asked for", lambda: encoded(b"br", b"x"), "response_encoding"),
+    ("an encoding that was not requested", lambda: encoded(b"br", b"x"), "response_encoding"),
     ("an invented encoding", lambda: encoded(b"rot13", b"x"), "response_encoding"),
     (
         "two encodings in two headers",

@@ -1,6 +1,6 @@
 """Hostile URLs, the one corpus of all clients: each with the rule of ``bos_http`` that refuses it.
 
-``{port}`` stands for the port of a server on loopback that nobody may reach.
+``{port}`` stands for the port of a server on loopback that no client may reach.
 """
 
 from __future__ import annotations

@@ -112,11 +112,11 @@ class Trace:
         Raises:
             AssertionError: it is not so.
         """
-        told = "\n".join(sorted(self.tree()))
+        tree = "\n".join(sorted(self.tree()))
         roots = [span for span in self.spans.values() if not span.parent_id]
-        assert len(roots) == 1, f"{len(roots)} roots:\n{told}"
+        assert len(roots) == 1, f"{len(roots)} roots:\n{tree}"
         lost = [each for each in self.spans.values() if each.parent_id and not self.parent(each)]
-        assert not lost, f"without parent: {[(each.service, each.name) for each in lost]}\n{told}"
+        assert not lost, f"without parent: {[(each.service, each.name) for each in lost]}\n{tree}"
         for span in self.spans.values():
             assert 0 < span.start_ns <= span.end_ns, f"no end: {span}"
 
@@ -137,7 +137,7 @@ class Trace:
     def edges(self) -> set[tuple[str, str]]:
         """Parent and child, each as service and name: ``gateway: plan``."""
         return {
-            (_told(parent), _told(span))
+            (_named(parent), _named(span))
             for span in self.spans.values()
             if (parent := self.parent(span)) is not None
         }
@@ -147,11 +147,11 @@ class Trace:
         return [" > ".join(reversed(self._upwards(span))) for span in self.spans.values()]
 
     def _upwards(self, span: SeenSpan) -> list[str]:
-        path, seen = [_told(span)], {span.span_id}
+        path, seen = [_named(span)], {span.span_id}
         at: SeenSpan | None = span
         while at is not None and (at := self.parent(at)) is not None and at.span_id not in seen:
             seen.add(at.span_id)
-            path.append(_told(at))
+            path.append(_named(at))
         return path
 
 
@@ -184,7 +184,7 @@ def span_receiver() -> Iterator[SpanReceiver]:
         server.stop(None).wait()
 
 
-def _told(span: SeenSpan) -> str:
+def _named(span: SeenSpan) -> str:
     return f"{span.service}: {span.name}"
 
 

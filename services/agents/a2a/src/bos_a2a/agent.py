@@ -173,7 +173,7 @@ class A2aAgent(Agent):
             remote = await self.connection.send(
                 message,
                 timeout_s=self._seconds(task),
-                told=lambda said: task.trace.message(
+                on_progress=lambda said: task.trace.message(
                     "The remote agent says", text=plain_text(said, _MAX_PROGRESS)
                 ),
             )

@@ -36,7 +36,7 @@ def a2a_card(name: str, server: A2aServer, tool: SendMessage) -> AgentCard:
             "structured": "JSON of the result, if it has any",
             "rows": "rows of a list as maps from field to value",
             "links": "files that the agent names by their addresses",
-            "message": "what the agent was told",
+            "message": "the message that the agent was sent",
             "files": "names of files that came with the result",
             "truncated": "whether there was more",
         },

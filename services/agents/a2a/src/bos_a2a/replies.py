@@ -13,7 +13,7 @@ class AgentMessage(BaseModel):
     # In the order of writing: the reason comes before what it is a reason for.
     reason: str = Field(default="", description="Why the agent can do the task, in one sentence")
     message: str = Field(
-        default="", description="What the agent is told, whole; empty if it cannot do the task"
+        default="", description="The whole message to the agent; empty if it cannot do the task"
     )
     failure_reason: str = Field(
         default="", description="What is missing, if the agent cannot do the task"

@@ -33,7 +33,7 @@ class AgentAnswer(ForeignContent):
     """What a remote agent answered."""
 
     message: str
-    """What it was told."""
+    """The message that it was sent."""
     task: str = ""
     """Id of its task; empty where it answered at once."""
     links: list[dict[str, str]] = Field(default=[])
@@ -57,7 +57,10 @@ def answer_of(task: AgentTask, remote: RemoteTask, message: str, server: A2aServ
 def question_of(remote: RemoteTask, name: str) -> str:
     """What the agent asks, plain and on one line."""
     said = plain_text(remote.said_text, _MAX_QUESTION)
-    return said or f"The remote agent {name} asks for more and does not say what. What is it told?"
+    return (
+        said
+        or f"The remote agent {name} asks for more and does not say what. What should it be sent?"
+    )
 
 
 def shown_answer(answer: AgentAnswer, name: str) -> str:

@@ -20,7 +20,7 @@ Keyword = Annotated[str, Field(min_length=2, max_length=64)]
 
 
 class A2aServer(Endpoint):
-    """One remote agent: where its card is, what it may be told, whether it only reads.
+    """One remote agent: address of its card, credentials and limits, whether it only reads.
 
     ``token`` and ``headers`` are sent to the origin of ``url`` and to no other.
     """

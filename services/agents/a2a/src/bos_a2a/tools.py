@@ -29,7 +29,7 @@ TASK = "task"
 MAX_MESSAGE_CHARS = 50_000
 _SCHEMA = {
     "type": "object",
-    "properties": {"message": {"type": "string", "description": "What the agent is told"}},
+    "properties": {"message": {"type": "string", "description": "The message to the agent"}},
     "required": ["message"],
 }
 
@@ -67,7 +67,7 @@ class SendMessage(AgentTool):
 
         Raises:
             AgentFailure: they were approved for another definition of the agent.
-            InvalidArgument: names the arguments that do not fit.
+            InvalidArgument: names the invalid arguments.
         """
         checked = super().check(arguments)
         digest = checked.pop(DEFINITION) or self.definition.digest

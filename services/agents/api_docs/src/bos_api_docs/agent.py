@@ -280,7 +280,7 @@ class ApiDocsAgent(Agent):
         )
 
     async def _worded(self, task: AgentTask, result: CallResult) -> str:
-        """Response in the model's words; as it stands where the model fails or makes up numbers."""
+        """Response summarised by the model, or stated plainly if that fails or invents numbers."""
         plain = answers.plain_answer(result)
         seconds = min(self._settings.summary_timeout_s, task.remaining_s() * 0.8)
         try:
@@ -322,10 +322,10 @@ def _require_catalogue(loaded: Loaded) -> None:
     """
     if loaded.index.operations or loaded.index.snippets:
         return
-    told = "; ".join(answers.problem_text(name, why) for name, why in loaded.problems.items())
+    problems = "; ".join(answers.problem_text(name, why) for name, why in loaded.problems.items())
     raise AgentFailure(
         AgentErrorType.CONFIGURATION_ERROR,
-        told
+        problems
         or "No API is documented. Set BOS_API_DOCS_OPENAPI or BOS_API_DOCS_CATALOGUE_PATH, or "
         "several APIs in BOS_API_DOCS_APIS.",
         retryable=False,

@@ -81,7 +81,7 @@ def problem_text(api: str, why: str) -> str:
 
 
 def from_documentation(found: Found) -> str:
-    """What the documentation holds about a task, without a model's words."""
+    """Documentation about a task, quoted without a model."""
     lines = [f"- {each.title}" for each in found.operations]
     texts = [f"{each.title}: {each.text[:500]}" for each in found.snippets[:3]]
     return "\n\n".join(["These documented endpoints fit best:\n" + "\n".join(lines), *texts])

@@ -1,4 +1,4 @@
-"""The API agent's card: what planner and gateway know about it."""
+"""Card of the API agent."""
 
 from __future__ import annotations
 

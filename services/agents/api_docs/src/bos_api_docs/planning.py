@@ -109,7 +109,7 @@ def chosen_operation(
 
 
 class Router:
-    """Decides where calls go and which credentials go along.
+    """Routes of calls: destination and credentials.
 
     Args:
         apis: Settings by name; the first is the default API.

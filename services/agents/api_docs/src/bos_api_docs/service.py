@@ -91,7 +91,7 @@ def http_policy(settings: ApiDocsSettings) -> HttpPolicy:
 
 
 def _host(url: str) -> str:
-    """Host of a URL; empty for one that is none, which the client refuses when it is called."""
+    """Host of a URL; empty for an invalid one, which the client refuses when it is called."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:

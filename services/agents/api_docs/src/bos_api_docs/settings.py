@@ -29,14 +29,16 @@ class ApiSettings(BaseModel):
     catalogue: Path | None = Field(
         default=None, description="Curated catalogue (YAML), which completes the document"
     )
-    base_url: str = Field(default="", description="Where paths begin, such as https://x.com/api")
+    base_url: str = Field(
+        default="", description="Base URL of the paths, such as https://x.com/api"
+    )
     token: SecretStr | None = Field(default=None, description="Bearer token")
     token_file: Path | None = Field(
         default=None, description="File with the bearer token; it may be replaced at any time"
     )
     token_url: str = Field(
         default="https://identitytoolkit.googleapis.com/v1/accounts:signInWithPassword",
-        description="Where a token is made from e-mail and password",
+        description="URL that exchanges e-mail and password for a token",
     )
     web_api_key: SecretStr | None = Field(default=None, description="Key for the token URL")
     email: SecretStr | None = Field(default=None, description="E-mail for the token URL")
@@ -65,17 +67,17 @@ class ApiDocsSettings(AgentServiceSettings):
         "token_file, token_url, web_api_key, email, password, headers; the first is the default",
     )
     sample_api: ApiSettings | None = Field(
-        default=None, description="The sample company's API, which standalone fills in"
+        default=None, description="API of the sample company; set by standalone"
     )
     agent_base_url: str = Field(
         default="",
         validation_alias="API_AGENT_BASE_URL",
-        description="Base URL of the default API; a request's api_base_url comes before it",
+        description="Base URL of the default API; api_base_url of a request takes precedence",
     )
     default_base_url: str = Field(
         default="",
         validation_alias=AliasChoices("BOS_API_DOCS_DEFAULT_BASE_URL", "DEFAULT_BASE_URL"),
-        description="Base URL where neither a request nor the API has one",
+        description="Base URL if neither the request nor the API has one",
     )
     token_file: Path | None = Field(
         default=None,
@@ -85,22 +87,22 @@ class ApiDocsSettings(AgentServiceSettings):
     web_api_key: SecretStr | None = Field(
         default=None,
         validation_alias="FIREBASE_WEB_API_KEY",
-        description="Web API key that tokens of the default API are made with",
+        description="Web API key for the token URL of the default API",
     )
     email: SecretStr | None = Field(
         default=None,
         validation_alias="FIREBASE_EMAIL",
-        description="E-mail that tokens of the default API are made from",
+        description="E-mail for the token URL of the default API",
     )
     password: SecretStr | None = Field(
         default=None,
         validation_alias="FIREBASE_PASSWORD",
-        description="Password that tokens of the default API are made from",
+        description="Password for the token URL of the default API",
     )
     http: HttpPolicy = Field(default_factory=HttpPolicy.load)
     requires_approval: Literal["writes", "all"] = Field(
         default="writes",
-        description="Calls that a person approves: those that may change something, or all",
+        description="Calls that need approval: those that may change something, or all",
     )
     top_endpoints: int = Field(
         default=5, ge=1, le=50, description="Endpoints shown to the model for a question"
@@ -108,19 +110,23 @@ class ApiDocsSettings(AgentServiceSettings):
     top_snippets: int = Field(
         default=5, ge=0, le=50, description="Documentation snippets shown to the model"
     )
-    request_timeout_s: float = Field(default=30.0, gt=0, description="Time of one HTTP request")
-    max_pages: int = Field(default=10, ge=1, le=1_000, description="Pages read of one list")
-    max_rows: int = Field(default=1_000, ge=1, le=50_000, description="Rows kept of one list")
+    request_timeout_s: float = Field(default=30.0, gt=0, description="Timeout of one HTTP request")
+    max_pages: int = Field(default=10, ge=1, le=1_000, description="Maximum pages read of one list")
+    max_rows: int = Field(
+        default=1_000, ge=1, le=50_000, description="Maximum rows kept of one list"
+    )
     max_list_bytes: int = Field(
-        default=8 * 1024 * 1024, ge=1024, description="Bytes read of all pages of one list"
+        default=8 * 1024 * 1024, ge=1024, description="Maximum bytes read of all pages of one list"
     )
     summary_timeout_s: float = Field(
-        default=15.0, gt=0, description="Then the response is stated without a model's words"
+        default=15.0,
+        gt=0,
+        description="Timeout of the model's summary; after it the response is stated plainly",
     )
     reload_s: float = Field(
         default=300.0,
         ge=0,
-        description="Time between looks for changed catalogues; 0: read at start alone",
+        description="Interval of reloading changed catalogues; 0: load at start only",
     )
 
     def all_apis(self) -> dict[str, ApiSettings]:

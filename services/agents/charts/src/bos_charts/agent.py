@@ -239,7 +239,7 @@ class ChartsAgent(Agent):
             ) from error
 
     def _summary(self, choice: Choice, data: ChartData) -> str:
-        """What the chart shows, with its highest and lowest value."""
+        """Summary of the chart, with its highest and lowest value."""
         said = f"{choice.title}: {_NAMES[choice.mark]}."
         points = [point for point in data.points if point.y is not None]
         if choice.mark in ("histogram", "point") or len(points) < 2:

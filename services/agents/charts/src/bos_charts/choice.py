@@ -25,7 +25,7 @@ Mark = Literal["bar", "line", "area", "point", "arc", "histogram"]
 Order = Literal["value", "name", "given"]
 
 MAX_PARTS = 6
-"""Slices of a pie; comparing more is what bars are for."""
+"""Maximum slices of a pie; more are drawn as bars."""
 _MAX_MEASURES = 4
 _MIN_HISTOGRAM = 10
 
@@ -45,7 +45,7 @@ _STACKED = re.compile(r"\bstack", re.I)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is drawn how."""
+    """Mark, columns, order and title of a chart."""
 
     mark: Mark
     x: Column | None
@@ -57,7 +57,7 @@ class Choice:
     stacked: bool = False
     title: str = ""
     notes: tuple[str, ...] = ()
-    """What a reader should know about the choice."""
+    """Notes on the choice for the reader."""
 
     @property
     def default_title(self) -> str:

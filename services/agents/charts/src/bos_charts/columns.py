@@ -98,14 +98,14 @@ OBJECT_NAMES = frozenset(
         *("__lookupGetter__", "__lookupSetter__"),
     ]
 )
-"""What every object of JavaScript has, which the renderer takes for values of rows."""
+"""Properties of every JavaScript object, which the renderer would read as values of rows."""
 _MAX_TEXT = 80
 _HUGE, _TINY, _LARGEST = 1e15, 1e-6, 1e100
 """Bounds of numbers that are written out, and of those that are drawn."""
 
 
 class Kind(StrEnum):
-    """What a column holds."""
+    """Kind of a column's values."""
 
     NUMBER = "number"
     TIME = "time"
@@ -132,7 +132,7 @@ class Column:
     is_id: bool = False
     """Whether it names single records, such as a key or a telephone number."""
     is_mean: bool = False
-    """Whether its numbers are averages or rates, of which a sum would mean nothing."""
+    """Whether its numbers are averages or rates, which must not be added up."""
     is_ordinal: bool = False
     """Whether its texts have an order of their own, such as names of months."""
 
@@ -154,7 +154,7 @@ class Column:
 
 
 def make_column(name: str, raw: Sequence[Any]) -> Column:
-    """Judge a column of Python values; what can be no cell becomes text."""
+    """Kind and unit of a column of Python values; other values become text."""
     words = words_of(name)
     raw = [None if _is_no_number(value) else value for value in raw]
     numbers = [_number(value) for value in raw]

@@ -39,7 +39,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class ChartData:
-    """What is drawn, in order of drawing."""
+    """Points in drawing order."""
 
     points: tuple[Point, ...]
     unit: Unit

@@ -1,6 +1,6 @@
 """Choices of plans and models checked against the table: only its columns, only what can be drawn.
 
-Pure. What does not fit is dropped, and the choice of the rules stays.
+Pure. Invalid parts are dropped; the rules choose in their place.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def refined(choice: Choice, table: Table, reply: ChartChoice) -> tuple[Choice, s
 
 
 def planned(choice: Choice, table: Table, arguments: Mapping[str, Any]) -> tuple[Choice, str]:
-    """The choice with what the plan's input says of mark, x, y, series, order, stacked, title."""
+    """Apply mark, x, y, series, order, stacked and title of the plan's input to the choice."""
     given = {key: arguments[key] for key in _KEYS if key in arguments}
     found, why = _applied(choice, table, given)
     title = arguments.get("title")
@@ -41,7 +41,7 @@ def planned(choice: Choice, table: Table, arguments: Mapping[str, Any]) -> tuple
 
 
 def says_enough(arguments: Mapping[str, Any]) -> bool:
-    """Whether a plan's input leaves nothing for a model to choose."""
+    """Whether a plan's input determines the chart completely."""
     return {"mark", "x", "y"} <= arguments.keys()
 
 

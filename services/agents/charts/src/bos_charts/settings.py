@@ -15,42 +15,47 @@ class ChartsSettings(AgentServiceSettings):
 
     locale: str = Field(
         default="en_IN",
-        description="How numbers, months and days are written on axes, such as en_IN or de_DE",
+        description="Locale of numbers and dates on axes, such as en_IN or de_DE",
     )
     currency: str = Field(
-        default="INR", description="ISO 4217 code of amounts of money, such as INR, USD or EUR"
+        default="INR", description="Currency of amounts (ISO 4217), such as INR, USD or EUR"
     )
     max_input_rows: int = Field(
         default=5_000,
         ge=10,
         le=50_000,
-        description="Rows of a table that are still aggregated here; larger ones are refused",
+        description="Maximum rows of a table to aggregate; larger tables are refused",
     )
     max_points: int = Field(
-        default=500, ge=10, le=5_000, description="Rows of data in a chart after aggregation"
+        default=500,
+        ge=10,
+        le=5_000,
+        description="Maximum rows of data in a chart, after aggregation",
     )
     max_categories: int = Field(
         default=15,
         ge=3,
         le=50,
-        description="Bars of a chart; the smallest beyond that become one bar named Others",
+        description="Maximum bars of a chart; the smallest others become one bar named Others",
     )
     max_series: int = Field(
-        default=6, ge=2, le=20, description="Lines or colours of a chart; the rest become Others"
+        default=6, ge=2, le=20, description="Maximum series of a chart; the rest become Others"
     )
     model_timeout_s: float = Field(
-        default=15.0, gt=0, description="Then the chart is drawn as the rules choose it"
+        default=15.0,
+        gt=0,
+        description="Timeout of the model's choice; after it the rules choose the chart",
     )
     render_timeout_s: float = Field(
-        default=20.0, gt=0, description="Time for the pictures of one chart"
+        default=20.0, gt=0, description="Timeout of rendering one chart"
     )
     render_workers: int = Field(
-        default=2, ge=1, le=16, description="Charts that are drawn at once; more wait"
+        default=2, ge=1, le=16, description="Charts rendered concurrently; more wait"
     )
     render_memory_bytes: int = Field(
         default=1536 * 1024 * 1024,
         ge=800 * 1024 * 1024,
-        description="Private memory of one drawing process; of an idle one 590 MB are reserved",
+        description="Private memory limit of one rendering process; an idle one reserves 590 MB",
     )
 
     @field_validator("locale")

@@ -21,7 +21,7 @@ class Table:
     """A table with judged columns."""
 
     name: str
-    """Where it comes from: a step, or an argument of the plan."""
+    """Source: a step, or an argument of the plan."""
     columns: tuple[Column, ...]
     row_count: int
 

@@ -125,8 +125,8 @@ _KEYS = frozenset(
 def problem(spec: Any) -> str:
     """Why a specification must not be drawn; empty if it may.
 
-    Refused are unknown keys, which leaves out whatever loads data or images, evaluates expressions
-    or links elsewhere; rows that are no flat maps; and what Vega-Lite's schema refuses.
+    Refused are unknown keys, which excludes all that load data or images, evaluate expressions
+    or link elsewhere; rows that are no flat maps; and what Vega-Lite's schema refuses.
     """
     if not isinstance(spec, dict):
         return "it is no map"

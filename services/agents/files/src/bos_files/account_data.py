@@ -47,7 +47,7 @@ class AccountDataServicer(AccountDataServiceServicer):
     async def ExportAccountData(
         self, request: ExportAccountDataRequest, context: Any
     ) -> AsyncIterator[ExportAccountDataResponse]:
-        """Every kept version: what is known of it as JSON, and its content."""
+        """Every stored version: its metadata as JSON, and its content."""
         user_id, name, number = account_to(EXPORT), "", 0
         while page := await self._workspaces.store.exported(user_id, name, number):
             for stored in page:

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 _NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
 _IDEMPOTENT = SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT
 # Rows of every query taint a step, so anything else would ask a person about each export. What a
-# file displaces is kept as an earlier version, its size is bounded by the quota, and nobody but its
-# owner sees it: as with programs in the sandbox, there is nothing that a person would have to undo.
+# file displaces is kept as an earlier version, its size is bounded by the quota, and only its
+# owner sees it: as with programs in the sandbox, a user has nothing to undo.
 _KEPT = SideEffectClass.SIDE_EFFECT_CLASS_NONE
 TEXT_NOT_GROUNDED = "TextNotGrounded"
 _LISTED = 200
@@ -125,7 +125,7 @@ class FilesAgent(Agent):
 
     @tool(description="Write a text or Markdown file.", side_effect=_KEPT)
     async def write_file(self, name: FileName, text: str, context: ToolContext) -> dict[str, Any]:
-        """Write it; an earlier content under the name is kept as an earlier version."""
+        """Write a file; earlier content under the name becomes an earlier version."""
         self._require_length(text)
         name = name if "." in name else with_ending(name, ".txt")
         written = await self._write(context.task, name, text.encode("utf-8", "replace"), "text")
@@ -166,7 +166,7 @@ class FilesAgent(Agent):
         columns: list[str] | None = None,
         sheet: str = "Sheet1",
     ) -> dict[str, Any]:
-        """Write them with exact values; nothing in them is a formula."""
+        """Write rows with exact values and without formulas."""
         names, body = self._table(rows, columns)
         content = await asyncio.to_thread(xlsx_content, names, body, sheet)
         written = await self._write(context.task, with_ending(name, ".xlsx"), content, "xlsx")
@@ -200,7 +200,7 @@ class FilesAgent(Agent):
         context: ToolContext,
         name: Annotated[str, Field(max_length=255)] = "",
     ) -> dict[str, Any]:
-        """Download it; its media type is found from the content, and nothing of it is run."""
+        """Download a file; its content determines the media type, and it is never executed."""
         task = context.task
         if name:
             checked_name(name)
@@ -255,7 +255,7 @@ class FilesAgent(Agent):
             )
             self._metrics.deleted.inc()
         except NotFound:
-            # Gone already is as it should be; other content was approved by nobody.
+            # A missing file is as it should be; the deletion of other content was not approved.
             if await self._exists(user_id, name):
                 raise FailedPrecondition(
                     f"{name} has other content than was approved to be deleted; ask again.",

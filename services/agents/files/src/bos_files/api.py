@@ -1,4 +1,4 @@
-"""The gRPC face of workspaces for people: each reaches their own. Translation only."""
+"""gRPC servicer of workspaces for users, each for their own files. Translation only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FileServicer(FileServiceServicer):
         self._downloads = asyncio.Semaphore(_DOWNLOADS)
 
     async def ListFiles(self, request: ListFilesRequest, context: Any) -> ListFilesResponse:
-        """A page of the caller's files, and what the workspace holds."""
+        """A page of the caller's files, and the usage of the workspace."""
         user_id, size = _user(), request.page_size or _DEFAULT_PAGE
         store = self._workspaces.store
         after = decoded(request.page_token) if request.page_token else ""

@@ -1,4 +1,4 @@
-"""The files agent's card: what planner and gateway know about it."""
+"""Card of the files agent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SELECTION_GROUP = 3
 
 
 def files_card(tools: Iterable[AgentTool]) -> AgentCard:
-    """What the rest of Bos knows about this agent."""
+    """Card of this agent, as planner and gateway see it."""
     return agent_card(
         NAME,
         "The user's files; PDF, Excel and CSV of other steps' results; downloads.",

@@ -1,4 +1,4 @@
-"""Downloads into a workspace: allowed hosts alone, whole or not at all, never run."""
+"""Downloads into a workspace: from allowed hosts, complete or not at all, never executed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Media type of a file by its first bytes, never by what a server or a name says alone. Pure."""
+"""Media type of a file by its first bytes, never by its name or a server's header alone. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool and arguments of a step: by the plan where it says them, else by the model."""
+"""Tool and arguments of a step: from the plan if it has them, else from the model."""
 
 from __future__ import annotations
 

@@ -65,9 +65,9 @@ migrate_store: Final = STORE.migrate
 _MAX_ROWS: Final = 10_000
 _MAX_COLUMNS: Final = 500
 _MAX_BYTES: Final = 2 * 1024 * 1024
-"""Most that a query over files returns, whatever its caller's limits are: one message of gRPC."""
+"""Size limit of the result of a query over files, for any caller: one gRPC message."""
 _HANDS_ON: Final = frozenset({"mcp_db"})
-"""Who shows run tokens of other agents to the tables of files: what agents call for queries."""
+"""Services that pass on run tokens of other agents for queries over files."""
 
 
 @asynccontextmanager
@@ -209,7 +209,7 @@ async def _callers(
 
 
 class _Closed:
-    """Lets nobody in."""
+    """Authenticator that accepts no caller."""
 
     async def authenticate(self, metadata: Mapping[str, str]) -> Any:
         """No caller has a credential of this kind."""

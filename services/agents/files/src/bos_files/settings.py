@@ -21,7 +21,7 @@ class DownloadPolicy(HttpPolicy):
     model_config = SettingsConfigDict(env_prefix="BOS_FILES_HTTP_")
 
     max_response_bytes: int = Field(
-        default=20 * _MIB, ge=0, description="Largest file that is downloaded"
+        default=20 * _MIB, ge=0, description="Maximum size of a download"
     )
     methods: tuple[str, ...] = Field(default=("GET",), description="Methods allowed")
 
@@ -37,74 +37,75 @@ class FilesSettings(AgentServiceSettings):
     http: DownloadPolicy = Field(default_factory=DownloadPolicy.load)
     store_url: str = Field(
         min_length=1,
-        description="PostgreSQL URL of the workspaces, whose option password_file names a file in "
-        "the place of a password",
+        description="PostgreSQL URL of the workspaces; its option password_file names a file with "
+        "the password",
     )
     workspace_url: str = Field(
         min_length=1,
-        description="Where the files' content is stored: file:///folder (that all replicas share) "
-        "or s3://bucket/prefix, apart from the gateway's artefacts",
+        description="URL of the files' content: file:///folder (shared by all replicas) or "
+        "s3://bucket/prefix, apart from the gateway's artefacts",
     )
     fonts_folder: Path | None = Field(
         default=None,
-        description="Folder with further fonts (TTF, OTF) for PDF files, which steps may name",
+        description="Folder of additional fonts (TTF, OTF) for PDF files",
     )
-    max_file_bytes: int = Field(default=20 * _MIB, ge=1024, description="Largest file in bytes")
-    max_files_per_user: int = Field(default=1000, ge=1, description="Files that one user may have")
+    max_file_bytes: int = Field(
+        default=20 * _MIB, ge=1024, description="Maximum size of a file in bytes"
+    )
+    max_files_per_user: int = Field(default=1000, ge=1, description="Maximum files of one user")
     max_bytes_per_user: int = Field(
         default=1024 * _MIB,
         ge=1024,
-        description="Bytes that all files of one user may have, with their earlier versions",
+        description="Maximum bytes of all files of one user, with their earlier versions",
     )
-    max_versions: int = Field(
-        default=10, ge=1, le=1000, description="Versions that are kept of each file"
-    )
+    max_versions: int = Field(default=10, ge=1, le=1000, description="Versions kept of each file")
     max_uploads: int = Field(
-        default=16, ge=1, description="Uploads at once of all users; more are refused"
+        default=16, ge=1, description="Concurrent uploads of all users; more are refused"
     )
-    upload_timeout_s: float = Field(
-        default=300.0, gt=0, description="Longest time that one upload may take"
-    )
+    upload_timeout_s: float = Field(default=300.0, gt=0, description="Timeout of one upload")
     max_text_chars: int = Field(
-        default=200_000, ge=1000, description="Longest text that is written as a file or a PDF"
+        default=200_000,
+        ge=1000,
+        description="Maximum characters of a text written as a file or a PDF",
     )
-    max_rows: int = Field(default=100_000, ge=1, description="Rows that a spreadsheet may have")
+    max_rows: int = Field(default=100_000, ge=1, description="Maximum rows of a spreadsheet")
     max_read_chars: int = Field(
-        default=20_000, ge=100, description="Characters of a text file that a step reads"
+        default=20_000, ge=100, description="Maximum characters that a step reads of a text file"
     )
-    pdf_timeout_s: float = Field(default=20.0, gt=0, description="Time for one PDF")
+    pdf_timeout_s: float = Field(default=20.0, gt=0, description="Timeout of one PDF")
     pdf_memory_mib: int = Field(
-        default=1024, ge=256, description="Memory of the process that makes a PDF"
+        default=1024, ge=256, description="Memory limit of the process that makes a PDF"
     )
-    max_pdfs: int = Field(default=2, ge=1, description="PDFs that are made at once; more wait")
+    max_pdfs: int = Field(default=2, ge=1, description="PDFs made concurrently; more wait")
     query_timeout_s: float = Field(
         default=30.0,
         gt=0,
         le=600,
-        description="Time for one query over uploaded files, with reading them",
+        description="Timeout of one query over uploaded files, reading included",
     )
     query_memory_mib: int = Field(
         default=512,
         ge=128,
-        description="Memory that one query over uploaded files may use; its process may have 1 GiB "
-        "more",
+        description="Memory limit of one query over uploaded files; its process may use 1 GiB more",
     )
     max_queries: int = Field(
         default=2,
         ge=1,
         le=64,
-        description="Queries over uploaded files at once; more wait, one user alone has all but "
-        "one",
+        description="Concurrent queries over uploaded files; more wait, and one user has at most "
+        "all but one",
     )
     query_queue_timeout_s: float = Field(
-        default=10.0, gt=0, le=600, description="Wait for a place for a query over uploaded files"
+        default=10.0,
+        gt=0,
+        le=600,
+        description="Maximum wait of a query over uploaded files for a free place",
     )
     max_table_files: int = Field(
         default=200,
         ge=1,
         le=1000,
-        description="Uploaded files of one user that become tables, the first ones by name",
+        description="Maximum uploaded files of one user that become tables, in order of their "
+        "names",
     )
-    collect_s: float = Field(
-        default=60.0, gt=0, description="Time between two looks for content to delete"
-    )
+    collect_s: float = Field(default=60.0, gt=0, description="Interval of deleting unused content")

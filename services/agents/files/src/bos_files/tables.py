@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_COLUMNS: Final = 256
 MAX_CELL_CHARS: Final = 32_767
-"""What a cell of XLSX may hold."""
+"""Maximum characters of an XLSX cell."""
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 # A double holds any number of this many digits exactly enough to be written back the same.
 _EXACT_DIGITS: Final = 15
@@ -132,7 +132,7 @@ def _fits_a_number(value: float | Decimal) -> bool:
     digits = number.normalize().as_tuple()
     assert isinstance(digits.exponent, int)
     whole = len(digits.digits) + max(0, digits.exponent)
-    # Shortest text of a float is read back as the same float, whatever its digits.
+    # The shortest text of any float is read back as the same float.
     return isinstance(value, float) or (whole <= _EXACT_DIGITS and abs(number.adjusted()) < 300)
 
 

@@ -187,7 +187,7 @@ class MailAgent(MailTools):
         return _proposed(task, TOOLS["reply"], arguments)
 
     def _checked(self, chosen: MailAction) -> dict[str, list[str]]:
-        """Recipients as they will be used: what the approver sees is what the server gets."""
+        """Normalised recipients: the approver sees exactly those that the server gets."""
         to, cc, bcc = writing.recipients(
             chosen.to,
             chosen.cc,
@@ -258,7 +258,7 @@ def _proposed(task: AgentTask, tool: str, arguments: dict[str, Any]) -> AgentRes
 
 
 def _is_spelled_out(given: MailAction, arguments: dict[str, Any]) -> bool:
-    """Whether the plan leaves nothing for the model to choose."""
+    """Whether the plan determines the call completely."""
     if given.action.startswith("search"):
         return "query" in arguments
     if given.action in ("read", "reply"):
@@ -283,7 +283,7 @@ def _upstream_message(task: AgentTask) -> str:
 
 
 def _given_attachments(arguments: dict[str, Any]) -> list[GivenAttachment]:
-    """Attachments that the plan gives: texts, names of files, and what references resolve to.
+    """Attachments of the plan: texts, names of files, resolved references.
 
     Raises:
         InvalidArgument: they are neither.

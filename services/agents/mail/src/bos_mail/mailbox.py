@@ -1,4 +1,4 @@
-"""Mailbox port: what the agent asks of a mailbox, whichever protocol it speaks."""
+"""Mailbox port, for any protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Folder(StrEnum):
 
 
 class Sending(StrEnum):
-    """What the mailbox itself knows about the sending of a message."""
+    """State of sending a message, as the mailbox records it."""
 
     NOT_BEGUN = "not_begun"
     """Nothing was handed to the server: it may be sent."""
@@ -121,7 +121,7 @@ class Mailbox(Protocol):
     """
 
     address: str
-    """What mail from it names as its sender."""
+    """Sender address of mail from it."""
 
     async def search(self, folder: Folder, query: Query, limit: int) -> Sequence[Listed]:
         """Messages that match, the newest first."""

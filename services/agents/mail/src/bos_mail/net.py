@@ -32,7 +32,7 @@ class Endpoint:
 
 
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:
-    """What verifies mail servers.
+    """TLS context that verifies mail servers.
 
     Raises:
         ConfigurationError: the file of authorities cannot be read.

@@ -90,7 +90,7 @@ def body_text(message: EmailMessage, max_chars: int) -> tuple[str, bool]:
 
 
 def html_text(content: str) -> str:
-    """What a reader of an HTML message sees, roughly: no styles, no scripts, no hidden parts."""
+    """Visible text of an HTML message: no styles, no scripts, no hidden parts."""
     tree = LexborHTMLParser(content)
     for node in tree.css("script, style, head, template, [hidden], [style*='display:none']"):
         node.decompose()

@@ -51,7 +51,7 @@ async def serve(
 
 
 def _gmail_policy(settings: MailSettings) -> HttpPolicy:
-    """The two origins of Google and what the operator has opened inside the network; no others."""
+    """HTTP policy: the two origins of Google, and internal hosts that the operator allows."""
     named = (urlsplit(url).hostname for url in (settings.gmail_api_url, settings.gmail_token_url))
     hosts = tuple(dict.fromkeys(filter(None, named)))
     limit = settings.max_message_bytes * 2

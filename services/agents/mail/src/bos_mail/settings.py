@@ -31,44 +31,50 @@ class MailSettings(AgentServiceSettings):
     )
     sample_servers: tuple[str, ...] = Field(
         default=(),
-        description="Mail servers of the demo on loopback as host:port, the only others that are "
-        "called and need no TLS; standalone fills it in",
+        description="Mail servers of the demo on loopback as host:port, called without TLS; set by "
+        "standalone",
     )
     ca_file: Path | None = Field(
         default=None, description="Certificate authorities (PEM) instead of the system's"
     )
     command_timeout_s: float = Field(
-        default=10.0, gt=0, description="Longest silence of a mail server"
+        default=10.0, gt=0, description="Timeout of a mail server's reply"
     )
     operation_timeout_s: float = Field(
-        default=25.0, gt=0, description="Time of one search, read, draft or sending"
+        default=25.0, gt=0, description="Timeout of one search, read, draft or sending"
     )
     max_connections: int = Field(
-        default=8, ge=1, le=256, description="Connections to IMAP servers at the same time"
+        default=8, ge=1, le=256, description="Concurrent connections to IMAP servers"
     )
-    max_results: int = Field(default=20, ge=1, le=100, description="Messages that a search lists")
+    max_results: int = Field(
+        default=20, ge=1, le=100, description="Maximum messages that a search lists"
+    )
     max_message_bytes: int = Field(
-        default=2 * 1024 * 1024, ge=1024, description="Most that is read of one message"
+        default=2 * 1024 * 1024, ge=1024, description="Maximum bytes read of one message"
     )
     max_body_chars: int = Field(
-        default=20_000, ge=200, description="Longest text of a message, read or written"
+        default=20_000,
+        ge=200,
+        description="Maximum characters of a message's text, read or written",
     )
     max_recipients: int = Field(
-        default=20, ge=1, le=1000, description="Recipients of one message, copies included"
+        default=20, ge=1, le=1000, description="Maximum recipients of one message, copies included"
     )
     recipient_domains: tuple[str, ...] = Field(
         default=(),
         description="Domains that mail may be sent to, in lower case; empty: any",
     )
     summary_timeout_s: float = Field(
-        default=15.0, gt=0, description="Then the result is stated without a model's words"
+        default=15.0,
+        gt=0,
+        description="Timeout of the model's summary; after it the result is stated plainly",
     )
     gmail_api_url: str = Field(
         default="https://gmail.googleapis.com", description="Origin of the Gmail API"
     )
     gmail_token_url: str = Field(
         default="https://oauth2.googleapis.com/token",
-        description="Where refresh tokens of Google are exchanged",
+        description="URL that exchanges refresh tokens of Google",
     )
     http: HttpPolicy = Field(default_factory=HttpPolicy.load)
 

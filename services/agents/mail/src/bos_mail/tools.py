@@ -126,7 +126,7 @@ class MailTools(Agent):
         attachments: list[writing.Attachment],
         context: ToolContext,
     ) -> dict[str, Any]:
-        """Confirmation and Message-ID of what was sent."""
+        """Confirmation and Message-ID of the sent message."""
         mailbox = self._mailboxes.of(context.task.input)
         _require_sender(sender, mailbox.address)
         outgoing, shown = self._built(
@@ -212,7 +212,7 @@ class MailTools(Agent):
         attachments: Sequence[writing.Attachment],
         **more: Any,
     ) -> tuple[Outgoing, dict[str, Any]]:
-        """The message, and what of it stands in the step's data."""
+        """The message, and its part in the step's data."""
         to, cc, bcc = writing.recipients(
             to,
             cc,
@@ -253,7 +253,7 @@ class MailTools(Agent):
 
 
 def _require_sender(sender: str, address: str) -> None:
-    """A mailbox that was connected meanwhile must not send what was approved for another."""
+    """Refuse a mailbox other than the one of the approval."""
     if sender != address:
         raise InvalidArgument.field(
             "sender", "is not the address of the connected mailbox; ask again"

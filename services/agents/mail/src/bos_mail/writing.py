@@ -278,7 +278,7 @@ def references(texts: Sequence[str]) -> list[str]:
 
 
 def message_id(key: str, sender: str) -> str:
-    """The Message-ID of what is sent under ``key``: the same for every attempt."""
+    """Message-ID of ``key``, the same for every attempt."""
     digest = hashlib.sha256(key.encode()).hexdigest()[:40]
     return f"<bos.{digest}@{sender.rpartition('@')[2]}>"
 

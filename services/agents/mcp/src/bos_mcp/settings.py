@@ -23,7 +23,7 @@ Keyword = Annotated[str, Field(min_length=2, max_length=64)]
 
 
 class McpServer(Endpoint):
-    """One MCP server: where it is, what it may be told, and which of its tools are offered.
+    """One MCP server: its address or program, credentials, limits, and which tools are offered.
 
     ``token`` and ``headers`` are sent to the origin of ``url`` and to no other.
     """

@@ -59,7 +59,7 @@ class ServerTool(AgentTool):
 
         Raises:
             AgentFailure: they were approved for another definition of the tool.
-            InvalidArgument: names the arguments that do not fit.
+            InvalidArgument: names the invalid arguments.
         """
         given = dict(arguments)
         digest = given.pop(DEFINITION, self.definition.digest)

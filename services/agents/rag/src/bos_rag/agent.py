@@ -57,11 +57,11 @@ _NEAREST = 3
 
 @dataclass(frozen=True, slots=True)
 class _Searched:
-    """What was searched, for who asks why nothing was found."""
+    """What was searched, for answers without a result."""
 
     documents: int
     nearest: tuple[str, ...]
-    """Names of the documents that by their descriptions come nearest to it."""
+    """Names of the documents with the nearest descriptions."""
 
 
 class RagAgent(Agent):
@@ -190,7 +190,7 @@ def _query(task: AgentTask) -> str:
 
 
 def _filters(task: AgentTask, query: str) -> dict[str, Any]:
-    """What narrows the search: the plan's input where it says so, else what the question names."""
+    """Filter of the search: from the plan's input, else from the question."""
     arguments = task.arguments
     filters: dict[str, Any] = {}
     for name in ("document_types", "topics"):
@@ -266,7 +266,7 @@ def _result(
 def _nothing(
     task: AgentTask, query: str, searched: _Searched, read: Sequence[Passage] = ()
 ) -> AgentResult:
-    """Says that the documents hold no answer, and what was searched."""
+    """Answer that the documents hold no answer, with what was searched."""
     if not searched.documents:
         answer = "There are no documents that can be searched yet."
     else:

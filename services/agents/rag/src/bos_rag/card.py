@@ -1,4 +1,4 @@
-"""The document agent's card: what planner and gateway know about it."""
+"""Card of the document agent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SELECTION_GROUP = 1
 
 
 def rag_card(tools: Iterable[AgentTool]) -> AgentCard:
-    """What the rest of Bos knows about this agent."""
+    """Card of this agent, as planner and gateway see it."""
     return agent_card(
         NAME,
         "Answers from documents that the user uploaded, and cites passages.",

@@ -1,4 +1,4 @@
-"""What a question says about the documents meant: dates, kinds of document. Pure, no model.
+"""Entities of a question: dates, kinds of documents. Pure, no model.
 
 What is found becomes a filter of the search; names, metrics and other exact terms need none, since
 the search by words finds them.
@@ -52,7 +52,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """What a question narrows the search to."""
+    """Filter of the search that a question implies."""
 
     period: Period | None = None
     document_types: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ def relevant(
 
 
 def relevance(passages: Sequence[Passage], coverage: float) -> float:
-    """How near passages come to a question: the best cosine similarity, and a fifth of coverage.
+    """Relevance of passages to a question: the best cosine similarity, and a fifth of coverage.
 
     The weight was chosen on half of the judged questions of ``make bench NAME=retrieval``. Where no
     passage has a similarity, since its vectors are of a former model, coverage stands alone.
@@ -48,7 +48,7 @@ def by_rule(passages: Sequence[Passage], question: str) -> list[Passage]:
 
 
 def by_ranking(passages: Sequence[Passage], ranked: Sequence[int]) -> list[Passage]:
-    """Passages in the order of a model's ranking, numbers from 1; what it leaves out is left out.
+    """Passages in the order of a model's ranking, numbers from 1; unranked ones are dropped.
 
     Numbers that name no passage are ignored, repeated ones count once.
     """

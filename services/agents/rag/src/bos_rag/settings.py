@@ -14,15 +14,13 @@ class RagSettings(AgentServiceSettings):
     model_config = SettingsConfigDict(env_prefix="BOS_RAG_")
 
     documents_target: str = Field(
-        min_length=1, description="Where the documents service listens: dns:///documents:8080"
+        min_length=1, description="Address of the documents service, such as dns:///documents:8080"
     )
-    search_timeout_s: float = Field(default=10.0, gt=0, description="Time of one search")
+    search_timeout_s: float = Field(default=10.0, gt=0, description="Timeout of one search")
     candidates: int = Field(
-        default=20, ge=1, le=100, description="Passages that a search brings before reranking"
+        default=20, ge=1, le=100, description="Passages returned by a search before reranking"
     )
-    passages: int = Field(
-        default=8, ge=1, le=20, description="Passages that are kept to answer from"
-    )
+    passages: int = Field(default=8, ge=1, le=20, description="Passages kept for the answer")
     min_relevance: float = Field(
         default=0.38,
         ge=-1,
@@ -32,8 +30,12 @@ class RagSettings(AgentServiceSettings):
         "passage holds an exact term of the question; chosen for the shipped embedding model",
     )
     rerank_timeout_s: float = Field(
-        default=10.0, gt=0, description="Then passages keep the order of the search"
+        default=10.0,
+        gt=0,
+        description="Timeout of reranking; after it passages keep the order of the search",
     )
     answer_timeout_s: float = Field(
-        default=30.0, gt=0, description="Then the best passages are quoted as they stand"
+        default=30.0,
+        gt=0,
+        description="Timeout of the model's answer; after it the best passages are quoted",
     )

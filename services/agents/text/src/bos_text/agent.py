@@ -1,4 +1,4 @@
-"""The text agent: what a person does with texts, by a model that reads them.
+"""The text agent: summarises, translates, rewrites, compares texts by a model.
 
 ::
 
@@ -45,7 +45,7 @@ _OPTIONS = frozenset(
 """Arguments of tools that are no texts to work on."""
 _MAX_ITEMS = 200
 _NOTES_SHARE = 4
-"""Notes of a part are a fourth of what a call reads at most."""
+"""Notes of a part are limited to a fourth of what a call reads."""
 
 Texts = Annotated[
     list[dict[str, str]] | str,
@@ -153,7 +153,7 @@ class TextAgent(Agent):
     async def compare(
         self, context: ToolContext, text: Texts = "", focus: Wish = ""
     ) -> dict[str, Any]:
-        """What the texts share and where they differ, by their names."""
+        """Similarities and differences of the texts, by their names."""
         job = (
             "You compare texts: what they share, where they differ, and what only one of them "
             "says. Name each text as it is named."
@@ -169,7 +169,7 @@ class TextAgent(Agent):
     async def run_prompt(
         self, context: ToolContext, text: Texts = "", prompt: Prompt = ""
     ) -> dict[str, Any]:
-        """What the task asks for."""
+        """Run the prompt of the task."""
         job = "You do one step of a larger piece of work with texts, as the task says."
         reply = await self._read(
             context.task, job, _given(text), Worded, _wish("Prompt", prompt), is_checked=False
@@ -328,7 +328,7 @@ def _wish(name: str, text: str) -> str:
 
 
 def _words(reply: BaseModel) -> str:
-    """All that the reply says."""
+    """Full text of the reply."""
     return "\n".join(
         "\n".join(value) if isinstance(value, list) else str(value)
         for value in reply.model_dump().values()

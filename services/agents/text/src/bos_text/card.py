@@ -1,4 +1,4 @@
-"""The text agent's card: what planner and gateway know about it."""
+"""Card of the text agent."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SELECTION_GROUP = 0
 
 
 def text_card(tools: Iterable[AgentTool]) -> AgentCard:
-    """What the rest of Bos knows about this agent."""
+    """Card of this agent, as planner and gateway see it."""
     return agent_card(
         NAME,
         "Works on texts of earlier steps.",

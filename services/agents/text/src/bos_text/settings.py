@@ -15,22 +15,22 @@ class TextSettings(AgentServiceSettings):
         default=12_000,
         ge=500,
         le=200_000,
-        description="Characters of a text that one model call reads; longer texts are read part by"
-        " part, and the answer is made from what was noted of each",
+        description="Characters of a text that one model call reads; longer texts are read part by "
+        "part, and the answer is made from what was noted of each",
     )
     written_chars: int = Field(
         default=3_000,
         ge=500,
         le=50_000,
-        description="Characters of a text that one model call writes anew in full, as translations"
-        " do; within the model's limit for replies",
+        description="Characters of a text that one model call writes anew in full, as translations "
+        "do; within the model's limit for replies",
     )
     max_parts: int = Field(
         default=24,
         ge=1,
         le=200,
-        description="Parts of one text; a text with more is refused",
+        description="Maximum parts of one text; a text with more is refused",
     )
     parallel_parts: int = Field(
-        default=4, ge=1, le=32, description="Parts of one text that are worked on at once"
+        default=4, ge=1, le=32, description="Parts of one text processed concurrently"
     )

@@ -1,8 +1,8 @@
-"""Addresses that a step may open without asking: those that it was given word for word.
+"""Addresses that a step may open without an approval: those that it was given verbatim.
 
-Reading a page tells its host the address. One that a model put together from what it had read could
-carry that to whoever wrote the words it obeys, so on a step that rests on content of others such an
-address is opened after an approval alone. One that a search brought carries nothing its author does
+Reading a page sends the address to its host. One that a model put together from what it had read
+could carry that to the author of an injected instruction, so on a tainted step such an address is
+opened only after an approval. One that a search brought carries nothing its author does
 not know.
 """
 
@@ -28,7 +28,7 @@ def addresses_in(text: str) -> list[str]:
 
 
 class FoundAddresses:
-    """Addresses that searches of a run brought; of the latest runs, in this process alone."""
+    """Addresses found by searches of a run; only the latest runs, in this process."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[str, dict[str, None]] = OrderedDict()

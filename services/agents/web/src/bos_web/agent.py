@@ -68,14 +68,14 @@ if TYPE_CHECKING:
 _NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
 _IDEMPOTENT = SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT
 _QUOTED_CONFIDENCE = 0.6
-"""Of the score of sources that are quoted without anybody having worded an answer."""
+"""Share of the score of sources that are quoted without an answer of the model."""
 _FOR_ANSWER = 0.4
 """Share of the time left that pages must leave to the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Material:
-    """What a step found, for its answer and its data."""
+    """Findings of a step, for its answer and its data."""
 
     evidence: list[Evidence]
     data: dict[str, Any] = field(default_factory=dict)
@@ -139,8 +139,8 @@ class WebAgent(Agent):
 
     @tool(
         description="One page by its address.",
-        # It tells its host the address, which on a step that rests on content of others may hold
-        # what they want to know: then it needs an approval.
+        # The address is sent to its host, and on a tainted step it may hold what an injected
+        # instruction wants to leak: then it needs an approval.
         side_effect=_IDEMPOTENT,
         summary="Read the web page {url}",
         aliases=("ReadWebpageTool",),
@@ -364,7 +364,7 @@ def _result(
 
 
 def _nothing(task: AgentTask, material: _Material) -> AgentResult:
-    """Says that the web holds no answer, and what was searched."""
+    """Answer that the web holds no answer, with what was searched."""
     searched = material.data.get("search_query")
     if searched:
         answer = f"Nothing about this was found on the web. Searched for: {searched}"

@@ -1,4 +1,4 @@
-"""The web agent's card: what planner and gateway know about it."""
+"""Card of the web agent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ANSWERED = {
 
 
 def web_card(tools: Iterable[AgentTool], *, searches: bool) -> AgentCard:
-    """What the rest of Bos knows about this agent.
+    """Card of this agent, as planner and gateway see it.
 
     Args:
         tools: Its tools.

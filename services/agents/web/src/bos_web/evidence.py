@@ -1,4 +1,4 @@
-"""What an answer rests on: results of searches and pages, numbered from 1. Pure."""
+"""Evidence of an answer: results of searches and pages, numbered from 1. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _MAX_EXCERPT_CHARS = 500
 _READ_SCORE = 0.8
-"""Of a page that was asked for by its address: it is the one meant, whatever it says."""
+"""Score of a page that was requested by its address, regardless of its content."""
 
 
 @dataclass(frozen=True, slots=True)

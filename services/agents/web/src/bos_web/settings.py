@@ -30,13 +30,13 @@ class WebSettings(AgentServiceSettings):
 
     search_provider: Provider = Field(
         default="none",
-        description="Whose API searches: tavily, google (Custom Search JSON API) or searxng; none: "
-        "the agent reads pages whose address it is given, and does not search",
+        description="Search API: tavily, google (Custom Search JSON API) or searxng; none: the "
+        "agent only reads pages at given addresses",
     )
     search_url: str = Field(
         default="",
-        description="Address of the search API; empty: the provider's own. SearXNG has none: "
-        "https://searxng.example/search",
+        description="Address of the search API; empty: the provider's own. SearXNG needs one, such "
+        "as https://searxng.example/search",
     )
     search_key: SecretStr | None = Field(default=None, description="Key of the search API")
     search_key_file: Path | None = Field(
@@ -49,12 +49,12 @@ class WebSettings(AgentServiceSettings):
     )
     search_networks: Networks = Field(
         default=(),
-        description="Networks that the search API's addresses must be in, for one inside the "
-        "network; none: its addresses must be public",
+        description="Networks of a search API inside the network; none: its addresses must be "
+        "public",
     )
-    search_timeout_s: float = Field(default=10.0, gt=0, description="Time of one search")
+    search_timeout_s: float = Field(default=10.0, gt=0, description="Timeout of one search")
     search_results: int = Field(
-        default=8, ge=1, le=20, description="Results taken of a search; Google gives 10 at most"
+        default=8, ge=1, le=20, description="Results of a search; Google returns at most 10"
     )
     site_hosts: tuple[str, ...] = Field(
         default=("*",),
@@ -80,47 +80,50 @@ class WebSettings(AgentServiceSettings):
         description="Respect robots.txt of public hosts and sites; turn off for your own alone",
     )
     robots_ttl_s: float = Field(
-        default=3600.0, gt=0, le=86_400, description="How long a robots.txt is kept"
+        default=3600.0, gt=0, le=86_400, description="Lifetime of a cached robots.txt"
     )
     max_crawl_delay_s: float = Field(
         default=10.0,
         ge=0,
-        description="Longest crawl delay of a robots.txt that is waited for; a host that asks for "
-        "more is read once in this time",
+        description="Maximum crawl delay of a robots.txt; a host that asks for more is read once "
+        "in this time",
     )
     host_interval_s: float = Field(
-        default=0.2, ge=0, description="Shortest time between two requests to one host"
+        default=0.2, ge=0, description="Minimum interval of requests to one host"
     )
     host_requests: int = Field(
-        default=2, ge=1, le=32, description="Requests to one host at the same time"
+        default=2, ge=1, le=32, description="Concurrent requests to one host"
     )
     page_requests: int = Field(
-        default=16, ge=1, le=256, description="Requests for pages at the same time, of all steps"
+        default=16, ge=1, le=256, description="Concurrent requests for pages, of all steps"
     )
-    page_timeout_s: float = Field(default=15.0, gt=0, description="Time for one page")
+    page_timeout_s: float = Field(default=15.0, gt=0, description="Timeout of one page")
     max_page_bytes: int = Field(
-        default=_MAX_PAGE_BYTES, ge=1024, le=32 * 1024 * 1024, description="Largest page"
+        default=_MAX_PAGE_BYTES, ge=1024, le=32 * 1024 * 1024, description="Maximum size of a page"
     )
     max_page_chars: int = Field(
-        default=20_000, ge=500, le=200_000, description="Text kept of a page; the rest is cut off"
+        default=20_000,
+        ge=500,
+        le=200_000,
+        description="Maximum characters of a page's text; the rest is truncated",
     )
     pages: int = Field(
-        default=4, ge=1, le=10, description="Pages read for a deep search, or opened at once"
+        default=4, ge=1, le=10, description="Pages read for a deep search, or opened by one request"
     )
     extraction_timeout_s: float = Field(
         default=10.0,
         gt=0,
-        description="Time to find the text of a page; the process that does it is ended then",
+        description="Timeout of extracting the text of a page; its process is then killed",
     )
     extraction_memory_bytes: int = Field(
         default=1024 * 1024 * 1024,
         ge=256 * 1024 * 1024,
-        description="Address space of the process that finds the text of pages",
+        description="Address space of the process that extracts the text of pages",
     )
     browser: str = Field(
         default="",
-        description="Path of Chromium, such as `/usr/bin/chromium`, for pages whose text only "
-        "scripts bring; empty: such pages are not read",
+        description="Path of Chromium, such as `/usr/bin/chromium`, for pages rendered by scripts; "
+        "empty: such pages are not read",
     )
     browser_sandbox: Literal["namespaces", "container"] = Field(
         default="namespaces",
@@ -129,10 +132,10 @@ class WebSettings(AgentServiceSettings):
         "container of this service is the sandbox and its network policy lets out nothing else",
     )
     browser_pages: int = Field(
-        default=1, ge=1, le=4, description="Browsers at the same time; each shows one page"
+        default=1, ge=1, le=4, description="Concurrent browsers; each shows one page"
     )
     browser_timeout_s: float = Field(
-        default=20.0, gt=0, description="Time for one page in a browser, its start included"
+        default=20.0, gt=0, description="Timeout of one page in a browser, its start included"
     )
     browser_settle_s: float = Field(
         default=5.0,
@@ -142,24 +145,28 @@ class WebSettings(AgentServiceSettings):
         "runs as fast as they do",
     )
     browser_requests: int = Field(
-        default=100, ge=1, le=1_000, description="Requests for one page in a browser"
+        default=100, ge=1, le=1_000, description="Maximum requests for one page in a browser"
     )
     browser_bytes: int = Field(
         default=16 * 1024 * 1024,
         ge=1024,
         le=256 * 1024 * 1024,
-        description="Bytes of all that is loaded for one page in a browser",
+        description="Maximum bytes loaded for one page in a browser",
     )
     browser_memory_bytes: int = Field(
         default=1024 * 1024 * 1024,
         ge=512 * 1024 * 1024,
-        description="Private memory of each process of a browser",
+        description="Private memory limit of each process of a browser",
     )
     strategy_timeout_s: float = Field(
-        default=10.0, gt=0, description="Then the query is written by rule"
+        default=10.0,
+        gt=0,
+        description="Timeout of the model's search strategy; after it the query is written by rule",
     )
     answer_timeout_s: float = Field(
-        default=30.0, gt=0, description="Then the best results are quoted as they stand"
+        default=30.0,
+        gt=0,
+        description="Timeout of the model's answer; after it the best results are quoted",
     )
 
     @model_validator(mode="after")

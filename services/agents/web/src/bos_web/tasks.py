@@ -49,7 +49,7 @@ def given_search(tool: str, arguments: Mapping[str, Any]) -> Given:
     """The parts of a search that the plan says.
 
     Raises:
-        InvalidArgument: names the argument that is none.
+        InvalidArgument: names the invalid argument.
     """
     query = arguments.get("query")
     if query is not None and not isinstance(query, str):

@@ -60,7 +60,7 @@ OVERRIDE_NOTICE = (
 _OVERRIDE_RULE = "Do not claim that the information was not found."
 _STATE_FAILURES = 'State everything under "What did not succeed" in the answer.'
 _STATE_ASSUMPTIONS = (
-    'State everything under "Assumptions made" in the answer: nobody was asked about it.'
+    'State everything under "Assumptions made" in the answer: the user was not asked about it.'
 )
 _CAVEATS_FOLLOW = (
     'Nothing in the answer may contradict "Checks of the results"; do not repeat them, as they are '

@@ -170,7 +170,7 @@ class EmbeddedIndex:
         filter: IndexFilter,
         limit: int,
     ) -> Legs:
-        """The best chunks by embedding and by words; a leg that is None is left out."""
+        """The best chunks by embedding and by words; legs whose argument is None are left out."""
         path = self._path(user_id, model)
         if path in self._open and not self._waiting and not self._closed:
             # The engine's thread is idle, and the engine would hold Python's global lock in it just

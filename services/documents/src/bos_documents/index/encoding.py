@@ -39,7 +39,7 @@ _MAX_SECTION_WORDS: Final = 64
 
 
 def digest(value: str) -> str:
-    """Name of a value to filter by, the same whatever its case."""
+    """Case-insensitive digest of a value to filter by."""
     return hashlib.blake2b(value.casefold().encode(errors="replace"), digest_size=8).hexdigest()
 
 

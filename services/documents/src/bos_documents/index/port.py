@@ -102,7 +102,7 @@ class ChunkIndex(Protocol):
         filter: IndexFilter,
         limit: int,
     ) -> Legs:
-        """The best chunks by embedding and by words; a leg that is None is left out."""
+        """The best chunks by embedding and by words; legs whose argument is None are left out."""
         ...
 
     async def close(self) -> None:

@@ -170,7 +170,7 @@ class ServerIndex:
         filter: IndexFilter,
         limit: int,
     ) -> Legs:
-        """The best chunks by embedding and by words; a leg that is None is left out."""
+        """The best chunks by embedding and by words; legs whose argument is None are left out."""
         name = self._collection(user_id, model)
         chosen = self._filter(user_id, _conditions(filter))
         sparse = None if text is None else _sparse(self._bm25.embed_query(text))

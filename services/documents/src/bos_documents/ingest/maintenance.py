@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import asyncpg
 
     from bos_chassis.telemetry import Telemetry
-    from bos_documents.ingest.ports import Engines
     from bos_documents.metrics import DocumentsMetrics
+    from bos_documents.ports import Engines
     from bos_documents.settings import DocumentsSettings
     from bos_documents.store.documents import Documents
     from bos_documents.store.jobs import Jobs

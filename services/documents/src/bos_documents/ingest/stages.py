@@ -10,9 +10,9 @@ from bos_artefacts import ArtefactDamaged, ArtefactMissing
 from bos_documents.context import ENTRIES, in_context
 from bos_documents.files import DocumentKey
 from bos_documents.index.port import IndexedChunk
-from bos_documents.ingest.ports import DocumentRejected
 from bos_documents.ingest.rules import Excerpt, known_date, one_line
 from bos_documents.parsing.blocks import PageText
+from bos_documents.parsing.port import DocumentRejected
 from bos_documents.store import readings
 from bos_documents.store.documents import USER_LOCK
 from bos_documents.store.jobs import Job, Stage, advance, announce, finish
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from bos_documents.files import DocumentFiles, Spool
     from bos_documents.ingest.describing import Describer
-    from bos_documents.ingest.ports import Engines
     from bos_documents.metrics import DocumentsMetrics
     from bos_documents.parsing.blocks import DocumentInfo, Page
+    from bos_documents.ports import Engines
     from bos_documents.settings import DocumentsSettings
     from bos_documents.store.jobs import Connection, Jobs
 
@@ -361,7 +361,7 @@ class Stages:
         await self._engines.index.upsert(job.user_id, job.model, chunks)
 
     async def _begin_again(self, job: Job, model: str) -> Job:
-        """The embedding model was changed while the job was waiting: its vectors are of no use."""
+        """Restart a job whose vectors are of another model, which was changed while it waited."""
         async with self._jobs.step(job) as connection:
             given = await connection.fetchrow(_GIVEN, job.document_id)
             rows = await connection.fetch(

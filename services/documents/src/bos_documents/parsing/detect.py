@@ -1,4 +1,4 @@
-"""Media type of a file from its content; its name only tells texts apart that look the same."""
+"""Media type of a file from its content; the name decides only between kinds of text."""
 
 from __future__ import annotations
 

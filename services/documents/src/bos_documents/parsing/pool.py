@@ -96,7 +96,7 @@ class ParserPool:
 
         Args:
             source: The file, or its content.
-            name: Its name, which only tells texts apart that look the same.
+            name: Its name, which decides only between kinds of text.
 
         Raises:
             DocumentRejected: It cannot be read; trying again does not help.
@@ -187,7 +187,7 @@ class OpenDocument:
             raise WorkerFailed("WORKER_DIED", "an earlier page failed")
         reader = wire.PageReader(number, self._limits)
         left = self._ends - time.monotonic()
-        # Whatever ends this early leaves messages behind that belong to no later page.
+        # An early end leaves messages behind that belong to no later page.
         self._broken = True
         async with _answering(self._worker, min(self._limits.page_s, left)):
             await self._worker.send({"page": number})

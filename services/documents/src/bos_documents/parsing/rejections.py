@@ -25,7 +25,7 @@ REASONS: dict[str, str] = {
         "in another format."
     ),
 }
-"""Every reason, and what its owner is told: what is wrong, and what helps."""
+"""Message for the owner of the document by reason: what is wrong, and what helps."""
 
 FAILURES: dict[str, str] = {
     "WORKER_NOT_STARTED": "A parser process did not start.",

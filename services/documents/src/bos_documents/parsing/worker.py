@@ -24,7 +24,7 @@ from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.reader import open_document
 from bos_documents.parsing.rejections import DocumentRejected
 
-_NOBODY = 65534
+_UNPRIVILEGED = 65534
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 1, 4, 38
 _CLONE_NEWNET, _CLONE_NEWUSER = 0x40000000, 0x10000000
 _NICENESS = 10
@@ -134,8 +134,8 @@ def _give_up() -> bool:
     if os.geteuid() == 0:
         offline = libc.unshare(_CLONE_NEWNET) == 0
         os.setgroups([])
-        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresgid(_UNPRIVILEGED, _UNPRIVILEGED, _UNPRIVILEGED)
+        os.setresuid(_UNPRIVILEGED, _UNPRIVILEGED, _UNPRIVILEGED)
     else:
         offline = libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WORD: Final = re.compile(r"\w+")
 _MAX_WORDS: Final = 32
 _PREFIX_CHARS: Final = 6
-"""Words that begin alike count as forms of one, whatever their language."""
+"""Words with the same prefix count as forms of one, in every language."""
 _BEST: Final = 5
 """Passages of the BM25 leg of which the best counts."""
 

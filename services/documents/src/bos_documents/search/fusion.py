@@ -9,7 +9,7 @@ Two ways to fuse, and a boost on top of either:
   the words of the question are found, little where it was asked in other words;
 * boost: chunks whose text holds an identifier of the question as a whole rise by a fixed part of
   the best fused score for each rare one they hold. An identifier that more than a quarter of the
-  candidates hold tells them apart no longer and counts nothing.
+  candidates hold counts nothing.
 """
 
 from __future__ import annotations

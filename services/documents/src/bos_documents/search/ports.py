@@ -1,24 +1,17 @@
-"""Interface of what ranks the passages that a search found."""
+"""Interfaces of a search: the engines that it uses, and what ranks the passages found."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from uuid import UUID
 
-    from bos_documents.index.port import Legs
-
-
-class RankBy(StrEnum):
-    """How the legs of a search become one ranking."""
-
-    DENSE = "dense"
-    SPARSE = "sparse"
-    RRF = "rrf"
-    BLEND = "blend"
+    from bos_documents.embedding.port import Embedder
+    from bos_documents.index.port import ChunkIndex, Legs
+    from bos_documents.settings import RankBy
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +57,41 @@ class Ranker(Protocol):
             texts: Texts of the passages in their context, by chunk id.
             limit: Most passages.
             coverage: Of the query by another leg, to rank by; None: by this one.
+        """
+        ...
+
+
+class SearchEngines(Protocol):
+    """What a search uses of the engines."""
+
+    @property
+    def embedder(self) -> Embedder:
+        """Embeds the query."""
+        ...
+
+    @property
+    def index(self) -> ChunkIndex:
+        """Finds candidates."""
+        ...
+
+    @property
+    def ranker(self) -> Ranker:
+        """Ranks them."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """Name under which vectors of the present embedding model are stored."""
+        ...
+
+
+class RemoveOrphans(Protocol):
+    """Removes vectors that belong to no chunk of any reading."""
+
+    async def __call__(self, user_id: str, model: str, chunk_ids: Sequence[UUID]) -> None:
+        """Remove those of ``chunk_ids`` that are orphans.
+
+        Raises:
+            BosError: store or index do not answer; the next search finds them again.
         """
         ...

@@ -12,7 +12,7 @@ from uuid import UUID
 from bos.documents.v1 import DocumentMatch, Passage, SearchDocumentsResponse, SearchMode
 from bos_documents.context import headings, in_context
 from bos_documents.index.port import IndexFilter, Legs
-from bos_documents.search.ports import RankBy
+from bos_documents.settings import RankBy
 from bos_documents.store.rows import CHUNK_COLUMNS, chunk_of, number_of_date
 from bos_errors import BosError, DeadlineExceeded, InvalidArgument
 from bos_postgres import fetch, fetchval, for_user
@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
     from bos.documents.v1 import SearchDocumentsRequest, SearchFilter
     from bos_chassis.telemetry import Telemetry
-    from bos_documents.ingest.maintenance import Maintenance
-    from bos_documents.ingest.ports import Engines
     from bos_documents.metrics import DocumentsMetrics
-    from bos_documents.search.ports import Ranked, Ranking
+    from bos_documents.search.ports import Ranked, Ranking, RemoveOrphans, SearchEngines
     from bos_documents.settings import DocumentsSettings
 
 R = TypeVar("R")
@@ -105,7 +103,7 @@ class Searching:
     Args:
         readers: Connections of the role that sees the rows of one user.
         engines: The index, the model that embeds queries, and what ranks.
-        maintenance: Removes vectors that belong to nothing.
+        remove_orphans: Removes vectors that belong to no document.
         settings: Bounds.
         metrics: Times searches.
         telemetry: For the log, which holds no query.
@@ -114,15 +112,15 @@ class Searching:
     def __init__(
         self,
         readers: asyncpg.Pool[asyncpg.Record],
-        engines: Engines,
-        maintenance: Maintenance,
+        engines: SearchEngines,
+        remove_orphans: RemoveOrphans,
         settings: DocumentsSettings,
         metrics: DocumentsMetrics,
         telemetry: Telemetry,
     ) -> None:
         self._readers = readers
         self._engines = engines
-        self._maintenance = maintenance
+        self._remove_orphans = remove_orphans
         self._settings = settings
         self._metrics = metrics
         self._log = telemetry.logger("bos.documents.search")
@@ -219,7 +217,7 @@ class Searching:
             found = [_Found(present, legs)]
             seen = await self._visible(found, user_id)
         if others := sorted(seen.documents.keys() - {present}):
-            # By words too where the vectors are of another model, whatever was asked for.
+            # In every mode: by words alone where the vectors are of another model.
             for model in others:
                 legs = await search(model, dense=None, text=query, limit=most)
                 found.append(_Found(model, legs))
@@ -275,7 +273,7 @@ class Searching:
 
     async def _removed(self, user_id: str, model: str, chunk_ids: Sequence[UUID]) -> None:
         try:
-            await self._maintenance.remove_orphans(user_id, model, chunk_ids)
+            await self._remove_orphans(user_id, model, chunk_ids)
         except BosError as error:
             self._log.info("orphans not removed", error=error.reason)
         except Exception:

@@ -381,7 +381,7 @@ class Documents:
         return len(rows)
 
     async def hide_for_good(self, document_id: UUID, user_id: str) -> None:
-        """Take a document from sight, whatever its state, without an entry; none is fine."""
+        """Hide a document in any state without an audit entry; it may not exist."""
         for storing in (False, True):
             with suppress(NotFound):
                 await self.hide(document_id, user_id, None, storing=storing)

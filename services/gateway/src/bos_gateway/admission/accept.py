@@ -1,4 +1,4 @@
-"""Admission of a question: checked, made fit to be run, stored as a run, or refused."""
+"""Admission of a question: validated, normalised, stored as a run, or refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ from bos_errors import (
     ResourceExhausted,
 )
 from bos_gateway.admission import normalise
-from bos_gateway.admission.context_secrets import DeclaredKeys, named_files, take_secrets, told
+from bos_gateway.admission.context_secrets import (
+    DeclaredKeys,
+    named_files,
+    removal_message,
+    take_secrets,
+)
 from bos_gateway.admission.daily_quota import DayLimit
 from bos_gateway.admission.token_files import in_token_files
 from bos_gateway.core.budget import MAX_RUN_TOKENS
@@ -210,7 +215,7 @@ def new_run(
     groups: Iterable[str] = (),
     in_files: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[NewRun, Mapping[str, str]]:
-    """The run to be stored for a request, and the credentials that must not be in its log.
+    """Make the run to be stored for a request, and its credentials, which stay out of its log.
 
     Args:
         request: As the client sent it.
@@ -264,7 +269,7 @@ def new_run(
         accepted.trace.add(
             type=TRACE_EVENT_TYPE_MESSAGE,
             agent="gateway",
-            message=told(taken.paths),
+            message=removal_message(taken.paths),
             create_time=now,
         )
     freeze(accepted, goes_on_from)
@@ -296,12 +301,12 @@ def new_run(
 
 
 def declared_keys(deps: Deps) -> DeclaredKeys:
-    """Keys of credentials in the context of a request that comes in now."""
+    """Keys of credentials in request contexts, by settings and cards as they are now."""
     return DeclaredKeys(deps.registry.declaring, deps.settings.secret_context_keys)
 
 
 def mask_credentials(accepted: RunAccepted, taken: Taken) -> None:
-    """Mask what was taken out of the context wherever else the request says it, in place.
+    """Mask removed credentials everywhere else in the request, in place.
 
     Its ids stay as they are: they are how the run is found again.
 
@@ -358,7 +363,7 @@ def same_request(known: StoredRun, digest: bytes) -> UUID:
 
 
 def user_limit() -> ResourceExhausted:
-    """Refusal of a user who has as many unfinished runs as may be."""
+    """Refusal of a user at the limit of unfinished runs."""
     return ResourceExhausted(
         "You have as many questions in work as one user may have; wait for one of them to end, "
         "cancel one, or decide on the approvals that are waiting.",

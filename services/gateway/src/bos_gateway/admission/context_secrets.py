@@ -1,4 +1,4 @@
-"""Credentials in a request's context: found by declared keys at any depth, and taken out. Pure.
+"""Credentials in a request's context: found by declared keys at any depth and removed. Pure.
 
 A key is a credential's because an agent's card or the operator says so, never because of what it
 sounds like: ``token_budget`` is no token. Case does not matter, nor whether it is ``-`` or ``_``,
@@ -30,7 +30,7 @@ TOKEN_FILE_KEY = "api_token_file"  # noqa: S105  the name of a key
 
 @define(eq=False)
 class DeclaredKeys:
-    """The keys of all credentials that there can be."""
+    """Declared keys of credentials, of cards and settings."""
 
     _cards: Iterable[AgentCard]
     """Whose keys agents declare: only these credentials are ever handed on."""
@@ -56,7 +56,7 @@ class DeclaredKeys:
 
 @define(eq=False)
 class Taken:
-    """Credentials that were taken out of a context."""
+    """Credentials that were removed from a context."""
 
     secrets: dict[str, str] = field(factory=dict)
     """Values by declared key, of those that an agent declares; no agent would get the others."""
@@ -105,13 +105,13 @@ def named_files(context: Struct, keys: DeclaredKeys) -> dict[str, str]:
 
 
 def without_secrets(context: Struct, keys: DeclaredKeys) -> None:
-    """Remove credentials and what they are, in place."""
+    """Remove credentials by key and by value, in place."""
     for _, holder, key in list(_found(context, keys)):
         del holder.fields[key]
 
 
-def told(paths: list[str]) -> str:
-    """Text of the trace about the credentials that were taken out; without any values."""
+def removal_message(paths: list[str]) -> str:
+    """Trace message about the credentials that were removed, without their values."""
     more = f" and {len(paths) - _MAX_PATHS} more" if len(paths) > _MAX_PATHS else ""
     return f"Credentials were taken out of the request: {', '.join(paths[:_MAX_PATHS])}{more}."
 
@@ -130,7 +130,7 @@ def _found(context: Struct, keys: DeclaredKeys) -> Iterator[tuple[str, Struct, s
 
 
 def _inside(path: str, value: Value) -> Iterator[tuple[str, Struct]]:
-    """The structures right inside of a value, however many lists are between."""
+    """Structures directly inside a value, through any number of lists."""
     waiting = [(path, value)]
     while waiting:
         path, value = waiting.pop()
@@ -148,7 +148,7 @@ def _text(value: Value) -> str:
 
 
 def _as_sent(value: Any) -> Any:
-    """JSON with whole numbers as people write them; a protobuf structure knows but one kind."""
+    """JSON with whole numbers written as such; a protobuf structure holds floats only."""
     if isinstance(value, dict):
         return {key: _as_sent(each) for key, each in value.items()}
     if isinstance(value, list):

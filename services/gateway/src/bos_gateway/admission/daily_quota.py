@@ -110,7 +110,7 @@ class DayBudget:
 
     @asynccontextmanager
     async def admitted(self, run: NewRun) -> AsyncIterator[NewRun]:
-        """The run as it is to be stored by the end of the block.
+        """Run to be stored by the block, with its tokens reserved in its day.
 
         It gets a smaller budget if that is all that the day has left.
 

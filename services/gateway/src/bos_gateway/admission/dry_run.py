@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @define(eq=False)
 class DryRun:
-    """Asks the planner on behalf of a caller who only wants to see the plan."""
+    """Plans a question for a caller without running the plan."""
 
     _deps: Deps
     _runs: Runs
@@ -43,7 +43,7 @@ class DryRun:
     async def plan(
         self, request: AgentRequest, user_id: str, groups: Iterable[str] = ()
     ) -> PlanQuestionResponse:
-        """The plan that the user's request would be run with at this moment.
+        """The plan that the user's request would get now.
 
         Raises:
             InvalidArgument: the request could not be run.

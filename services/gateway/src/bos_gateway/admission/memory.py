@@ -101,7 +101,7 @@ class MemoryClient:
         try:
             async with asyncio.timeout(timeout_s):
                 if run.conversation_id:
-                    # Not side by side: what is asked first could miss a turn that is recorded now.
+                    # Not concurrently: what is asked first could miss a turn that is recorded now.
                     given = (run.user_id, run.conversation_id)
                     await self._record_found(_OF_CONVERSATION, *given)
                 known = await self._call("OpenTurn", request, run.run_id, timeout_s)
@@ -112,7 +112,7 @@ class MemoryClient:
         return replace(run, conversation_id=accepted.request.conversation_id, event=event)
 
     def asked(self, run: NewRun) -> None:
-        """A run was stored: look for personal facts in its question, beside everything else."""
+        """Extract personal facts from a stored run's question, in the background."""
         if self._stopping or len(self._extractions) >= _MOST_EXTRACTIONS:
             self._metrics.memory_calls.labels("ExtractFacts", "left_out").inc()
             return
@@ -122,13 +122,13 @@ class MemoryClient:
         task.add_done_callback(self._extractions.discard)
 
     def ended(self, run_id: UUID) -> None:
-        """A run has ended here; what is lost of these is found by the next look."""
+        """Queue an ended run to be recorded; a lost one is found by the periodic search."""
         with suppress(asyncio.QueueFull):
             self._ended.put_nowait(run_id)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Record runs that end in memory while the block runs, and those that were left behind."""
+        """Record ended runs in memory while the block runs, also those of dead replicas."""
         interval_s = self._settings.maintenance_interval_s
 
         async def tell() -> None:
@@ -163,9 +163,9 @@ class MemoryClient:
             await self._record(row["run_id"])
 
     async def _record(self, run_id: UUID) -> None:
-        """Record a run that has ended; one that cannot be recorded keeps no other from it.
+        """Record an ended run in memory; a run that cannot be recorded does not block others.
 
-        What memory refuses for good, or makes no sense, is not sent again.
+        What memory refuses permanently, or is invalid, is not sent again.
 
         Raises:
             Unavailable, DeadlineExceeded: memory is away, and others would fare no better.
@@ -188,7 +188,7 @@ class MemoryClient:
                 return
         except Exception:
             # Its log makes no sense, and will make none the next time.
-            self._log.exception("turn not told of", run=str(run_id))
+            self._log.exception("turn not recorded", run=str(run_id))
         await execute(self._pool, _REMEMBERED, run_id)
 
     async def _call(self, method: str, request: Any, run_id: UUID, timeout_s: float) -> Any:

@@ -103,7 +103,7 @@ def check_texts(request: AgentRequest) -> None:
 
 
 def check_context(request: AgentRequest, max_bytes: int) -> None:
-    """Refuse a context that is too large to be looked through.
+    """Refuse a context that is too large to be searched for credentials.
 
     Raises:
         InvalidArgument: says what is wrong with it.
@@ -141,7 +141,7 @@ def digest(request: AgentRequest, keys: DeclaredKeys) -> bytes:
 
 
 def _model_problem(model: str, models: Collection[str]) -> str:
-    """Why a question may not choose ``model``, and which it may; empty if nothing is wrong."""
+    """Why a question may not choose ``model``, with the models on offer; empty if it may."""
     if not model or model in models:
         return ""
     if not models:
@@ -150,7 +150,7 @@ def _model_problem(model: str, models: Collection[str]) -> str:
 
 
 def _context_problem(context: Struct, max_bytes: int) -> str:
-    """What makes a context unusable, and what to do about it; empty if nothing."""
+    """Problem of a context with its remedy; empty if there is none."""
     if (size := context.ByteSize()) > max_bytes:
         limit = f"at most {max_bytes} are allowed"
         return f"holds {size} bytes; {limit}. Upload large inputs as documents."

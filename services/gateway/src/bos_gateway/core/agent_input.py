@@ -120,7 +120,7 @@ def agent_input(
 
 
 def is_of_others(examples: Sequence[QueryExample]) -> bool:
-    """Whether another user has written one of the examples."""
+    """Whether one of the examples was written by another user."""
     return any(each.by_another_user for each in examples)
 
 
@@ -135,7 +135,7 @@ def question_of_step(state: RunState, sub_task: SubTask | None) -> str:
 
 
 def upstream_files(state: RunState, step: StepState) -> list[InputFile]:
-    """Files, without their content, of the steps that ``step`` rests on, the nearest steps first.
+    """Files, without content, of the steps upstream of ``step``, nearest first.
 
     They need no taint of their own: a result that rests on another one carries its taint.
     """
@@ -173,7 +173,7 @@ def _declared(state: RunState, step: StepState) -> set[str]:
 
 
 def _handed_on(result: AgentResult) -> ValueMap:
-    """What a dependent gets of ``result``: all of it, or what there was when it failed."""
+    """What a dependent step gets of ``result``: all of it, or its partial data if it failed."""
     succeeded = result.status == SUCCEEDED
     handed = ValueMap(fields=(result.data if succeeded else result.partial_data).fields)
     if succeeded:

@@ -37,7 +37,7 @@ MIN_STEP_TOKENS = 1000
 
 
 def freeze_shares(settings: RunSettings) -> None:
-    """Put the shares of a run's budget beside it, in place."""
+    """Freeze the shares of a run's token budget into its settings, in place."""
     settings.plan_share, settings.compose_share = PLAN_SHARE, COMPOSE_SHARE
     settings.min_step_tokens = MIN_STEP_TOKENS
 
@@ -62,7 +62,7 @@ def held_beside_steps(state: RunState) -> int:
 
 
 def held_for_classifying(state: RunState) -> int:
-    """Tokens held for finding out what instructions mean, of all steps together."""
+    """Tokens held for classifying instructions, of all steps together."""
     return (for_classifying(state) or 0) * _unclassified(state)
 
 
@@ -73,7 +73,7 @@ def left(state: RunState) -> int:
 
 
 def for_planning(state: RunState) -> int | None:
-    """Token budget of a planning that begins now; None for no bound.
+    """Token budget of a planning call that begins now; None without a limit.
 
     Another plan is of use only if a step of it can run.
     """
@@ -84,14 +84,14 @@ def for_planning(state: RunState) -> int | None:
 
 
 def enough_for_revision(state: RunState) -> bool:
-    """Whether the tokens that are left are enough for another plan and a step of it."""
+    """Whether the remaining tokens suffice for a revised plan and one of its steps."""
     settings = state.request.settings
     least = 2 * settings.min_step_tokens
     return not settings.max_tokens or _beside_composing(state) >= least
 
 
 def for_composing(state: RunState) -> int | None:
-    """Token budget of a composing that begins now; None for no bound.
+    """Token budget of a composing call that begins now; None without a limit.
 
     At most half of what is left, once that is more than was kept for it: an attempt that is
     interrupted counts in full, and another one must remain possible.
@@ -102,7 +102,7 @@ def for_composing(state: RunState) -> int | None:
 
 
 def for_classifying(state: RunState) -> int | None:
-    """Token budget of classifying the instructions of one step; None for no bound.
+    """Token budget of classifying one step's instructions; None without a limit.
 
     It is one short call.
     """
@@ -118,7 +118,7 @@ def for_attempt(rest: int, retries_left: int) -> int:
 
 
 def turns_left(state: RunState) -> int | None:
-    """Steps that may be dispatched yet; None for no bound of the request's."""
+    """Steps that may still be dispatched; None without a limit in the request."""
     request = state.request.request
     return max(0, request.max_turns - state.turns) if request.HasField("max_turns") else None
 
@@ -155,7 +155,7 @@ class StepBudget:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no step is under way whose end could make tokens available."""
+        """Whether no running step could still free tokens."""
         return not self._at_work
 
     def reserve(self) -> int | None:

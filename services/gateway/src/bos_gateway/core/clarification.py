@@ -1,4 +1,4 @@
-"""Replies to clarifying questions: what a run takes over from the one that asked.
+"""Replies to clarifying questions: what a run inherits from the run that asked.
 
 The reply is a run of its own. Everything it depends on of the other one is frozen into its first
 event, so that each adopter knows the same, whether conversations are kept or not. Pure.
@@ -93,11 +93,11 @@ def continued(
 def with_inherited(
     request: AgentRequest, continued: ClarificationReply | None, models: Collection[str] = ()
 ) -> AgentRequest:
-    """The request with what it leaves out, and the run that it goes on from had.
+    """The request, completed by what the run that it continues had.
 
     The dates come along, so "today" stays the day that the questions spoke of. Credentials do not:
-    no log has them. Nor does a model that is none of ``models``: it is no longer offered, and the
-    reply did not ask for it.
+    no log has them. Nor does a model outside of ``models``: it is no longer offered, and the reply
+    did not ask for it.
     """
     if continued is None:
         return request
@@ -113,7 +113,7 @@ def with_inherited(
 
 
 def freeze(accepted: RunAccepted, continued: ClarificationReply | None) -> None:
-    """Put what the run goes on from into its first event."""
+    """Freeze the continued run's questions and exchanges into the first event."""
     if continued is None:
         return
     accepted.original_question = continued.original_question
@@ -127,7 +127,7 @@ def question_of(accepted: RunAccepted) -> str:
 
 
 def clarification_limit(accepted: RunAccepted, result: AgentResult) -> str | None:
-    """Why an agent's questions are not put to the user any more; None if they are."""
+    """Why an agent's questions are not shown to the user any more; None if they are."""
     asks = result.status == NEEDS_CLARIFICATION
     return questions_limit(accepted, result.clarification) if asks else None
 

@@ -58,7 +58,7 @@ class MakePlan:
 
 @dataclass(frozen=True, slots=True)
 class RunStep:
-    """Have an agent run a step."""
+    """Run a step by its agent."""
 
     revision: int
     step_id: str
@@ -69,12 +69,12 @@ class RunStep:
     reserved_tokens: int = 0
     """What all attempts from this one on may consume; 0 if the run has no budget."""
     approval: ApprovalContext | None = None
-    """What a person decided about it: actions to perform, or instructions."""
+    """The decision about it: actions to perform, or instructions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compose:
-    """Have the answer composed."""
+    """Compose the answer."""
 
     token_budget: int | None = None
     """What that may consume; None for no bound."""
@@ -89,7 +89,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Classify:
-    """Find out how a person's instructions relate to the task of a step."""
+    """Classify how an approver's instructions relate to the task of a step."""
 
     revision: int
     step_id: str
@@ -102,7 +102,7 @@ Command = MakePlan | RunStep | Classify | Compose | Record
 
 
 def decide(state: RunState, now: datetime) -> list[Command]:
-    """Everything that should be under way for the run at ``now`` (UTC).
+    """All work that should be under way for the run at ``now`` (UTC).
 
     Record commands come alone: they change the state, so deciding starts over after them.
     """
@@ -151,7 +151,7 @@ def decide(state: RunState, now: datetime) -> list[Command]:
 
 
 def next_wake(state: RunState) -> datetime | None:
-    """Time at which deciding could give another answer without any event; None if never."""
+    """Next time at which :func:`decide` may change without an event; None if never."""
     if state.finished or state.accepted is None:
         return None
     if state.plan is None:
@@ -164,11 +164,11 @@ def next_wake(state: RunState) -> datetime | None:
 
 
 def run_deadline(state: RunState, now: datetime | None = None) -> datetime:
-    """Deadline of the run (UTC). The time that people take to decide does not count.
+    """Deadline of the run (UTC), without the time that approvals take.
 
     Args:
         state: The run.
-        now: The time up to which it counts that a person has yet to decide.
+        now: The time up to which pending approvals count.
     """
     deadline = state.request.deadline.ToDatetime(tzinfo=UTC) + state.waited
     if now is not None and state.waiting_since is not None:
@@ -259,7 +259,7 @@ class _Steps:
             self._dispatch(step, sub_task)
 
     def _take_up(self, step: StepState, sub_task: SubTask) -> None:
-        """Go on with a step that was under way when the run changed owner.
+        """Resume a step that was under way when the run changed owner.
 
         It is sent again if that can double nothing.
         """

@@ -48,7 +48,7 @@ _HARMLESS = _READS | {SIDE_EFFECT_CLASS_IDEMPOTENT}
 def failed_result(
     step: StepState, error_type: str, message: str, status: AgentExecutionStatus = FAILED
 ) -> AgentResult:
-    """A result in the agent's stead."""
+    """A failed result written by the gateway, in place of the agent's."""
     return AgentResult(
         agent_id=step.agent_id,
         agent_name=step.step.agent,
@@ -60,7 +60,7 @@ def failed_result(
 
 
 def ended(step: StepState, result: AgentResult, now: datetime) -> list[LogEvent]:
-    """The end of a step with a result that no agent gave, and the trace event of it."""
+    """End a step with a result written by the gateway, with its trace event."""
     step_id, error = step.step.step_id, result.error
     trace = error_trace(step.step.agent, error.type, error.message, now)
     progressed = StepProgressed(revision=step.revision, step_id=step_id, events=[trace])
@@ -101,7 +101,7 @@ def error_trace(agent: str, error_type: str, message: str, now: datetime) -> Tra
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """What is known of an attempt at a step that did not end well."""
+    """An attempt at a step that failed."""
 
     transient: bool
     """Another one may end better."""
@@ -121,7 +121,7 @@ def may_attempt_again(
 ) -> bool:
     """Whether a step is attempted again, as long as there is time for it.
 
-    What a person approved is attempted until the run's time is over, wherever that cannot double
+    What was approved is attempted until the run's time is over, wherever that cannot double
     it; all else as often as the agent's card says.
 
     Args:
@@ -141,12 +141,12 @@ def may_attempt_again(
 def may_repeat(
     card: AgentCard | None, step: Step, performing: Iterable[ProposedAction] = ()
 ) -> bool:
-    """Whether sending the step again cannot double an effect of an earlier attempt."""
+    """Whether another attempt at the step cannot repeat an effect of an earlier one."""
     return not _could_double(card, step, performing, _HARMLESS)
 
 
 def may_have_acted(card: AgentCard | None, step: Step, begun: Iterable[ProposedAction]) -> bool:
-    """Whether another plan for the work of this step, once it was sent, could double an effect.
+    """Whether replanning the work of this dispatched step could repeat an effect.
 
     Stricter than :func:`may_repeat`: a new plan has other keys, so repetitions are not recognised.
     """
@@ -159,7 +159,7 @@ def has_effects(actions: Iterable[ProposedAction]) -> bool:
 
 
 def acts(card: AgentCard | None, step: Step) -> bool:
-    """Whether the step could change the world, by itself or once a person allows it."""
+    """Whether the step may have side effects, by itself or after an approval."""
     return card is None or any(
         tool.requires_approval or tool.side_effect not in _READS
         for tool in card.tools

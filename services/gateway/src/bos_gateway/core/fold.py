@@ -43,7 +43,7 @@ _COUNTS = {
     if field.type in (field.TYPE_INT32, field.TYPE_INT64)
 }
 WAITING_FOR_APPROVAL = "waiting_for_approval"
-"""Reason of RunReleased: nothing can go on before a person has decided."""
+"""Reason of RunReleased: the run waits for an approval."""
 _STATUS_AFTER = {
     "run_accepted": gateway.RUN_STATUS_ACCEPTED,
     "planned": gateway.RUN_STATUS_PLANNED,
@@ -68,7 +68,7 @@ def fold(run_id: str, events: Iterable[runlog.LogEvent]) -> RunState:
 
 
 def apply(state: RunState, event: runlog.LogEvent) -> None:
-    """Take one more event into ``state``.
+    """Apply one more event to ``state``.
 
     Raises:
         UnknownEvent: the event's kind is not known to this version.
@@ -128,7 +128,7 @@ class _Unsettled:
     state: RunState
     ended_steps: set[str]
     undecided: set[str]
-    """Ids of approvals that a person has yet to decide."""
+    """Ids of undecided approvals."""
     planning: int | None
 
     @classmethod
@@ -160,7 +160,7 @@ class _Unsettled:
         return self._is_open(body.approval.step_id, body.revision)
 
     def takes_progress(self, body: runlog.StepDispatched | runlog.StepProgressed) -> bool:
-        """News of a step of the plan in force that has not ended."""
+        """Progress of an unfinished step of the plan in force."""
         return self._is_open(body.step_id, body.revision)
 
     def takes_result(self, body: runlog.StepFinished) -> bool:
@@ -197,7 +197,7 @@ def status_after(status: gateway.RunStatus, event: runlog.LogEvent) -> gateway.R
 
 
 def waits(event: runlog.LogEvent) -> bool:
-    """Whether the run has no owner from this event on, until a person decides."""
+    """Whether the run has no owner from this event on, until an approval is decided."""
     return event.run_released.reason == WAITING_FOR_APPROVAL
 
 
@@ -209,7 +209,7 @@ def _run_accepted(state: RunState, accepted: runlog.RunAccepted) -> None:
 
 def _planned(state: RunState, planned: runlog.Planned) -> None:
     if planned.revision != state.planning:
-        raise BrokenLog(f"run {state.run_id} has a plan {planned.revision} that nobody asked for")
+        raise BrokenLog(f"run {state.run_id} has a plan {planned.revision} that was not requested")
     revised = state.plan is not None
     state.replanning = None
     state.only_plan = planned.only_plan
@@ -244,7 +244,7 @@ def _planned(state: RunState, planned: runlog.Planned) -> None:
 
 
 def _leave_attempt(state: RunState, planned: runlog.Planned) -> None:
-    """Put the plan in force away; what it achieved stays, what failed is kept for reports."""
+    """Archive the plan in force: its results stay, its failures are kept for reports."""
     attempt = Attempt(state.revision, state.steps, state.mending)
     state.past.append(attempt)
     for step in attempt.replaced:
@@ -256,7 +256,9 @@ def _leave_attempt(state: RunState, planned: runlog.Planned) -> None:
 
 def _plan_failed(state: RunState, failed: runlog.PlanFailed) -> None:
     if failed.revision != state.planning:
-        raise BrokenLog(f"run {state.run_id} fails to plan {failed.revision}, which nobody asked")
+        raise BrokenLog(
+            f"run {state.run_id} fails to plan {failed.revision}, which was not requested"
+        )
     if not failed.HasField("usage"):
         count_unreported(state, for_planning(state))
     state.plan_trace += failed.trace
@@ -331,7 +333,7 @@ def _approval_requested(state: RunState, requested: runlog.ApprovalRequested) ->
 
 
 def _approval_resolved(state: RunState, event: runlog.ApprovalResolved) -> None:
-    """Take the decision; its subject is known from the request, not from what came back."""
+    """Apply a decision; its subject is the request's, not the response's."""
     decided = event.approval
     for step in state.steps.values():
         if step.approval is None or step.approval.approval_id != decided.approval_id:
@@ -372,7 +374,7 @@ def _effect_intended(state: RunState, intended: runlog.EffectIntended) -> None:
 
 
 def _note_waiting(state: RunState) -> None:
-    """Stop the run's clock while a person has to decide, and let it go on afterwards."""
+    """Stop the run's clock while it waits for an approval."""
     waiting = any(step.awaits for step in state.steps.values())
     if waiting and state.waiting_since is None:
         state.waiting_since = state.update_time

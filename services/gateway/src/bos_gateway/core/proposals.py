@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bos_gateway.core.run_state import RunState, StepState
 
 MAX_APPROVAL_BYTES: Final = 128 * 1024
-"""Largest request: a person has to read it, and it is stored with each of its events."""
+"""Largest request: an approver has to read it, and it is stored with each of its events."""
 
 _DENIED: Final = (gateway.APPROVAL_STATUS_DENIED, gateway.APPROVAL_STATUS_TIMED_OUT)
 _MIN_TIMEOUT_S: Final = 1.0
@@ -34,7 +34,7 @@ _MAX_TIMEOUT_S: Final = 30 * 24 * 3600.0
 
 
 def proposal_problem(card: AgentCard | None, step: StepState, result: AgentResult) -> str | None:
-    """Problem that makes proposed actions unfit for a decision, in words; None if they are fine.
+    """Problem of proposed actions that cannot be decided, as text; None if they can.
 
     A tool that the step may not use is not made usable by an approval.
     """
@@ -65,7 +65,7 @@ def drop_impossible_timeouts(result: AgentResult) -> list[str]:
 def proposal_timeout(
     actions: Iterable[ProposedAction], by_tool: Mapping[str, float], default_s: float
 ) -> timedelta:
-    """Time-out of a request to a person: of several actions the shortest counts.
+    """Time-out of an approval request: the shortest of its actions.
 
     Args:
         actions: What is proposed.
@@ -91,7 +91,7 @@ def approval_for(
     timeout: timedelta,
     approvers: Approvers | None = None,
 ) -> Approval:
-    """The request about what ``result`` proposes."""
+    """The approval request for what ``result`` proposes."""
     task = result.task_description or step.step.task
     kind = gateway.APPROVAL_KIND_PROPOSED
     actions = result.proposed_actions
@@ -111,7 +111,7 @@ def approval_request(
     kind: gateway.ApprovalKind,
     approvers: Approvers | None,
 ) -> Approval:
-    """A request to a person.
+    """An approval request.
 
     Its id follows from run, step and count, so a request made again by another owner before it was
     stored is the same one.
@@ -140,7 +140,7 @@ def actions_of(step: StepState) -> Sequence[ProposedAction]:
 
 
 def approval_context(step: StepState) -> ApprovalContext | None:
-    """What the agent is sent of the decision: exactly the actions, or the instructions."""
+    """The decision as sent to the agent: the exact actions, or the instructions."""
     approval = step.approval
     if approval is None or approval.status != gateway.APPROVAL_STATUS_APPROVED:
         return None
@@ -153,7 +153,7 @@ def approval_context(step: StepState) -> ApprovalContext | None:
 
 
 def denied_before(state: RunState, result: AgentResult) -> list[str]:
-    """Tools of proposed actions that were denied in an earlier attempt: not to be asked again.
+    """Tools of proposed actions that an earlier attempt was denied; they are not asked again.
 
     A revised plan does not plan denied work anew, but in other words it may come to it.
     """
@@ -182,15 +182,15 @@ def not_allowed(step: StepState) -> AgentResult:
     approval = step.approval or Approval()
     tools = tool_names(approval.actions)
     if approval.status == gateway.APPROVAL_STATUS_TIMED_OUT:
-        reason, why = AgentErrorType.HITL_TIMEOUT, "Nobody decided in time"
+        reason, why = AgentErrorType.HITL_TIMEOUT, "It was not decided in time"
     else:
         reason, why = AgentErrorType.DENIED_BY_USER, "The approval was denied"
     text = f"{why}, so this was not done: {', '.join(tools)}."
     result = failed_result(step, reason, text, SKIPPED)
     result.task_description = approval.task_description
-    told = result.partial_data.fields
-    told["reason"].string_value = reason
-    told["tools"].list_value.values.extend(Value(string_value=tool) for tool in tools)
+    fields = result.partial_data.fields
+    fields["reason"].string_value = reason
+    fields["tools"].list_value.values.extend(Value(string_value=tool) for tool in tools)
     return result
 
 

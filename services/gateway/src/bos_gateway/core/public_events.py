@@ -1,4 +1,4 @@
-"""Public events: the log as clients see it, without internal text. Pure.
+"""Public events: projection of the log for clients, without internal text. Pure.
 
 Hidden events have no projection, but their sequences count, so a client's cursor stays the log's
 own position.
@@ -41,30 +41,30 @@ def project(run_id: str, sequence: int, event: LogEvent, request: AgentRequest) 
     if name not in RunEvent.DESCRIPTOR.fields_by_name:
         return None
     public = RunEvent(run_id=run_id, sequence=sequence, create_time=event.create_time)
-    told = getattr(public, name)
-    told.SetInParent()
-    _copy(getattr(event, kind), told)
+    shown = getattr(public, name)
+    shown.SetInParent()
+    _copy(getattr(event, kind), shown)
     if kind == "run_accepted":
-        _copy(event.run_accepted.request, told)
+        _copy(event.run_accepted.request, shown)
     elif kind == "planned":
-        told.stages.extend(Stage(step_ids=ids) for ids in stages(event.planned.plan))
+        shown.stages.extend(Stage(step_ids=ids) for ids in stages(event.planned.plan))
         if not request.trace:
-            told.ClearField("trace")
+            shown.ClearField("trace")
     elif kind == "step_dispatched":
         sub_task = event.step_dispatched.sub_task
-        told.agent_name = sub_task.assigned_agent_role
+        shown.agent_name = sub_task.assigned_agent_role
         # References in the task are resolved by now, so it may hold what was not asked for.
         if includes_data(request):
-            _copy(sub_task, told)
+            _copy(sub_task, shown)
     elif kind == "step_progressed" and not request.trace:
-        del told.events[:]
-        told.events.extend(map(_without_details, event.step_progressed.events))
+        del shown.events[:]
+        shown.events.extend(map(_without_details, event.step_progressed.events))
     elif kind == "step_finished":
-        _hide_in_result(told.result, request)
+        _hide_in_result(shown.result, request)
     elif kind in ("approval_requested", "approval_resolved"):
-        with_display(told.approval, whole=kind == "approval_requested")
+        with_display(shown.approval, whole=kind == "approval_requested")
     elif kind == "run_finished":
-        _hide_in_response(told.response, request)
+        _hide_in_response(shown.response, request)
     return public
 
 
@@ -83,7 +83,7 @@ def visible_response(response: OrchestratorResponse, request: AgentRequest) -> O
 
 
 def includes_data(request: AgentRequest) -> bool:
-    """Whether the client wants tabular data; so it is unless it says otherwise."""
+    """Whether the client wants tabular data, the default."""
     return request.include_data or not request.HasField("include_data")
 
 
@@ -118,7 +118,7 @@ def _hide_in_result(result: AgentResult, request: AgentRequest) -> None:
 
 
 def _without_details(event: TraceEvent) -> TraceEvent:
-    """Only what is going on."""
+    """The trace event without details."""
     return TraceEvent(
         type=event.type, agent=event.agent, message=event.message, create_time=event.create_time
     )

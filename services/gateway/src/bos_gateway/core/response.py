@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NOT_RUN = "This step was not run."
 _UNDECIDED = "It waited for an approval when the run ended; what it proposed was not done."
-_UNASKED = "The run ended before anybody said what is to become of it."
+_UNASKED = "The run ended before its approver decided."
 _STOPPED = "It was stopped while it ran; what it had begun may have taken effect."
 _NOTHING = "No agent produced a result, so there is nothing to answer from."
 
@@ -71,7 +71,7 @@ def composed_response(
 
 
 def broken_response(state: RunState) -> OrchestratorResponse:
-    """The outcome of a run that a defect of ours ended; made of nothing that could break again."""
+    """The outcome of a run that an internal error ended; made of its id alone."""
     error = AgentError(type=AgentErrorType.INTERNAL, message=NEUTRAL)
     return OrchestratorResponse(
         run_id=state.run_id, status=gateway.RUN_STATUS_FAILED, answer=NEUTRAL, error=error

@@ -44,7 +44,7 @@ MAX_TRACE_EVENTS = 500
 MAX_TRACE_BYTES = 1024 * 1024
 """Size of the trace events kept of one step."""
 MAX_ANSWER_BYTES = 256 * 1024
-"""Longest answer, several times what people read; it is stored with the run."""
+"""Longest answer, several times what users read; it is stored with the run."""
 
 _LEAST_BYTES = 64
 # Of so few messages in a list the largest is made smaller; of more, half go.
@@ -73,7 +73,7 @@ _ASKED_BOUNDS = ("max_rows", "max_columns")
 
 
 def result_problem(result: AgentResult) -> str | None:
-    """Problem that makes an agent's result unusable, in words for people; None if it is fine."""
+    """Problem of an agent's result that makes it unusable, as user text; None if there is none."""
     if result.HasField("table") and (problem := _table_problem(result.table)):
         return f"its table {problem}"
     if result.HasField("start_time") and not is_time(result.start_time):
@@ -246,13 +246,13 @@ def _shrink(message: Message, excess: int) -> bool:
         elif hasattr(value, "__len__"):
             sizes[field.name] = _size(type(message)(**{field.name: value}))
     # What says that it was cut goes first: of a text, or of actions, the cut would not be visible.
-    told = {
+    marked = {
         name: size
         for name, size in sizes.items()
         if size >= _LEAST_BYTES
         and (name == "trace" or isinstance(getattr(message, name), Table | ValueMap))
     }
-    sizes = told or sizes
+    sizes = marked or sizes
     name = max(sizes, key=lambda key: sizes[key], default="")
     if sizes.get(name, 0) < _LEAST_BYTES:
         return False

@@ -1,6 +1,6 @@
-"""Revision: whether another plan could mend a failure, and what it must keep to. Pure.
+"""Revision: whether another plan could fix a failure, and its constraints. Pure.
 
-What a person or a rule did not allow is never planned again, nor what may have acted already;
+What an approver or a rule did not allow is never planned again, nor what may have acted already;
 everything is judged by stable types and reasons, nothing by the text of a message.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bos.planner.v1 import Plan
     from bos_gateway.core.run_state import RunState, StepState
 
-# Failures caused by a person, a rule or a limit, or of unknown outcome.
+# Failures caused by an approver, a rule or a limit, or of unknown outcome.
 _FINAL_TYPES = frozenset(
     {
         *(AgentErrorType.SANDBOX_VIOLATION, AgentErrorType.PERMISSION_DENIED),
@@ -70,9 +70,9 @@ def may_revise(state: RunState, left: timedelta) -> bool:
 
 
 def mendable(state: RunState) -> frozenset[str]:
-    """Steps of the plan in force that failed and that another plan could mend."""
+    """Failed steps of the plan in force that another plan could fix."""
     found: set[str] = set()
-    # Upstream first: a reference to a step that is for good without output is so as well.
+    # Upstream first: a reference to a step that will never have output is so as well.
     for step_id in state.order:
         step = state.steps[step_id]
         if step.status == FAILED and _mendable(state, step, found):

@@ -1,4 +1,4 @@
-"""Revision context: what a run's attempts have taught, for the next plan. Pure.
+"""Revision context: results and errors of a run's plans so far, for the next plan. Pure.
 
 For the planner that is to make another plan, for the composer that must explain a failure, and for
 people. All texts are bounded: results may be of any size.
@@ -116,8 +116,8 @@ def _entries(state: RunState) -> Iterator[tuple[int, str]]:
 
 def _outcome(steps: Mapping[str, StepState]) -> str:
     good = sum(step.succeeded for step in steps.values())
-    told = [f"{good} of {len(steps)} steps succeeded", *filter(None, map(_error, steps.values()))]
-    return "; ".join(told)
+    parts = [f"{good} of {len(steps)} steps succeeded", *filter(None, map(_error, steps.values()))]
+    return "; ".join(parts)
 
 
 def _because(failed: Collection[str], steps: Iterable[str]) -> str:

@@ -56,7 +56,7 @@ class StepState:
     result: agent.AgentResult | None = None
     trace: list[TraceEvent] = field(default_factory=list)
     approval: gateway.Approval | None = None
-    """Its latest request to a person, in its present state."""
+    """Its latest approval request, in its present state."""
     proposals: int = 0
     """Requests made so far."""
     performing: bool = False
@@ -66,7 +66,7 @@ class StepState:
     begun: list[agent.ProposedAction] = field(default_factory=list)
     """All approved actions that were ever about to be performed."""
     instructions: str = ""
-    """What people added to its task, or put in its place."""
+    """Instructions of approvers: added to its task, or in its place."""
     instruction_mode: agent.InstructionMode = agent.INSTRUCTION_MODE_UNSPECIFIED
     tainted: bool = False
     """Something that it proposed rests on content that others wrote; what comes of it does too."""
@@ -75,18 +75,18 @@ class StepState:
 
     @property
     def awaits(self) -> bool:
-        """Whether a person has yet to decide about it."""
+        """Whether it waits for an approval."""
         return self._decision == gateway.APPROVAL_STATUS_PENDING
 
     @property
     def refused(self) -> bool:
-        """Whether it was decided, by a person or by the time, that it must not go on."""
+        """Whether it was denied or timed out."""
         going = (gateway.APPROVAL_STATUS_PENDING, gateway.APPROVAL_STATUS_APPROVED)
         return self._decision is not None and self._decision not in going
 
     @property
     def _decision(self) -> gateway.ApprovalStatus | None:
-        """What came of its request so far; None if it is not at one."""
+        """Decision of its current request; None without a request."""
         if self.status != AWAITING_APPROVAL or self.approval is None:
             return None
         return self.approval.status
@@ -176,11 +176,11 @@ class RunState:
     """Held of the run's budget for composing."""
     cancel_reason: str | None = None
     released: bool = False
-    """Its owner released it until a person decides."""
+    """Its owner released it until an approval is decided."""
     waiting_since: datetime | None = None
     """Since when there is an undecided request; the run's time stands still."""
     waited: timedelta = timedelta()
-    """Time that people have taken so far."""
+    """Time spent waiting for approvals so far."""
     response: gateway.OrchestratorResponse | None = None
 
     @property

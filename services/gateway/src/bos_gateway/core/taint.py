@@ -1,9 +1,9 @@
-"""Taint: whether content that others wrote (cells, pages, mails) has a part in a step or run. Pure.
+"""Taint: whether untrusted content (cells, pages, mails) is part of a step or run. Pure.
 
 Nothing here believes what an agent leaves out: taint is only ever added to. It goes from what a run
 begins with into every step, since the planner has read it; from a result into all that depends
 on it, through failed and skipped steps as well; from an attempt into every plan that was made after
-it; and from a proposal into what is done once a person has decided.
+it; and from a proposal into what is done once it is approved.
 """
 
 from __future__ import annotations

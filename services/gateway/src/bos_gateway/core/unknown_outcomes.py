@@ -2,7 +2,7 @@
 
 The agent or replica that performed them is gone, or did not answer. The same actions are asked
 about once more, with the same digests: an approval has them done again, anything else leaves them
-as they are, and the step says that its outcome is unknown. Only what a person was asked about
+as they are, and the step says that its outcome is unknown. Only what an approver was asked about
 before is asked about again, so no request is made in a run whose client cannot be asked.
 """
 
@@ -44,7 +44,7 @@ def asked_again(
         state: The run.
         step: The step.
         now: When it is asked (UTC).
-        known: What is known, in a sentence for a person.
+        known: What is known, in a sentence for the approver.
     """
     former = step.approval
     if not step.performing or former is None:
@@ -63,7 +63,7 @@ def asked_again(
 def uncertain_actions(step: StepState) -> Sequence[ProposedAction]:
     """Approved actions of an unfinished step that may have been performed; none if none were begun.
 
-    That a person was asked about them once more, or has said what is to become of them, does not
+    That an approver was asked about them once more, or has decided them, does not
     change what was done before that.
     """
     approval = step.approval
@@ -76,7 +76,7 @@ def uncertain_actions(step: StepState) -> Sequence[ProposedAction]:
 def attempted_before(step: StepState, attempt: int) -> bool:
     """Whether the approved actions of ``step`` may have been performed before ``attempt``.
 
-    By an earlier owner of the run, or before a person was asked about them once more.
+    By an earlier owner of the run, or before an approver was asked about them once more.
     """
     approval = step.approval
     if not step.performing or approval is None:
@@ -86,8 +86,10 @@ def attempted_before(step: StepState, attempt: int) -> bool:
 
 def says_unknown(result: AgentResult) -> bool:
     """Whether the agent itself does not know if it performed an approved action."""
-    told = any(performed.outcome_unknown for performed in result.performed_actions)
-    return result.status == FAILED and (told or result.error.type == AgentErrorType.OUTCOME_UNKNOWN)
+    reported = any(performed.outcome_unknown for performed in result.performed_actions)
+    return result.status == FAILED and (
+        reported or result.error.type == AgentErrorType.OUTCOME_UNKNOWN
+    )
 
 
 def leaves_unknown(status: AgentExecutionStatus, *, lost: bool) -> bool:
@@ -95,13 +97,13 @@ def leaves_unknown(status: AgentExecutionStatus, *, lost: bool) -> bool:
 
     Args:
         status: Of the last attempt's result.
-        lost: Whether an attempt may have performed them, and nobody knows.
+        lost: Whether an attempt may have performed them without reporting it.
     """
     return lost and status == FAILED
 
 
 def left_unknown(step: StepState, why: str) -> AgentResult:
-    """The result of a step whose actions are of unknown outcome for good.
+    """The result of a step whose actions stay of unknown outcome.
 
     Args:
         step: The step, with :func:`uncertain_actions`.

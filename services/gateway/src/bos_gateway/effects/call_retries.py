@@ -1,4 +1,4 @@
-"""Retries of planner and composer calls that broke off before a word, or because the service died.
+"""Retries of planner and composer calls without a reply, or whose service died.
 
 Both call models, so the transport does not repeat their calls: a service that answers late, or
 whose model fails, would work on the same question three times. What is left to bridge is a service
@@ -97,7 +97,7 @@ async def streamed(
 
 
 class _Patience:
-    """How much longer one piece of work goes on calling."""
+    """Retry budget of one piece of work."""
 
     def __init__(self, timeout_s: float, budgeted: bool, restart_s: float) -> None:
         self._budgeted = budgeted
@@ -122,7 +122,7 @@ class _Patience:
         """
         now = time.monotonic()
         wait_s = self._waits.pop(0) if self._waits else math.inf
-        passing = _is_nobody(error, unconnected=self._budgeted)
+        passing = _is_unanswered(error, unconnected=self._budgeted)
         if passing and self._restart_s and _is_broken(error):
             # A service that was up in between has the whole time again.
             if self._lost is None or now - self._called > _AT_ONCE_S:
@@ -138,11 +138,11 @@ class _Patience:
 
 def has_never_left(error: grpc.RpcError) -> bool:
     """Whether a call was certainly not sent: there was no connection to send it over."""
-    return _is_nobody(error, unconnected=True)
+    return _is_unanswered(error, unconnected=True)
 
 
 class Absence:
-    """How long a step goes on trying to reach what is away, from when it was found to be."""
+    """Time for which a step retries an unreachable service."""
 
     def __init__(self, restart_s: float) -> None:
         self._restart_s = restart_s
@@ -165,8 +165,8 @@ def _is_broken(error: grpc.RpcError) -> bool:
     return details.startswith(_UNCONNECTED) or any(each in details for each in _BROKEN)
 
 
-def _is_nobody(error: grpc.RpcError, *, unconnected: bool) -> bool:
-    """Whether no service has said this: what ours say carries details.
+def _is_unanswered(error: grpc.RpcError, *, unconnected: bool) -> bool:
+    """Whether no service sent this error: errors of ours carry details.
 
     Args:
         error: How a call ended.

@@ -1,4 +1,4 @@
-"""Classifies a person's instructions: do they add to the task of a step, or replace it?"""
+"""Classifies an approver's instructions: whether they add to a step's task or replace it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLASSIFY_TIMEOUT_S = 20.0
 
 
 async def classify(run: EffectContext, command: Classify) -> None:
-    """Ask the planner how a person's instructions relate to the task of a step.
+    """Ask the planner how an approver's instructions relate to the task of a step.
 
     Ends in InstructionsClassified. What goes wrong leaves the task in force.
     """

@@ -1,4 +1,4 @@
-"""Composes the answer: streamed, or put together here if the composer fails."""
+"""Composes the answer: streamed, or assembled here if the composer fails."""
 
 from __future__ import annotations
 

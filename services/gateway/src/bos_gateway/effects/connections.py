@@ -31,7 +31,7 @@ class ConnectionSecrets:
 
     _channels: Channels
     _target: str | None
-    """Where identity listens; None where users are known by another issuer: nobody has any."""
+    """Address of identity; None with another issuer, whose users have no connections."""
 
     async def of(
         self, kinds: Sequence[str], *, agent: str, token: Metadata, timeout_s: float

@@ -1,4 +1,4 @@
-"""Plans a run: asks the planner, checks its plan once more; agents read ahead."""
+"""Plans a run: asks the planner, checks its plan again; agents prefetch meanwhile."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _without_plan(
     problems: list[str],
     answer: MakePlanResponse | None,
 ) -> LogEvent:
-    """What comes of a planner that is away, or whose plan cannot be run.
+    """Fallback for an unavailable planner or an invalid plan.
 
     The first plan is made of keywords then, so that the run loses what a model would have planned
     and nothing else. A revision is not: keywords have no other idea than before. Nor are plans in
@@ -203,7 +203,7 @@ def _name_canonically(answer: MakePlanResponse, request: MakePlanRequest) -> Non
 
 
 def _name_unavailable(answer: MakePlanResponse, request: MakePlanRequest) -> None:
-    """Say which agents of the user's wishes are not there, whatever the planner says of them."""
+    """Say which agents of the user's wishes are unavailable, also if the planner does not."""
     present = {card.name for card in request.cards}
     wished = (*request.prefer_agents, *request.disable_agents)
     if absent := list(dict.fromkeys(name for name in wished if name not in present)):
@@ -248,7 +248,7 @@ def _failed(
 
 
 async def prepare_agents(run: EffectContext) -> None:
-    """Have agents read ahead while the first plan is being made; returns when they are done.
+    """Have agents prefetch (``Prepare``) while the first plan is made; returns when all are done.
 
     Nothing depends on it, so nothing of it is in the run's log: planning does not wait for it,
     failures are counted and forgotten, and a replica that adopts the run does without.

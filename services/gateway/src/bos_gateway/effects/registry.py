@@ -1,4 +1,4 @@
-"""Agent registry: targets from settings, cards from the agents themselves."""
+"""Agent registry: targets from settings, cards from the agents."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Registry:
         self._report_shared_names()
 
     def _report_shared_names(self) -> None:
-        """Log each name that several cards claim, once while it lasts."""
+        """Log each name that several cards claim, once."""
         shared = shared_names(self.cards)
         for name, agents in shared.items():
             if self._shared.get(name) != agents:
@@ -146,16 +146,16 @@ class Registry:
         except grpc.RpcError as error:
             failure = from_rpc_error(error)
             if agent.unavailable_reason in ("", _NEVER_ANSWERED):
-                self._log.warning("agent does not answer", agent=name, reason=failure.reason)
+                self._log.warning("agent unavailable", agent=name, reason=failure.reason)
             agent.unavailable_reason = failure.message
             return
         answer.DiscardUnknownFields()
         if problem := _card_problem(answer.card, name):
             agent.unavailable_reason = problem
-            self._log.error("agent has an impossible card", agent=name, why=problem)
+            self._log.error("agent card invalid", agent=name, why=problem)
             return
         if agent.unavailable_reason:
-            self._log.info("agent answers", agent=name, version=answer.card.version)
+            self._log.info("agent available", agent=name, version=answer.card.version)
         agent.card = answer.card
         agent.unavailable_reason = ""
 
@@ -163,16 +163,16 @@ class Registry:
 def _card_problem(card: AgentCard, name: str) -> str | None:
     """Why the card of the agent that is configured as ``name`` cannot be used; None if it can.
 
-    It is stored with every run, and names of its tools with what people are asked.
+    It is stored with every run, and names of its tools with approval requests.
     """
     if card.name != name:
         return f'The agent calls itself "{card.name[:64]}".'
     if card.ByteSize() > _MAX_CARD_BYTES:
         return f"The card of the agent is larger than {_MAX_CARD_BYTES // 1024} KiB."
     if not all(_TOOL_NAME.fullmatch(tool.name) for tool in card.tools):
-        return "The card of the agent has a tool whose name is none."
+        return "The card of the agent has a tool with an invalid name."
     if not all(map(is_duration, (card.default_timeout, card.latency_budget))):
-        return "The card of the agent has a duration that is none."
+        return "The card of the agent has an invalid duration."
     schemas = (value for tool in card.tools for value in tool.input_schema.fields.values())
     problem = values_problem(schemas)
     return f"The card of the agent {problem}." if problem else None

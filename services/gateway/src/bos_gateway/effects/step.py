@@ -101,7 +101,7 @@ class _StepRun:
         self._acts = failures.has_effects(self._performing)
         self._repeatable = failures.may_repeat(self._card, self._step.step, self._performing)
         self._lost = unknown_outcomes.attempted_before(self._step, command.attempt)
-        """An attempt may have performed approved actions, and nobody knows."""
+        """An attempt may have performed approved actions without reporting it."""
         self._connections: Sequence[ConnectionSecret] = ()
         self._files = InputFiles(run.deps.file_budget)
         self._examples: Sequence[QueryExample] | None = None
@@ -129,7 +129,7 @@ class _StepRun:
             add_usage(spent, result.usage)
             failed = attempt - command.attempt + 1
             # A service that is being restarted, the agent's or one behind it, costs time and none
-            # of the card's attempts; but nobody knows what a call that broke off has consumed.
+            # of the card's attempts; but what a call that broke off has consumed is unknown.
             away = ended.away and tokens is None
             again = failures.may_attempt_again(
                 ended,
@@ -187,7 +187,7 @@ class _StepRun:
         return Backoff(first_s=first_s, cap_s=_LONGEST_WAIT_S, factor=factor, jitter=0.5)
 
     async def _dispatched(self, attempt: int) -> None:
-        """Have the next attempt in the log before it is made, by an owner that still is one."""
+        """Append the dispatch before the agent is called, fenced by owner and epoch."""
         dispatched = StepDispatched(
             revision=self._command.revision,
             step_id=self._command.step_id,
@@ -326,7 +326,7 @@ class _StepRun:
         return ExecuteRequest(input=step_input)
 
     async def _checked(self, result: AgentResult) -> AgentResult:
-        """The agent's own result made whole, or a failure if it makes no sense."""
+        """The agent's result, normalised; a failure if it is invalid."""
         clamped = result_limits.clamp_result(result) + proposals.drop_impossible_timeouts(result)
         if problem := result_limits.result_problem(result):
             text = f"The agent {self._agent} returned a result that cannot be used: {problem}."
@@ -351,7 +351,7 @@ class _StepRun:
         return result
 
     async def _proposal(self, result: AgentResult) -> AgentResult:
-        """The result whose actions a person is to be asked about, unless impossible or needless."""
+        """The result whose actions need an approval, unless that is impossible or needless."""
         if problem := step_approval.proposal_problem(self._card, self._step, result):
             return await self._failed(*problem)
         step_approval.skip_unless_asked(self._run.state, result)
@@ -391,7 +391,7 @@ class _StepRun:
 
         Args:
             error_type: Of the error.
-            message: In words for people.
+            message: Text for users.
             unsent: Whether the attempt cannot have consumed anything.
             unknown: Whether it is unknown how far the agent came.
         """

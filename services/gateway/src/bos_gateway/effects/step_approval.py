@@ -1,4 +1,4 @@
-"""What an agent proposes, and what it left unknown: which of it people are asked about."""
+"""Approval requests of a step: for proposed actions and for unknown outcomes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_BESIDE_BYTES = 64 * 1024
 def proposal_problem(
     card: AgentCard | None, step: StepState, result: AgentResult
 ) -> tuple[str, str] | None:
-    """Type and text of the error that a proposal is, if no person can be asked about it."""
+    """Type and text of the error of a proposal that cannot be sent for approval."""
     if problem := proposals.proposal_problem(card, step, result):
         text = f"The agent {step.step.agent} cannot be asked about: {problem}."
         return AgentErrorType.AGENT_PROTOCOL_ERROR, text
@@ -40,20 +40,20 @@ def proposal_problem(
 
 
 def skip_unless_asked(state: RunState, result: AgentResult) -> None:
-    """Skip proposed actions, in place, that no person can, or need, be asked about.
+    """Skip proposed actions, in place, that cannot or need not be approved.
 
     Then the proposed actions do not happen.
     """
     if denied := proposals.denied_before(state, result):
         reason = AgentErrorType.DENIED_BY_USER
-        text = f"Nobody allowed this before, so it was not done: {', '.join(denied)}."
+        text = f"This was denied before, so it was not done: {', '.join(denied)}."
     elif done := proposals.done_before(state, result):
         reason = AgentErrorType.DONE_BEFORE
         text = f"This was done before, or may have been, so not again: {', '.join(done)}."
     elif not state.request.interactive:
         reason = AgentErrorType.HITL_SKIPPED_NON_STREAMING
         tools = ", ".join(proposals.tool_names(result.proposed_actions))
-        text = f"This action needs a person's approval and was not performed: {tools}."
+        text = f"This action needs an approval and was not performed: {tools}."
         result.partial_data.fields["explanation"].string_value = _NEEDS_APPROVAL
     else:
         return
@@ -69,7 +69,7 @@ def request_for(
     result: AgentResult,
     performing: Sequence[ProposedAction],
 ) -> ApprovalRequested | None:
-    """The request to a person that ends the step's work until there is a decision, if any.
+    """The approval request that suspends the step, if there is one.
 
     Args:
         run: The run.
@@ -107,6 +107,6 @@ def _is_unknown(result: AgentResult, performing: Sequence[ProposedAction]) -> bo
     if not performing:
         return False
     performed = result.performed_actions
-    told = len(performed) == len(performing) and all(p.outcome_unknown for p in performed)
+    unknown = len(performed) == len(performing) and all(p.outcome_unknown for p in performed)
     failed = result.status == FAILED
-    return failed and (told or result.error.type == AgentErrorType.OUTCOME_UNKNOWN)
+    return failed and (unknown or result.error.type == AgentErrorType.OUTCOME_UNKNOWN)

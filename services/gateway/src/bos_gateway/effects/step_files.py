@@ -66,7 +66,7 @@ class StepFiles:
     async def store(
         self, owner: Owner, kept: RunFiles, timeout_s: float
     ) -> tuple[list[Artefact], list[str]]:
-        """Store what has come in whole.
+        """Store the files that were received completely.
 
         Returns:
             The files as results list them, and in sentences what was left out and why. A store that
@@ -94,7 +94,7 @@ class StepFiles:
             return f"a step may have {MAX_FILES} files"
         leads_away = name in ("", ".", "..") or "/" in name or "\\" in name
         if leads_away or not name.isprintable() or len(name.encode()) > _MAX_NAME_BYTES:
-            return "its name is not fit"
+            return "its name is invalid"
         return ""
 
     def _grow(self, file: _File, content: bytes) -> None:

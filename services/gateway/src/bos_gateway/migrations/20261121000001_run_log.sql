@@ -42,8 +42,8 @@ COMMENT ON COLUMN runs.replica_id IS 'owner; null when released or waiting for a
 COMMENT ON COLUMN runs.epoch IS 'fencing: grows with every change of owner';
 COMMENT ON COLUMN runs.failures IS 'owners that died or let go in trouble, without the run getting further';
 COMMENT ON COLUMN runs.failures_after IS 'sequence of the last event that counts as getting further';
-COMMENT ON COLUMN runs.retry_at IS 'of a run that nobody owns: when it is due; infinity: it waits for a person';
-COMMENT ON COLUMN runs.unreadable_since IS 'since when its log defies whoever adopts it';
+COMMENT ON COLUMN runs.retry_at IS 'of a run without an owner: when it is due; infinity: it waits for an approver';
+COMMENT ON COLUMN runs.unreadable_since IS 'since when replicas that adopt it cannot read its log';
 COMMENT ON COLUMN runs.remembered_at IS 'when memory had stored the turn, or refused it for good';
 COMMENT ON COLUMN runs.tokens IS 'the budget of the run, from its end on what its log counted';
 COMMENT ON COLUMN runs.outcome IS 'status of a run that has ended, for an index: it changes with the end alone';
@@ -67,8 +67,8 @@ CREATE INDEX runs_unsettled ON runs (token_day, user_id) INCLUDE (tokens)
     WHERE token_day IS NOT NULL;
 CREATE INDEX runs_to_settle ON runs (run_id)
     WHERE token_day IS NOT NULL AND finished_at IS NOT NULL;
--- Turns that memory was not told of yet: found before a question that follows them up is planned,
--- and by whoever looks for what an owner left behind. Without memory nobody asks.
+-- Turns not sent to memory yet: found before a question that follows them up is planned, and by the
+-- periodic search for what a dead owner left behind. Unused without memory.
 CREATE INDEX runs_unremembered_by_conversation ON runs (user_id, conversation_id)
     WHERE finished_at IS NOT NULL AND remembered_at IS NULL AND conversation_id <> '';
 CREATE INDEX runs_unremembered ON runs (finished_at)
@@ -113,7 +113,7 @@ CREATE TABLE run_inputs (
 );
 COMMENT ON COLUMN run_inputs.payload IS 'the bos.runlog.v1.LogEvent to append';
 
--- Texts of answers that are being written, while somebody follows their runs on another replica than
+-- Texts of answers that are being written, while a client follows their runs on another replica than
 -- their owner. Overwritten again and again, so pages have room; lost with PostgreSQL, and written
 -- again. Without a foreign key, so that no locked row of another run holds them up.
 CREATE UNLOGGED TABLE answers (
@@ -161,8 +161,8 @@ CREATE TABLE approvals (
 COMMENT ON COLUMN approvals.status IS 'number of bos.gateway.v1.ApprovalStatus; 1 is PENDING';
 COMMENT ON COLUMN approvals.payload IS 'bos.gateway.v1.Approval as it was requested';
 COMMENT ON COLUMN approvals.approvers IS 'who may answer beside the user: role:NAME and group:NAME';
-COMMENT ON COLUMN approvals.shared IS 'whether anybody may, for an index';
-COMMENT ON COLUMN approvals.decided_by IS 'user that decided; empty: nobody has';
+COMMENT ON COLUMN approvals.shared IS 'whether a user beside the owner may answer, for an index';
+COMMENT ON COLUMN approvals.decided_by IS 'user that decided; empty: undecided';
 COMMENT ON COLUMN approvals.tools IS 'names of the tools that would be used, sorted, comma-separated';
 
 CREATE INDEX approvals_by_user ON approvals (user_id, created_at DESC, approval_id DESC);
@@ -300,8 +300,8 @@ BEGIN
 END
 $$;
 
--- Whether the statement is for somebody who may answer a request beside its user: it says by the
--- setting bos.member_of which roles and groups that one has, parted by U+001F.
+-- Whether the statement is for an approver other than the request's user: the setting
+-- bos.member_of holds the roles and groups of that approver, separated by U+001F.
 CREATE FUNCTION may_answer(approvers text[]) RETURNS boolean
 LANGUAGE plpgsql STABLE STRICT AS $$
 BEGIN
@@ -329,7 +329,7 @@ CREATE POLICY own_webhooks ON webhooks FOR SELECT TO bos_gateway_reader
     USING (is_caller(user_id));
 CREATE POLICY own_deliveries ON webhook_deliveries FOR SELECT TO bos_gateway_reader
     USING (is_caller(user_id));
--- Without a policy: for the owner alone, whatever is granted one day.
+-- Without a policy: for the table's owner alone, also if it is granted one day.
 ALTER TABLE run_inputs ENABLE ROW LEVEL SECURITY;
 ALTER TABLE run_secrets ENABLE ROW LEVEL SECURITY;
 ALTER TABLE token_days ENABLE ROW LEVEL SECURITY;

@@ -19,7 +19,7 @@ CREATE TABLE verified_queries (
     created_at     timestamptz NOT NULL DEFAULT now(),
     UNIQUE (user_id, run_id, step_id, group_name)
 );
-COMMENT ON COLUMN verified_queries.user_id IS 'author: whoever verified it';
+COMMENT ON COLUMN verified_queries.user_id IS 'author: the user who verified it';
 COMMENT ON COLUMN verified_queries.group_name IS 'whose members read it as well; empty: the author alone';
 COMMENT ON COLUMN verified_queries.words IS 'of the question, for finding similar ones';
 COMMENT ON COLUMN verified_queries.corrected IS 'sql is a reviewer''s and not what ran';

@@ -1,4 +1,4 @@
-"""OperatorService: operators look at the runs of all users and end them; they read no content.
+"""OperatorService: operators list and cancel runs of all users; they read no content.
 
 Row-level security shows the readers' role the runs of one user alone, so the rows of all users are
 read here by the gateway's own role, behind a check of the caller's role in the very same call. What
@@ -100,7 +100,7 @@ class OperatorServicer(gateway.OperatorServiceServicer):
     async def GetSpend(
         self, request: gateway.GetSpendRequest, context: Any
     ) -> gateway.GetSpendResponse:
-        """What the runs of the last days consumed."""
+        """Model tokens that the runs of the last days consumed."""
         operator, days = _operator(), request.days or 1
         spend = await spend_of(self._pool, self._settings, days)
         await self._audit(operator.entry("spend.read", days=str(days)))

@@ -1,4 +1,4 @@
-"""Rows of runs, whosever they are, without the columns that hold content."""
+"""Rows of the runs of all users, without the columns that hold content."""
 
 from __future__ import annotations
 

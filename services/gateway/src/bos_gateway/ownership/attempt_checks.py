@@ -63,7 +63,7 @@ def signer_of(
 def verifier(
     signer: RunTokenSigner, settings: AuthSettings, telemetry: Telemetry | None = None
 ) -> RunTokenVerifier:
-    """Takes tokens of steps for whichever service: of this gateway's keys, and those of the others.
+    """Verifier of run tokens for any service, signed by any gateway of the installation.
 
     While keys are being changed, replicas sign with different ones.
     """

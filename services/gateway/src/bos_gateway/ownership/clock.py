@@ -1,4 +1,4 @@
-"""Database time on every replica, carried on by the monotonic clock.
+"""Database time on every replica, extrapolated by the monotonic clock.
 
 Replicas compare times that others of them have stored, such as the deadline of a run, so they all
 go by one clock, and that is the database's: the wall clock of a host may be minutes off, or be set
@@ -31,7 +31,7 @@ _MONOTONIC: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def monotonic() -> float:
-    """Seconds that no change of the wall clock moves."""
+    """Monotonic seconds, including time in suspend."""
     return time.clock_gettime(_MONOTONIC)
 
 
@@ -71,11 +71,11 @@ class DatabaseClock:
     _lock: threading.Lock = field(init=False, factory=threading.Lock)  # of everything below
     _measurements: deque[_Measurement] = field(init=False, factory=lambda: deque(maxlen=_KEPT))
     _best: _Measurement | None = field(init=False, default=None)
-    _told_s: float = field(init=False, default=0.0)
+    _last_s: float = field(init=False, default=0.0)
     _warned: bool = field(init=False, default=False)
 
     def measured(self, sent: float, received: float, at: datetime) -> None:
-        """Take a measurement in.
+        """Add a measurement.
 
         Args:
             sent: When the question went out, by :func:`monotonic`.
@@ -87,7 +87,7 @@ class DatabaseClock:
         with self._lock:
             if self._best is not None and self._best.contradicts(new):
                 self._measurements.clear()
-                self._told_s = 0.0
+                self._last_s = 0.0
             self._measurements.append(new)
             self._best = min(self._measurements, key=lambda each: each.width)
             ahead_s = self._wall_clock() - (monotonic() + self._best.middle)
@@ -104,8 +104,8 @@ class DatabaseClock:
         with self._lock:
             if self._best is None:
                 return self._wall_clock()
-            self._told_s = max(self._told_s, monotonic() + self._best.middle)
-            return self._told_s
+            self._last_s = max(self._last_s, monotonic() + self._best.middle)
+            return self._last_s
 
     def now(self) -> datetime:
         """The time in UTC."""

@@ -85,7 +85,7 @@ class Lease:
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._renew_for_ever(loop)), name="lease", daemon=True
+            target=lambda: asyncio.run(self._renew_until_ended(loop)), name="lease", daemon=True
         )
         self._thread.start()
         return self
@@ -97,7 +97,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether no other replica can have taken our runs for want of a lease."""
+        """Whether the lease is in force, so that no other replica can have adopted its runs."""
         with self._lock:
             return monotonic() < self._held_until
 
@@ -124,7 +124,7 @@ class Lease:
         return max(self._renewal_s, self._lease_s - 2 * self._renewal_s)
 
     def taken(self, sent: float, written_at: datetime) -> None:
-        """The lease was written anew.
+        """Record that the lease was renewed.
 
         Args:
             sent: When the statement was sent, by :func:`monotonic`.
@@ -145,7 +145,7 @@ class Lease:
         self._held_until = sent + self._lease_s * _OURS
         self._renewed_at = written_at
 
-    async def _renew_for_ever(self, main_loop: asyncio.AbstractEventLoop) -> None:
+    async def _renew_until_ended(self, main_loop: asyncio.AbstractEventLoop) -> None:
         while not self._ending.is_set():
             try:
                 async with connect(
@@ -188,9 +188,9 @@ class Lease:
                 self._extend(sent, written_at)
 
     def _turns(self, main_loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether the main loop turns; one that is stuck for good must lose its runs.
+        """Whether the main loop responds; a hung one must lose its runs.
 
-        Counted from when it was asked: nobody asks while the database is away.
+        Counted from when it was asked: no replica asks while the database is away.
         """
 
         def turned() -> None:

@@ -6,7 +6,7 @@ that others must hear of say (``notifications.py``): the message comes with the 
 
 Nothing here reads rows in proportion to runs that wait or have ended: what can be taken is found by
 an index on ``retry_at`` of the runs without an owner, what a dead replica left by its id, and a run
-that waits for a person by its input. Statements that lock several rows skip those
+that waits for an approval by its input. Statements that lock several rows skip those
 that others hold, so that one stuck session holds up nothing but its own runs.
 """
 
@@ -55,7 +55,7 @@ WITH lease AS (
 SELECT now() AS written_at, run_id, epoch, failures FROM (SELECT) AS one LEFT JOIN ours ON true
 """
 
-# A run that waits for a person has no owner until it has an input: a decision, or a request
+# A run that waits for an approval has no owner until it has an input: a decision, or a request
 # to cancel. An input is there until its event is in the log, so none is slept through. Looked up
 # run by run: a join could read all that wait.
 _WANTED = """
@@ -90,7 +90,7 @@ _COUNTED = f"""counted AS (
     FROM held AS h JOIN runs AS r USING (run_id)
          CROSS JOIN LATERAL (SELECT {_GOT_FURTHER} AS sequence) AS f
 )"""  # noqa: S608  our own text
-_TOLD = f"told AS (SELECT pg_notify('{CHANNEL}', 'released') FROM freed LIMIT 1)"  # noqa: S608
+_NOTIFY = f"notified AS (SELECT pg_notify('{CHANNEL}', 'released') FROM freed LIMIT 1)"  # noqa: S608
 _BURY = f"""
 WITH dead AS (
     SELECT replica_id FROM replicas
@@ -111,9 +111,9 @@ WITH dead AS (
         SELECT FROM runs AS r WHERE r.replica_id = d.replica_id AND r.finished_at IS NULL
     )
     RETURNING p.replica_id, p.lease_until
-), {_TOLD}
+), {_NOTIFY}
 SELECT d.replica_id, g.lease_until AS gone FROM dead AS d LEFT JOIN gone AS g USING (replica_id)
-       LEFT JOIN told ON true
+       LEFT JOIN notified ON true
 """  # noqa: S608  our own text
 # By the index on the end of runs: only of the last moments of each.
 _ENDED_LAST = """
@@ -200,12 +200,12 @@ WITH held AS (
     UPDATE runs AS r SET replica_id = NULL, retry_at = now() FROM held AS h
     WHERE r.run_id = h.run_id
     RETURNING r.run_id
-), {_TOLD}
+), {_NOTIFY}
 SELECT (SELECT count(*) FROM runs WHERE replica_id = $1 AND finished_at IS NULL)
        - (SELECT count(*) FROM freed) AS kept
-FROM (SELECT) AS one LEFT JOIN told ON true
+FROM (SELECT) AS one LEFT JOIN notified ON true
 """  # noqa: S608  our own text
-# Of a replica whose row is gone nobody thinks that it died, so nothing is left to be buried.
+# A replica without a row does not count as dead, so nothing is left to be buried.
 _LEAVE = """
 WITH gone AS (
     DELETE FROM replicas WHERE replica_id = $1 AND $2 AND NOT EXISTS (
@@ -257,7 +257,7 @@ _MOST_LEFT = 1_000
 _EXPORTED_AFTER_S = 5.0
 _MOST_ENDED = 1_000
 # Seldom: what an index still holds of runs that ended here is read as well, until it is vacuumed.
-_STRAYS_S = 10.0
+_ORPHANS_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ class Look:
     expiry_s: float | None
     """Seconds until the next lease of another replica runs out, unless it is renewed."""
     time_out_s: float | None
-    """Seconds until the next request to a person times out."""
+    """Seconds until the next approval request times out."""
 
 
 @define(eq=False)
@@ -299,9 +299,9 @@ class Ownership:
     _hold_off_s: float = field(default=2.0, kw_only=True)
     """Back-off after the first failure of a run."""
     _monotonic: Callable[[], float] = field(default=time.monotonic, kw_only=True)
-    _strays: dict[tuple[UUID, int], float] = field(init=False, factory=dict)
+    _orphans: dict[tuple[UUID, int], float] = field(init=False, factory=dict)
     """Runs of ours that are not driven here, and since when."""
-    _look_for_strays_at: float = field(init=False, default=0.0)
+    _look_for_orphans_at: float = field(init=False, default=0.0)
     _left: dict[UUID, float] = field(init=False, factory=dict)
     """Runs that could not be read here, and until when they are left to other replicas."""
     _gone: dict[UUID, datetime] = field(init=False, factory=dict)
@@ -377,7 +377,7 @@ class Ownership:
         rows = await fetch(self._pool, _ADOPT, *given)
         return [Adopted(**row) for row in rows]
 
-    async def release_strays(self, driven: Collection[UUID]) -> int:
+    async def release_orphans(self, driven: Collection[UUID]) -> int:
         """Release orphans: runs that were ours for a while and are not ``driven`` here.
 
         Taking a run over and driving it are two things, and the connection can be lost in between:
@@ -390,18 +390,18 @@ class Ownership:
             BosError: the database is away; the next call goes on.
         """
         now = self._monotonic()
-        if now < self._look_for_strays_at:
+        if now < self._look_for_orphans_at:
             return 0
         rows = await fetch(self._pool, _UNOWNED, self.replica_id, list(driven))
-        self._strays = {
-            (run_id, epoch): self._strays.get((run_id, epoch), now) for run_id, epoch in rows
+        self._orphans = {
+            (run_id, epoch): self._orphans.get((run_id, epoch), now) for run_id, epoch in rows
         }
-        self._look_for_strays_at = now + (_GRACE_S if self._strays else _STRAYS_S)
+        self._look_for_orphans_at = now + (_GRACE_S if self._orphans else _ORPHANS_S)
         released = 0
-        for stray, since in self._strays.items():
+        for orphan, since in self._orphans.items():
             if now - since >= _GRACE_S:
                 with suppress(BosError):
-                    released += await self.release(*stray)
+                    released += await self.release(*orphan)
         return released
 
     async def release(
@@ -437,7 +437,7 @@ class Ownership:
             await asyncio.sleep(_RELEASE_AGAIN_S)  # another session holds their rows
 
     async def leave(self, *, exported: bool) -> None:
-        """Give the lease back at the end of a drain, after :meth:`release_all`.
+        """Delete the lease at the end of a drain, after :meth:`release_all`.
 
         Args:
             exported: Traces of all runs that ended here are where they belong. Else, and while a
@@ -449,7 +449,7 @@ class Ownership:
         await execute(self._pool, _LEAVE, self.replica_id, exported)
 
     async def add_input(self, run_id: UUID, kind: str, event: LogEvent, *audit: AuditEntry) -> None:
-        """Leave an input for the run's owner; the first of its kind counts, and has its entry."""
+        """Store an input for the run's owner; the first of its kind counts and is audited."""
         given = (run_id, kind, event.SerializeToString())
         await fetch(self._pool, _ADD_INPUT, *given, *columns_of(audit))
 

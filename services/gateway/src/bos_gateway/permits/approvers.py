@@ -37,13 +37,13 @@ class ApproverRule(BaseModel):
         default=(), max_length=MAX_NAMES, description="Everybody who is in one of these groups"
     )
     four_eyes: bool = Field(
-        default=False, description="Whoever asked the question may deny, and not approve"
+        default=False, description="The user who asked the question may deny, and not approve"
     )
 
     @model_validator(mode="after")
-    def _somebody_is_left(self) -> Self:
+    def _has_approver(self) -> Self:
         if self.four_eyes and not (self.roles or self.groups):
-            raise ValueError("four_eyes needs roles or groups: without any nobody could approve")
+            raise ValueError("four_eyes needs roles or groups: without any, no user could approve")
         return self
 
 
@@ -82,7 +82,7 @@ def _rule_for(rules: Mapping[str, ApproverRule], tool: str) -> ApproverRule | No
 
 @frozen
 class Answerer:
-    """A person who looks at requests and answers them, with roles and groups of this moment."""
+    """User who reads or decides approval requests, with current roles and groups."""
 
     user_id: str
     roles: frozenset[str] = frozenset(ROLES)
@@ -99,7 +99,7 @@ class Answerer:
         ]
 
     def check(self, approval: Approval, *, approve: bool) -> None:
-        """Refuse an answer that is not this caller's to give to a request that it may see.
+        """Refuse a decision by a caller who may see the request and not decide it.
 
         Raises:
             PermissionDenied: it asked the question itself and four eyes are asked for, or may not
@@ -116,9 +116,9 @@ class Answerer:
             return
         require_role(self.principal, USER)
         if approvers.four_eyes:
-            who = ", ".join([*approvers.roles, *approvers.groups]) or "nobody at present"
+            who = ", ".join([*approvers.roles, *approvers.groups]) or "no user at present"
             raise PermissionDenied(
-                "Somebody else must approve what you asked for yourself; you may deny it. "
+                "Another user must approve what you asked for yourself; you may deny it. "
                 f"Who may approve it: {who}.",
                 reason="FOUR_EYES",
             )

@@ -36,12 +36,12 @@ def refused(card: AgentCard, agent: str, audiences: Audiences) -> list[str]:
 
 
 def allowed(agent: str, audiences: Audiences) -> Sequence[str]:
-    """The services that an agent may be let through to."""
+    """Services that an agent may call."""
     return audiences.get(agent, audiences.get("*", ()))
 
 
 def agents_problem(agents: Iterable[str]) -> str | None:
-    """Why agents cannot be called so; None if they can."""
+    """Problem of the agents' names; None if there is none."""
     taken = sorted(name for name in agents if name.casefold() in SERVICES)
     if not taken:
         return None

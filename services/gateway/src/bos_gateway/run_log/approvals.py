@@ -134,7 +134,7 @@ class Approvals:
     async def list(
         self, request: gateway.ListApprovalsRequest, who: Answerer
     ) -> tuple[list[gateway.Approval], str]:
-        """A page of what a person may see, newest first, and the token of the next page.
+        """A page of the requests that a user may see, newest first, and the token of the next page.
 
         Raises:
             InvalidArgument: the page token is not one of ours.
@@ -151,7 +151,7 @@ class Approvals:
         return [with_display(_approval(row), whole=False) for row in rows[:size]], token
 
     async def get(self, approval_id: str, who: Answerer) -> gateway.Approval:
-        """One of the requests that a person may see.
+        """One of the requests that a user may see.
 
         Raises:
             NotFound: there is none, or it is for others.
@@ -195,7 +195,7 @@ class Approvals:
             )
         entry = _answered(approval, by, approve=approve, instructed=bool(instructions))
         if not await self._decide([row], [entry], status, instructions, who.user_id):
-            # Another person, or the time, was faster.
+            # Another approver, or the time-out, was faster.
             await self.time_out(row["approval_id"])
         found = await self.get(request.approval_id, who)
         if (found.status, found.user_instructions) != (status, instructions):
@@ -213,8 +213,8 @@ class Approvals:
         """End the requests that were not decided in time: all, or just this one."""
         while True:
             due = await fetch(self._pool, _DUE, approval_id)
-            told = [SERVICE.entry("approval.expired", str(row["approval_id"])) for row in due]
-            await self._decide(due, told, gateway.APPROVAL_STATUS_TIMED_OUT)
+            entries = [SERVICE.entry("approval.expired", str(row["approval_id"])) for row in due]
+            await self._decide(due, entries, gateway.APPROVAL_STATUS_TIMED_OUT)
             if len(due) < _BATCH:
                 return
 
@@ -256,7 +256,7 @@ class Approvals:
 
 
 def _answered(approval: gateway.Approval, by: By, *, approve: bool, instructed: bool) -> AuditEntry:
-    """What a person was shown, as SHA-256 of its display, and what was decided about it."""
+    """SHA-256 of the display that the approver was shown, and the decision."""
     shown = approval_display(approval).SerializeToString(deterministic=True)
     actions = hashlib.sha256("".join(each.digest for each in approval.actions).encode())
     return by.entry(

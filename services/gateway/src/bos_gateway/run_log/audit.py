@@ -49,12 +49,12 @@ def _tool_calls(
     step: StepState, finished: StepFinished, before: Iterable[LogEvent]
 ) -> list[TraceEvent]:
     """What the agent reported of its tools, also in the events of the same commit."""
-    told = list(step.trace)
+    reported = list(step.trace)
     for event in before:
         progressed = event.step_progressed
         if (progressed.step_id, progressed.revision) == (finished.step_id, finished.revision):
-            told += progressed.events
-    return [each for each in told if each.type == TRACE_EVENT_TYPE_TOOL]
+            reported += progressed.events
+    return [each for each in reported if each.type == TRACE_EVENT_TYPE_TOOL]
 
 
 def _read(

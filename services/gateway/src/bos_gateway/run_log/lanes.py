@@ -1,4 +1,4 @@
-"""Group commit in lanes, so that a slow or locked run does not hold up the others.
+"""Group commit in lanes, so that a slow or locked run does not delay the others.
 
 A :class:`Lane` writes everything that is pending in one statement, and then what came meanwhile. A
 run whose row is locked elsewhere waits for its turn by itself; one whose statement is slow is
@@ -53,7 +53,7 @@ _PASSING = (
 
 
 class LogRefused(BosError):
-    """PostgreSQL refused to store events for a reason that repeating does not mend."""
+    """PostgreSQL refused to store events for a reason that a retry does not fix."""
 
     code = Unavailable.code
     default_reason = "RUN_LOG_REFUSED"
@@ -147,7 +147,7 @@ class Lane(Generic[Item]):
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Write until the block is left; that drops what is pending."""
-        writing = asyncio.create_task(self._write_for_ever(), name="run-log-writer")
+        writing = asyncio.create_task(self._write_pending(), name="run-log-writer")
         try:
             yield
         finally:
@@ -175,7 +175,7 @@ class Lane(Generic[Item]):
         """Whether more of the run must be written here, too."""
         return run_id in self._queues or run_id in self._slow
 
-    async def _write_for_ever(self) -> None:
+    async def _write_pending(self) -> None:
         while True:
             batch = await self._next()
             try:
@@ -238,7 +238,7 @@ class Lane(Generic[Item]):
         self._failures = 0
 
     def _failed(self, batch: Sequence[Pending[Item]], error: Exception) -> None:
-        """Find out whose fault it was, so that events of other runs do not go down with them."""
+        """Isolate the run that fails, so that events of other runs are stored."""
         runs = {each.item.run_id for each in batch}
         slow = isinstance(error, _SLOW)
         if not slow:
@@ -279,7 +279,7 @@ class Lane(Generic[Item]):
         """Try the run again a little later."""
         queue = self._queues[run_id] = self._queues.pop(run_id)  # behind all others
         if not queue.put_off:
-            self._log.warning("run is written apart, its row is locked or slow", run=str(run_id))
+            self._log.warning("run written separately, its row is locked or slow", run=str(run_id))
         queue.waits = True
         queue.put_off += 1
         wait_s = _RETRY.delay(queue.put_off)
@@ -290,12 +290,12 @@ class Lane(Generic[Item]):
         self._wake.set()
 
     def _refuse_new(self) -> None:
-        """Runs under way wait for room; a question that no client waits for yet need not."""
+        """Refuse new runs while PostgreSQL is full; running ones wait for room."""
         for each in self._all():
             if isinstance(each.item, NewRun):
                 each.settle(StoreFull("No question can be stored at the moment; try again later."))
 
 
 def _shutting_down() -> Unavailable:
-    """What those hear whose writes are given up at the end of the process."""
+    """Error of writes that are abandoned at shutdown."""
     return Unavailable("The service is shutting down.", retry_after_s=1.0)

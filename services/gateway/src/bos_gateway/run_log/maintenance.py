@@ -129,7 +129,7 @@ class Maintenance:
 
 
 async def tidy(session: Session) -> bool:
-    """Delete what the ends of runs, and of days, left over."""
+    """Delete rows left over from ended runs and past days."""
     await forget_days(session)
     for table, age in (("answers", "0 s"), ("run_inputs", "1 min"), ("run_secrets", "1 min")):
         await session.execute(_LEFT_OVER.format(table=table, age=age))

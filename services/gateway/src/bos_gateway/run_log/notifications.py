@@ -1,4 +1,4 @@
-"""LISTEN/NOTIFY between gateway replicas, and what follows from it here.
+"""LISTEN/NOTIFY between gateway replicas.
 
 One channel, heard by one LISTEN connection per process. A message never carries news itself, only
 where to look; a replica that misses one finds out within a second by looking anyway.
@@ -91,7 +91,7 @@ class Answers:
     _waiting: asyncio.Event = field(init=False, factory=asyncio.Event)
 
     def changed(self, run_id: UUID) -> None:
-        """There is more of a text that is followed elsewhere."""
+        """Mark the text of a run that is followed on another replica as changed."""
         self._changed.setdefault(run_id, self._written_until.get(run_id, 0.0))
         self._waiting.set()
 
@@ -100,7 +100,7 @@ class Answers:
         self._changed.pop(run_id, None)
         self._written_until.pop(run_id, None)
 
-    async def write_for_ever(self, answer_of: AnswerOf) -> None:
+    async def write_changed(self, answer_of: AnswerOf) -> None:
         """Write what changed, all of it in one statement, at most ten times a second."""
         while True:
             await self._waiting.wait()
@@ -153,7 +153,7 @@ class Notifications:
         return Answers(self._pool)
 
     def news(self, run_id: UUID) -> asyncio.Event:
-        """Set once when there is more of a run; to be asked for anew before looking again."""
+        """Event that is set once when a run has news; get a new one before the next look."""
         return self._news.setdefault(run_id, asyncio.Event())
 
     def wake(self, run_id: UUID) -> None:
@@ -163,7 +163,7 @@ class Notifications:
             news.set()
 
     def follow(self, run_id: UUID) -> None:
-        """Notify the owner of a run that a client here follows it; wears off after a while."""
+        """Notify the owner of a run that a client here follows it; expires after a while."""
         self._say(f"follow {run_id}")
 
     def shown(self, run_id: UUID, *, text: bool) -> None:
@@ -185,7 +185,7 @@ class Notifications:
         self._followed_until.pop(run_id, None)
         self.answers.forget(run_id)
 
-    async def tell_for_ever(self) -> None:
+    async def send_pending(self) -> None:
         """Send what is waiting, all of it in one statement; what fails is left to the readers."""
         while True:
             await self._waiting.wait()
@@ -193,8 +193,8 @@ class Notifications:
             messages, self._outgoing = list(self._outgoing), set()
             await execute(self._pool, _NOTIFY, CHANNEL, messages)
 
-    async def listen_for_ever(self, drives: Callable[[UUID], bool]) -> None:
-        """Hear the others; ``drives`` says whether a run is driven here.
+    async def listen(self, drives: Callable[[UUID], bool]) -> None:
+        """Process notifications of other replicas; ``drives`` says whether a run is driven here.
 
         Raises:
             Unavailable: PostgreSQL was not there to begin with.

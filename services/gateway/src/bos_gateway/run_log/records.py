@@ -45,7 +45,7 @@ class NewRun:
     max_active: int = 0
     """Most unfinished runs that its user may have, beside those that wait; 0: no bound."""
     max_waiting: int = 0
-    """Most runs of its user that may wait for a person; 0: no bound."""
+    """Most runs of its user that may wait for an approval; 0: no limit."""
     sealed: SealedSecrets | None = None
     """Its credentials, stored and deleted with the run."""
     counts_for_day: bool = False

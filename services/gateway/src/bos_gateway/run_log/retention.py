@@ -71,7 +71,7 @@ WITH size AS (
 )
 SELECT (SELECT count(*)::int FROM gone) AS runs, events, bytes FROM size
 """
-# Longer than a run may wait for a person. Of the current day nothing is given back by erasing.
+# Longer than a run may wait for an approval. Of the current day nothing is given back by erasing.
 _FORGET_DAYS = """
 DELETE FROM token_days WHERE day < (now() AT TIME ZONE 'UTC')::date - $1::int
        AND ($2::text IS NULL OR user_id = $2)
@@ -84,7 +84,7 @@ WITH gone AS (
 )
 DELETE FROM webhook_deliveries AS d USING gone AS g WHERE d.webhook_id = g.webhook_id
 """
-# What a person has verified outlives the expiry of its run, and not its deletion on demand.
+# What a user has verified outlives the expiry of its run, and not its deletion on demand.
 _FORGET_VERIFIED = "DELETE FROM verified_queries WHERE user_id = $1 OR run_id = $2"
 _CANCEL = """
 INSERT INTO run_inputs (run_id, kind, payload)

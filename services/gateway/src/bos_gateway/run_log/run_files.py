@@ -73,7 +73,7 @@ class RunFiles:
         except (ArtefactMissing, ArtefactDamaged) as error:
             if self._telemetry is not None:
                 log = self._telemetry.logger("bos.gateway.files")
-                log.error("file gone", run=str(owner.run_id), why=error.reason)
+                log.error("file missing", run=str(owner.run_id), why=error.reason)
             raise NotFound("This file is gone.", reason="FILE_GONE") from None
 
     async def forget(self, owner: Owner) -> int:

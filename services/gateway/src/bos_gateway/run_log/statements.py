@@ -92,8 +92,8 @@ FROM new AS n LEFT JOIN created AS c USING (run_id) LEFT JOIN admitted AS a USIN
 # A row locked by another session is passed over: it must not hold up the runs beside it. Such a
 # run is ours and not written, which distinguishes it from one that was lost.
 #
-# Requests to people ($16 to $22) are written with their events, and so are their inputs taken away
-# ($23, $24) with the events that these became. Runs in $25 wait for a person, without owner from
+# Approval requests ($16 to $22) are written with their events, and so are their inputs taken away
+# ($23, $24) with the events that these became. Runs in $25 wait for approvals, without owner from
 # now on.
 _APPEND = """
 WITH wanted AS (
@@ -139,7 +139,7 @@ _MORE = f"""), asked AS (
                 $21::text[], $22::text[])
          AS t (run_id, approval_id, payload, created_at, expire_at, agent_name, tools)
     JOIN owned USING (run_id) JOIN runs AS r USING (run_id)
-), told AS (
+), resolved AS (
     -- A request ended as its run's log says. That differs from what is in the row if the run ended
     -- before it had taken note of a decision; the row is looked at again once it is locked, so also
     -- if that decision is being made.
@@ -162,7 +162,7 @@ _MORE = f"""), asked AS (
         ARRAY (SELECT run_id FROM ended)
     )
 ), posted AS (
-    -- The outbox: what webhooks of the run's user are to be told, requests before the end. Found by
+    -- The outbox: events for webhooks of the run's user, requests before the end. Found by
     -- the index on users, so that it costs those next to nothing that have no webhook.
     INSERT INTO webhook_deliveries (webhook_id, user_id, run_id, approval_id, event)
     SELECT h.webhook_id, h.user_id, e.run_id, e.approval_id, e.event
@@ -224,8 +224,8 @@ APPENDS: Final = {
     for special in (False, True)
     for audited in (False, True)
 }
-"""By whether an event ends a run or concerns a person, and whether there are entries for the audit
-trail. Nearly all events are of neither kind: $1 to $16. What people are asked comes before the
+"""By whether an event ends a run or an approval, and whether there are entries for the audit
+trail. Nearly all events are of neither kind: $1 to $16. Approval requests come before the
 steps of the events, $16 to $30, and entries behind them."""
 _SPECIAL: Final = frozenset({"run_finished", "approval_requested", "approval_resolved"})
 _STORED_IDS: Final = "SELECT event_id FROM run_events WHERE run_id = $1 AND sequence = ANY ($2)"
@@ -316,12 +316,12 @@ async def are_stored(session: Session, append: Append) -> bool:
 
 
 def _is_special(event: LogEvent) -> bool:
-    """Whether the event concerns more than the log: a request to a person, its end, a wait."""
+    """Whether the event concerns more than the log: an approval request, its end, a wait."""
     return event.WhichOneof("event") in _SPECIAL or waits(event)
 
 
 def _beside_the_log(events: Iterable[tuple[UUID, LogEvent]]) -> list[Sequence[object]]:
-    """The arguments $16 to $30: what these events say of people, and of tokens."""
+    """The arguments $16 to $30: approvals and tokens of these events."""
     asked, taken, resolved, ends, waiting = [], [], [], [], []
     for run_id, event in events:
         if event.HasField("approval_requested"):

@@ -47,7 +47,7 @@ async def running_replica(
             await asyncio.Event().wait()  # a process on its way out takes no other lease
         await replica.suspend()
         await replica.take_lease()
-        log.info("lease taken again")
+        log.info("lease reacquired")
 
     timed_out = asyncio.Event()
 
@@ -90,9 +90,9 @@ async def running_replica(
         "approvals": time_out_approvals,
         "waiting": count_waiting,
         "store": measure_store,
-        "telling": notifications.tell_for_ever,
-        "listening": lambda: notifications.listen_for_ever(replica.drives),
-        "answers": lambda: notifications.answers.write_for_ever(replica.answer),
+        "notifying": notifications.send_pending,
+        "listening": lambda: notifications.listen(replica.drives),
+        "answers": lambda: notifications.answers.write_changed(replica.answer),
         "following": follow,
         "traces": replica.traces.export_next,
     }

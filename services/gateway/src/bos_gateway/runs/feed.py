@@ -97,7 +97,7 @@ class RunFeed:
             self._before = sequence
 
     def close(self, error: Exception | None = None) -> None:
-        """Nothing more comes from here: the run ended, or this replica let it go."""
+        """Close the feed: the run ended, or this replica released it."""
         self._closed, self._error = True, error
         if self._timer is not None:
             self._timer.cancel()
@@ -126,7 +126,7 @@ class RunFeed:
             await changed.wait()
 
     def _following(self, cursor: Cursor) -> tuple[int, LogEvent | Piece] | None:
-        """What comes next behind a cursor, if it is here: text, and then the next event."""
+        """Text and then the next event behind a cursor, if it is in memory."""
         sequence, offset = cursor
         if sequence < self._before:
             return None

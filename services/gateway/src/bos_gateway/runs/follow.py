@@ -165,7 +165,7 @@ class RunReader:
         return first.run_accepted.request
 
     async def look(self) -> None:
-        """Ask how far the runs followed elsewhere have got, all of them in one query."""
+        """Read the progress of runs that are driven elsewhere and followed here, in one query."""
         if not self._followed:
             return
         self._round += 1

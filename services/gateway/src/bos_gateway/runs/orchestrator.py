@@ -62,7 +62,7 @@ _EFFECTS: Final[Mapping[type[decide.Command], Effect]] = {
     decide.Compose: compose,
 }
 # What distinguishes it from other work of its kind; budgets may change while it is under way.
-_TOLD_BY: Final = ("revision", "step_id", "approval_id")
+_KEY_FIELDS: Final = ("revision", "step_id", "approval_id")
 
 
 @define(eq=False, repr=False)
@@ -114,7 +114,7 @@ class Orchestrator:
             self._inbox.put_nowait(event)
 
     async def drive(self) -> None:
-        """Drive the run until it has ended, or has no owner until a person decides.
+        """Drive the run until it has ended, or has no owner until an approval is decided.
 
         Raises:
             LostRun: another replica owns the run now.
@@ -128,7 +128,7 @@ class Orchestrator:
         ):
             try:
                 if self.state.last_sequence == 1 and self.state.cancel_reason is None:
-                    # A run that is just beginning: agents read ahead, beside everything else.
+                    # A run that is just beginning: agents prefetch, beside everything else.
                     self._preparing.append(asyncio.create_task(self._prepared(), name="prepare"))
                 # Inputs that came while the run had no owner come before anything else.
                 await self._store(self._arrived())
@@ -152,7 +152,7 @@ class Orchestrator:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     async def fail(self) -> None:
-        """End the run after a defect of ours, so that its clients do not wait in vain.
+        """End the run after an internal error, so that its clients do not wait.
 
         Raises:
             LostRun: another replica owns the run now.
@@ -195,8 +195,8 @@ class Orchestrator:
     async def _until_lease_held(self) -> None:
         """Return once the lease is in force; until then wait to be stopped, as most runs are.
 
-        Not for ever: a run whose acceptance was stored behind a new lease, and known before it, is
-        not stopped and goes on.
+        The wait ends: a run whose acceptance was stored behind a new lease, and known before it,
+        is not stopped and goes on.
         """
         # No event could say so: it is time that passes, perhaps while this process is frozen.
         while not self._holds_lease():  # noqa: ASYNC110
@@ -205,7 +205,7 @@ class Orchestrator:
     def _reconcile(self, commands: Sequence[decide.Command]) -> None:
         """Start what is missing, stop what is not wanted."""
         wanted: dict[object, decide.Command] = {
-            (type(command), *(getattr(command, each, None) for each in _TOLD_BY)): command
+            (type(command), *(getattr(command, each, None) for each in _KEY_FIELDS)): command
             for command in commands
         }
         for key in self._active.keys() - wanted.keys():
@@ -217,7 +217,7 @@ class Orchestrator:
                 )
 
     async def _guarded(self, command: decide.Command) -> None:
-        """The boundary of defects: an effect that breaks ends its part of the run, no more."""
+        """Run an effect; an unexpected error ends its part of the run alone."""
         effect, acts = _EFFECTS[type(command)], False
         if isinstance(command, decide.RunStep):
             step = self.state.steps[command.step_id].step
@@ -234,7 +234,7 @@ class Orchestrator:
             try:
                 await effect(self._effects, command)
             except Exception as error:
-                self._log.exception("effect broke", run=self.state.run_id, command=str(command))
+                self._log.exception("effect raised", run=self.state.run_id, command=str(command))
                 broken = self._broken(command, type(error).__name__)
                 await self._inbox.put(self._deps.clock.stamped(broken))
 
@@ -255,7 +255,7 @@ class Orchestrator:
                 return trace.root
 
     def _broken(self, command: decide.Command, error_type: str) -> LogEvent:
-        """What a command comes to whose effect broke."""
+        """Event recorded when an effect raises."""
         match command:
             case decide.RunStep(revision=revision, step_id=step_id):
                 step = self.state.steps[step_id]
@@ -277,7 +277,7 @@ class Orchestrator:
         return LogEvent(run_finished=RunFinished(response=broken_response(self.state)))
 
     async def _next_events(self) -> list[LogEvent]:
-        """What effects have produced; empty when only time has passed."""
+        """Events of effects; empty after a time-out."""
         wake = decide.next_wake(self.state)
         timeout = None if wake is None else max(0.0, self._deps.clock.left_s(wake))
         first: LogEvent | None = None
@@ -287,7 +287,7 @@ class Orchestrator:
         return [first, *self._arrived()] if first is not None else self._arrived()
 
     def _arrived(self) -> list[LogEvent]:
-        """What is in the inbox by now."""
+        """Events in the inbox."""
         arrived = [self._inbox.get_nowait() for _ in range(self._inbox.qsize())]
         return [event for event in arrived if event is not None]
 
@@ -324,13 +324,13 @@ class Orchestrator:
                 applied.set_result(None)
 
     def _show(self, events: Sequence[LogEvent]) -> None:
-        """Show what is committed, then count it; no count may get into a run's way."""
+        """Show committed events, then count them; metrics never fail a run."""
         self.feed.publish(events)
         for event in events:
             try:
                 self._observe(event)
             except Exception:
-                self._log.exception("event not counted", run=self.state.run_id)
+                self._log.exception("event not in the metrics", run=self.state.run_id)
         if events[-1].HasField("run_finished"):
             export_run(self._deps.telemetry, self.state.run_id, self.feed.events)
 

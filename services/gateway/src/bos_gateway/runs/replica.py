@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bos_gateway.run_log.notifications import Notifications
     from bos_gateway.run_log.reader import Runs
 
-# For what is written on the way out; a database that is away must not hold that up for ever.
+# For what is written on shutdown; a database that is away must not delay it indefinitely.
 _SHUTDOWN_TIMEOUT_S = 3.0
 _RELEASE_S = 5.0
 # Runs are with others by then; only the lease waits for it.
@@ -53,7 +53,7 @@ _PASSING = (UnknownEvent, Unavailable, DeadlineExceeded)
 
 @define(eq=False, repr=False)
 class Replica:
-    """Everything this process does with runs."""
+    """Runs of this process: accepts, adopts, drives and releases them."""
 
     _writer: LogWriter
     _runs: Runs
@@ -70,11 +70,11 @@ class Replica:
     traces: TraceExports = field(init=False)
     """Of runs that ended on replicas that died."""
     stopping: bool = field(init=False, default=False)
-    """Whether this process is on its way out: nothing new begins."""
+    """Whether this process is shutting down: no run is accepted or adopted."""
     _suspended: bool = field(init=False, default=False)
     _gave_up_releasing: bool = field(init=False, default=False)
     _exported: bool = field(init=False, default=True)
-    """Whether no trace is known to have been held up on the way out."""
+    """Whether no trace is known to be unexported at shutdown."""
     _accepting: set[asyncio.Task[None]] = field(init=False, factory=set)
     _resuming: dict[asyncio.Task[None], Adopted] = field(init=False, factory=dict)
     _driven: dict[UUID, Orchestrator] = field(init=False, factory=dict)
@@ -142,7 +142,7 @@ class Replica:
     async def cancel(
         self, run_id: UUID, user_id: str, reason: str, by: By | None = None, *, owner: str = ""
     ) -> None:
-        """Ask for the run to end; once this returns, the owner of the run will see to it.
+        """Store a request to cancel the run, for its owner.
 
         The owner is named to the audit trail where another user asks for it.
         """
@@ -153,7 +153,7 @@ class Replica:
         await self.take_inputs()
 
     async def take_inputs(self) -> None:
-        """Hand what others want of the runs driven here to their loops."""
+        """Pass stored inputs of the runs driven here to their loops."""
         if self._driven:
             self._hand_over(await self.ownership.inputs(list(self._driven)))
 
@@ -171,7 +171,7 @@ class Replica:
         return driven.feed if driven else None
 
     def drives(self, run_id: UUID) -> bool:
-        """Whether the run is under way here."""
+        """Whether this replica drives the run."""
         return run_id in self._driven
 
     def answer(self, run_id: UUID) -> tuple[int, int, int, str] | None:
@@ -197,8 +197,8 @@ class Replica:
             adopted = await self.ownership.adopt(room, suspects)
             self._resume_all(adopted)
         self.traces.left_behind(await self.ownership.ended_last())
-        if strays := await self.ownership.release_strays([each.run_id for each in self._here()]):
-            self._log.warning("runs let go that nobody drove here", runs=strays)
+        if orphans := await self.ownership.release_orphans([each.run_id for each in self._here()]):
+            self._log.warning("orphan runs released", runs=orphans)
         return bool(adopted)
 
     def _here(self) -> list[Adopted]:
@@ -280,7 +280,7 @@ class Replica:
         self._drive(Adopted(stored.run_id, 1), state, [stored.event], secrets)
 
     def _resume_all(self, adopted: Sequence[Adopted]) -> None:
-        """Take these up, each in a task of its own: what holds one up holds up nothing else."""
+        """Resume these runs, each in a task of its own, so that none delays another."""
         if self.stopping or self._suspended:
             return
         for run in adopted:
@@ -300,7 +300,7 @@ class Replica:
             else:
                 await self._take_up(adopted)
         except LostRun:
-            self._log.info("run not taken up, it has another owner", run=str(adopted.run_id))
+            self._log.info("run not adopted, it has another owner", run=str(adopted.run_id))
         except Exception as error:
             await self._release(adopted, error, taken_up=False)
 
@@ -340,9 +340,9 @@ class Replica:
         self._hand_over(inputs)  # before the loop begins
 
     async def _end_unread(self, adopted: Adopted, error_type: str) -> None:
-        """End a run that kills or fails each owner; its log is not looked at."""
+        """End a run that kills or fails each owner, without reading its log."""
         run_id, epoch = adopted.run_id, adopted.epoch
-        self._log.error("run ended unread", run=str(run_id), error=error_type)
+        self._log.error("run ended without reading its log", run=str(run_id), error=error_type)
         end = poison.ended_unread(str(run_id), error_type, adopted.failures)
         event, first = self._deps.clock.stamped(end), await self._runs.last_sequence(run_id) + 1
         await self._writer.append(
@@ -372,13 +372,13 @@ class Replica:
         self._driven[run_id] = driven
         self._deps.metrics.active_runs.set(len(self._driven))
         driven.task = asyncio.create_task(self._driven_to_end(driven), name=f"run {run_id}")
-        driven.task.add_done_callback(lambda _: self._undriven(driven))
+        driven.task.add_done_callback(lambda _: self._drive_ended(driven))
 
     async def _driven_to_end(self, driven: Orchestrator) -> None:
         try:
             await self._driven_or_failed(driven)
             if driven.state.released:
-                # A person may have decided just before it was released.
+                # An approval may have been decided just before the run was released.
                 self.notifications.released.set()
         except Exception as error:
             if isinstance(error, UnknownEvent):
@@ -386,7 +386,7 @@ class Replica:
                     await driven.release(self._release_event("unknown_event"))
             await self._release(driven.adopted, error)
 
-    def _undriven(self, driven: Orchestrator) -> None:
+    def _drive_ended(self, driven: Orchestrator) -> None:
         """Close the feed of a run whose loop has ended, and free its place.
 
         A task that is cancelled before it begins, as when a lease is lost at once, runs no
@@ -404,17 +404,17 @@ class Replica:
             self.notifications.released.set()  # the next suspect may be taken
 
     async def _driven_or_failed(self, driven: Orchestrator) -> None:
-        """Drive a run; a defect of ours ends it."""
+        """Drive a run; an unexpected error ends it."""
         try:
             await driven.drive()
         except (LostRun, *_PASSING):
             raise
         except Exception:
-            self._log.exception("run broke", run=str(driven.adopted.run_id))
+            self._log.exception("run crashed", run=str(driven.adopted.run_id))
             await driven.fail()
 
     async def _release(self, adopted: Adopted, error: Exception, *, taken_up: bool = True) -> None:
-        """Leave a run that does not get on here to later, or to others; not for ever."""
+        """Release a run that failed here, for a later attempt on any replica; limited in number."""
         run_id = str(adopted.run_id)
         failed = not isinstance(error, _PASSING)
         unreadable = not (failed and taken_up)
@@ -424,9 +424,9 @@ class Replica:
             self._log.warning("run lost", run=run_id)
         elif failed:
             # Any other error concerns this run alone.
-            self._log.error("run cannot go on here", run=run_id, exc_info=error)
+            self._log.error("run released after an error", run=run_id, exc_info=error)
         elif adopted.unreadable_s < poison.UNREADABLE_S:
-            self._log.info("run put off", run=run_id, error=type(error).__name__, at=str(error))
+            self._log.info("run postponed", run=run_id, error=type(error).__name__, at=str(error))
         else:
             try:
                 with suppress(LostRun):
@@ -461,7 +461,7 @@ class Replica:
 
 
 async def _stopped(driven: Iterable[Orchestrator]) -> list[Orchestrator]:
-    """Stop these loops, and wait for that."""
+    """Stop these loops and wait for their end."""
     stopping = list(driven)
     for each in stopping:
         each.task.cancel()

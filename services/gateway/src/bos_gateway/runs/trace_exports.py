@@ -1,4 +1,4 @@
-"""Export of the traces of runs that have ended, by whoever drove them or buried their owner.
+"""Export of the traces of ended runs, by their owner or the replica that found it dead.
 
 Nothing says in the database that a trace was exported. What ended in the last moments of a replica
 that died is exported again by the one that buries it: its spans have the same ids both times, so a

@@ -45,7 +45,7 @@ class UnflushedEvents:
         future.add_done_callback(self._advance)
 
     def check(self) -> None:
-        """Raise what kept an earlier append from the log: what follows from it must not go on.
+        """Raise the error of an earlier append, after which nothing may follow.
 
         Raises:
             LostRun, BosError: as the writer does.
@@ -62,7 +62,7 @@ class UnflushedEvents:
         await self._until_under_way(0)
 
     async def room(self) -> None:
-        """Return once little enough is under way to add more.
+        """Wait for room for more events.
 
         Raises:
             LostRun, BosError: as the writer does.

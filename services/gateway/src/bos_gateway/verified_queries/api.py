@@ -92,7 +92,7 @@ class VerifiedQueryServicer(gateway.VerifiedQueryServiceServicer):
         if group not in self._reads().groups:
             raise PermissionDenied(
                 f'You are in no group "{group}" that this installation defines; share with one '
-                "that you are in (`bos agents` shows them), or with nobody.",
+                "that you are in (`bos agents` shows them), or keep it to yourself.",
                 reason="NOT_A_MEMBER",
             )
         require_role(current_principal(), APPROVER)

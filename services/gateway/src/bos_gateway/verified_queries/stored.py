@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Pool = asyncpg.Pool[asyncpg.Record]
 
 MAX_EXAMPLES: Final = 12
-"""Found for one step: more than an agent shows its model, which drops those of no use to it."""
+"""Found for one step: more than an agent shows its model, which drops those that do not apply."""
 _DEFAULT_PAGE: Final = 50
 _MEMBER_OF: Final = "bos.member_of"
 _SHOWN: Final = (
@@ -36,7 +36,7 @@ _SHOWN: Final = (
     "sql, tables, corrected, created_at"
 )
 _READABLE: Final = "(user_id = $1 OR group_name <> '' AND group_name = ANY ($2))"
-# Whoever adds one for the same readers at the same time waits, and then counts this one.
+# A concurrent insert for the same readers waits, and then counts this one.
 _LOCK: Final = "SELECT pg_advisory_xact_lock(20261128, hashtext($1 || chr(31) || $2))"
 _COUNT: Final = """
 SELECT count(*) FROM verified_queries
@@ -89,7 +89,7 @@ LIMIT $5
 
 @frozen
 class Reader:
-    """Whoever reads verified queries: a user, with the groups of this moment or of a run."""
+    """Reader of verified queries: a user, with the groups of this moment or of a run."""
 
     user_id: str
     groups: Collection[str] = ()
@@ -121,7 +121,7 @@ class VerifiedQueries:
         """Store a verified query, in place of an earlier one of the same step and readers.
 
         Raises:
-            ResourceExhausted: its user, or its group, has as many as may be.
+            ResourceExhausted: its user, or its group, is at its limit.
         """
         run_id, query = UUID(made.run_id), made.query
         async with deed(self._pool) as session:
@@ -130,7 +130,7 @@ class VerifiedQueries:
             if count >= self._limit:
                 whose = f'The group "{made.group}" has' if made.group else "You have"
                 raise ResourceExhausted(
-                    f"{whose} {self._limit} verified queries, which is as many as may be "
+                    f"{whose} {self._limit} verified queries, the most allowed "
                     "(BOS_GATEWAY_MAX_VERIFIED_QUERIES); delete one.",
                     reason="VERIFIED_QUERY_LIMIT",
                 )

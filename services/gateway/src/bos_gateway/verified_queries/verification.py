@@ -1,4 +1,4 @@
-"""A verified query made of a run: which step, which question, and a text that passes the guard.
+"""Verification of a run's query: its step, its question, and SQL that passes the guard.
 
 Nothing is believed here because a run holds it: agents write results, and reviewers correct them.
 The guard says whether a text only reads; whether its tables may be read is decided by the agent and
@@ -33,7 +33,7 @@ _ROWS, _COLUMNS = 2**31 - 2, 10_000
 
 
 def verified_of(state: RunState, asked: CreateVerifiedQueryRequest) -> VerifiedQuery:
-    """What a run of the caller's holds of a verified query, with the text as it was corrected.
+    """Make a verified query from a run of the caller's, with the corrected SQL if it was sent.
 
     Raises:
         FailedPrecondition: the run has not ended, asked no database, or is too long.
@@ -109,7 +109,7 @@ def _corrected(ran: DatabaseQuery, sql: str) -> DatabaseQuery:
 
 
 def _others(verdict: Verdict) -> frozenset[str]:
-    """Tables that the run did not read, if they are all that the guard has against the text."""
+    """Tables outside the run's, if they are the guard's only objection."""
     if {each.rule for each in verdict.violations} != {"TABLE_NOT_ALLOWED"}:
         return frozenset()
     return frozenset(each.detail for each in verdict.violations)

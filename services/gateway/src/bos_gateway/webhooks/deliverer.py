@@ -1,4 +1,4 @@
-"""Posts what is in the outbox, in every replica: bounded, fair to receivers, with back-off."""
+"""Delivery of webhook events from the outbox: bounded, fair to receivers, with back-off."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Deliverer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Post while the block runs; attempts under way are then broken off and left to others."""
+        """Post while the block runs; then cancel attempts under way and release them."""
         try:
             log = self._telemetry.logger("bos.gateway.webhooks")
             async with periodic_tasks(log, {"webhooks": self._round}, retry_s=_RETRY_S):
@@ -117,7 +117,7 @@ class Deliverer:
         task.add_done_callback(self._tasks.discard)
 
     async def _deliver(self, claim: Claim) -> None:
-        """Attempt it; what goes wrong here leaves it to be claimed again after its lease."""
+        """Attempt a delivery; after an internal error it is claimed again after its lease."""
         log = self._telemetry.logger("bos.gateway.webhooks")
         try:
             await self._attempt(claim)
@@ -127,7 +127,7 @@ class Deliverer:
                     await self._outbox.release(claim)
             raise
         except BosError as error:
-            log.warning("webhook attempt put off", reason=error.reason)
+            log.warning("webhook attempt postponed", reason=error.reason)
         except Exception:
             log.exception("webhook attempt failed")
         finally:

@@ -1,4 +1,4 @@
-"""The outbox in PostgreSQL: due deliveries are claimed, and what came of each attempt is noted.
+"""Webhook outbox in PostgreSQL: claims of due deliveries, outcomes of attempts.
 
 A claim moves the time at which the delivery is due behind the end of the attempt, so a gateway that
 dies leaves nothing behind but deliveries that are due again, under the same id. Several gateways
@@ -195,7 +195,7 @@ class Outbox:
         return None if row is None else _claim(row)
 
     async def accepted(self, claim: Claim) -> None:
-        """The receiver has the event."""
+        """Record that the receiver accepted the event."""
         await execute(self._pool, _ACCEPTED, claim.delivery_id)
 
     async def failed(self, claim: Claim, outcome: gateway.WebhookOutcome, wait_s: float) -> bool:

@@ -31,7 +31,7 @@ _ALL_EVENTS: Final = (
     gateway.WEBHOOK_EVENT_RUN_FINISHED,
     gateway.WEBHOOK_EVENT_APPROVAL_REQUESTED,
 )
-# Whoever adds one to this account at the same time waits, and then counts this one.
+# A concurrent insert for this account waits, and then counts this one.
 _LOCK: Final = "SELECT pg_advisory_xact_lock(20261127, hashtext($1))"
 _COUNT: Final = "SELECT count(*) FROM webhooks WHERE user_id = $1"
 _SHOWN: Final = "webhook_id, url, events, created_at, last_success_at, last_failure_at, disabled_at"
@@ -94,7 +94,7 @@ class Webhooks:
         Raises:
             InvalidArgument: the address may not be called.
             FailedPrecondition: the operator has set no key, or allows no webhooks.
-            ResourceExhausted: the user has as many as may be.
+            ResourceExhausted: the user is at its limit.
         """
         target = self._checked(url)
         if self._ring is None or not self._limit:
@@ -107,7 +107,7 @@ class Webhooks:
             await session.execute(_LOCK, user_id)
             if await session.fetchval(_COUNT, user_id) >= self._limit:
                 raise ResourceExhausted(
-                    f"You have {self._limit} webhooks, which is as many as may be; delete one.",
+                    f"You have {self._limit} webhooks, the most allowed; delete one.",
                     reason="WEBHOOK_LIMIT",
                 )
             columns = (webhook_id, user_id, target.url, origin, chosen, *sealed)

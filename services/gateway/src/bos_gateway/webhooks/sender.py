@@ -37,7 +37,7 @@ _APPROVAL = for_user("SELECT payload FROM approvals WHERE approval_id = $1")
 
 @define(eq=False)
 class Sender:
-    """Makes attempts."""
+    """Posts events to receivers."""
 
     _runs: Runs
     _readers: asyncpg.Pool[asyncpg.Record]
@@ -64,7 +64,7 @@ class Sender:
         except NotFound:  # deleted meanwhile, and the delivery with it
             return gateway.WEBHOOK_OUTCOME_NOT_SENT
         except (BrokenLog, UnknownEvent, DecodeError, SecretsUnreadable, ValueError) as error:
-            log.error("webhook event cannot be made", error=type(error).__name__)
+            log.error("webhook event not rendered", error=type(error).__name__)
             return gateway.WEBHOOK_OUTCOME_NOT_SENT
         return await self._post(claim.url, headers, body)
 

@@ -85,7 +85,7 @@ class Approvers:
 
     async def _decide(self, approval: Approval, seen: Seen, *, cancel: bool) -> None:
         """One or two approvers, agreeing or not, or none; or the run is cancelled meanwhile."""
-        (mind,) = self.random.choices(("approve", "deny", "both", "instruct", "nobody"),
+        (mind,) = self.random.choices(("approve", "deny", "both", "instruct", "none"),
                                       (50, 15, 15, 10, 10))  # fmt: skip
         await asyncio.sleep(self.random.uniform(0, _THINKS_S))
         async with asyncio.TaskGroup() as group:
@@ -121,15 +121,15 @@ class Approvers:
                         stub = ApprovalServiceStub(clients[0].channel)
                         answer = (await stub.RespondApproval(request, timeout=10)).approval
                         assert answer.status == _DECISIONS[decision]
-                        told = self.acknowledged.setdefault(approval.approval_id, set())
-                        told.add(answer.status)
+                        statuses = self.acknowledged.setdefault(approval.approval_id, set())
+                        statuses.add(answer.status)
                         return
                 except grpc.aio.AioRpcError as error:
                     if error.code() != grpc.StatusCode.ALREADY_EXISTS:
                         raise
                     return
             await asyncio.sleep(_BETWEEN_S)
-        raise AssertionError("nobody takes a decision")
+        raise AssertionError("no decision was taken")
 
 
 def _requests(seen: Seen) -> list[Approval]:
@@ -164,24 +164,26 @@ async def check_decisions(crash: CrashHarness, people: Approvers) -> Decided:
             APPROVAL_STATUS_CANCELLED,
         )
     stored = {str(row["approval_id"]): row["status"] for row in rows}
-    decided.lost += [f"{row['run_id']}: a decision that nobody took" for row in left]
+    decided.lost += [f"{row['run_id']}: a decision that no approver took" for row in left]
     for status in stored.values():
         name = ApprovalStatus.Name(status).removeprefix("APPROVAL_STATUS_").lower()
         decided.statuses[name] += 1
-    for approval_id, told in people.acknowledged.items():
-        _check_told(approval_id, told, stored.get(approval_id), decided)
+    for approval_id, statuses in people.acknowledged.items():
+        _check_acknowledged(approval_id, statuses, stored.get(approval_id), decided)
     runs = await stored_runs(crash.harness.dsn)
     for agent in (crash.asks_keyed, crash.asks_once):
         _check_effects(agent, runs, stored, decided)
     return decided
 
 
-def _check_told(approval_id: str, told: set[int], status: int | None, decided: Decided) -> None:
-    if len(told) > 1:
+def _check_acknowledged(
+    approval_id: str, statuses: set[int], status: int | None, decided: Decided
+) -> None:
+    if len(statuses) > 1:
         decided.doubled.append(f"{approval_id}: approved and denied")
     # A decision that crossed with a request to cancel was never acted on.
-    if status not in told and status != APPROVAL_STATUS_CANCELLED:
-        decided.lost.append(f"{approval_id}: {told} were acknowledged, {status} is stored")
+    if status not in statuses and status != APPROVAL_STATUS_CANCELLED:
+        decided.lost.append(f"{approval_id}: {statuses} were acknowledged, {status} is stored")
 
 
 def _check_effects(
@@ -233,9 +235,7 @@ def _check_effects(
                 decided.lost.append(f"{key}: approved, and nothing happened")
             if intended[step_id] > allowed:
                 decided.doubled.append(f"{key}: about to happen without an approval")
-    decided.doubled += [
-        f"{key}: {n} effects that nobody was asked about" for key, n in landed.items()
-    ]
+    decided.doubled += [f"{key}: {n} effects without an approval" for key, n in landed.items()]
 
 
 def _error_of(run: StoredRun, step_id: str) -> str:

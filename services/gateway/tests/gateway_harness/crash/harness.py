@@ -360,7 +360,7 @@ async def cancel_anywhere(where: Callable[[], Sequence[Client]], seen: Seen) -> 
                 seen.cancelled = True
                 return
         await asyncio.sleep(_BETWEEN_S)
-    raise AssertionError("nobody cancels")
+    raise AssertionError("no gateway cancels")
 
 
 @contextmanager

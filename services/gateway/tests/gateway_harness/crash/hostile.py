@@ -1,6 +1,6 @@
 """Mischief in the random crash test: agents that return anything, and steps that kill their owner.
 
-What is innocent must not notice: its runs end, and do not fail, however often somebody else's run
+What is innocent must not notice: its runs end, and do not fail, however often another user's run
 takes its gateway down and whichever rows are in the same log table.
 """
 

@@ -72,8 +72,8 @@ class Power:
             for _ in range(_GATEWAYS)
         ]
         self.up = list(await asyncio.gather(*starting))
-        before = self._told()
-        await eventually(lambda: self._told() > before, within_s=_ENDS_WITHIN_S)
+        before = self._count_seen()
+        await eventually(lambda: self._count_seen() > before, within_s=_ENDS_WITHIN_S)
         await asyncio.sleep(self.random.uniform(0.0, _LONGEST_S))
         victims, self.up = self.up, []
         crashing = asyncio.create_task(self.postgres.crash())
@@ -84,22 +84,22 @@ class Power:
             await gateway.process.wait()
         # What is still on its way to clients was sent before that moment.
         await asyncio.sleep(0.1)
-        told = [(s.request_id, len(s.events), s.response) for s in self.crash.seen if known(s)]
+        seen_runs = [(s.request_id, len(s.events), s.response) for s in self.crash.seen if known(s)]
         highest = {s.request_id: s.events[-1].sequence for s in self.crash.seen if s.events}
         await self.postgres.start()
-        await self._look([request_id for request_id, *_ in told], highest)
+        await self._look([request_id for request_id, *_ in seen_runs], highest)
 
-    async def _look(self, told: Sequence[str], highest: dict[str, int]) -> None:
+    async def _look(self, seen_runs: Sequence[str], highest: dict[str, int]) -> None:
         """Before any gateway is there to write something."""
         async with connect(self.crash.harness.dsn, schema=SCHEMA) as connection:
             rows = await connection.fetch(
                 "SELECT r.request_id, r.finished_at IS NOT NULL AS ended, max(e.sequence) AS last "
                 "FROM runs AS r LEFT JOIN run_events AS e USING (run_id) "
                 "WHERE r.request_id = ANY ($1) GROUP BY r.run_id",
-                told,
+                seen_runs,
             )
         stored = {row["request_id"]: row for row in rows}
-        for request_id in told:
+        for request_id in seen_runs:
             self.checked += 1
             row = stored.get(request_id)
             if row is None:
@@ -109,7 +109,7 @@ class Power:
             elif (row["last"] or 0) < highest.get(request_id, 0):
                 self.lost.add(f"{request_id}: {highest[request_id]} seen, {row['last']} stored")
 
-    def _told(self) -> int:
+    def _count_seen(self) -> int:
         return sum(len(seen.events) for seen in self.crash.seen)
 
     def where(self) -> list[Client]:

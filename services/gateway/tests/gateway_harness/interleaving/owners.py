@@ -1,7 +1,7 @@
 """One run, two owners that act out what processes do to each other, and one real PostgreSQL.
 
 Fold, decide, the filter of events and every statement are those of the product; the tests decide
-what happens next, and :meth:`World.check` says whether the contract of runs holds.
+what happens next, and :meth:`InterleavingHarness.check` says whether the contract of runs holds.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ LEASE_S = 3600.0
 _ENDINGS = 300
 
 
-class World:
+class InterleavingHarness:
     """One run, two owners, one PostgreSQL."""
 
     def __init__(self, sessions: list[Any], pool: Any) -> None:

@@ -56,7 +56,7 @@ class Owner:
 
 @dataclass
 class Late:
-    """A statement that was sent by somebody who no longer waits for it, or will repeat it."""
+    """A statement that was sent by a caller that no longer waits for it, or will repeat it."""
 
     session: Any
     replica_id: UUID

@@ -14,7 +14,7 @@ from bos_identity.accounts import LOCAL_USERNAME, NewAccount, Right
 from bos_identity.names import clean_name
 from bos_identity.opaque_tokens import digest
 from bos_identity.passwords.weak import weakness
-from bos_postgres.audit import stranger
+from bos_postgres.audit import unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,10 +75,10 @@ class Registration:
         right = await self._right(request, code, is_local=is_local)
         if right is None or right is Right.OPEN:
             # Successes count as well, to throttle the creation of accounts. Invited users are
-            # exempt; strangers who guess codes are not.
+            # exempt; callers who guess codes are not.
             await self.throttle.count(self.throttle.registration(origin.network))
         if right is None:
-            refused = stranger(origin.network).entry("account.refused", outcome="refused")
+            refused = unauthenticated(origin.network).entry("account.refused", outcome="refused")
             self.refusals.count(refused)
             raise _invitation_refused() if request.invitation else _closed()
         new = NewAccount(

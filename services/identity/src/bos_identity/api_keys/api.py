@@ -52,7 +52,7 @@ class ApiKeyServicer(ApiKeyServiceServicer):
         """Make a key."""
         caller = await self.callers.caller()
         if caller.is_key:
-            # Or a key could live for ever, and be worth more than it was given.
+            # Or a key could live indefinitely and gain rights.
             raise key_refused()
         name = clean_name("name", request.name)
         if not name:

@@ -136,7 +136,7 @@ class Connections:
         async with deed(self._pool) as connection:
             rows = await connection.fetch(_OF_KINDS, user_id, list(kinds))
             found = [each for row in rows if (each := self._opened(user_id, row)) is not None]
-            told = [
+            entries = [
                 _GATEWAY.entry(
                     "connection.handed_out",
                     each.connection.kind,
@@ -146,8 +146,8 @@ class Connections:
                 )
                 for each in found
             ]
-            if told:
-                await record(connection, told)
+            if entries:
+                await record(connection, entries)
         return found
 
     def _opened(self, user_id: UUID, row: asyncpg.Record) -> ConnectionSecret | None:

@@ -19,8 +19,8 @@ class KeyExchange:
     """Exchanges keys, a few at a time.
 
     Guessing a key is hopeless, so no caller is slowed down by name or address: services bring keys,
-    and behind the address of one are all its callers. What is bounded is what strangers can make
-    this cost: keys that were good before have places of their own, and of all others every network
+    and behind the address of one are all its callers. The cost of unauthenticated callers is
+    bounded: keys that were good before have places of their own, and of all others every network
     has its turn.
     """
 

@@ -53,7 +53,7 @@ class DeletionRunner:
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Start the next round at once."""
         self._wake.set()
 
     @asynccontextmanager

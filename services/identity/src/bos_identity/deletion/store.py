@@ -57,7 +57,7 @@ UPDATE account_deletions
 SET erased_at = coalesce(erased_at, now()), next_at = ends_at, waiting_for = '', failures = 0
 WHERE user_id = $1
 """
-# Of keys that it made for services, and of having been first, only that it was somebody stays.
+# Of keys that it made for services, and of having been first, only a placeholder stays.
 _FORGET_MAKER = (
     "UPDATE api_keys SET created_by = user_id WHERE created_by = $1 AND user_id <> $1",
     "UPDATE founder SET founder_id = '00000000-0000-0000-0000-000000000000' WHERE founder_id = $1",
@@ -113,7 +113,7 @@ class AccountDeletions:
         async with deed(self._pool) as connection:
             await connection.execute("SELECT pg_advisory_xact_lock($1)", LAST_LOCK)
             if found := await connection.fetchrow(_FIND, user_id):
-                return _told(found)
+                return _response(found)
             if await connection.fetchval(_CLOSE, user_id) is None:
                 if not await connection.fetchval(_EXISTS, user_id):
                     raise no_user()
@@ -127,7 +127,7 @@ class AccountDeletions:
             row = await connection.fetchrow(_BEGIN, user_id, self._tokens_end_s)
             await record(connection, [by.entry("account.deletion_requested", str(user_id))])
         assert row is not None
-        return _told(row)
+        return _response(row)
 
     async def take(self, lease_s: float) -> Taken | None:
         """One that is due, leased for ``lease_s`` seconds; None if none is."""
@@ -161,7 +161,7 @@ class AccountDeletions:
         return row["pending"], row["oldest_s"]
 
 
-def _told(row: asyncpg.Record) -> DeleteUserResponse:
+def _response(row: asyncpg.Record) -> DeleteUserResponse:
     response = DeleteUserResponse(waiting_for=row["waiting_for"])
     response.request_time.FromDatetime(row["requested_at"])
     response.earliest_end_time.FromDatetime(row["ends_at"])

@@ -62,7 +62,7 @@ CREATE TABLE signing_keys (
 );
 COMMENT ON COLUMN signing_keys.sealed_key IS 'Ed25519 private key, encrypted outside of the database';
 
--- What users ask about themselves is read by a role that sees nobody else.
+-- What users ask about themselves is read by a role that sees only the rows of one user.
 DO $$
 DECLARE
     -- Since PostgreSQL 16 being a member and being allowed to act as the role are two things.

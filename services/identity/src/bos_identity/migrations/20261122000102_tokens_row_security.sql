@@ -1,6 +1,6 @@
 -- migrate:up
 
--- Without a policy: for the owner alone, whatever is granted one day.
+-- Without a policy: for the owner alone, regardless of later grants.
 ALTER TABLE refresh_tokens ENABLE ROW LEVEL SECURITY;
 
 -- migrate:down

@@ -12,18 +12,18 @@ ALTER TABLE users
     ADD CONSTRAINT services_are_no_administrators
         CHECK (NOT is_service OR (password IS NULL AND NOT roles @> '{administrator}'));
 COMMENT ON COLUMN users.is_service IS 'stands for a service: no password, no e-mail address, API keys only';
-COMMENT ON COLUMN users.deactivated_at IS 'since when nobody may use it; null: it may be used';
+COMMENT ON COLUMN users.deactivated_at IS 'since when it may not be used; null: it may be used';
 ALTER TABLE users ALTER COLUMN email DROP NOT NULL;
 GRANT SELECT (roles, groups, is_service, deactivated_at) ON users TO bos_identity_reader;
 
--- Who was first, and so the administrator: one row, for ever, whatever becomes of that account.
+-- Who was first, and so the administrator: one row, permanent, regardless of what becomes of that account.
 CREATE TABLE founder (
     is_only    boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     founder_id uuid NOT NULL,
     founded_at timestamptz NOT NULL DEFAULT now()
 );
 ALTER TABLE founder ENABLE ROW LEVEL SECURITY;
--- Accounts that were there before roles: the oldest one, not whoever registers next.
+-- Accounts that were there before roles: the oldest one, not the one that registers next.
 INSERT INTO founder (founder_id)
     SELECT user_id FROM users WHERE password IS NOT NULL ORDER BY created_at, user_id LIMIT 1;
 UPDATE users SET roles = '{user,administrator}' FROM founder WHERE user_id = founder_id;

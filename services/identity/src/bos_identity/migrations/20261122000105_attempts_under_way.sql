@@ -1,13 +1,13 @@
 -- migrate:up
 
--- An attempt counts from its beginning. If nobody says how it ended, because the process died, it
+-- An attempt counts from its beginning. If its end is not recorded, because the process died, it
 -- stops counting.
 ALTER TABLE login_throttle
     ADD COLUMN under_way       integer NOT NULL DEFAULT 0,
     ADD COLUMN under_way_until timestamptz NOT NULL DEFAULT '-infinity';
 COMMENT ON COLUMN login_throttle.under_way IS 'Attempts that are not decided yet, beside the failures';
 
--- Where the owner of an account signed in before, strangers cannot make the owner wait.
+-- Where the owner of an account signed in before, guesses of others cannot make the owner wait.
 ALTER TABLE sessions ADD COLUMN client_network text NOT NULL DEFAULT '';
 COMMENT ON COLUMN sessions.client_network IS 'IPv4 address, or the network of one IPv6 site; empty: not known';
 COMMENT ON COLUMN sessions.end_reason IS

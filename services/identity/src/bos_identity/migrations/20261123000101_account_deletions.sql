@@ -20,7 +20,7 @@ CREATE TABLE account_deletions (
 COMMENT ON COLUMN account_deletions.ends_at IS
     'from when on no access token of the account can be valid: what came in until then goes, too';
 COMMENT ON COLUMN account_deletions.erased_at IS 'when all services had deleted what they held, at first';
-COMMENT ON COLUMN account_deletions.next_at IS 'when to go on; whoever goes on moves it, and so keeps others away';
+COMMENT ON COLUMN account_deletions.next_at IS 'when to go on; the replica that goes on moves it, and so keeps others away';
 CREATE INDEX account_deletions_by_turn ON account_deletions (next_at);
 ALTER TABLE account_deletions ENABLE ROW LEVEL SECURITY;
 

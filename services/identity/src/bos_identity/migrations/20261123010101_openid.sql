@@ -1,6 +1,6 @@
 -- migrate:up
 
--- Who at an OpenID provider is which user. Nothing but the provider's own name for somebody links.
+-- Who at an OpenID provider is which user. Only the provider's own subject links an account.
 CREATE TABLE external_identities (
     issuer       text NOT NULL,
     subject      text NOT NULL,

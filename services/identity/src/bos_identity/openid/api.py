@@ -59,7 +59,7 @@ class OpenIdServicer(OpenIdServiceServicer):
     def _log_in(self) -> OpenIdLogIn:
         if self.log_in is None:
             raise FailedPrecondition(
-                "Nobody can sign in by an OpenID provider here; an operator has to set "
+                "Sign-in by an OpenID provider is not configured here; an operator has to set "
                 "BOS_IDENTITY_OPENID_ISSUER.",
                 reason="OPENID_NOT_CONFIGURED",
             )

@@ -37,7 +37,7 @@ from bos_identity.openid.id_tokens import refused
 from bos_identity.openid.people import Person
 from bos_identity.openid.provider import DEVICE_GRANT, Granted
 from bos_identity.openid.settings import is_listed
-from bos_postgres.audit import stranger
+from bos_postgres.audit import unauthenticated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,7 +146,9 @@ class OpenIdLogIn:
                 raise self._refused("the account was closed in this very moment")
         except (Unauthenticated, PermissionDenied):
             self.identity.metrics.logins.labels("refused").inc()
-            refused_entry = stranger(origin.network).entry("session.refused", outcome="refused")
+            refused_entry = unauthenticated(origin.network).entry(
+                "session.refused", outcome="refused"
+            )
             self.identity.refusals.count(refused_entry)
             raise
         self.identity.metrics.logins.labels("succeeded").inc()
@@ -243,7 +245,7 @@ class OpenIdLogIn:
         claims = await self.id_tokens.claims(granted.id_token, nonce)
         more = await self.provider.person(granted.access_token)
         if more and more.get("sub") != claims["sub"]:
-            raise self._refused("claims of somebody else")
+            raise self._refused("claims of another subject")
         return {**more, **claims}
 
     def _person(self, claims: Mapping[str, Any]) -> Person:

@@ -1,6 +1,6 @@
 """Accounts of people who sign in by an OpenID provider.
 
-An account belongs to whom the provider calls by one subject, for ever. It is never found by name or
+An account belongs permanently to one subject of the provider. It is never found by name or
 e-mail address: a provider says who a person is there, not whose account here is theirs.
 """
 

@@ -54,12 +54,12 @@ class OpenIdSettings(Settings):
     device_flow: bool = Field(
         default=True,
         description="Let people sign in on another device, where the provider can do that. False "
-        "keeps strangers from talking somebody into typing a code of theirs",
+        "prevents attackers from luring users into typing a code of theirs (device code phishing)",
     )
     registration: bool = Field(
         default=True,
-        description="Make an account for whoever signs in by the provider for the first time; "
-        "False: only those sign in who have one by the provider already",
+        description="Make an account at a user's first sign-in by the provider; "
+        "False: only users who have an account by the provider already can sign in",
     )
     roles_claim: str = Field(
         default="",
@@ -92,8 +92,8 @@ class OpenIdSettings(Settings):
         default=300.0,
         ge=30,
         le=3600,
-        description="How long a new sign-in by the provider stands for the password of somebody "
-        "who has none, where it is asked for: to delete the own account",
+        description="How long a new sign-in by the provider replaces the password of a user "
+        "who has none, where it is required: to delete the own account",
     )
     max_flows: int = Field(
         default=10000, ge=1, description="People at the provider's pages at the same time"

@@ -46,11 +46,11 @@ class Passwords:
         self._metrics = metrics
         self._threads = ThreadPoolExecutor(settings.hash_threads, thread_name_prefix="argon2")
         self._places = BoundedSemaphore(settings.hash_queue)
-        self._nobody = ""
+        self._unmatched = ""
 
     async def __aenter__(self) -> Self:
         # What is verified for users that do not exist: it must cost what a real one costs.
-        self._nobody = await self.hash("nobody has this password")
+        self._unmatched = await self.hash("the password of no user")
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -75,7 +75,7 @@ class Passwords:
 
         def verify() -> bool:
             try:
-                return self._hasher.verify(stored or self._nobody, _normal(password))
+                return self._hasher.verify(stored or self._unmatched, _normal(password))
             except (VerificationError, InvalidHashError):
                 return False
 

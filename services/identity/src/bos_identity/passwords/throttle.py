@@ -4,7 +4,7 @@ An attempt is counted as failed before the password is looked at, so that a hund
 hundred failures and not one. Success, or an end that decided nothing, takes the count back; of an
 attempt that died with its process the count goes by itself. Beyond the free attempts each failure
 doubles the wait. While a subject has to wait its attempts are refused and not counted: waiting is
-the price, and a stubborn client does not lock itself out for longer.
+the price, and a client that keeps trying does not lock itself out for longer.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ class Throttle:
         """Who is slowed down at a sign-in.
 
         The network for all that it tries, and the account for what comes from this network. The
-        account as a whole, which strangers anywhere use up, is free to ten times as many and waits
-        for less long; where its owner has signed in before, not at all.
+        account as a whole, counted over all networks, is free to ten times as many and waits for
+        less long; where its owner has signed in before, not at all.
 
         Args:
             account: What people sign in to, whether it exists or not.

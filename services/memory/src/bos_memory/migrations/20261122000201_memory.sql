@@ -67,11 +67,11 @@ CREATE TABLE user_long_term_memory (
     updated_at     timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON COLUMN user_long_term_memory.tainted IS
-    'some of it was found in a run that rests on content that others wrote, and nobody confirmed it';
+    'some of it was found in a run that rests on content that others wrote, and no user confirmed it';
 COMMENT ON COLUMN user_long_term_memory.corrected_at IS
     'when the user last changed it or had it deleted; questions asked before that add nothing';
 
--- What users ask for and change themselves is done by a role that sees nobody else.
+-- What users ask for and change themselves is done by a role that sees only the rows of one user.
 DO $$
 DECLARE
     -- Since PostgreSQL 16 being a member and being allowed to act as the role are two things.

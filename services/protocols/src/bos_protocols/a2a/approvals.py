@@ -46,8 +46,8 @@ async def waits_for(bos: BosClient, run: Run) -> Approval | None:
 async def decide(bos: BosClient, run: Run, named: NamedDecision) -> None:
     """Decide what the message is about.
 
-    A message that does not name it decides the run's only request: where there were more, nobody
-    could tell which of them its sender was shown.
+    A message that does not name it decides the run's only request: where there were more, it is
+    unknown which of them its sender was shown.
 
     Raises:
         InvalidParamsError: it has to name the request.

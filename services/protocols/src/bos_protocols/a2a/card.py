@@ -24,8 +24,8 @@ _BEARER = "bearer"
 _MAX_TEXT_CHARS = 1000
 _DESCRIPTION = (
     "Answers questions in plain language from databases, documents, APIs, the web and mail: it "
-    "plans, lets specialists work, and composes one answer with its sources. Whatever would change "
-    "something waits for the user's approval first (input-required)."
+    "plans, lets specialists work, and composes one answer with its sources. Every change waits "
+    "for the user's approval first (input-required)."
 )
 
 

@@ -44,9 +44,9 @@ def in_words_of_a2a(
     """Raise what fails inside as an error of A2A.
 
     Args:
-        log: Gets what nobody expected, which the caller is told nothing of.
-        unworded: Told of each error that A2A leaves to its transport, such as a refused credential;
-            it may raise that itself.
+        log: Gets unexpected errors, whose details the caller does not see.
+        unworded: Called with each error that A2A leaves to its transport, such as a refused
+            credential; it may raise that itself.
     """
     try:
         yield

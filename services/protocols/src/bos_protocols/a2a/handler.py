@@ -1,7 +1,7 @@
 """The operations of A2A, directly over the gateway: a task is a run, a context a conversation.
 
 Nothing is kept here. The SDK's own store and queues stay unused, so that any replica answers for
-any task, before and after a restart of whatever is behind.
+any task, before and after a restart of the services behind.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 RECEIVED = "bos_headers"
 """Where the context of a call holds the headers, or the metadata, that it came with."""
 UNWORDED = "bos_unworded"
-"""Where it holds what is told of errors that A2A leaves to its transport."""
+"""Where it holds the callback for errors that A2A leaves to its transport."""
 _CANCEL_WAIT_S = 15.0
 
 
@@ -63,8 +63,8 @@ class BosTasks(RequestHandler):
     """Runs as tasks of A2A.
 
     Args:
-        gateway: Called as whoever calls here.
-        log: Gets what nobody expected.
+        gateway: Called as the caller of each request.
+        log: Gets unexpected errors.
     """
 
     def __init__(self, gateway: Gateway, log: FilteringBoundLogger) -> None:
@@ -115,7 +115,7 @@ class BosTasks(RequestHandler):
     async def on_message_send(
         self, params: a2a.SendMessageRequest, context: ServerCallContext
     ) -> a2a.Task | a2a.Message:
-        """Ask, decide or answer; unless told otherwise until the task ends or asks back."""
+        """Ask, decide or answer; by default until the task ends or asks back."""
         await _require_version(context)
         with self._called(context) as caller:
             validate_history_length(params.configuration)

@@ -56,7 +56,7 @@ class Talk:
         return said
 
     def context(self) -> dict[str, Any]:
-        """What was said before, as data for planner and agents: nobody but the client says so."""
+        """What was said before, as data for planner and agents: the client alone vouches for it."""
         last = [
             {"role": message.role, "text": message.text[:_EARLIER_CHARS]}
             for message in self.earlier[-_EARLIER_MESSAGES:]

@@ -3,8 +3,8 @@
 Everything here is a function of the run's events, so every replica makes the same of them. The
 number of an event holds where it comes from: the sequence of the run's event times ``_RUN_EVENT``,
 plus its place among those made of it, or, for a piece of text, ``_TEXT`` and the characters of the
-answer up to its end. That is the cursor of the run's own stream: whoever has seen number N has seen
-the text up to there, however it was cut into pieces.
+answer up to its end. That is the cursor of the run's own stream: a client that has
+seen number N has seen the text up to there, however it was cut into pieces.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from starlette.routing import Route
 from bos_errors import BosError, DeadlineExceeded, InvalidArgument, NotFound
 from bos_protocols.openai.completion import CompletionMaker
 from bos_protocols.openai.errors import as_the_client_asked, error_content, error_reply
-from bos_protocols.openai.going_on import after_messages, after_response, options_of, submit
 from bos_protocols.openai.parts import Part, events_of, part_of, read_stored
 from bos_protocols.openai.requests import MODEL, ChatRequest, ResponsesRequest, agents_of, parsed
 from bos_protocols.openai.response import ResponseMaker
+from bos_protocols.openai.resume import after_messages, after_response, options_of, submit
 from bos_protocols.openai.sse import sse, stream
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _ECHOED = ("model", "instructions", "previous_response_id", "background", "metad
 
 
 def openai_routes(gateway: Gateway) -> list[Route]:
-    """The routes, answered by the gateway as whoever calls."""
+    """The routes, answered by the gateway as the caller of each request."""
     endpoint = _Endpoint(gateway)
     return [
         Route("/v1/chat/completions", _answering(endpoint.complete, "messages"), methods=["POST"]),
@@ -180,7 +180,7 @@ async def _events(client: BosClient, maker: ResponseMaker) -> AsyncGenerator[byt
                     number = made["sequence_number"]
                     yield sse(made, made["type"])
     except BosError as error:
-        # Not the number of anything: whoever resumes does so behind the last event that was one.
+        # Not the number of an event: a client resumes behind the last event that had one.
         content = {**error_content(error), "type": "error", "sequence_number": max(number, 0)}
         yield sse(content, "error")
 

@@ -288,7 +288,7 @@ async def _last_words(process: asyncio.subprocess.Process) -> str:
     """Kill a process that did not get ready; what it said last.
 
     Its child goes with it by group: until it has asked the kernel to die with its parent it would
-    stay, wait for ever for what the parent was to set up, and hold the pipes open.
+    stay, wait indefinitely for what the parent was to set up, and hold the pipes open.
     """
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):

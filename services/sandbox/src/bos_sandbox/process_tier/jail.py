@@ -1,4 +1,4 @@
-"""The walls of the process tier: one command line for bubblewrap.
+"""Isolation of the process tier: one command line for bubblewrap.
 
 Inside there are an unprivileged user without any capability, namespaces of its own for processes,
 network, mounts, IPC and host name, no further user namespaces, and this file tree, all of it
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from bos_sandbox.process_tier.runtime import PythonRuntime
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 """The uid and gid of programs, inside; and outside too when the service runs as root, because
 root's processes escape RLIMIT_NPROC and own the files of the host."""
 
@@ -37,7 +37,7 @@ _PREFIX = "/python"
 OWN_CODE = Path(__file__).parent / "inside"
 """The only code of this service that is visible inside."""
 
-_NOBODY_PROGRAM = Path(__file__).parent / "nobody.py"
+_DROP_ROOT = Path(__file__).parent / "drop_root.py"
 _ENVIRONMENT = {
     "HOME": WORK_FOLDER,
     "TMPDIR": WORK_FOLDER,
@@ -78,9 +78,9 @@ class Jail:
             arguments: Arguments of :func:`bos_sandbox.process_tier.inside.worker.main`.
         """
         return [
-            *self._as_nobody(),
+            *self._without_root(),
             str(self.bwrap),
-            *_walls(sealed=self.sealed),
+            *_isolation(sealed=self.sealed),
             *self._files(),
             *("--seccomp", str(filter_fd), "--info-fd", str(info_fd)),
             *("--", f"{_PREFIX}/bin/python3"),
@@ -107,20 +107,20 @@ class Jail:
         arguments += ["--size", str(self.disk_bytes), "--tmpfs", WORK_FOLDER]
         return [*arguments, "--chdir", WORK_FOLDER, "--remount-ro", "/"]
 
-    def _as_nobody(self) -> list[str]:
+    def _without_root(self) -> list[str]:
         """The prefix that gives up root; the interpreter may well lie below ``/root``, though."""
         if os.geteuid() != 0:
             return []
         hidden = self._hidden()
         plan = {
-            "uid": NOBODY,
+            "uid": UNPRIVILEGED,
             "closed": sorted({str(folder) for folder, _ in hidden}),
             "shown": sorted(str(path) for _, path in hidden),
         }
-        return [sys.executable, "-I", "-S", str(_NOBODY_PROGRAM), json.dumps(plan)]
+        return [sys.executable, "-I", "-S", str(_DROP_ROOT), json.dumps(plan)]
 
     def _hidden(self) -> list[tuple[Path, Path]]:
-        """Needed paths below a folder that strangers cannot enter, each with that folder."""
+        """Needed paths below a folder that only its owner may enter, each with that folder."""
         needed = (*self.runtime.paths, self.bwrap, *_own_libraries(self.bwrap), OWN_CODE)
         pairs = ((_closed_folder(path), path) for path in needed)
         return [(folder, path) for folder, path in pairs if folder is not None]
@@ -146,11 +146,11 @@ def why_no_namespaces() -> str:
     return "the kernel, the container or its seccomp profile refuses new user namespaces"
 
 
-def _walls(*, sealed: bool) -> list[str]:
+def _isolation(*, sealed: bool) -> list[str]:
     arguments = ["--unshare-all", "--unshare-user", "--cap-drop", "ALL"]
     arguments += ["--disable-userns"] if sealed else []
     arguments += ["--die-with-parent", "--new-session", "--hostname", "sandbox"]
-    arguments += ["--uid", str(NOBODY), "--gid", str(NOBODY), "--clearenv"]
+    arguments += ["--uid", str(UNPRIVILEGED), "--gid", str(UNPRIVILEGED), "--clearenv"]
     for name, value in _ENVIRONMENT.items():
         arguments += ["--setenv", name, value]
     return arguments

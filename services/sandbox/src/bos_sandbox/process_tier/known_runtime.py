@@ -97,7 +97,7 @@ def _runtime(content: dict[str, Any]) -> PythonRuntime:
 
 
 def _write(file: Path, runtime: PythonRuntime) -> None:
-    """Whole or not at all, whoever else starts at this moment.
+    """Write the file atomically: other processes may start at the same time.
 
     Raises:
         OSError: it cannot be kept there.

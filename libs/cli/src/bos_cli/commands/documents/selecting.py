@@ -14,7 +14,7 @@ ENDINGS = frozenset(
     {".pdf", ".docx", ".pptx", ".xlsx", ".csv", ".tsv", ".md", ".markdown", ".txt"}
     | {".html", ".htm", ".xhtml", ".eml"}
 )
-"""Of files in folders; a file that is named itself is uploaded whatever its ending."""
+"""Of files in folders; a file that is named itself is uploaded with any ending."""
 MAX_FILES = 10_000
 
 

@@ -109,7 +109,7 @@ def _read(file: IO[str]) -> str:
 
 
 def _shown(query: VerifiedQuery) -> str:
-    """A verified query on a few lines: whatever its text holds, no line of it looks like ours."""
+    """A verified query on a few lines; no line of its text can pass for one of ours."""
     readers = f"group {one_line(query.group)}" if query.group else "you alone"
     about = [
         visible(query.query_id),

@@ -113,14 +113,14 @@ class Connection:
                 await self._leave()
 
     async def send(
-        self, message: Outgoing, *, timeout_s: float, told: Callable[[str], None]
+        self, message: Outgoing, *, timeout_s: float, on_progress: Callable[[str], None]
     ) -> RemoteTask:
         """Send a message, once, and follow its task until that rests.
 
         Args:
             message: What is sent.
             timeout_s: Then the task is called off; so it is where this is cancelled.
-            told: Called with what the agent says of its progress.
+            on_progress: Called with the progress messages of the agent.
 
         Raises:
             CallFailed: nothing is known of an outcome.
@@ -132,7 +132,7 @@ class Connection:
             self._server.where,
             streaming=self.definition.streaming,
             message=message,
-            told=told,
+            on_progress=on_progress,
         )
         try:
             async with asyncio.timeout(timeout_s):
@@ -192,7 +192,7 @@ class Connection:
         self._waiting.pop(context_id, None)
 
     async def _keep(self, first: asyncio.Event) -> None:
-        """Look at the card for ever; failures in a row are followed by ever longer waits."""
+        """Fetch the card until shutdown; consecutive failures lengthen the wait."""
         backoff = Backoff(_FIRST_BACKOFF_S, cap_s=self._settings.max_backoff_s, jitter=0.5)
         failed = 0
         while True:
@@ -202,7 +202,7 @@ class Connection:
                 async with asyncio.timeout(self._server.connect_timeout_s):
                     await self._look()
                 failed = 0
-            except Exception as error:  # of code of others: whatever fails, there is no card
+            except Exception as error:  # of code of others: any failure means that there is no card
                 failed += 1
                 self._lose(why_away(self._server.where, error, exchange))
             finally:

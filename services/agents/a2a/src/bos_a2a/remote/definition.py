@@ -111,7 +111,7 @@ def _interface(card: a2a.AgentCard, server: A2aServer) -> a2a.AgentInterface:
         raise UnusableCard("offers neither JSON-RPC nor HTTP+JSON of A2A 1")
     near = [each for each in spoken if _is_near(each.url, server)]
     if not near:
-        # Its credentials, and what it is told, go where the operator said.
+        # Credentials and messages go to the origin that the operator configured.
         raise UnusableCard("takes messages at another origin than that of its url")
     found = near[0]
     if found.tenant and not _TENANT.fullmatch(found.tenant):

@@ -45,7 +45,7 @@ class Following:
         where: Name of the agent for people.
         streaming: Whether the agent streams.
         message: What is sent.
-        told: Called with what the agent says of its progress.
+        on_progress: Called with the progress messages of the agent.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class Following:
         *,
         streaming: bool,
         message: Outgoing,
-        told: Callable[[str], None],
+        on_progress: Callable[[str], None],
     ) -> None:
         self._client = client
         self._where = where
         self._streaming = streaming
         self._message = message
-        self._told = told
-        self._last_told = ""
+        self._on_progress = on_progress
+        self._last_progress = ""
         self.task = RemoteTask()
         self.sent = False
         """Whether the agent may have the message."""
@@ -114,7 +114,7 @@ class Following:
                     self._take(event)
                     if self.task.rests:
                         break
-            except Exception as error:  # of code of others: whatever fails ends this stream
+            except Exception as error:  # of code of others: any failure ends this stream
                 if self.task.heard:
                     return True
                 if (failure := not_sent(self._where, error, exchange)) is not None:
@@ -192,9 +192,9 @@ class Following:
 
     def _take(self, event: a2a.StreamResponse) -> None:
         self.task.take(event)
-        if not self.task.rests and (text := self.task.said_text) != self._last_told:
-            self._last_told = text
-            self._told(text)
+        if not self.task.rests and (text := self.task.said_text) != self._last_progress:
+            self._last_progress = text
+            self._on_progress(text)
 
     def _get(self) -> a2a.GetTaskRequest:
         return a2a.GetTaskRequest(id=self.task.task_id, history_length=0)

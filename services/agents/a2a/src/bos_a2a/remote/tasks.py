@@ -73,7 +73,7 @@ class RemoteTask:
 
     @property
     def rests(self) -> bool:
-        """Whether nothing more happens unless somebody does something."""
+        """Whether the task has ended or waits for input."""
         return self.state not in _UNDER_WAY
 
     @property

@@ -46,7 +46,7 @@ _MORE = ("has_more", "hasMore", "has_next", "hasNext", "meta.has_more", "paginat
 _LINK = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s";,]+))*)')
 _RELATION = re.compile(r'rel\s*=\s*"?\s*([^"]*)', re.IGNORECASE)
 _RESERVE_SHARE = 0.5
-"""Part of the step's time that is kept for everything after the pages."""
+"""Share of the step's time reserved for everything after the pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,7 @@ def _next_url(page: _Page, route: Route, paging: Paging, url: str, read: int) ->
 
 
 def _counted(page: _Page, paging: Paging, documented: frozenset[str], url: str, read: int) -> str:
-    """Next page by number or offset, where the response says that there is more."""
+    """Next page by number or offset, if the response announces more."""
     if not _says_more(page, read):
         return ""
     query = query_of(url)
@@ -225,9 +225,9 @@ def _counted(page: _Page, paging: Paging, documented: frozenset[str], url: str, 
 
 
 def _says_more(page: _Page, read: int) -> bool:
-    told = [at(page.value, path) for path in _MORE]
-    if any(isinstance(each, bool) for each in told):
-        return any(each is True for each in told)
+    flags = [at(page.value, path) for path in _MORE]
+    if any(isinstance(each, bool) for each in flags):
+        return any(each is True for each in flags)
     for path in ("total", "total_count", "totalCount", "count", "meta.total", "pagination.total"):
         total = at(page.value, path)
         if isinstance(total, int) and not isinstance(total, bool):

@@ -27,7 +27,7 @@ _MAX_ERROR_TEXT = 300
 
 
 class CallResult(BaseModel):
-    """What an API answered, as later steps and prompts see it."""
+    """Response of an API, as later steps and prompts see it."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -40,10 +40,10 @@ class CallResult(BaseModel):
     """Rows of all pages, if the response is a list."""
     pages: int = 1
     truncated: bool = False
-    """Whether the API has more than what is here."""
+    """Whether the API has further rows."""
     elapsed_ms: float = 0.0
     more: str = ""
-    """What is missing, in a sentence for users."""
+    """Missing part, in a sentence for users."""
 
 
 class Bounded:
@@ -54,7 +54,7 @@ class Bounded:
         self._left = _MAX_NODES
 
     def copy(self, value: Any, depth: int = 0) -> Any:
-        """``value`` in types that typed values take; what does not fit is left out."""
+        """``value`` in types that typed values take; anything else is left out."""
         self._left -= 1
         if self._left < 0:
             self.cut = True
@@ -202,7 +202,7 @@ def snippet(result: CallResult) -> str:
 
 
 def error_text(text: str) -> str:
-    """What an API says about an error, on one line; the usual fields of JSON first."""
+    """Error text of an API on one line; the usual JSON fields first."""
     value, is_json = parsed(text[:_MAX_TEXT])
     said = ""
     if is_json and isinstance(value, dict):

@@ -39,7 +39,7 @@ _REPAIRS = {
 
 @dataclass(frozen=True, slots=True)
 class ExactCall:
-    """One HTTP request without credentials: what is shown, approved and sent, byte for byte."""
+    """One HTTP request without credentials, as it is shown, approved and sent."""
 
     api: str
     method: str
@@ -66,7 +66,7 @@ class ExactCall:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a call goes, and which credentials belong there."""
+    """Destination of a call, and the credentials for it."""
 
     base: Base
     api: ApiSettings
@@ -234,7 +234,7 @@ def _repaired(
 
 
 def _taint_with(task: AgentTask, answer: HttpResponse) -> str:
-    """What the API says about its error; it is content of others."""
+    """Error text of the API; untrusted."""
     task.taint()
     return error_text(answer.text())
 

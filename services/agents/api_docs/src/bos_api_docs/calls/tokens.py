@@ -1,4 +1,4 @@
-"""Bearer tokens of calls: where they come from, which origin they belong to, and their cache."""
+"""Bearer tokens of calls: source, origin, cache."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class Tokens:
 
 
 def token_url_of(api: ApiSettings | None, fallback: str) -> str:
-    """Where tokens of ``api`` are generated; relative ones are below its base URL."""
+    """Token URL of ``api``; relative ones are resolved against its base URL."""
     if api is None:
         return fallback
     return joined(api.base_url, api.token_url) if api.base_url else api.token_url

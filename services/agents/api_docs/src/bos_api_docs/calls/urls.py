@@ -40,7 +40,7 @@ class Base:
         return self.target.url_without_query.rstrip("/")
 
     def holds(self, target: Target) -> bool:
-        """Whether ``target`` lies below this base URL."""
+        """Whether ``target`` is below this base URL."""
         below = self.target.path.rstrip("/") + "/"
         return target.origin == self.target.origin and f"{target.path}/".startswith(below)
 

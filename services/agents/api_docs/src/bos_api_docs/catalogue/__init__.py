@@ -1,1 +1,1 @@
-"""What is known of APIs: operations and documentation snippets, read and ranked."""
+"""Catalogues of APIs: operations and documentation snippets, loaded and ranked."""

@@ -26,7 +26,7 @@ _TYPES = ("application/*", "text/*")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The catalogues in use, and what could not be read."""
+    """Catalogues in use, and problems of those that failed to load."""
 
     index: CatalogueIndex
     problems: Mapping[str, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Catalogues:
         self.current = Loaded(CatalogueIndex([]))
 
     async def load(self) -> None:
-        """Read what has changed; problems are logged and kept, never raised."""
+        """Reload changed catalogues; problems are logged and recorded, never raised."""
         found: dict[str, ApiCatalogue] = {each.name: each for each in self.current.index.catalogues}
         before, problems, changed = self.current.problems, dict[str, str](), False
         for name, api in self._apis.items():

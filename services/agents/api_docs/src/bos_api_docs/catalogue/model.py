@@ -115,7 +115,7 @@ class ApiCatalogue:
     servers: tuple[str, ...] = ()
     """Server URLs that its document names."""
     notes: tuple[str, ...] = ()
-    """What was left out of the document, and why."""
+    """Parts of the document that were left out, and why."""
 
     def find(self, method: str, path: str) -> Operation | None:
         """Operation of a planned call: its template, or a path that fits it."""

@@ -108,7 +108,7 @@ def _parsed_yaml(text: str) -> Any:
 
 
 def _check_shape(root: dict[str, Any]) -> None:
-    """Refuse what is too deep, too large, or contains itself by YAML aliases."""
+    """Refuse documents that are too deep, too large, or contain themselves by YAML aliases."""
     count = 0
     waiting: list[tuple[Any, int]] = [(root, 0)]
     while waiting:

@@ -99,8 +99,10 @@ def endpoint(number: int, operation: Operation, several: bool) -> str:
     for each in operation.parameters:
         if each.place != "cookie":
             star = "*" if each.required else ""
-            told = "; ".join(filter(None, (each.form, each.description)))
-            lines.append(f"   {each.place} {each.name}{star}" + (f": {told}" if told else ""))
+            about_it = "; ".join(filter(None, (each.form, each.description)))
+            lines.append(
+                f"   {each.place} {each.name}{star}" + (f": {about_it}" if about_it else "")
+            )
     if operation.body:
         lines.append(f"   body: {operation.body}")
     if operation.response:

@@ -42,7 +42,7 @@ def enter_empty_network() -> bool:
 
 
 def refuse_calls() -> bool:
-    """Refuse sockets and other programs from here on, for threads to come too.
+    """Refuse sockets and other programs from here on, in future threads too.
 
     Returns whether the kernel took the filter; a machine of another kind has none.
     """

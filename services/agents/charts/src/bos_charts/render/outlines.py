@@ -105,7 +105,7 @@ class _Pen:
         return "".join(self._parts)
 
     def place(self, x: float, y: float, scale: float) -> None:
-        """Where the next glyph stands."""
+        """Position of the next glyph."""
         self._x, self._y, self._scale = x, y, scale
 
     def moveTo(self, point: tuple[float, float]) -> None:  # noqa: N802  the protocol of fontTools

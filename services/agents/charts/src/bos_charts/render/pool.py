@@ -85,7 +85,7 @@ class Renderer:
         Args:
             spec: With its data inline.
             checked: Whether the process refuses what :func:`bos_charts.validate.problem` names;
-                tests of the process's own walls draw without.
+                tests of the process's own isolation draw without.
 
         Raises:
             NotDrawn: refused, too slow, too large, or the process failed.
@@ -204,7 +204,7 @@ class _Worker:
         return "it sent an invalid reply"
 
     async def close(self) -> None:
-        """End the process with all that it started, and wait for that."""
+        """Kill the process with its children, and wait for the exit."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

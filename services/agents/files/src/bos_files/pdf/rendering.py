@@ -34,14 +34,14 @@ _OUTER_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class PdfText:
-    """What a PDF is made of."""
+    """Text and options of a PDF."""
 
     text: str
     title: str = ""
     format: TextFormat = "markdown"
     paper: Paper = "a4"
     font: str = ""
-    """Family that comes before the default ones; empty: none."""
+    """Font family preferred to the default ones; empty: none."""
 
 
 class PdfMaker:

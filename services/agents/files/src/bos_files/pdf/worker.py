@@ -1,4 +1,4 @@
-"""Process that makes one PDF and ends: what it reads is data, and its memory and time are bounded.
+"""Process that makes one PDF: its input is data only, its memory and time are limited.
 
 It reads a request as JSON from its standard input and writes the PDF to its standard output. The
 compiler sees an empty folder and no packages, so there is nothing that it could fetch or include.

@@ -182,6 +182,6 @@ def _with_zone(cell: Any) -> Any:
 
 
 def _user() -> str:
-    """The user whose run calls; all callers are one user where authentication is off."""
+    """User of the calling run; without authentication all callers are one user."""
     principal = current_principal()
     return LOCAL_USER if principal is None else principal.user_id

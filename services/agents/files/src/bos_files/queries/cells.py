@@ -1,4 +1,4 @@
-"""Cells between the process of a query and the service: JSON that loses nothing.
+"""Lossless JSON of cells between the process of a query and the service.
 
 Null, booleans, whole numbers, floats that are finite, and text are themselves. Anything else is an
 object with one key: ``decimal``, ``double``, ``date``, ``timestamp`` (with its zone, if it has one)

@@ -43,7 +43,7 @@ _SHAPES: Final = {
     "pointed_date": (_POINTED_DATE, f" AND {_READ_POINTED_DATE} IS NOT NULL"),
     "timestamp": (_TIMESTAMP, " AND try_cast({cell} AS TIMESTAMP) IS NOT NULL"),
 }
-"""How cells may be written: a pattern of the whole cell, and what must hold besides."""
+"""Formats of cells: a pattern of the whole cell, and further conditions."""
 _NUMBERS: Final = frozenset({"decimal", "commas", "points"})
 _NO_COMMAS: Final = "replace({cell}, ',', '')"
 _NO_POINTS: Final = "replace(replace({cell}, '.', ''), ',', '.')"
@@ -94,7 +94,7 @@ def _found(
 
 
 def _looks(column: str, shapes: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What is asked of a column: names and expressions."""
+    """Queries about a column: names and expressions."""
     cell = _cell(column)
     yield "cells", f"count({cell})"
     for shape in shapes:

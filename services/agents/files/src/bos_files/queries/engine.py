@@ -78,7 +78,7 @@ class FileColumn:
 
 @dataclass(frozen=True, slots=True)
 class FileTable:
-    """A table: its name, where it comes from, and its columns."""
+    """A table: its name, source and columns."""
 
     name: str
     file: str
@@ -100,7 +100,7 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """What was found of a file by its content: its sheets, or why it is no table."""
+    """Result of reading a file: its sheets, or why it is no table."""
 
     sheets: tuple[dict[str, Any], ...] = ()
     rejected: str = ""
@@ -120,7 +120,7 @@ class QueryEngine:
         self._described: OrderedDict[tuple[str, str], _Described] = OrderedDict()
 
     async def tables(self, files: Sequence[TableFile]) -> tuple[list[FileTable], dict[str, str]]:
-        """Return the tables of the files, and of each file that is none, why.
+        """Return the tables of the files, and for each unreadable file why.
 
         Names are those of :func:`~bos_files.queries.names.table_names`, so equal files have equal
         tables.

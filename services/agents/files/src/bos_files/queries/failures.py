@@ -69,7 +69,7 @@ class FileNotReadable(InvalidArgument):
 
 
 class QueriesBusy(ResourceExhausted):
-    """All places for queries over files are taken, and none became free in time."""
+    """No query slot became free in time."""
 
     default_reason = "QUERIES_BUSY"
 

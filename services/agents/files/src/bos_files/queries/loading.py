@@ -177,6 +177,6 @@ def _flat(title: str, kind: str) -> str:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder of our own, for as long as DuckDB reads what is in it."""
+    """Temporary folder for the files that DuckDB reads."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)

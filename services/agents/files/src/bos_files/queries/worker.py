@@ -79,7 +79,7 @@ def _answer(request: dict[str, Any], limits: QueryLimits, source: BinaryIO) -> d
 
 
 def connect(limits: QueryLimits) -> duckdb.DuckDBPyConnection:
-    """Return an empty DuckDB in memory, without extensions, that spills nothing to disk."""
+    """Return an empty in-memory DuckDB without extensions and without spilling to disk."""
     return duckdb.connect(
         ":memory:",
         config={
@@ -108,7 +108,7 @@ def seal() -> None:
 
 
 def run(connection: duckdb.DuckDBPyConnection, sql: str, limits: QueryLimits) -> dict[str, Any]:
-    """Run one query and return its rows; whatever is no single SELECT is not run."""
+    """Run one query and return its rows; anything but a single SELECT is refused."""
     statements = connection.extract_statements(sql)
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         return {"failed": "Only one SELECT statement is run."}

@@ -1,1 +1,1 @@
-"""Workspaces of users: names, versions, quota, and the content behind them."""
+"""Workspaces of users: names, versions, quota, content."""

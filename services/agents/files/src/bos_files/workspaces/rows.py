@@ -108,7 +108,7 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a user's workspace holds."""
+    """Usage of a user's workspace."""
 
     files: int
     size_bytes: int

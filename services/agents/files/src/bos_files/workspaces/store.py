@@ -1,4 +1,4 @@
-"""Workspaces in PostgreSQL: files, their versions, and what is to be deleted of them."""
+"""Workspaces in PostgreSQL: files, versions, pending deletions."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ WHERE file_id = $1 RETURNING version_id
 """
 _DELETE_FILE: Final = "DELETE FROM files WHERE file_id = $1"
 _RENAME: Final = "UPDATE files SET name = $2, renamed_from = $3 WHERE file_id = $1"
-# Also what a killed process left: once storing has taken as long as it may, nobody stores it.
+# Includes what a killed process left: past the time limit of storing, no process stores it.
 _ABANDONED: Final = """
 SELECT version_id, user_id FROM versions
 WHERE state = 'deleting' OR (state = 'storing' AND touched_at < now() - make_interval(secs => $1))
@@ -170,7 +170,7 @@ class Store:
         return [Stored.of(row) for row in rows]
 
     async def held(self, user_id: str) -> Held:
-        """What the workspace holds."""
+        """Usage of the workspace."""
         row = await fetchrow(self._readers, _HELD, user_id, user_id)
         return Held(row["files"], row["size_bytes"]) if row else Held(0, 0)
 
@@ -317,7 +317,7 @@ class Store:
         return await fetchrow(self._pool, _CLAIM, version_id) is not None
 
     async def gone(self, version_id: UUID) -> None:
-        """Forget a version whose blob was deleted."""
+        """Delete the row of a version whose blob was deleted."""
         await execute(self._pool, _GONE, version_id)
 
     async def hide_all(self, user_id: str) -> None:
@@ -338,7 +338,7 @@ class Store:
         return int(row["count"]) if row else 0
 
     async def exported(self, user_id: str, name: str, number: int) -> list[Stored]:
-        """Versions behind this one, by name and number."""
+        """Versions after this one, by name and number."""
         rows = await fetch(self._pool, _EXPORTED, user_id, name, number)
         return [Stored.of(row) for row in rows]
 

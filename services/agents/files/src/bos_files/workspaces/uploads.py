@@ -25,7 +25,7 @@ _SHARE: Final = 4
 
 
 class Uploads:
-    """Takes uploads of people in.
+    """Receives uploads of users.
 
     Args:
         workspaces: Where they go.
@@ -56,7 +56,7 @@ class Uploads:
             with self._place(user_id):
                 async with asyncio.timeout(self._settings.upload_timeout_s):
                     name, content = await self._received(parts)
-                    # What people upload may come from anybody, so steps that read it are tainted.
+                    # Uploads may hold text of any author, so steps that read them are tainted.
                     committed = await self._workspaces.write(
                         user_id, name, content, by, origin="upload", tainted=True
                     )

@@ -126,7 +126,7 @@ class Workspaces:
                     await self.store.gone(version_id)
 
     async def collect(self) -> int:
-        """Delete what killed writers and failed deletions left; returns how much was found."""
+        """Delete blobs left by killed writers and failed deletions; return their number."""
         found = await self.store.abandoned(_AT_ONCE)
         for version_id, user_id in found:
             await self.discard(user_id, [version_id])

@@ -1,4 +1,4 @@
-"""IMAP mailbox: search, read, drafts, and sending exactly once by what the mailbox itself shows.
+"""IMAP mailbox: search, read, drafts, and sending at most once, tracked in the mailbox itself.
 
 ::
 
@@ -121,7 +121,7 @@ class ImapMailbox:
             try:
                 return await asyncio.shield(handing_over)
             except asyncio.CancelledError:
-                # Whoever asked is gone, but the next attempt is to find what became of this one.
+                # The caller is gone, but the next attempt must find what became of this one.
                 await asyncio.gather(handing_over, return_exceptions=True)
                 raise
             finally:
@@ -206,10 +206,10 @@ def _save_draft(client: IMAPClient, *, outgoing: Outgoing) -> str:
 
 
 def _begun_before(state: Sending, outgoing: Outgoing) -> Sent:
-    """What became of a message that an earlier attempt has begun to send.
+    """Outcome of a message that an earlier attempt has begun to send.
 
     Raises:
-        OutcomeUncertain: nobody knows.
+        OutcomeUncertain: it is unknown.
     """
     if state is Sending.SENT:
         return Sent(outgoing.message_id, was_sent_before=True)
@@ -220,7 +220,7 @@ def _begun_before(state: Sending, outgoing: Outgoing) -> Sent:
 
 
 def _look(client: IMAPClient, *, outgoing: Outgoing) -> Sending:
-    """What the mailbox shows of earlier attempts to send a message."""
+    """State of earlier attempts to send a message, as the mailbox shows it."""
     sent, drafts = _required(client, Folder.SENT), _required(client, Folder.DRAFTS)
     if _with_id(client, sent, outgoing.message_id)[0]:
         _remove(client, drafts, _by_id(outgoing.message_id))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _OVERHEAD_BYTES: Final = 4 * 1024 * 1024
-"""What one operation may receive beside the message that it reads."""
+"""Limit of bytes that one operation receives beside the message that it reads."""
 
 
 class _BoundedIMAP4(imaplib.IMAP4):

@@ -1,4 +1,4 @@
-"""SMTP: hands one message to the server, and says for certain or not whether it was taken."""
+"""SMTP: sends one message; its outcome is accepted, refused or unknown."""
 
 from __future__ import annotations
 

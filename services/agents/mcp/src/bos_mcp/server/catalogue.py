@@ -131,7 +131,7 @@ def _definition(tool: Tool, name: str, server: McpServer) -> Definition:
 
 
 def _is_open(tool: Tool, server: McpServer) -> bool:
-    """Whether arguments may go further than the server, which is so unless somebody denies it."""
+    """Whether arguments may leave the server; assumed unless server or operator deny it."""
     if tool.name in server.reads:
         return False
     hints = tool.annotations

@@ -57,7 +57,7 @@ _RESULT: TypeAdapter[CallToolResult | InputRequiredResult] = TypeAdapter(
 _CLIENT = Implementation(name="bos", version="0.1.0")
 _FIRST_WAIT_S = 10.0
 _FIRST_BACKOFF_S = 0.2
-# A server that ends sooner is waited for ever longer, as one that does not start.
+# The back-off of a server that ends sooner grows, as that of one that does not start.
 _STEADY_S = 10.0
 _QUIET_S = 0.2
 _MAX_PAGES = 20
@@ -224,7 +224,7 @@ class Connection:
         )
 
     async def _keep(self, first: asyncio.Event) -> None:
-        """Connect for ever; each failure is followed by a longer wait."""
+        """Connect until shutdown; each failure lengthens the wait."""
         backoff_s = _FIRST_BACKOFF_S
         while True:
             exchange = Exchange()
@@ -241,7 +241,7 @@ class Connection:
                     self._ready(client)
                     first.set()
                     await self._watch(client)
-            except Exception as error:  # of code of others: whatever fails ends this connection
+            except Exception as error:  # of code of others: any failure ends this connection
                 self._lose(_reason(self._server.where, error, exchange))
             first.set()
             if ready_at is not None and time.monotonic() - ready_at > _STEADY_S:

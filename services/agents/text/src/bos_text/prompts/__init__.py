@@ -1,7 +1,7 @@
 """Prompts of the text agent: functions from data to messages.
 
-The system message is the file beside this one, with the job of one tool. The texts stand fenced as
-data whoever wrote them, and so do wordings of the plan that outputs of earlier steps may have
+The system message is the file beside this one, with the job of one tool. The texts of any author
+stand fenced as data, and so do wordings of the plan that outputs of earlier steps may have
 become part of: the task alone says what is to be done.
 """
 
@@ -50,12 +50,12 @@ def work_messages(
 def note_messages(
     task: AgentTask, job: str, part: Source, wishes: str, place: str
 ) -> list[Message]:
-    """Messages that ask what one part of a long text says to the work on the whole."""
+    """Messages that request notes on one part of a long text."""
     return _messages(task, f"{_NOTE_JOB} The work on the whole: {job}", [part], wishes, place)
 
 
 def again(messages: Sequence[Message], problem: str) -> list[Message]:
-    """The same messages with what was wrong with the first reply."""
+    """The same messages with the problem of the first reply."""
     return [*messages, user(f"{mark_untrusted(problem)}\nDo it again without that.")]
 
 

@@ -1,7 +1,7 @@
 """Program that finds the readable text of pages: one line of JSON in, one out.
 
-It is a process of its own because it reads what strangers wrote with code that is not safe from
-them by construction: it has no environment, little memory, and its parent ends it when it is slow.
+It is a process of its own because it reads untrusted pages with code that is not safe from them by
+construction: it has no environment, little memory, and its parent ends it when it is slow.
 """
 
 from __future__ import annotations

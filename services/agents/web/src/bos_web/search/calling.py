@@ -1,4 +1,4 @@
-"""One call of a search API: errors told apart, the reply's JSON within its limits."""
+"""One call of a search API: errors classified, the reply's JSON within its limits."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Pdf:
         self._layout: Layout | None = None
 
     def page(self, number: int) -> Page:
-        """A page, whatever pages were read before it."""
+        """A page; pages may be read in any order."""
         if self._layout is None:
             self._layout = self._sample()
         try:
@@ -231,7 +231,7 @@ class _Characters:
 
     def end(self) -> None:
         """End a segment; it joins the line before if it stands on that one's base."""
-        # A word that goes on in the next line is told apart from spaces at the end.
+        # Spaces at the end are dropped, but not what marks a word that goes on in the next line.
         text = "".join(self._chars).rstrip(" ")
         self._chars = []
         if not text.strip():

@@ -1,1 +1,1 @@
-"""Display of foreign text to people: made visible, and without credentials. Pure."""
+"""Display of untrusted text: invisible characters escaped, credentials masked. Pure."""

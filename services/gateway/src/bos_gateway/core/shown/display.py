@@ -1,4 +1,4 @@
-"""Display of proposed actions to the person who decides, as lines of text. Pure.
+"""Display of proposed actions to approvers, as lines of text. Pure.
 
 Every user interface shows these lines (``Approval.display``). Two actions that differ are shown
 differently: types are named, nothing is invisible (:mod:`bos_gateway.core.shown.escapes`), and
@@ -57,7 +57,7 @@ _EFFECTS: Final = {
 
 
 def approval_display(approval: Approval, *, whole: bool = True) -> ApprovalDisplay:
-    """Display of a request to the person who decides.
+    """Display of a request to its approver.
 
     Args:
         approval: The request.

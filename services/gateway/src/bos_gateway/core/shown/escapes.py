@@ -1,4 +1,4 @@
-r"""Text of which nothing is invisible, moves anything else, or passes for another text. Pure.
+r"""Escaping of invisible, bidirectional and confusable characters in displayed text. Pure.
 
 A character that is not seen, or that changes how others are shown, stands as ``\u{HEX}``: also
 marks that would be drawn over what stands before a text, or, in heaps, over the lines around it.

@@ -1,4 +1,4 @@
-"""Links in what a tainted run says: only addresses stay that stood in what it was given. Pure.
+"""Links of tainted runs: only addresses from their inputs stay. Pure.
 
 The content of others may have a model put what it has read into an address. Given are the question
 with its context and conversation, and sources, tables and data of results; not their answers, which

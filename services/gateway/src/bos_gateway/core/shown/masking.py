@@ -1,4 +1,4 @@
-"""Masking of a run's credentials in everything that its services say. Pure.
+"""Masking of a run's credentials in results, events and texts. Pure.
 
 A service that a credential was given to may say it again: in an answer, a cell, an error, a header
 it quotes. Before any of that is kept, each credential long enough to be distinguished from ordinary

@@ -1,7 +1,7 @@
 """Spans of a run, read from its log when it has ended: one root, and all that it consisted of.
 
 None of them depends on a process that was there from begin to end, so none is lost with an owner
-that is killed, and none stays open while a person thinks.
+that is killed, and none stays open during an approval.
 """
 
 from __future__ import annotations

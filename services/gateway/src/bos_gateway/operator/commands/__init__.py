@@ -1,4 +1,4 @@
-"""Commands for those who run Bos: what is wrong, and what happened to a run.
+"""Operators' commands: ``bos doctor``, ``bos audit``, ``bos runs``.
 
 They ask models and the public API, which the gateway itself does not: what they need for that is
 the extra ``bos-gateway[operator]``.

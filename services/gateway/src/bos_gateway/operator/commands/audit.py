@@ -136,7 +136,7 @@ def _anchors(lines: Iterable[str]) -> _Anchors:
 async def trails(
     urls: tuple[str, ...],
 ) -> AsyncGenerator[tuple[str, asyncpg.Connection[asyncpg.Record]]]:
-    """Every schema that holds a trail, with a session in it."""
+    """Every schema with an audit trail, with a session in it."""
     seen, names = set[tuple[object, ...]](), set[str]()
     for url in urls or find_audit_stores(Path.cwd()):
         async with _session(url) as session:

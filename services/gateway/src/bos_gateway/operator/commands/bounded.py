@@ -1,4 +1,4 @@
-"""Event loop that ends without waiting, not even for a name server that does not answer."""
+"""Event loop that exits without waiting for pending DNS look-ups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def run_bounded(work: Coroutine[Any, Any, T]) -> T:
-    """As ``asyncio.run``, which would wait until the last look-up of a name has ended."""
+    """As ``asyncio.run``, without waiting for pending DNS look-ups."""
     with asyncio.Runner(loop_factory=_Loop) as runner:
         return runner.run(work)
 

@@ -49,7 +49,7 @@ def check_cards(
 
 
 def check_connections(cards: Mapping[str, AgentCard], allowed: Kinds) -> list[Finding]:
-    """Which agents are given which connections of users, and what is allowed in vain."""
+    """Users' connections granted to agents, and unused permissions."""
     found = []
     for name, card in sorted(cards.items()):
         if kinds := granted_kinds(card, name, allowed):

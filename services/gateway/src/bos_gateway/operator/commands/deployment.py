@@ -1,6 +1,6 @@
 """Deployment that a command examines: the gateway's settings, or the standalone of this folder.
 
-The folder may be a stranger's: a clone, an archive, a share. So its ``.env`` is read only if the
+The folder may be untrusted: a clone, an archive, a share. So its ``.env`` is read only if the
 environment names no deployment, and then alone: it must not say where credentials go that it does
 not hold.
 """
@@ -65,7 +65,7 @@ class Deployment:
     """Addresses, keys and settings of a deployment."""
 
     source: str
-    """Where this was read, for people."""
+    """Where this was read, as shown to operators."""
     store_url: str = field(repr=False)
     planner_target: str
     composer_target: str

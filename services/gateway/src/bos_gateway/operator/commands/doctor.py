@@ -1,4 +1,4 @@
-"""``bos doctor``: checks everything that the gateway stands on, and says what to do.
+"""``bos doctor``: checks the gateway's dependencies, and states remedies.
 
 Exit codes: 0 all is well, or warnings only; 2 there are problems; 1 the doctor itself failed.
 """

@@ -1,4 +1,4 @@
-"""Check of proxies: could their clients pass for people of this machine, who may register?"""
+"""Check of proxies: whether their clients count as local callers, who may register."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def check_proxies(deployment: Deployment) -> list[Finding]:
     return [
         warning(
             "registration",
-            "proxies are set, and whoever calls from this machine may register: a client of a "
+            "proxies are set, and any caller from this machine may register: a client of a "
             "proxy on this machine that BOS_REST_TRUSTED_PROXIES does not name is taken for one "
             "(by the environment of this command; identity may have another)",
-            "Set BOS_IDENTITY_REGISTRATION_OPEN=false and invite people.",
+            "Set BOS_IDENTITY_REGISTRATION_OPEN=false and invite users.",
         )
     ]

@@ -35,7 +35,7 @@ _CONNECT_S: Final = 5.0
 _MOST_RUNS: Final = 10_000
 _SHORT_CHARS: Final = 160
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_OF_ONE_ATTEMPT: Final = 3  # its start, its end, and that it failed for good
+_OF_ONE_ATTEMPT: Final = 3  # its start, its end, and its final failure
 _LONGEST_S: Final = 10 * 365 * 86400
 
 # Runs are narrowed first: a run that was taken over has a higher epoch, and had not ended before.

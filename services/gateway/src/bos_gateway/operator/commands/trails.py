@@ -1,4 +1,4 @@
-"""Check of the audit trails: sealed in time, and whole where they end."""
+"""Check of the audit trails: sealed in time, and intact at their end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def _trail(service: str, session: Session) -> Finding:
     defect = await _defect(session)
     if defect:
         advice = (
-            "Somebody changed the trail: keep the database as it is, and compare it with an export "
+            "The trail was changed: keep the database as it is, and compare it with an export "
             "by `bos audit verify --against FILE`."
         )
         return problem("audit", f"{service}: {defect}", advice)

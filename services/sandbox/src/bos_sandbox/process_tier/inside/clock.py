@@ -24,7 +24,7 @@ class ClockUnavailable(Exception):
 
 
 def stop_clocks(today: Any) -> None:
-    """Let all clocks show ``today`` for ever: a date, a datetime, or text in ISO format.
+    """Stop all clocks at ``today``: a date, a datetime, or text in ISO format.
 
     Anything else means that there is no clock: reading it raises ``ClockUnavailable``.
     """

@@ -1,7 +1,7 @@
 """Files of a program: open figures become images, files of its folder are read.
 
-All of this happens within the walls, with the rights of the program: all that it tries with names,
-links and special files, nothing but its own folder is in reach.
+All of this happens inside the isolation, with the rights of the program: by names, links and
+special files it reaches only its own folder.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _names(directory: int, problems: list[str]) -> list[str]:
 
 def _read(directory: int, name: str, most: int) -> bytes | str | None:
     """The file's bytes, why it is left out, or None if it is no file any more."""
-    # Not waiting for anybody at the other end, should it have become a FIFO by now.
+    # Without waiting for a writer, in case it has become a FIFO by now.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(name, flags, dir_fd=directory)

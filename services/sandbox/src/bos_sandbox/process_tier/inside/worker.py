@@ -1,9 +1,8 @@
-"""Runs one program inside the walls, answers once, and is killed.
+"""Runs one isolated program, answers once, and is killed.
 
-Started by :mod:`bos_sandbox.process_tier.jail`. The walls are up before the first instruction;
-what is done here
-(limits, second filter, stopped clocks) only narrows them further. The answer is the program's own
-word for how it fared: it may lie, which the service knows.
+Started by :mod:`bos_sandbox.process_tier.jail`. The isolation is complete before the
+first instruction; what is done here (limits, second filter, stopped clocks) narrows it further.
+The answer is the program's own word for how it fared: it may lie, which the service knows.
 
 Start time counts, so this imports the C modules ``_ast`` and ``_socket`` in place of the far larger
 Python ones around them.

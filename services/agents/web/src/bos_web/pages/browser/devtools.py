@@ -1,4 +1,4 @@
-"""Chromium's DevTools protocol over a socket that nobody else can reach."""
+"""Chromium's DevTools protocol over a socket that no other process can reach."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _END = b"\0"
 
 
 class BrowserGone(Exception):
-    """The browser ended, or sent what is no message."""
+    """The browser exited, or sent an invalid message."""
 
 
 class CallFailed(Exception):

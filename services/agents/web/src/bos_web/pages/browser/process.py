@@ -1,4 +1,4 @@
-"""One browser process: own folder, own network without devices, ended with all that it started."""
+"""One browser process: own folder, own network without devices, killed with its children."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Launch:
         namespaces: Whether it has a network of its own and its sandbox; False where the container
             of the service is its sandbox.
         memory_bytes: Private memory of each of its processes.
-        user_agent: What pages are told.
+        user_agent: User-Agent header of its requests.
     """
 
     program: str
@@ -181,7 +181,7 @@ async def _supervised(
 
 
 async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
-    """Wait for what leaves nothing behind, also while the caller is being cancelled."""
+    """Wait for the clean-up, even while the caller is being cancelled."""
     task = asyncio.ensure_future(ending)
     try:
         await asyncio.shield(task)

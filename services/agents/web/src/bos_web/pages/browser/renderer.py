@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _START_S = 30.0
 _FOR_READING = 0.25
-"""Share of the time that is kept for reading what the page holds."""
+"""Share of the time reserved for reading the page's content."""
 
 
 class Renderer:
@@ -75,7 +75,7 @@ class Renderer:
         )
 
     async def render(self, url: str, visit: Visit, *, within_s: float) -> Rendered:
-        """Show a page and return what it then holds.
+        """Load a page and return its content.
 
         Raises:
             AgentFailure: ``PageTimedOut``, ``PageUnreadable``, or what the visit refuses with.
@@ -131,7 +131,7 @@ class Renderer:
 
 
 async def _why(running: Running) -> str:
-    """Why a browser that was just started is of no use."""
+    """Why a browser failed to start."""
     try:
         async with asyncio.timeout(1):
             status = await running.supervisor.wait()

@@ -1,4 +1,4 @@
-"""Runs one browser for its owner, without network, and sees to it that nothing of it stays.
+"""Supervisor of one browser: no network, and no process or file of it remains.
 
 Executed as a script (``python -I -S supervisor.py JOB``), standard library only. JOB is JSON:
 ``command``, ``environment``, ``folder`` (of its profile; deleted at the end), ``uid`` (or null),
@@ -35,12 +35,12 @@ _NICENESS = 5
 
 
 def main() -> int:
-    """Start the browser, wait for it or for the owner's end, leave nothing."""
+    """Start the browser, wait for its exit or the owner's, and clean up."""
     spec: dict[str, Any] = json.loads(sys.argv[1])
     # The owner decides when to stop; a signal to its group must not leave the folder behind.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    # Whatever the browser starts comes here once its own parent is gone.
+    # Orphaned processes of the browser are reparented to this one.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
@@ -96,7 +96,7 @@ def _become_browser(spec: dict[str, Any], parent: int) -> NoReturn:
 
 
 def _above(descriptor: int) -> int:
-    """The same file under a number that nothing is about to be put on."""
+    """Duplicate a file descriptor to an unused number."""
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD, 10)
 
 
@@ -149,7 +149,7 @@ def _supervise(child: int, wake: int) -> int:
 
 
 def _kill_all() -> None:
-    """Kill every process below this one, those that left the group and the session included."""
+    """Kill every descendant process, including those that left the group and the session."""
     while children := _children():
         for each in children:
             with contextlib.suppress(ProcessLookupError):

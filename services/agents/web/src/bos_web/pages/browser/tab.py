@@ -1,4 +1,4 @@
-"""One page in a browser: loaded, left alone for a while, read."""
+"""One page in a browser: loaded, given time for its scripts, read."""
 
 from __future__ import annotations
 

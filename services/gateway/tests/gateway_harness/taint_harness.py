@@ -1,9 +1,9 @@
-"""A world in which text of others spreads as far as it can, for the test of taint's lattice.
+"""A gateway in which text of others spreads as far as it can, for the test of taint's lattice.
 
 Agents that read outside content mark all they return. Planner, composer, memory and lying
 agents repeat the mark wherever they have seen it, in every field they have, and never say so. What
 the gateway does with it is its own code: accepting, folding, deciding, stepping, revising, asking,
-telling memory. Beside that the world keeps a model of its own: which runs are dirty.
+telling memory. Beside that the harness keeps a model of its own: which runs are dirty.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def marked(message: Message) -> bool:
 
 
 def text(seen: bool) -> str:
-    """What somebody writes who has seen the mark, or has not."""
+    """What an author writes who has seen the mark, or has not."""
     return f"as it says: {MARK}" if seen else "as asked"
 
 
@@ -125,10 +125,10 @@ class Ended:
 
 
 @dataclass(eq=False)
-class World:
+class TaintHarness:
     """One user's conversations and memory, and the gateway that answers.
 
-    ``sources`` says whether there is any content of others in this world.
+    ``sources`` says whether there is any content of others .
     """
 
     data: DataObject
@@ -145,7 +145,7 @@ class World:
 
     def __post_init__(self) -> None:
         settings = GatewaySettings.load(
-            store_url="postgresql://nobody@127.0.0.1:1/none",
+            store_url="postgresql://bos@127.0.0.1:1/none",
             planner_target="127.0.0.1:1",
             composer_target="127.0.0.1:1",
             agent_targets={"echo": "127.0.0.1:1"},
@@ -302,7 +302,7 @@ class World:
         raise AssertionError(command)
 
     def _decisions(self, state: RunState) -> list[LogEvent]:
-        """A person decides about everything that waits, and somebody goes on with the run."""
+        """A person decides about everything that waits, and an owner goes on with the run."""
         made = []
         for each in state.steps.values():
             if each.awaits and each.approval is not None:

@@ -11,11 +11,11 @@ from token_issuer import Issuer
 
 from bos_client import BosClient
 
-from .house import ANSWER
+from .harness import ANSWER
 from .test_generated_client import ROOT
 
 if TYPE_CHECKING:
-    from .house import House
+    from .harness import Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process, pytest.mark.isolation]
 
@@ -51,7 +51,7 @@ OPEN = [(verb, path) for verb, path, is_open in listed() if is_open]
 
 
 async def answered(
-    house: House, verb: str, path: str, run_id: str, token: str | None
+    harness: Harness, verb: str, path: str, run_id: str, token: str | None
 ) -> tuple[int, str]:
     """Status and beginning of an answer about a run."""
     ids = {"response_id": f"resp_{run_id}", "model": "bos", "agent": "sql", "id": run_id}
@@ -61,30 +61,30 @@ async def answered(
         headers["Authorization"] = f"Bearer {token}"
     body = {} if verb == "POST" else None
     async with (
-        aiohttp.ClientSession(house.rest_url, headers=headers) as http,
+        aiohttp.ClientSession(harness.rest_url, headers=headers) as http,
         http.request(verb, filled, json=body) as reply,
     ):
         return reply.status, (await reply.content.read(100_000)).decode()
 
 
-async def test_no_path_that_is_private_answers_strangers_or_forged_tokens(house: House) -> None:
-    async with BosClient(house.target, api_key=house.token("ada")) as bos:
+async def test_private_paths_refuse_anonymous_and_forged_callers(harness: Harness) -> None:
+    async with BosClient(harness.target, api_key=harness.token("ada")) as bos:
         run_id = (await bos.ask(SECRET)).run_id
     forged = Issuer().token(sub="ada")
     for verb, path in PRIVATE:
         for token in (None, forged, "no-token-at-all"):
-            status, text = await answered(house, verb, path, run_id, token)
+            status, text = await answered(harness, verb, path, run_id, token)
             assert status == 401, (verb, path, token, status, text)
             assert SECRET not in text
             assert ANSWER not in text
 
 
-async def test_no_path_shows_the_run_of_another_user(house: House) -> None:
-    async with BosClient(house.target, api_key=house.token("ada")) as bos:
+async def test_no_path_shows_the_run_of_another_user(harness: Harness) -> None:
+    async with BosClient(harness.target, api_key=harness.token("ada")) as bos:
         run_id = (await bos.ask(SECRET)).run_id
         before = await bos.get_run(run_id)
         for verb, path in PRIVATE:
-            status, text = await answered(house, verb, path, run_id, house.token("mallory"))
+            status, text = await answered(harness, verb, path, run_id, harness.token("mallory"))
             assert SECRET not in text, (verb, path)
             assert ANSWER not in text, (verb, path)
             if "{response_id}" in path or "{id}" in path:
@@ -92,12 +92,12 @@ async def test_no_path_shows_the_run_of_another_user(house: House) -> None:
         assert await bos.get_run(run_id) == before
 
 
-async def test_open_paths_are_the_same_for_everybody(house: House) -> None:
-    async with BosClient(house.target, api_key=house.token("ada")) as bos:
+async def test_open_paths_are_the_same_for_everybody(harness: Harness) -> None:
+    async with BosClient(harness.target, api_key=harness.token("ada")) as bos:
         run_id = (await bos.ask(SECRET)).run_id
     assert OPEN
     for verb, path in OPEN:
-        status, text = await answered(house, verb, path, run_id, None)
+        status, text = await answered(harness, verb, path, run_id, None)
         assert status == 200, (verb, path, text)
-        assert (status, text) == await answered(house, verb, path, run_id, house.token("ada"))
+        assert (status, text) == await answered(harness, verb, path, run_id, harness.token("ada"))
         assert SECRET not in text

@@ -5,10 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from cell_calls import TIMEOUT_S
-from cell_estate import bearer
-from isolation_harness import ASKS, HELD, KEEPS, SECRET
-
 from bos.documents.v1 import (
     DocumentsServiceStub,
     DocumentState,
@@ -52,10 +48,14 @@ from bos.memory.v1 import (
     MemoryServiceStub,
 )
 
-if TYPE_CHECKING:
-    from cell_estate import Estate
+from .cell_calls import TIMEOUT_S
+from .cell_harness import bearer
+from .isolation_harness import ASKS, HELD, KEEPS, SECRET
 
+if TYPE_CHECKING:
     from bos.gateway.v1 import Run
+
+    from .cell_harness import CellHarness
 
 _OVER = (
     RUN_STATUS_SUCCEEDED,
@@ -73,22 +73,22 @@ _STAYS = {
 """Runs that stay as they are, with such words in their question, until ada ends them."""
 
 
-async def what_ada_reads(estate: Estate) -> dict[str, str]:
+async def what_ada_reads(harness: CellHarness) -> dict[str, str]:
     """Everything, once her runs, and the reading of her documents, have come to rest."""
     async with asyncio.timeout(TIMEOUT_S):
-        while not await _at_rest(estate):  # noqa: ASYNC110  it happens in the gateway
+        while not await _at_rest(harness):  # noqa: ASYNC110  it happens in the gateway
             await asyncio.sleep(0.01)
-    harness, how = estate.harness, _how(estate)
+    services, how = harness.services, _how(harness)
     at_gateway, at_identity = (
-        harness.channels["bos.gateway.v1"],
-        harness.channels["bos.identity.v1"],
+        services.channels["bos.gateway.v1"],
+        services.channels["bos.identity.v1"],
     )
     runs, identity = OrchestratorServiceStub(at_gateway), IdentityServiceStub(at_identity)
     administration = AdministrationServiceStub(at_identity)
-    memory = MemoryServiceStub(harness.channels["bos.memory.v1"])
-    documents = DocumentsServiceStub(harness.channels["bos.documents.v1"])
-    workspace = FileServiceStub(harness.channels["bos.files.v1"])
-    of_ada = ListApiKeysRequest(user_id=estate.people["ada"].user_id)
+    memory = MemoryServiceStub(services.channels["bos.memory.v1"])
+    documents = DocumentsServiceStub(services.channels["bos.documents.v1"])
+    workspace = FileServiceStub(services.channels["bos.files.v1"])
+    of_ada = ListApiKeysRequest(user_id=harness.people["ada"].user_id)
     calls = {
         "runs": runs.ListRuns(ListRunsRequest(), **how),
         "approvals": ApprovalServiceStub(at_gateway).ListApprovals(ListApprovalsRequest(), **how),
@@ -107,20 +107,20 @@ async def what_ada_reads(estate: Estate) -> dict[str, str]:
         "files": workspace.ListFiles(ListFilesRequest(), **how),
         "remembered": memory.GetLongTermMemory(GetLongTermMemoryRequest(), **how),
     }
-    for run_id in estate.harness.runs.values():
+    for run_id in harness.services.runs.values():
         calls[f"run {run_id}"] = runs.GetRun(GetRunRequest(run_id=run_id), **how)
-    talk = ListMessagesRequest(conversation_id=estate.things["conversation"])
+    talk = ListMessagesRequest(conversation_id=harness.things["conversation"])
     calls["messages"] = memory.ListMessages(talk, **how)
     answers = await asyncio.gather(*calls.values())
     return {name: _lasting(answer) for name, answer in zip(calls, answers, strict=True)}
 
 
-async def _at_rest(estate: Estate) -> bool:
-    runs = OrchestratorServiceStub(estate.harness.channels["bos.gateway.v1"])
-    listed = await runs.ListRuns(ListRunsRequest(page_size=100), **_how(estate))
-    documents = DocumentsServiceStub(estate.harness.channels["bos.documents.v1"])
-    stored = await documents.ListDocuments(ListDocumentsRequest(), **_how(estate))
-    return all(_rests(run, estate.ended) for run in listed.runs) and all(
+async def _at_rest(harness: CellHarness) -> bool:
+    runs = OrchestratorServiceStub(harness.services.channels["bos.gateway.v1"])
+    listed = await runs.ListRuns(ListRunsRequest(page_size=100), **_how(harness))
+    documents = DocumentsServiceStub(harness.services.channels["bos.documents.v1"])
+    stored = await documents.ListDocuments(ListDocumentsRequest(), **_how(harness))
+    return all(_rests(run, harness.ended) for run in listed.runs) and all(
         each.state in _READ for each in stored.documents
     )
 
@@ -132,8 +132,8 @@ def _rests(run: Run, ended: set[str]) -> bool:
     return word is not None and word in run.question and run.run_id not in ended
 
 
-def _how(estate: Estate) -> dict[str, Any]:
-    return {"metadata": bearer(estate.people["ada"].access_token), "timeout": TIMEOUT_S}
+def _how(harness: CellHarness) -> dict[str, Any]:
+    return {"metadata": bearer(harness.people["ada"].access_token), "timeout": TIMEOUT_S}
 
 
 def _lasting(answer: Any) -> str:

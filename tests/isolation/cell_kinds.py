@@ -1,7 +1,7 @@
 """What each kind of caller must hear at each kind of RPC: the columns of the table.
 
 A kind says for each of :data:`CALLERS` with which credentials it calls, and what comes of it. What
-the credentials are is in ``cell_estate``.
+the credentials are is in ``cell_harness``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CALLERS = (
-    "stranger",
+    "anonymous",
     "other user",
     "other group",
     "operator",
@@ -106,7 +106,7 @@ def _of_people(
         name,
         "ada",
         {
-            "stranger": {NOTHING: MISSING},
+            "anonymous": {NOTHING: MISSING},
             **{caller: {SESSION: others} for caller in OTHERS},
             "run token": {STEP: step, STEP_AS_BEARER: BAD_TOKEN},
             "expired": {EXPIRED_SESSION: BAD_TOKEN, EXPIRED_KEY: BAD_KEY},
@@ -123,7 +123,7 @@ CHANGES_RUN = _of_people("changes an owner's run", NOT_FOUND)
 LISTS_OWN = _of_people("lists what is the caller's own", OK, ended_session=STAYS)
 ADDS_OWN = _of_people("adds what is the caller's own", OK)
 DECIDES = _of_people("decides for an owner", NOT_FOUND, ended_session=SESSION_OVER)
-_NO_OPERATOR = _of_people("for operators alone, of anybody's run", NO_ROLE, ended_session=NO_ROLE)
+_NO_OPERATOR = _of_people("for operators alone, of any user's run", NO_ROLE, ended_session=NO_ROLE)
 OPERATES = Kind(
     _NO_OPERATOR.name,
     "olga",
@@ -224,7 +224,7 @@ IDENTITY_ONLY = Kind(
     "for identity alone, about the user of its token",
     "identity",
     {
-        "stranger": {NOTHING: MISSING},
+        "anonymous": {NOTHING: MISSING},
         **{caller: {SESSION: FOR_IDENTITY} for caller in OTHERS},
         "run token": {STEP: MISSING, STEP_AS_BEARER: BAD_TOKEN},
         "expired": {EXPIRED_SESSION: BAD_TOKEN, EXPIRED_KEY: BAD_KEY},
@@ -243,7 +243,7 @@ def _of_steps(name: str, *, own_step: Outcome, ended: Outcome = STEP_OVER) -> Ki
         name,
         "step",
         {
-            "stranger": {NOTHING: MISSING},
+            "anonymous": {NOTHING: MISSING},
             **{caller: {SESSION: MISSING, OWN_STEP: own_step} for caller in OTHERS},
             "run token": {STEP_FOR_ANOTHER: BAD_RUN_TOKEN, STEP_AS_BEARER: MISSING},
             "expired": {
@@ -257,9 +257,7 @@ def _of_steps(name: str, *, own_step: Outcome, ended: Outcome = STEP_OVER) -> Ki
     )
 
 
-SERVES_STEPS = _of_steps(
-    "serves any step that may call it, and holds nothing of anybody's", own_step=OK
-)
+SERVES_STEPS = _of_steps("serves any step that may call it, and holds no user's data", own_step=OK)
 READS_FOR_USER = _of_steps("reads what the step's user has alone", own_step=OK)
 QUERIES_FOR_USER = _of_steps(
     "queries what the step's user has alone",
@@ -272,7 +270,7 @@ GATEWAY_ONLY = Kind(
     "for the gateway alone",
     "gateway",
     {
-        "stranger": {NOTHING: MISSING},
+        "anonymous": {NOTHING: MISSING},
         **{caller: {SESSION: MISSING, OWN_STEP: BAD_RUN_TOKEN} for caller in OTHERS},
         "run token": {STEP: BAD_RUN_TOKEN, STEP_AS_BEARER: MISSING},
         "expired": {EXPIRED_CALL: RUN_TOKEN_OVER, EXPIRED_SESSION: MISSING, EXPIRED_KEY: MISSING},
@@ -284,7 +282,7 @@ GATEWAY_FOR_ITS_RUN = Kind(
     "for the gateway alone, about the user of its token",
     "gateway",
     {
-        "stranger": {NOTHING: MISSING},
+        "anonymous": {NOTHING: MISSING},
         **{
             caller: {SESSION: DENIED, OWN_STEP: BAD_RUN_TOKEN, OWN_CALL: DENIED}
             for caller in OTHERS
@@ -303,7 +301,7 @@ ABOUT_RUN_TOKEN = Kind(
     "says whether the step of the call's own run token is under way",
     "step",
     {
-        "stranger": {NOTHING: MISSING},
+        "anonymous": {NOTHING: MISSING},
         **{caller: {SESSION: MISSING, OWN_STEP: OK, OWN_CALL: BAD_RUN_TOKEN} for caller in OTHERS},
         "run token": {STEP_FOR_ANOTHER: OK, STEP_AS_BEARER: MISSING},
         "expired": {
@@ -321,9 +319,9 @@ def open_to_all(outcome: Outcome) -> Kind:
     """Needs no credential, and looks at none: everybody hears the same."""
     return Kind(
         "open to everybody",
-        "nobody",
+        "no user",
         {
-            "stranger": {NOTHING: outcome},
+            "anonymous": {NOTHING: outcome},
             **{caller: {SESSION: outcome} for caller in OTHERS},
             "run token": {STEP: outcome, STEP_AS_BEARER: outcome},
             "expired": {EXPIRED_SESSION: outcome, EXPIRED_KEY: outcome},

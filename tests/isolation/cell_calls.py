@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from google.protobuf.message import Message
-    from public_rpcs import PublicRpc
+
+    from .public_rpcs import PublicRpc
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -45,10 +46,17 @@ class Heard:
     """All that came back: answer or message, details, metadata or headers."""
     body: str = ""
     """Over HTTP."""
+    message: str = ""
+    """Of an error."""
 
     @property
     def outcome(self) -> tuple[str, str]:
         return self.code, self.reason
+
+    @property
+    def shape(self) -> tuple[str, str, str]:
+        """All that an error says."""
+        return self.code, self.reason, self.message
 
 
 async def call_grpc(
@@ -94,15 +102,16 @@ async def _heard(call: Any) -> Heard:
         return Heard("OK", "", f"{first}\n{beside}")
     except grpc.aio.AioRpcError as error:
         info = error_details_pb2.ErrorInfo()
-        told = [str(error.details()), str(error.debug_error_string())]
+        said = [str(error.details()), str(error.debug_error_string())]
         for key, value in (*(error.initial_metadata() or ()), *(error.trailing_metadata() or ())):
-            told.append(f"{key}: {value!r}")
+            said.append(f"{key}: {value!r}")
             if key == _STATUS and isinstance(value, bytes):
                 status = status_pb2.Status.FromString(value)
-                told.append(str(status))
+                said.append(str(status))
                 for detail in status.details:
                     detail.Unpack(info)
-        return Heard(error.code().name, info.reason, "\n".join(told))
+        text = "\n".join(said)
+        return Heard(error.code().name, info.reason, text, message=error.details() or "")
     finally:
         call.cancel()
 
@@ -128,10 +137,10 @@ async def call_http(
     text = f"{response.status}\n{beside}\n{content}"
     if response.status < 400:
         return Heard("OK", "", text, content)
-    code, reason = _of_body(content)
+    code, reason, message = _of_body(content)
     if STATUS_OF.get(code) != response.status:
         code = f"{code} with status {response.status}"
-    return Heard(code, reason, text, content)
+    return Heard(code, reason, text, content, message)
 
 
 async def _first_event(response: aiohttp.ClientResponse) -> bytes:
@@ -143,14 +152,15 @@ async def _first_event(response: aiohttp.ClientResponse) -> bytes:
     return content
 
 
-def _of_body(content: str) -> tuple[str, str]:
-    """Code and reason of an error of REST, or of mcp_db, which names a reason alone."""
+def _of_body(content: str) -> tuple[str, str, str]:
+    """Code, reason and message of an error of REST, or of mcp_db, which names a reason alone."""
     try:
         body = json.loads(content)
         if isinstance(body["error"], str):
-            return "UNAUTHENTICATED", str(body["reason"])
+            return "UNAUTHENTICATED", str(body["reason"]), ""
         details = body["error"].get("details", [])
         (info,) = [each for each in details if each["@type"].endswith("ErrorInfo")]
-        return str(body["error"]["status"]), str(info["reason"])
+        error = body["error"]
+        return str(error["status"]), str(info["reason"]), str(error["message"])
     except (ValueError, KeyError, TypeError):
-        return "HTTP", ""
+        return "HTTP", "", ""

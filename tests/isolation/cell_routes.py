@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 if TYPE_CHECKING:
-    from cell_estate import Estate
+    from .cell_harness import CellHarness
 
-_SERVER = Path(__file__).parents[3] / "services/rest/internal/server/handler.go"
-_DOCS = Path(__file__).parents[3] / "services/rest/internal/openapi/docs.go"
+_SERVER = Path(__file__).parents[2] / "services/rest/internal/server/handler.go"
+_DOCS = Path(__file__).parents[2] / "services/rest/internal/openapi/docs.go"
 
 OPEN_AT_REST = (
     "GET /",
@@ -52,7 +52,7 @@ RPC_OF_PATH = {
 """Written by hand: what they call, in words of their own."""
 
 
-def body_of_path(path: str, estate: Estate) -> Any:
+def body_of_path(path: str, harness: CellHarness) -> Any:
     """What a path of :data:`RPC_OF_PATH` is sent."""
     form = aiohttp.FormData()
     form.add_field("file", b"What everybody has.", filename="everybody.txt")
@@ -61,7 +61,7 @@ def body_of_path(path: str, estate: Estate) -> Any:
         "POST /upload": form,
         "POST /v1/files": form,
         "POST /hitl/respond": {
-            "request_id": estate.things["approval"],
+            "request_id": harness.things["approval"],
             "decision": "approved",
         },
     }

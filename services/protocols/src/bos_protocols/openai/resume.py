@@ -1,7 +1,7 @@
 """What a turn goes on with: an approval, clarifying questions, a conversation, or nothing.
 
 Nothing is kept between two turns. A response's id names the part of the run that it was. A list of
-messages holds no id, and what it says of the assistant may be of anybody's making: it counts only
+messages holds no id, and what it says of the assistant may be made up: it counts only
 if it equals what the endpoint would show now of a run of the caller, and else it is data.
 """
 

@@ -3,7 +3,7 @@
 Gateways, REST and PostgreSQL are real; planner, composer and agents do as the question says. In the
 log are a run of 200 steps and a conversation of 150 questions and answers::
 
-    PYTHONPATH=services/gateway/tests python tests/integration/console/house.py
+    PYTHONPATH=services/gateway/tests python tests/integration/console/harness.py
 
 Prints a line of JSON once it is up. A line on its standard input is an order, answered by a line:
 ``kill`` ends the gateway in use by SIGKILL; ``release`` lets the answer that is held go on;
@@ -158,8 +158,8 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 
 @dataclass
-class House:
-    """The running house, and what it can be told."""
+class Breaker:
+    """The running gateways, and the orders that break them."""
 
     gateways: list[ForkedProcess]
     harness: Harness
@@ -272,7 +272,7 @@ async def converse(harness: Harness) -> None:
 
 
 async def serve(dsn: str) -> None:
-    """Serve the house until standard input ends."""
+    """Serve the gateways until standard input ends."""
     binary = find_binary(None)
     assert binary is not None, "build it first: make rest"
     async with AsyncExitStack() as stack:
@@ -296,22 +296,22 @@ async def serve(dsn: str) -> None:
                 log=Telemetry.for_tests("rest").logger("bos.rest"),
             )
         )
-        house = House([process for process, _ in started], harness, held)
+        breaker = Breaker([process for process, _ in started], harness, held)
         said = {"rest_url": rest.url, "long_run": str(run_id), "conversation": CONVERSATION}
         print(json.dumps({**said, "held": HELD, "answer": "".join(PIECES)}), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
-            await house.obey(line.strip())
+            await breaker.obey(line.strip())
             print(json.dumps({"done": line.strip()}), flush=True)
 
 
 def main() -> None:
-    """Run the house on a PostgreSQL of its own."""
+    """Run the gateways on a PostgreSQL of its own."""
     with ExitStack() as stack:
         folder = stack.enter_context(memory_folder()) or Path(
             stack.enter_context(tempfile.TemporaryDirectory())
         )
         server = stack.enter_context(embedded_server(folder))
-        dsn = asyncio.run(create_database(server.dsn(), "console_house"))
+        dsn = asyncio.run(create_database(server.dsn(), "console_harness"))
         asyncio.run(serve(dsn))
 
 

@@ -1,8 +1,8 @@
 """Gives up root for good, then becomes another program; a script of its own, run by root.
 
-    python nobody.py '{"uid": 65534, "closed": ["/root"], "shown": ["/root/…/python3"]}' program …
+    python drop_root.py '{"uid": 65534, "closed": ["/root"], "shown": ["/root/…/python3"]}' program
 
-Folders that only their owner may enter (``closed``) are replaced by ones that everybody may enter,
+Folders that only their owner may enter (``closed``) are replaced by ones that all users may enter,
 and in which nothing is but ``shown``. This happens in a mount namespace of this process: other
 processes do not see it, permissions on disk are not changed, and it ends with the last process.
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from gateway_harness.harness import SHORT_LEASE, Harness, gateway_process, open_harness
+from gateway_harness.harness import SHORT_LEASE, gateway_process
+from gateway_harness.harness import Harness as GatewayHarness
+from gateway_harness.harness import open_harness as open_gateway_harness
 from token_issuer import ISSUER, Issuer, key_file
 
 from bos.planner.v1 import MakePlanResponse
@@ -56,10 +58,10 @@ class Desk(DeployAgent):
 
 
 @dataclass
-class House:
+class Harness:
     """What runs, and what the next question leads to."""
 
-    harness: Harness
+    gateway: GatewayHarness
     agent: Desk
     issuer: Issuer
     settings: dict[str, object]
@@ -83,21 +85,21 @@ class House:
         planned = step("a", "deploy", task)
         if task == DEPLOYMENT:
             planned.tools.append("trigger_deployment")
-        self.harness.planner.steps = [planned]
+        self.gateway.planner.steps = [planned]
 
     def ask_back(self) -> None:
         """Questions lead to a question back, replies to a plan."""
         self.plan()
         asking = MakePlanResponse()
         asking.clarification.questions.add(question=QUESTION_BACK, options=["2025", "2026"])
-        _answer_first(self.harness.planner, asking)
+        _answer_first(self.gateway.planner, asking)
 
     async def start_gateway(self) -> None:
         """Start the gateway, at the same address each time."""
         assert self._running is None
         self._running = AsyncExitStack()
         await self._running.enter_async_context(
-            gateway_process(self.harness, server__port=self.port, **self.settings)
+            gateway_process(self.gateway, server__port=self.port, **self.settings)
         )
 
     async def kill_gateway(self) -> None:
@@ -131,17 +133,19 @@ async def _memory(stack: AsyncExitStack, dsn: str) -> str:
 
 
 @asynccontextmanager
-async def open_house(dsn: str, folder: Path, *, remembers: bool = False) -> AsyncIterator[House]:
+async def open_harness(
+    dsn: str, folder: Path, *, remembers: bool = False
+) -> AsyncIterator[Harness]:
     """Everything, up, with a plan that answers at once; with memory if it ``remembers``."""
     binary = find_binary(None)
     assert binary is not None, "build it first: make rest"
     issuer, telemetry = Issuer(), Telemetry.for_tests("protocols")
     keys = key_file(folder, issuer.jwk)
     async with AsyncExitStack() as stack:
-        harness = await stack.enter_async_context(open_harness(dsn))
+        gateway = await stack.enter_async_context(open_gateway_harness(dsn))
         agent = Desk()
-        await harness.add_agent(agent)
-        harness.composer.deltas = list(PIECES)
+        await gateway.add_agent(agent)
+        gateway.composer.deltas = list(PIECES)
         settings: dict[str, object] = {
             **SHORT_LEASE,
             "auth__issuer": ISSUER,
@@ -149,16 +153,16 @@ async def open_house(dsn: str, folder: Path, *, remembers: bool = False) -> Asyn
         }
         if remembers:
             settings["memory_target"] = await _memory(stack, dsn)
-        house = House(harness, agent, issuer, settings, stack)
-        house.plan()
-        await house.start_gateway()
-        stack.push_async_callback(house.kill_gateway)
-        house.protocols = await stack.enter_async_context(
+        harness = Harness(gateway, agent, issuer, settings, stack)
+        harness.plan()
+        await harness.start_gateway()
+        stack.push_async_callback(harness.kill_gateway)
+        harness.protocols = await stack.enter_async_context(
             serve_protocols(
                 ProtocolsSettings.load(
                     server=ServerSettings.load(port=0, grace_s=0.2),
                     a2a_server=ServerSettings.load(port=0, grace_s=0.2),
-                    gateway_target=house.target,
+                    gateway_target=harness.target,
                 ),
                 telemetry,
             )
@@ -166,12 +170,12 @@ async def open_house(dsn: str, folder: Path, *, remembers: bool = False) -> Asyn
         rest = await stack.enter_async_context(
             serve_rest(
                 binary,
-                gateway_target=house.target,
-                protocols_target=house.protocols.address,
+                gateway_target=harness.target,
+                protocols_target=harness.protocols.address,
                 ports=(0,),
                 grace_s=0.2,
                 log=telemetry.logger("bos.rest"),
             )
         )
-        house.rest_url = rest.url
-        yield house
+        harness.rest_url = rest.url
+        yield harness

@@ -12,44 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import jwt
-from cell_kinds import (
-    APPROVERS_SESSION,
-    ENDED_SESSION,
-    ENDED_STEP,
-    EXPIRED_CALL,
-    EXPIRED_KEY,
-    EXPIRED_SESSION,
-    EXPIRED_STEP,
-    FORGED_STEP,
-    KEY,
-    NOTHING,
-    OWN_CALL,
-    OWN_STEP,
-    REVOKED_KEY,
-    SESSION,
-    STATIC_KEY,
-    STEP,
-    STEP_AS_BEARER,
-    STEP_FOR_ANOTHER,
-)
-from cell_processes import START_S, start_process
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from isolation_credentials import api_key
-from isolation_documents import give_document
-from isolation_files import give_file
-from isolation_harness import (
-    CONVERSATION,
-    FILE_NAME,
-    HELD,
-    KEEPS,
-    SECRET,
-    IsolationHarness,
-    Person,
-    log_in,
-    open_isolation_harness,
-    sign_in,
-)
-from isolation_webhooks import give_webhook
 
 from bos.gateway.v1 import (
     ApprovalServiceStub,
@@ -75,14 +38,52 @@ from bos_chassis.auth.scopes import SCOPES
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent, agent_server
 
+from .cell_kinds import (
+    APPROVERS_SESSION,
+    ENDED_SESSION,
+    ENDED_STEP,
+    EXPIRED_CALL,
+    EXPIRED_KEY,
+    EXPIRED_SESSION,
+    EXPIRED_STEP,
+    FORGED_STEP,
+    KEY,
+    NOTHING,
+    OWN_CALL,
+    OWN_STEP,
+    REVOKED_KEY,
+    SESSION,
+    STATIC_KEY,
+    STEP,
+    STEP_AS_BEARER,
+    STEP_FOR_ANOTHER,
+)
+from .cell_processes import START_S, start_process
+from .isolation_credentials import api_key
+from .isolation_documents import give_document
+from .isolation_files import give_file
+from .isolation_harness import (
+    CONVERSATION,
+    FILE_NAME,
+    HELD,
+    KEEPS,
+    SECRET,
+    IsolationHarness,
+    Person,
+    log_in,
+    open_isolation_harness,
+    sign_in,
+)
+from .isolation_webhooks import give_webhook
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from cell_calls import Metadata
-
     from bos.agent.v1 import AgentResult
     from bos_agentkit import AgentTask
+
+    from .cell_calls import Metadata
 
 ENDS = "and end at once"
 """In a question about which the keeper does not keep on."""
@@ -149,10 +150,10 @@ class Target:
 
 
 @dataclass
-class Estate:
+class CellHarness:
     """What is called, by whom, about what."""
 
-    harness: IsolationHarness
+    services: IsolationHarness
     keeper: Keeper
     targets: dict[str, Target]
     """By name: every server that speaks gRPC."""
@@ -165,7 +166,7 @@ class Estate:
     secrets: dict[str, str] = field(default_factory=dict)
     """Secrets of a user that give access to their holder."""
     credentials: dict[str, Metadata] = field(default_factory=dict)
-    """Of ada's that are not good any more, and of somebody else's with another role."""
+    """Invalid ones of ada's, and one of another user with another role."""
     ended: set[str] = field(default_factory=set)
     """Runs of ada's that she has brought to their end."""
     keys: dict[str, str] = field(default_factory=dict)
@@ -176,29 +177,29 @@ class Estate:
         """Texts that only ada may see."""
         texts = [SECRET, "ada@example.com", *self.things.values(), *self.secrets.values()]
         ids = [self.people["ada"].user_id, self.people["ada"].session_id]
-        return [*dict.fromkeys([*texts, *ids, *self.harness.runs.values()])]
+        return [*dict.fromkeys([*texts, *ids, *self.services.runs.values()])]
 
     def traces(self, text: str, said: str) -> list[str]:
-        """What of ada's is in a text, to somebody who ``said`` it or not."""
+        """What of ada's is in a text, beside what the caller ``said``."""
         return [each for each in self.planted if each in text and each not in said]
 
     @property
     def ids(self) -> set[str]:
         """Of ada, of her runs and of the approval that one of them waits for."""
         own = {text for name, text in self.things.items() if name.split()[0] in ("run", "approval")}
-        return {self.people["ada"].user_id, *own, *self.harness.runs.values()}
+        return {self.people["ada"].user_id, *own, *self.services.runs.values()}
 
     def claims(self, who: str, *, ended: bool = False) -> dict[str, Any]:
-        """Of the token of a running step of somebody's."""
+        """Of the token of a running step of a user."""
         token = self.keeper.tokens[self.people[who].user_id, ended]
         return dict(jwt.decode(token, options={"verify_signature": False}))
 
     def step_token(
         self, who: str, audiences: list[str], *, ended: bool = False, ttl_s: float = 7200
     ) -> Metadata:
-        """A token of somebody's step, as the gateway would sign it for another agent."""
+        """A token of a user's step, as the gateway would sign it for another agent."""
         claims = self.claims(who, ended=ended)
-        token = self.harness.run_tokens.mint(
+        token = self.services.run_tokens.mint(
             claims["sub"],
             claims["run"],
             claims["step"],
@@ -210,9 +211,9 @@ class Estate:
         return ((RUN_TOKEN_KEY, token),)
 
     def call_token(self, who: str, audience: str, *, ttl_s: float = 7200) -> Metadata:
-        """A token of a call of the gateway's own, for a run of somebody's."""
+        """A token of a call of the gateway's own, for a run of a user."""
         claims = self.claims(who)
-        token = self.harness.run_tokens.mint(claims["sub"], claims["run"], "", [audience], ttl_s)
+        token = self.services.run_tokens.mint(claims["sub"], claims["run"], "", [audience], ttl_s)
         return ((RUN_TOKEN_KEY, token),)
 
     def rightful(self, owner: str, target: Target, scope: str = "") -> Metadata:
@@ -223,8 +224,8 @@ class Estate:
             return self.step_token("ada", [target.audience, "mcp_db", "sandbox"])
         if owner == "identity":
             about = self.people["bea"].user_id
-            return bearer(self.harness.token(sub=about, account_data=scope))
-        return () if owner == "nobody" else bearer(self.people[owner].access_token)
+            return bearer(self.services.token(sub=about, account_data=scope))
+        return () if owner == "no user" else bearer(self.people[owner].access_token)
 
     def credential(self, caller: str, label: str, target: Target, scope: str) -> Metadata:
         """What a caller of the table calls with."""
@@ -257,7 +258,7 @@ def bearer(token: str) -> Metadata:
 
 
 def forged(token: str) -> Metadata:
-    """The same claims, under the id of the same key, signed by somebody else."""
+    """The same claims, under the id of the same key, signed by another key."""
     claims = jwt.decode(token, options={"verify_signature": False})
     key: Any = load_pem_private_key(generate_keypair()[0].encode(), None)
     headers = jwt.get_unverified_header(token)
@@ -265,12 +266,12 @@ def forged(token: str) -> Metadata:
 
 
 @asynccontextmanager
-async def open_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
+async def open_cell_harness(dsn: str, folder: Path) -> AsyncIterator[CellHarness]:
     """All services, and people who have something there."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         keeper = Keeper()
-        harness = await enter(
+        services = await enter(
             open_isolation_harness(
                 dsn,
                 folder,
@@ -283,33 +284,33 @@ async def open_estate(dsn: str, folder: Path) -> AsyncIterator[Estate]:
             )
         )
         targets = {
-            name: Target(name, harness.channels[f"bos.{name}.v1"])
+            name: Target(name, services.channels[f"bos.{name}.v1"])
             for name in ("gateway", "identity", "memory", "documents", "files")
         }
         # The same server, for steps, under the name that their tokens have for it.
         targets["file_tables"] = Target("file_tables", targets["files"].channel)
-        started = await _inside(stack, harness, folder)
+        started = await _inside(stack, services, folder)
         for name, (address, _) in started.items():
             if name != "mcp_db":
                 targets[name] = Target(name, await enter(grpc.aio.insecure_channel(address)))
-        metrics = {**harness.metrics, **{name: port for name, (_, port) in started.items()}}
-        estate = Estate(
-            harness,
+        metrics = {**services.metrics, **{name: port for name, (_, port) in started.items()}}
+        harness = CellHarness(
+            services,
             keeper,
             targets,
             f"http://{started['mcp_db'][0]}",
             {name: f"http://127.0.0.1:{port}/metrics" for name, port in metrics.items()},
-            dict(harness.people),
+            dict(services.people),
         )
-        await _let_people_in(estate)
-        await _give_ada_twins(estate, stack)
-        await _let_steps_run(estate, stack)
-        await _end_credentials(estate)
-        yield estate
+        await _let_people_in(harness)
+        await _give_ada_twins(harness, stack)
+        await _let_steps_run(harness, stack)
+        await _end_credentials(harness)
+        yield harness
 
 
 async def _inside(
-    stack: AsyncExitStack, harness: IsolationHarness, folder: Path
+    stack: AsyncExitStack, services: IsolationHarness, folder: Path
 ) -> dict[str, tuple[str, int]]:
     """What is not for people, each a process of its own; addresses and ports of metrics."""
     database = folder / "company.db"
@@ -319,8 +320,8 @@ async def _inside(
         connection.commit()
     groups = {"crew": {"tables": {"main": [TABLE]}}}
     common = {
-        "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS": harness.public_run_key,
-        "BOS_AUTH_RUN_TOKEN_CHECK_TARGET": harness.addresses["gateway"],
+        "BOS_AUTH_RUN_TOKEN_PUBLIC_KEYS": services.public_run_key,
+        "BOS_AUTH_RUN_TOKEN_CHECK_TARGET": services.addresses["gateway"],
         "BOS_SERVER_METRICS_PORT": "0",
         "BOS_DATABASE_URL": f"sqlite:///{database}",
         "BOS_DATABASE_ALLOWED_TABLES": TABLE,
@@ -344,68 +345,70 @@ async def _inside(
     return {**found, **{name: task.result() for name, task in then.items()}}
 
 
-async def _let_people_in(estate: Estate) -> None:
+async def _let_people_in(harness: CellHarness) -> None:
     """Others, and those of whom ada disposes."""
-    stub = IdentityServiceStub(estate.harness.channels["bos.identity.v1"])
-    administration = AdministrationServiceStub(estate.harness.channels["bos.identity.v1"])
+    stub = IdentityServiceStub(harness.services.channels["bos.identity.v1"])
+    administration = AdministrationServiceStub(harness.services.channels["bos.identity.v1"])
     for name in ("gus", "olga", "paul", "bea", "ann"):
-        estate.people[name] = await sign_in(stub, name)
-    as_ada = bearer(estate.people["ada"].access_token)
+        harness.people[name] = await sign_in(stub, name)
+    as_ada = bearer(harness.people["ada"].access_token)
     await administration.SetUserGroups(
-        SetUserGroupsRequest(user_id=estate.people["gus"].user_id, groups=["hr"]), metadata=as_ada
+        SetUserGroupsRequest(user_id=harness.people["gus"].user_id, groups=["hr"]), metadata=as_ada
     )
     for name, role in {"olga": "operator", "paul": "approver"}.items():
         await administration.SetUserRoles(
-            SetUserRolesRequest(user_id=estate.people[name].user_id, roles=["user", role]),
+            SetUserRolesRequest(user_id=harness.people[name].user_id, roles=["user", role]),
             metadata=as_ada,
         )
     for name in ("gus", "olga", "paul"):
-        estate.people[name] = await log_in(stub, name)
-    estate.things["account"] = estate.people["bea"].user_id
+        harness.people[name] = await log_in(stub, name)
+    harness.things["account"] = harness.people["bea"].user_id
     ann = await log_in(stub, "ann")
-    estate.secrets["to refresh"] = ann.refresh_token
-    estate.secrets["to log out"] = (await log_in(stub, "ann")).refresh_token
+    harness.secrets["to refresh"] = ann.refresh_token
+    harness.secrets["to log out"] = (await log_in(stub, "ann")).refresh_token
     reset = await administration.CreatePasswordReset(
-        CreatePasswordResetRequest(user_id=estate.people["bea"].user_id), metadata=as_ada
+        CreatePasswordResetRequest(user_id=harness.people["bea"].user_id), metadata=as_ada
     )
-    estate.secrets["to reset"] = reset.code
+    harness.secrets["to reset"] = reset.code
 
 
-async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
+async def _give_ada_twins(harness: CellHarness, stack: AsyncExitStack) -> None:
     """What she ends herself, after others have tried to."""
-    harness, ada, things = estate.harness, estate.people["ada"], estate.things
-    identity = IdentityServiceStub(harness.channels["bos.identity.v1"])
-    things["run"] = harness.runs["ended"]
-    things["run that asked"] = harness.runs["asking"]
-    things["approval"] = harness.approval_id
-    approvals = ApprovalServiceStub(harness.channels["bos.gateway.v1"])
+    services, ada, things = harness.services, harness.people["ada"], harness.things
+    identity = IdentityServiceStub(services.channels["bos.identity.v1"])
+    things["run"] = services.runs["ended"]
+    things["run that asked"] = services.runs["asking"]
+    things["approval"] = services.approval_id
+    approvals = ApprovalServiceStub(services.channels["bos.gateway.v1"])
     as_ada = bearer(ada.access_token)
-    asked_for = GetApprovalRequest(approval_id=harness.approval_id)
+    asked_for = GetApprovalRequest(approval_id=services.approval_id)
     waiting = await approvals.GetApproval(asked_for, metadata=as_ada)
     things["run that waits"] = waiting.approval.run_id
-    things["run to cancel"], call = await harness.ask(ada, f"{HELD}: the {SECRET}?", "to-cancel")
+    things["run to cancel"], call = await services.ask(ada, f"{HELD}: the {SECRET}?", "to-cancel")
     stack.callback(call.cancel)
     asked = f"{HELD}: the {SECRET}, too?"
-    things["run for an operator to cancel"], call = await harness.ask(ada, asked, "to-be-cancelled")
+    things["run for an operator to cancel"], call = await services.ask(
+        ada, asked, "to-be-cancelled"
+    )
     stack.callback(call.cancel)
     things["session"] = (await log_in(identity, "ada")).session_id
-    things["key"], estate.secrets["key"] = await api_key(harness, ada, ["account"])
-    administration = AdministrationServiceStub(harness.channels["bos.identity.v1"])
+    things["key"], harness.secrets["key"] = await api_key(services, ada, ["account"])
+    administration = AdministrationServiceStub(services.channels["bos.identity.v1"])
     invited = await administration.CreateInvitation(CreateInvitationRequest(), metadata=as_ada)
     things["invitation"] = invited.invitation.invitation_id
-    estate.secrets["invitation"] = invited.code
-    things["document"], things["passage"] = harness.document_id, harness.chunk_id
+    harness.secrets["invitation"] = invited.code
+    things["document"], things["passage"] = services.document_id, services.chunk_id
     for which in ("delete", "read anew"):
         text = f"The {SECRET} to {which}."
-        mine = harness.channels["bos.documents.v1"], ada.access_token
+        mine = services.channels["bos.documents.v1"], ada.access_token
         things[f"document to {which}"] = await give_document(*mine, text, "a.txt")
-    table = harness.channels["bos.files.v1"], ada.access_token, "rows-of-ada.csv"
+    table = services.channels["bos.files.v1"], ada.access_token, "rows-of-ada.csv"
     things["table"] = await give_file(*table, f"name\n{SECRET}\n")
     things["file"] = FILE_NAME
-    doomed = harness.channels["bos.files.v1"], ada.access_token, f"doomed {SECRET}.txt"
+    doomed = services.channels["bos.files.v1"], ada.access_token, f"doomed {SECRET}.txt"
     things["file to delete"] = await give_file(*doomed, "Gone soon.")
-    things["webhook"], things["doomed query"] = harness.webhook_id, harness.doomed_query_id
-    channel = harness.channels["bos.gateway.v1"]
+    things["webhook"], things["doomed query"] = services.webhook_id, services.doomed_query_id
+    channel = services.channels["bos.gateway.v1"]
     things["webhook to delete"] = await give_webhook(channel, ada.access_token, "to-delete")
     things["conversation"] = CONVERSATION
     things["conversation to delete"] = f"{CONVERSATION}-to-delete"
@@ -417,46 +420,46 @@ async def _give_ada_twins(estate: Estate, stack: AsyncExitStack) -> None:
     )
     turn.ask_time.GetCurrentTime()
     turn.answer_time.GetCurrentTime()
-    token = harness.run_tokens.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
-    await MemoryTurnServiceStub(harness.channels["bos.memory.v1"]).RecordTurn(
+    token = services.run_tokens.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
+    await MemoryTurnServiceStub(services.channels["bos.memory.v1"]).RecordTurn(
         turn, metadata=((RUN_TOKEN_KEY, token),)
     )
 
 
-async def _let_steps_run(estate: Estate, stack: AsyncExitStack) -> None:
+async def _let_steps_run(harness: CellHarness, stack: AsyncExitStack) -> None:
     """A step of everybody's that is under way, and one of ada's that has ended."""
     for name in ("ada", *_WHO.values()):
-        person = estate.people[name]
-        run, call = await estate.harness.ask(person, f"{KEEPS}: the plans", f"keeps-{name}")
+        person = harness.people[name]
+        run, call = await harness.services.ask(person, f"{KEEPS}: the plans", f"keeps-{name}")
         stack.callback(call.cancel)
-        await estate.keeper.token(person.user_id)
+        await harness.keeper.token(person.user_id)
         if name == "ada":
-            estate.things["run with a step"] = run
-    ada = estate.people["ada"]
-    run, call = await estate.harness.ask(ada, f"{KEEPS}: the {SECRET}, {ENDS}", "ends")
+            harness.things["run with a step"] = run
+    ada = harness.people["ada"]
+    run, call = await harness.services.ask(ada, f"{KEEPS}: the {SECRET}, {ENDS}", "ends")
     call.cancel()
-    stub = OrchestratorServiceStub(estate.harness.channels["bos.gateway.v1"])
+    stub = OrchestratorServiceStub(harness.services.channels["bos.gateway.v1"])
     async for _ in stub.WatchRun(
         WatchRunRequest(run_id=run), metadata=bearer(ada.access_token), timeout=START_S
     ):
         pass
-    await estate.keeper.token(ada.user_id, ended=True)
+    await harness.keeper.token(ada.user_id, ended=True)
 
 
-async def _end_credentials(estate: Estate) -> None:
+async def _end_credentials(harness: CellHarness) -> None:
     """Credentials of ada's that have expired or were revoked, and keys that lack a scope."""
-    harness, ada = estate.harness, estate.people["ada"]
-    channel, as_ada = harness.channels["bos.identity.v1"], bearer(ada.access_token)
+    services, ada = harness.services, harness.people["ada"]
+    channel, as_ada = services.channels["bos.identity.v1"], bearer(ada.access_token)
     ended = await log_in(IdentityServiceStub(channel), "ada")
     await IdentityServiceStub(channel).RevokeSession(
         RevokeSessionRequest(session_id=ended.session_id), metadata=as_ada
     )
-    revoked_id, revoked = await api_key(harness, ada, SCOPES)
+    revoked_id, revoked = await api_key(services, ada, SCOPES)
     await ApiKeyServiceStub(channel).RevokeApiKey(
         RevokeApiKeyRequest(key_id=revoked_id), metadata=as_ada
     )
-    expired_id, expired = await api_key(harness, ada, SCOPES)
-    async with connect(harness.dsn) as connection:
+    expired_id, expired = await api_key(services, ada, SCOPES)
+    async with connect(services.dsn) as connection:
         changed = await connection.execute(
             "UPDATE identity.api_keys SET expires_at = now() - interval '1 minute' "
             "WHERE key_id = $1::uuid",
@@ -464,15 +467,15 @@ async def _end_credentials(estate: Estate) -> None:
         )
     assert changed == "UPDATE 1"
     now = int(time.time())
-    estate.credentials = {
+    harness.credentials = {
         EXPIRED_SESSION: bearer(
-            harness.token(sub=ada.user_id, sid=ada.session_id, iat=now - 700, exp=now - 60)
+            services.token(sub=ada.user_id, sid=ada.session_id, iat=now - 700, exp=now - 60)
         ),
         EXPIRED_KEY: bearer(expired),
         ENDED_SESSION: bearer(ended.access_token),
         REVOKED_KEY: bearer(revoked),
-        APPROVERS_SESSION: bearer(estate.people["paul"].access_token),
+        APPROVERS_SESSION: bearer(harness.people["paul"].access_token),
     }
     for scope in ("", *SCOPES):
         lacking = [each for each in SCOPES if each != scope]
-        _, estate.keys[scope] = await api_key(harness, ada, lacking)
+        _, harness.keys[scope] = await api_key(services, ada, lacking)

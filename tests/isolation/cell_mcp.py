@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
-from cell_calls import Heard, call_http
-from cell_estate import TABLE
-from cell_kinds import (
+from bos_mcp_db.api import Tools, build_server
+from bos_mcp_db.web import HEALTH_PATH, MCP_PATH, build_app
+
+from .cell_calls import Heard, call_http
+from .cell_harness import TABLE
+from .cell_kinds import (
     BAD_KEY,
     BAD_RUN_TOKEN,
     ENDED_SESSION,
@@ -40,15 +43,13 @@ from cell_kinds import (
     Outcome,
 )
 
-from bos_mcp_db.api import Tools, build_server
-from bos_mcp_db.web import HEALTH_PATH, MCP_PATH, build_app
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import aiohttp
-    from cell_calls import Metadata
-    from cell_estate import Estate
+
+    from .cell_calls import Metadata
+    from .cell_harness import CellHarness
 
 _ACCEPT = "application/json, text/event-stream"
 _CALL = "tools/call"
@@ -73,7 +74,7 @@ class McpRow:
 
     others: Outcome = OK
     """What those hear who call for a step of their own, and whose groups read no table."""
-    params: Callable[[Estate], Mapping[str, Any]] = lambda _: {}
+    params: Callable[[CellHarness], Mapping[str, Any]] = lambda _: {}
     shows: bool = False
     """Whether ada hears of what is hers."""
     own_code: str = "OK"
@@ -85,7 +86,7 @@ class McpRow:
             "for steps, which read what their users' groups may",
             "step",
             {
-                "stranger": {NOTHING: MISSING, FORGED_STEP: BAD_RUN_TOKEN},
+                "anonymous": {NOTHING: MISSING, FORGED_STEP: BAD_RUN_TOKEN},
                 **{
                     caller: {SESSION: BAD_KEY, OWN_STEP: self.others, OWN_CALL: BAD_RUN_TOKEN}
                     for caller in OTHERS
@@ -143,7 +144,7 @@ def _no_tools() -> Tools:
     return Tools(MagicMock(), MagicMock(), MagicMock(), MagicMock())
 
 
-async def offered_rows(estate: Estate) -> set[str]:
+async def offered_rows(harness: CellHarness) -> set[str]:
     """What the running server lists of itself, as rows are called."""
     found = set[str]()
     for kind, method in (
@@ -152,7 +153,7 @@ async def offered_rows(estate: Estate) -> set[str]:
         ("resourceTemplates", "resources/templates/list"),
         ("prompts", "prompts/list"),
     ):
-        heard = await call_mcp(estate, estate.step_token("ada", ["mcp_db"]), method, {})
+        heard = await call_mcp(harness, harness.step_token("ada", ["mcp_db"]), method, {})
         assert heard.code == "OK", heard
         listed = json.loads(heard.body)["result"][kind]
         how = _CALL if kind == "tools" else f"{kind} of"
@@ -161,12 +162,12 @@ async def offered_rows(estate: Estate) -> set[str]:
 
 
 async def call_mcp(
-    estate: Estate, metadata: Metadata, name: str, params: Mapping[str, Any]
+    harness: CellHarness, metadata: Metadata, name: str, params: Mapping[str, Any]
 ) -> Heard:
     """One request that stands alone; its code is ``MCP`` where the protocol or a tool says no."""
     body = {"jsonrpc": "2.0", "id": 1, "method": name.partition(" ")[0], "params": params}
-    http: aiohttp.ClientSession = estate.harness.http
-    url = estate.mcp_url + MCP_PATH
+    http: aiohttp.ClientSession = harness.services.http
+    url = harness.mcp_url + MCP_PATH
     heard = await call_http(http, "POST", url, metadata, body, accept=_ACCEPT)
     if heard.code != "OK":
         return heard

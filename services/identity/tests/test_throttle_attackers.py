@@ -1,4 +1,4 @@
-"""Strangers who guess make themselves wait: not the owner of the account, nor everybody else."""
+"""Throttling slows down attackers, but neither the owner of the account nor other users."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def guess(identity: Caller, username: str = "ada", **metadata: str) -> str
     return error.value.reason
 
 
-async def test_a_stranger_who_guesses_for_ever_does_not_lock_out_the_owner(start: Starter) -> None:
+async def test_endless_guessing_does_not_lock_out_the_owner(start: Starter) -> None:
     identity = await start(account_attempts=2, account_attempts_anywhere=4, **SLOW)
     await identity.register()
     await identity.log_in(**home())
@@ -86,7 +86,7 @@ async def test_an_account_as_a_whole_waits_for_less_long(start: Starter) -> None
     assert error.value.retry_after_s <= 30
 
 
-async def test_attempts_of_unknown_address_are_throttled_by_account_alone(
+async def test_attempts_of_unknown_address_throttle_the_account_only(
     start: Starter, postgres_dsn: str
 ) -> None:
     settings = IdentitySettings.load(
@@ -170,7 +170,7 @@ async def _failures(pool: asyncpg.Pool[asyncpg.Record]) -> list[tuple[int, int]]
     return [(row["failures"], row["under_way"]) for row in rows]
 
 
-async def test_an_attempt_that_is_cancelled_before_it_is_decided_is_taken_back(
+async def test_attempt_cancelled_before_its_outcome_is_not_counted(
     start: Starter, postgres_dsn: str
 ) -> None:
     await start()
@@ -205,9 +205,7 @@ class Undoing(Throttle):
         await super().undone(subjects)
 
 
-async def test_an_attempt_that_is_cancelled_once_more_while_it_is_taken_back_is_all_the_same(
-    start: Starter, postgres_dsn: str
-) -> None:
+async def test_attempt_cancelled_twice_is_not_counted(start: Starter, postgres_dsn: str) -> None:
     await start()
     settings = IdentitySettings.load(store_url=postgres_dsn)
     metrics = IdentityMetrics(Telemetry.for_tests("identity").registry)
@@ -240,7 +238,7 @@ class Lingering(Throttle):
         await self.may_return.wait()
 
 
-async def test_an_attempt_that_is_cancelled_while_it_is_counted_is_taken_back(
+async def test_attempt_cancelled_while_counting_is_not_counted(
     start: Starter, postgres_dsn: str
 ) -> None:
     await start()

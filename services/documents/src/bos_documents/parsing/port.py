@@ -1,23 +1,15 @@
-"""Interfaces that the service stands on: parser, chunker, embedding model, index, ranker."""
+"""Interface of what reads documents, and how reading fails."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from bos_documents import context
-
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
-    from uuid import UUID
 
-    from bos_documents.chunking.chunks import TextChunk
-    from bos_documents.embedding.port import Embedder
-    from bos_documents.index.port import ChunkIndex
     from bos_documents.parsing.blocks import DocumentInfo, Page
-    from bos_documents.search.ports import Ranker
 
 
 class DocumentRejected(Exception):
@@ -78,27 +70,3 @@ class Parser(Protocol):
             ParserFailed: its parser failed.
         """
         ...
-
-
-class Chunker(Protocol):
-    """Cuts documents into passages; pure, and called in a thread."""
-
-    def __call__(self, document_id: UUID, pages: Sequence[Page]) -> list[TextChunk]:
-        """Passages of all pages, in the order of the document."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Engines:
-    """What documents are read, cut, embedded, indexed and ranked by."""
-
-    parser: Parser
-    chunker: Chunker
-    embedder: Embedder
-    index: ChunkIndex
-    ranker: Ranker
-
-    @property
-    def model(self) -> str:
-        """Which embedding model made vectors, and of what: those of equal names are comparable."""
-        return f"{self.embedder.model}/{context.VERSION}"

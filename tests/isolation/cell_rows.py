@@ -1,8 +1,8 @@
 """The table: each RPC of each service once, of which kind it is, and what is asked for of ada's.
 
 A new RPC fails ``test_cells`` until it has a row here. A row is a kind of ``cell_kinds`` and the
-fields of a request that names something that ada has; the keys of ``estate.things`` say what there
-is, and ``cell_estate`` makes it. Rows are called in this order, each ends with ada's own call.
+fields of a request that names something that ada has; the keys of ``harness.things`` say what there
+is, and ``cell_harness`` makes it. Rows are called in this order, each ends with ada's own call.
 """
 
 from __future__ import annotations
@@ -12,25 +12,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import cell_kinds as kinds
-from cell_kinds import Kind, Outcome, open_to_all
-from isolation_harness import FILE, PASSWORD, SECRET
-from isolation_webhooks import NEW_WEBHOOK
-
 from bos.agent.v1 import AgentInput, ExecuteRequest, PrepareRequest, TaskMetadata
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE, FEEDBACK_RATING_UP
 from bos.memory.v1 import ExtractFactsRequest, RecordTurnRequest
 from bos_agentkit import agent_card
 
+from . import cell_kinds as kinds
+from .cell_kinds import Kind, Outcome, open_to_all
+from .isolation_harness import FILE, PASSWORD, SECRET
+from .isolation_webhooks import NEW_WEBHOOK
+
 if TYPE_CHECKING:
-    from cell_estate import Estate
     from google.protobuf.message import Message
 
-Request = Callable[["Estate"], "Message | Mapping[str, Any]"]
+    from .cell_harness import CellHarness
+
+Request = Callable[["CellHarness"], "Message | Mapping[str, Any]"]
 _REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
-def nothing(_: Estate) -> Mapping[str, Any]:
+def nothing(_: CellHarness) -> Mapping[str, Any]:
     return {}
 
 
@@ -61,7 +62,7 @@ class Row:
 
 def things(**fields: str) -> Request:
     """A request whose fields name things of ada's."""
-    return lambda estate: {name: estate.things[thing] for name, thing in fields.items()}
+    return lambda harness: {name: harness.things[thing] for name, thing in fields.items()}
 
 
 def given(**fields: Any) -> Request:
@@ -69,12 +70,12 @@ def given(**fields: Any) -> Request:
 
 
 def also(first: Request, **fields: Any) -> Request:
-    return lambda estate: {**dict(first(estate)), **fields}  # type: ignore[arg-type]
+    return lambda harness: {**dict(first(harness)), **fields}  # type: ignore[arg-type]
 
 
 def secrets(**fields: str) -> Request:
     """A request with a secret that gives access to its holder."""
-    return lambda estate: {name: estate.secrets[which] for name, which in fields.items()}
+    return lambda harness: {name: harness.secrets[which] for name, which in fields.items()}
 
 
 _REPLY = also(things(request__continues_run_id="run that asked"), request__question="The first one")
@@ -82,27 +83,27 @@ _NEW = "another one, longer"
 _ANNS = "her own horse, battery"
 
 
-def _execute(estate: Estate) -> Message:
-    return ExecuteRequest(input=AgentInput(task=f"Look for {SECRET}", metadata=_step(estate)))
+def _execute(harness: CellHarness) -> Message:
+    return ExecuteRequest(input=AgentInput(task=f"Look for {SECRET}", metadata=_step(harness)))
 
 
-def _prepare(estate: Estate) -> Message:
-    return PrepareRequest(metadata=_step(estate), question=f"What of {SECRET}?")
+def _prepare(harness: CellHarness) -> Message:
+    return PrepareRequest(metadata=_step(harness), question=f"What of {SECRET}?")
 
 
-def _step(estate: Estate) -> TaskMetadata:
-    claims = estate.claims("ada")
+def _step(harness: CellHarness) -> TaskMetadata:
+    claims = harness.claims("ada")
     return TaskMetadata(
         user_id=claims["sub"], run_id=claims["run"], step_key=claims["step"], attempt=1
     )
 
 
-def _turn(estate: Estate) -> Message:
-    claims = estate.claims("ada")
+def _turn(harness: CellHarness) -> Message:
+    claims = harness.claims("ada")
     turn = RecordTurnRequest(
         user_id=claims["sub"],
         run_id=claims["run"],
-        conversation_id=estate.things["conversation"],
+        conversation_id=harness.things["conversation"],
         question="What others say",
     )
     turn.ask_time.GetCurrentTime()
@@ -110,24 +111,24 @@ def _turn(estate: Estate) -> Message:
     return turn
 
 
-def _facts(estate: Estate) -> Message:
+def _facts(harness: CellHarness) -> Message:
     facts = ExtractFactsRequest(
-        user_id=estate.people["ada"].user_id, question="My name is Mallory."
+        user_id=harness.people["ada"].user_id, question="My name is Mallory."
     )
     facts.ask_time.GetCurrentTime()
     return facts
 
 
-def _of_ada(estate: Estate) -> Mapping[str, Any]:
+def _of_ada(harness: CellHarness) -> Mapping[str, Any]:
     return {
-        "user_id": estate.people["ada"].user_id,
-        "conversation_id": estate.things["conversation"],
+        "user_id": harness.people["ada"].user_id,
+        "conversation_id": harness.things["conversation"],
         "max_messages": 9,
     }
 
 
-def _keys_of_ada(estate: Estate) -> Mapping[str, Any]:
-    return {"user_id": estate.people["ada"].user_id}
+def _keys_of_ada(harness: CellHarness) -> Mapping[str, Any]:
+    return {"user_id": harness.people["ada"].user_id}
 
 
 _GATEWAY = "bos.gateway.v1.OrchestratorService"
@@ -209,7 +210,7 @@ ROWS: dict[str, Row] = {
     f"{_WEBHOOKS}/CreateWebhook": Row(kinds.ADDS_OWN, given(url=NEW_WEBHOOK)),
     f"{_WEBHOOKS}/TestWebhook": Row(kinds.CHANGES_RUN, _WEBHOOK),
     f"{_WEBHOOKS}/DeleteWebhook": Row(kinds.CHANGES_RUN, things(webhook_id="webhook to delete")),
-    f"{_VERIFIED}/ListVerifiedQueries": Row(kinds.LISTS_OWN, shows=True),
+    f"{_VERIFIED}/ListVerifiedQueries": Row(kinds.READS_RUN, things(run_id="run"), shows=True),
     f"{_VERIFIED}/CreateVerifiedQuery": Row(kinds.CHANGES_RUN, things(run_id="run")),
     f"{_VERIFIED}/DeleteVerifiedQuery": Row(kinds.CHANGES_RUN, things(query_id="doomed query")),
     "bos.gateway.v1.RunTokenService/CheckRunToken": Row(kinds.ABOUT_RUN_TOKEN),
@@ -285,7 +286,7 @@ ROWS: dict[str, Row] = {
     f"{_IDENTITY}/ResetPassword": Row(
         open_to_all(Outcome("PERMISSION_DENIED", "RESET_CODE_INVALID")),
         given(code="bosp_made-up", new_password=_NEW),
-        own=lambda estate: {"code": estate.secrets["to reset"], "new_password": _NEW},
+        own=lambda harness: {"code": harness.secrets["to reset"], "new_password": _NEW},
     ),
     "bos.identity.v1.CredentialService/ExchangeApiKey": Row(
         open_to_all(kinds.BAD_KEY),
@@ -335,7 +336,7 @@ ROWS: dict[str, Row] = {
     ),
     f"{_DATA}/ExportAccountData": Row(kinds.IDENTITY_ONLY, targets=("gateway",)),
     f"{_DATA}/EraseAccountData": Row(kinds.IDENTITY_ONLY, targets=("gateway",)),
-    # -- identity: signing in by a provider; see tests/integration/openid
+    # -- identity: signing in by a provider, which this harness lacks: tests/integration/openid
     f"{_OPENID}/GetOpenIdProvider": Row(open_to_all(kinds.OK)),
     f"{_OPENID}/BeginOpenIdLogIn": Row(open_to_all(_NO_PROVIDER), own_code="FAILED_PRECONDITION"),
     f"{_OPENID}/FinishOpenIdLogIn": Row(

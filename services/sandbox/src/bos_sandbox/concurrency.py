@@ -1,4 +1,4 @@
-"""Fair concurrency limit of programs: the users share the places of a tier."""
+"""Fair limit of concurrent programs in a tier, shared by its users."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class Places:
-    """The places of one tier; callers without a credential count as one user."""
+class ConcurrencyLimiter:
+    """Limits concurrent programs of one tier; callers without a credential count as one user.
 
-    def __init__(self, places: int, queue_timeout_s: float) -> None:
-        self._places = FairPlaces(places)
+    Args:
+        programs: Most programs at once; one user alone has all but one.
+        queue_timeout_s: Longest wait for a free place.
+    """
+
+    def __init__(self, programs: int, queue_timeout_s: float) -> None:
+        self._places = FairPlaces(programs)
         self._queue_timeout_s = queue_timeout_s
 
     @asynccontextmanager
@@ -26,7 +31,7 @@ class Places:
         """Hold a place for the user behind the call in progress.
 
         Raises:
-            ResourceExhausted: none became free in time (``SANDBOX_BUSY``).
+            ResourceExhausted: no place became free in time (``SANDBOX_BUSY``).
         """
         principal = current_principal()
         async with AsyncExitStack() as stack:
