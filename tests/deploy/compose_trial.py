@@ -151,7 +151,7 @@ def test_question_of_the_readme_is_answered_through_rest(
 
 def test_question_is_refused_without_the_key(bos: Bos) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
-        bos.post("/v1/runs:ask", {"question": DEMO_QUESTION}, key="not-the-key-of-anybody")
+        bos.post("/v1/runs:ask", {"question": DEMO_QUESTION}, key="not-a-key-of-any-user")
     with refused.value:
         assert refused.value.code == 401
 

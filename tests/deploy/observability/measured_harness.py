@@ -53,7 +53,7 @@ _TALK = ("What can you help me with?", "Write me a poem about the sea") * 2
 
 
 @dataclass(frozen=True)
-class MeasuredHouse:
+class MeasuredHarness:
     """Where the parts are."""
 
     standalone: Standalone
@@ -71,12 +71,12 @@ def read(url: str, accept: str = "text/plain") -> str:
 
 
 @asynccontextmanager
-async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
+async def measured_harness(folder: Path) -> AsyncIterator[MeasuredHarness]:
     """Start both, and ask demo questions until Prometheus has seen them; stopped with the block."""
     ports = free_port(), free_port()
-    nobody_there = f"http://127.0.0.1:{free_port()}"
+    unreachable = f"http://127.0.0.1:{free_port()}"
     loopback = ["127.0.0.0/8"]
-    remote = {"away": {"url": nobody_there, "networks": loopback, "reads": True}}
+    remote = {"away": {"url": unreachable, "networks": loopback, "reads": True}}
     with pytest.MonkeyPatch.context() as patch, _trace_sink() as traces:
         for name in [name for name in os.environ if _SETTINGS.match(name)]:
             patch.delenv(name)
@@ -86,11 +86,11 @@ async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
         patch.setenv("BOS_MODEL", "scripted")
         patch.setenv("BOS_MODEL_PRICES", json.dumps(_PRICES))
         patch.setenv("BOS_A2A_SERVERS", json.dumps(remote))
-        patch.setenv("BOS_FILES_HTTP_INTERNAL_ORIGINS", json.dumps({nobody_there: loopback}))
+        patch.setenv("BOS_FILES_HTTP_INTERNAL_ORIGINS", json.dumps({unreachable: loopback}))
         patch.setenv("OPENAI_API_KEY_FILE", str(folder / "model-key"))
         (folder / "model-key").write_text("key-of-the-scripted-model\n")
         patch.chdir(folder)
-        model = troubled_model(DEFAULT_TODAY, nobody_there)
+        model = troubled_model(DEFAULT_TODAY, unreachable)
         settings = StandaloneSettings.load(data_dir=folder / "data")
         with setup_telemetry("standalone", TelemetrySettings.load(log_level="error")) as telemetry:
             async with (
@@ -98,19 +98,19 @@ async def measured_house(folder: Path) -> AsyncIterator[MeasuredHouse]:
                 serve_all(settings, telemetry) as standalone,
                 running_prometheus(folder, ports[:2]) as prometheus,
             ):
-                house = MeasuredHouse(
+                harness = MeasuredHarness(
                     standalone,
                     f"http://127.0.0.1:{ports[0]}/metrics",
                     f"http://127.0.0.1:{ports[1]}/metrics",
                     prometheus,
                 )
-                await _load(house, model)
-                yield house
+                await _load(harness, model)
+                yield harness
 
 
 @asynccontextmanager
 async def _named(model: ScriptedModel, patch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """The model of all services, as one that somebody configured."""
+    """The model of all services, as a configured one."""
     async with model:
         patch.setenv("OPENAI_BASE_URL", model.base_url)
         yield
@@ -133,8 +133,8 @@ def _trace_sink() -> Iterator[str]:
         server.stop(None).wait()
 
 
-async def _load(house: MeasuredHouse, model: ScriptedModel) -> None:
-    standalone = house.standalone
+async def _load(harness: MeasuredHarness, model: ScriptedModel) -> None:
+    standalone = harness.standalone
     assert standalone.documents is not None
     assert await standalone.documents.ready(400)
     asked = 0
@@ -149,7 +149,7 @@ async def _load(house: MeasuredHouse, model: ScriptedModel) -> None:
                     tasks.create_task(_ask(bos, standalone, question, places))
             await asyncio.to_thread(_over_http, standalone)
             asked += len(questions)
-            await house.prometheus.until(f"sum(bos_runs_total) >= {asked}")
+            await harness.prometheus.until(f"sum(bos_runs_total) >= {asked}")
         model.knobs.fail_next(status=429, retry_after=0, schema="PlannerReply")
         for question in (TROUBLE, *_TALK):
             conversation = "talk" if question in _TALK else ""
@@ -157,7 +157,7 @@ async def _load(house: MeasuredHouse, model: ScriptedModel) -> None:
         run = await bos.submit(load_approved()[0].question, context=standalone.context)
         assert run.run_id
         for expr in _SHOWN:
-            await house.prometheus.until(expr)
+            await harness.prometheus.until(expr)
 
 
 _SHOWN = (
@@ -198,13 +198,13 @@ def _over_http(standalone: Standalone) -> None:
     """Requests to REST and the protocols service, good ones and bad ones."""
     key = {"Authorization": f"Bearer {standalone.api_key}"}
     plain = {"Content-Type": "application/json"}
-    nobody = json.dumps({"username": "nobody", "password": "not the password"}).encode()
+    log_in = json.dumps({"username": "unknown", "password": "not the password"}).encode()
     unknown = json.dumps({"refresh_token": "not a token"}).encode()
     requests: list[tuple[str, bytes | None, dict[str, str]]] = [
         ("/v1/runs", None, key),
         ("/v1/models", None, key),
         ("/v1/else", None, key),
-        ("/v1/sessions:logIn", nobody, plain),
+        ("/v1/sessions:logIn", log_in, plain),
         ("/v1/sessions:refresh", unknown, plain),
     ]
     for path, data, headers in requests:

@@ -12,7 +12,7 @@ if [ ! -x "$folder/jaeger" ]; then
     begun=$(date +%s)
     echo "Building Jaeger, once on this machine, for some ten minutes ..." >&2
     mkdir -p "$folder"
-    sh "$here/../../../services/rest/go.sh" build -C "$here" -ldflags='-s -w' -o "$folder/.jaeger.$$" \
+    sh "$here/../../../../services/rest/go.sh" build -C "$here" -ldflags='-s -w' -o "$folder/.jaeger.$$" \
         github.com/jaegertracing/jaeger/cmd/jaeger >&2
     mv "$folder/.jaeger.$$" "$folder/jaeger"
     echo "Built Jaeger in $(($(date +%s) - begun)) s." >&2

@@ -7,7 +7,7 @@
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)/collector
-go="$here/../../../services/rest/go.sh"
+go="$here/../../../../services/rest/go.sh"
 digest=$(cat "$here/builder.yaml" "$here/go.mod" "$here/go.sum" | sha256sum | cut -c 1-16)
 cache=${BOS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/bos}/collector
 folder=$cache/$digest

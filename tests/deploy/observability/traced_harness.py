@@ -36,7 +36,7 @@ _PAUSE_S = 0.2
 
 
 @dataclass(frozen=True)
-class TracedHouse:
+class TracedHarness:
     """Where the parts are."""
 
     standalone: Standalone
@@ -46,7 +46,7 @@ class TracedHouse:
 
 
 @asynccontextmanager
-async def open_traced_house(folder: Path) -> AsyncIterator[TracedHouse]:
+async def open_traced_harness(folder: Path) -> AsyncIterator[TracedHarness]:
     """Start both, and ask one question of each set of agents; stopped with the block."""
     async with real_collector(folder) as collector:
         with pytest.MonkeyPatch.context() as patch:
@@ -59,7 +59,7 @@ async def open_traced_house(folder: Path) -> AsyncIterator[TracedHouse]:
             with setup_telemetry("standalone", given) as telemetry:
                 async with serve_all(settings, telemetry) as standalone:
                     asked = await _ask_everything(standalone)
-                    yield TracedHouse(standalone, collector, asked)
+                    yield TracedHarness(standalone, collector, asked)
 
 
 async def _ask_everything(standalone: Standalone) -> int:
