@@ -1,8 +1,7 @@
 """docker-compose.yml, profiles core and demo, from our own images; asked through REST.
 
 Images of others are left out: PostgreSQL is Debian's package on the base of our images, and
-documents are indexed by the embedded engine. `make trial NAME=compose` builds the images
-and runs this.
+documents are indexed by the embedded engine. `make trial NAME=compose` builds images and runs this.
 """
 
 from __future__ import annotations

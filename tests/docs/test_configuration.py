@@ -105,7 +105,7 @@ _OTHER_NAMES = [
 
 @pytest.mark.parametrize(("cls", "name", "own", "wrong"), _OTHER_NAMES)
 @pytest.mark.requirement("N-08", "M-06", "M-17", "C-21", "E-07")
-def test_names_of_other_documents_are_read_shown_and_not_contradicted(
+def test_other_names_are_read_shown_and_not_contradicted(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     cls: type[Settings],

@@ -131,7 +131,7 @@ class Gateway:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class Harness:
     """Where the doubles listen."""
 
     planner: str
@@ -161,7 +161,7 @@ class House:
 
 
 @asynccontextmanager
-async def open_house() -> AsyncIterator[House]:
+async def open_harness() -> AsyncIterator[Harness]:
     """Serve planner, composer and three agents."""
     settings = ServerSettings.load(host="127.0.0.1", port=0, drain_delay_s=0.0, grace_s=0.2)
     async with AsyncExitStack() as stack:
@@ -179,7 +179,7 @@ async def open_house() -> AsyncIterator[House]:
             )
             for agent in (EchoAgent("echo"), gated, SteadyAgent())
         ]
-        yield House(
+        yield Harness(
             await served(
                 Planner(), add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"
             ),

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class Places:
-    """As many as a database has connections; callers without a credential count as one user."""
+class ConcurrencyLimiter:
+    """Limits the queries of a database to its connections, fairly by user.
 
-    def __init__(self, places: int, queue_timeout_s: float) -> None:
-        self._places = FairPlaces(places)
+    Callers without a credential count as one user.
+    """
+
+    def __init__(self, limit: int, queue_timeout_s: float) -> None:
+        self._places = FairPlaces(limit)
         self._queue_timeout_s = queue_timeout_s
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""``python -m bos_bench.short_house``: planner, composer and one agent for the shortest of runs.
+"""``python -m bos_bench.short_harness``: planner, composer and one agent for the shortest of runs.
 
 Prints one line of JSON with their addresses, and serves until its standard input ends. A question
 that begins with "hold" is never planned, so that there is something to wait for.
@@ -47,7 +47,7 @@ async def _serve() -> None:
     settings = TelemetrySettings.load(log_level="error", otlp_endpoint=None)
     server = ServerSettings.load(host="127.0.0.1", port=0, drain_delay_s=0.0, grace_s=1.0)
     async with AsyncExitStack() as stack:
-        telemetry = stack.enter_context(setup_telemetry("short-house", settings))
+        telemetry = stack.enter_context(setup_telemetry("short-harness", settings))
         enter = stack.enter_async_context
         planner = Servicer(
             OneStepPlanner(), add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"

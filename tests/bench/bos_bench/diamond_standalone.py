@@ -1,4 +1,4 @@
-"""``python -m bos_bench.whole_house``: standalone as it is, with the diamond's agents."""
+"""``python -m bos_bench.diamond_standalone``: standalone as it is, with the diamond's agents."""
 
 from __future__ import annotations
 
