@@ -55,7 +55,8 @@ def problems_of(cls: type[Settings]) -> list[str]:
     try:
         cls.load()
     except ConfigurationError as error:
-        return error.message.removeprefix("Configuration is not usable. ").split("; ")
+        said = error.message.removeprefix("Configuration is not usable. ")
+        return re.split(r"; (?=[A-Z])", said)  # a description may have a semicolon too
     return []
 
 

@@ -49,6 +49,21 @@ _TAKEN = frozenset({*SERVICES, "all", "models", "postgres", "demo", "rest"})
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
 
+# What steps of an agent may call, and which of a user's connections they receive:
+# made from descriptors (make generate)
+AUDIENCES: Mapping[str, tuple[str, ...]] = {
+    "code": ("sandbox",),
+    "computation": ("sandbox",),
+    "rag": ("documents",),
+    "sql": ("mcp_db", "file_tables"),
+}
+
+CONNECTIONS: Mapping[str, tuple[str, ...]] = {
+    "mail": ("mail.gmail", "mail.imap"),
+}
+# end of what is made
+
+
 def installed_agents() -> Mapping[str, str]:
     """``module:serve`` of each installed agent by its canonical name, in alphabetical order.
 
