@@ -32,18 +32,6 @@ SERVICES = (
     "protocols",
 )
 """Services of the same process that run on their own too (``bos serve NAME``)."""
-# made from descriptors (make generate)
-AUDIENCES: Mapping[str, tuple[str, ...]] = {
-    "code": ("sandbox",),
-    "computation": ("sandbox",),
-    "rag": ("documents",),
-    "sql": ("mcp_db", "file_tables"),
-}
-
-CONNECTIONS: Mapping[str, tuple[str, ...]] = {
-    "mail": ("mail.gmail", "mail.imap"),
-}
-# end of what is made
 
 _TAKEN = frozenset({*SERVICES, "all", "models", "postgres", "demo", "rest"})
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
