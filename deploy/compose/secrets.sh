@@ -5,7 +5,7 @@
 #   deploy/compose/secrets.sh                  # make what is missing
 #   deploy/compose/secrets.sh certificates     # new certificates of the services; nothing is restarted
 #
-# deploy/compose/secrets/<service> is what the service of that name is given, and nobody else;
+# deploy/compose/secrets/<service> is mounted into the service of that name and no other;
 # deploy/compose/env/<service>.env are settings, yours to edit. Neither is for any repository.
 set -eu
 umask 077
@@ -84,8 +84,8 @@ certificates() {
     done
 }
 
-# Containers have users of their own. Root gives each its files; anybody else cannot, so files can be read by
-# all, in a folder that nobody but its owner gets into.
+# Containers have users of their own. Root gives each its files; other users cannot, so files can be read by
+# all, in a folder that only its owner may enter.
 owned() {
     if [ "$(id -u)" = 0 ]; then
         for service in $SERVICES demo; do chown -R $USER_ID:$USER_ID "secrets/$service"; done

@@ -60,7 +60,7 @@ AGENTS = Dashboard(
                     "table",
                 ),
                 Panel(
-                    "Agents that read ahead",
+                    "Agents that prefetch",
                     "While a plan was made, by outcome; no run fails by them.",
                     "ops",
                     (

@@ -165,7 +165,7 @@ SERVICES = Dashboard(
             (
                 Panel(
                     "Sign-ins",
-                    "By outcome; many throttled ones mean that somebody guesses passwords.",
+                    "By outcome; many throttled ones mean password guessing.",
                     "ops",
                     (
                         Query(rate("bos_identity_logins_total", "outcome"), "log-in {{outcome}}"),
@@ -219,7 +219,7 @@ SERVICES = Dashboard(
                 ),
                 Panel(
                     "Signing keys",
-                    "Published for those who verify tokens; none means that nobody can sign in.",
+                    "Published for those who verify tokens; none means that no user can sign in.",
                     "none",
                     (Query("min(bos_identity_signing_keys)", "keys"),),
                     "stat",

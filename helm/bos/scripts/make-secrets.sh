@@ -3,7 +3,7 @@
 #
 #   sh make-secrets.sh [PASSWORD_OF_POSTGRESQL] | kubectl --namespace bos apply -f -
 #
-# Keep what it prints as you keep passwords: with other keys nobody can read what is encrypted by these.
+# Keep what it prints as you keep passwords: what these keys encrypt cannot be read with others.
 set -eu
 umask 077
 folder=$(mktemp -d)

@@ -14,7 +14,7 @@
 {{- printf "%s-%s" (include "bos.fullname" (index . 0)) (index . 1 | replace "_" "-") -}}
 {{- end -}}
 
-{{/* What tells the pods of this release from others. */}}
+{{/* Labels that select the pods of this release. */}}
 {{- define "bos.selector" -}}
 app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride }}
 app.kubernetes.io/instance: {{ .Release.Name }}
