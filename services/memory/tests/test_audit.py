@@ -121,7 +121,7 @@ async def test_change_is_rolled_back_if_its_audit_entry_fails(
     except BosError:
         pass
     else:
-        assert "ExtractFacts" in rpc, "which nobody waits for"
+        assert "ExtractFacts" in rpc, "no caller waits for it"
     assert await standing(postgres_dsn) == before
     assert await audit_entries(postgres_dsn, SCHEMA, AUDITED[rpc]) == []
 

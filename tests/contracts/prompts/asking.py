@@ -114,14 +114,14 @@ async def _ask(questions: Sequence[Question], model: ScriptedModel, folder: Path
             # One after the other, side calls included: what one question leaves in the store, the
             # next one finds, always.
             await eventually(
-                lambda number=number: _told_memory(telemetry) >= number,  # type: ignore[misc]
+                lambda number=number: _memory_turns(telemetry) >= number,  # type: ignore[misc]
                 within_s=_LONGEST_S,
             )
         await eventually(lambda: model.in_flight == 0)
     return runs
 
 
-def _told_memory(telemetry: Telemetry) -> float:
+def _memory_turns(telemetry: Telemetry) -> float:
     """Of how many questions memory knows facts and answer, whether or not it asked a model."""
     calls = dict.fromkeys(("ExtractFacts", "RecordTurn"), 0.0)
     for metric in telemetry.registry.collect():

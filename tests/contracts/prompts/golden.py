@@ -19,7 +19,7 @@ _MASKS: Final = (
     (re.compile(r"\b[0-9a-f]{32}\b"), "<id>"),
     (re.compile(r"(?:127\.0\.0\.1|localhost):\d+"), "<address>"),
 )
-_TOLD_ELSEWHERE: Final = frozenset({"messages", "model", "response_format", "stream_options"})
+_SHOWN_ELSEWHERE: Final = frozenset({"messages", "model", "response_format", "stream_options"})
 
 
 def rendered(asked: Asked) -> str:
@@ -51,7 +51,7 @@ def masked(text: str) -> str:
 
 
 def _parameters(body: Mapping[str, Any]) -> str:
-    sent = [f"{name}={body[name]}" for name in sorted(body) if name not in _TOLD_ELSEWHERE]
+    sent = [f"{name}={body[name]}" for name in sorted(body) if name not in _SHOWN_ELSEWHERE]
     return f"Sent with it: {', '.join(sent) or 'nothing'}."
 
 

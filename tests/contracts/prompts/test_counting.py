@@ -79,7 +79,7 @@ def test_a_stage_takes_as_long_as_the_longest_of_its_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stray", "what"),
+    ("unassigned", "what"),
     [
         (call(None), "nothing was prepared"),
         (call(None, problem="two fixtures fit"), "two fixtures fit"),
@@ -88,10 +88,10 @@ def test_a_stage_takes_as_long_as_the_longest_of_its_steps() -> None:
         (call("shrinking: plan"), "no demo question"),
     ],
 )
-def test_unassigned_call_is_an_error(stray: RecordedRequest, what: str) -> None:
+def test_unassigned_call_is_an_error(unassigned: RecordedRequest, what: str) -> None:
     attributed([QUESTION], [RUN], [call("growth: plan")])
     with pytest.raises(Unattributed, match=what):
-        attributed([QUESTION], [RUN], [call("growth: plan"), stray])
+        attributed([QUESTION], [RUN], [call("growth: plan"), unassigned])
 
 
 def test_error_for_an_exceeded_budget_holds_both_numbers() -> None:

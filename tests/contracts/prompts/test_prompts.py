@@ -112,15 +112,17 @@ def test_the_form_stands_in_the_prompt_only_where_it_has_to(measured: Measured) 
 def test_system_message_never_changes(measured: Measured) -> None:
     """A cache of prompts holds the beginning of one call for the next of its kind."""
     for asked in measured.values():
-        told: dict[str, set[str]] = {}
+        system_texts: dict[str, set[str]] = {}
         for each in asked:
             for who, call in each.path:
                 assert call.messages[0]["role"] == "system"
                 # An answer that rests on no results follows rules of its own.
                 how = each.question.intent if not each.question.steps else "by results"
                 kind = f"{who}, {how}" if call.schema is None else call.schema
-                told.setdefault(kind, set()).add(call.messages[0]["content"])
-        assert {kind: len(texts) for kind, texts in told.items()} == dict.fromkeys(told, 1)
+                system_texts.setdefault(kind, set()).add(call.messages[0]["content"])
+        assert {kind: len(texts) for kind, texts in system_texts.items()} == dict.fromkeys(
+            system_texts, 1
+        )
 
 
 def test_what_changes_stands_behind_what_does_not(measured: Measured) -> None:
@@ -134,7 +136,7 @@ def test_what_changes_stands_behind_what_does_not(measured: Measured) -> None:
                     assert shared(calls[0], later) > 0.65, (each.question.id, step, later.schema)
 
 
-def test_no_prompt_holds_what_is_of_no_use_to_a_model(measured: Measured) -> None:
+def test_no_prompt_holds_requirement_ids_or_times_of_runs(measured: Measured) -> None:
     """Numbers of requirements, and times that no question asks for, which differ in every run."""
     for asked in measured.values():
         for call in golden.calls_of(asked):

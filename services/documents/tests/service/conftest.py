@@ -23,7 +23,7 @@ async def start(
 
 @pytest.fixture
 async def documents(start: Starter) -> Caller:
-    """Documents without a model, whose callers nobody asks who they are."""
+    """Documents without a model and without authentication."""
     return await start()
 
 

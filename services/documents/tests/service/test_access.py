@@ -73,8 +73,8 @@ async def test_token_of_the_gateway_itself_opens_nothing(guarded: Caller) -> Non
         await run.search("x")
 
 
-async def test_nobody_without_a_credential(guarded: Caller) -> None:
-    for key in ("", "another-key-of-nobody"):
+async def test_missing_or_unknown_credential_is_refused(guarded: Caller) -> None:
+    for key in ("", "a-key-of-no-user-0123"):
         guarded.key = key
         with pytest.raises(Unauthenticated):
             await guarded.search("x")
