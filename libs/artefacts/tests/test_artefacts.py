@@ -230,7 +230,7 @@ async def test_a_blob_and_its_folders_are_on_disk_before_it_is_returned(
     assert {("sync", each.stat().st_ino) for each in made} <= set(done[:-3])
 
 
-async def test_a_blob_that_does_not_fit_on_the_disk_leaves_no_file(
+async def test_blob_larger_than_the_free_disk_leaves_no_file(
     tmp_path: Path, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:
@@ -296,7 +296,7 @@ async def test_damaged_file_is_not_fetched(tmp_path: Path, owner: Owner, content
         await artefacts.fetch(owner, DIGEST, io.BytesIO())
 
 
-async def test_file_that_does_not_fit_on_the_disk_leaves_nothing(
+async def test_file_larger_than_the_free_disk_leaves_nothing(
     tmp_path: Path, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: int) -> None:

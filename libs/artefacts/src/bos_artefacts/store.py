@@ -83,7 +83,7 @@ class ArtefactStore(Protocol):
 
         Raises:
             ArtefactMissing, ArtefactDamaged, InvalidArgument, Unavailable: as :meth:`get`; what
-                ``into`` holds by then is of no use.
+                ``into`` holds by then is incomplete.
         """
         ...
 
