@@ -38,10 +38,10 @@ TEST_PROGRAMS := rest $(CACHE)/schemathesis/.installed openid-issuer generated-c
 CHART := helm/bos
 CHART_PROFILES := minimal ha airgapped
 CHECKS := check-types check-go check-source check-protos check-pages check-chart check-console
-# All of them, whatever fails; what each says is shown together, once it has ended.
+# All of them, even if one fails; the output of each is shown together, once it has ended.
 SIDE_BY_SIDE := $(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target
 
-# Compiled modules are kept, whatever the shell says: without them each start of Python compiles
+# Compiled modules are kept, regardless of the shell's environment: without them each start of Python compiles
 # all that it imports anew, two seconds of processor time for a service.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -89,9 +89,9 @@ different values end the process at start.
 `BOS_EVAL_GRADER_URL` and `BOS_EVAL_GRADER_API_KEY`; and for TLS with what `BOS_TARGET` names
 `BOS_CA_FILE`, `BOS_CERT_FILE`, `BOS_KEY_FILE` (or
 `BOS_INSECURE`). Without `BOS_TARGET` it talks to the running standalone of the same user that
-`.data/standalone.json` names, searched from the working directory upwards, as whoever signed in
+`.data/standalone.json` names, searched from the working directory upwards, as the user signed in
 with `bos login`; `BOS_API_KEY` is not sent there. Once signed in, tokens go to the addresses of the
-log-in, whatever the variables say. Commands for operators (`bos doctor`, `bos runs log`, `bos
+log-in, regardless of the variables. Commands for operators (`bos doctor`, `bos runs log`, `bos
 audit`) read their settings from the environment, or, if that names no gateway, from `.env` alone,
 never from both.
 

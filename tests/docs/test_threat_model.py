@@ -13,7 +13,7 @@ TEST_FILE = re.compile(r"test_.*\.py|.*_test\.go|.*\.(?:test|spec)\.ts")
 
 def boundaries(page: str) -> list[tuple[str, list[str], list[str]]]:
     """Against what, where, and tested in, of each row."""
-    table = page.partition("## Walls")[2].partition("\n## ")[0]
+    table = page.partition("## Mechanisms")[2].partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
     return [(row[0].strip(), CODE.findall(row[2]), CODE.findall(row[3])) for row in rows[1:]]
 

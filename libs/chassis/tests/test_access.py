@@ -13,7 +13,7 @@ from bos_chassis.auth.roles import require_role
 from bos_chassis.names import ROLES
 from bos_errors import ConfigurationError, PermissionDenied
 
-NOBODY: dict[str, Any] = {}
+NO_RULES: dict[str, Any] = {}
 ANALYSTS = {
     "agents": ["sql", "comp*"],
     "tools": ["sql.*", "computation.plot_*"],
@@ -22,7 +22,7 @@ ANALYSTS = {
 }
 
 
-def rules(everybody: dict[str, Any] | None = NOBODY, **groups: Any) -> AccessRules:
+def rules(everybody: dict[str, Any] | None = NO_RULES, **groups: Any) -> AccessRules:
     chosen = {} if everybody is None else {"everybody": everybody}
     return AccessRules(AccessSettings.load(groups=groups, **chosen))
 
@@ -43,7 +43,7 @@ def test_without_settings_everybody_may_use_everything() -> None:
 
 def test_a_group_gives_its_members_what_it_names_and_others_nothing() -> None:
     found = rules(analysts=ANALYSTS)
-    member, stranger = found.of(["analysts", "unheard-of"]), found.of(["unheard-of"])
+    member, outsider = found.of(["analysts", "unheard-of"]), found.of(["unheard-of"])
     assert [member.may_use_agent(n) for n in ("sql", "computation", "mail", "sqlx")] == [
         *(True, True, False, False)
     ]
@@ -57,9 +57,9 @@ def test_a_group_gives_its_members_what_it_names_and_others_nothing() -> None:
     assert [reads(member, "company", table) for table in hidden] == [False] * 4
     assert not reads(member, "other", "orders")
     assert member.database_role("company") == "company_analysts"
-    assert not stranger.may_use_agent("sql")
-    assert not stranger.may_use_tool("sql", "anything")
-    assert not reads(stranger, "company", "orders")
+    assert not outsider.may_use_agent("sql")
+    assert not outsider.may_use_tool("sql", "anything")
+    assert not reads(outsider, "company", "orders")
 
 
 def test_everybody_and_groups_add_up() -> None:
@@ -131,7 +131,7 @@ def test_a_role_beside_everybodys_own_way_to_read_is_refused_at_start() -> None:
 
 
 def test_names_of_groups_must_fit_into_a_run_token() -> None:
-    """All at once, for somebody may be in all of them."""
+    """All at once: a user may be in all of them."""
     signer = RunTokenSigner(generate_keypair()[0])
     longest = [f"{number:064}" for number in range(64)]
     AccessSettings.load(groups={name: {} for name in longest})

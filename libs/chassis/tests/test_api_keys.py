@@ -36,7 +36,7 @@ class Exchange:
         self.asked: list[str] = []
         self.now = 1000.0
         self.away = False
-        self.strangers_wait: asyncio.Event | None = None
+        self.unknown_keys_wait: asyncio.Event | None = None
 
     async def __call__(self, key: str) -> str:
         self.asked.append(key)
@@ -44,8 +44,8 @@ class Exchange:
         if self.away:
             raise Unavailable("away")
         if key not in self.good:
-            if self.strangers_wait is not None:
-                await self.strangers_wait.wait()
+            if self.unknown_keys_wait is not None:
+                await self.unknown_keys_wait.wait()
             raise key_refused()
         return "token of " + key
 
@@ -110,37 +110,37 @@ async def test_a_flood_of_keys_that_are_made_up_keeps_no_good_one_waiting() -> N
     keys = identity.verifier()
     await keys.verify(GOOD)
     identity.now += 60  # so that it has to be looked up again
-    identity.strangers_wait = asyncio.Event()
-    strangers = [asyncio.create_task(keys.verify(made_up(100 + n))) for n in range(300)]
+    identity.unknown_keys_wait = asyncio.Event()
+    unknown = [asyncio.create_task(keys.verify(made_up(100 + n))) for n in range(300)]
     await asyncio.sleep(0)
     assert await keys.verify(GOOD)
-    assert len(identity.asked) <= 2 + 8  # strangers are looked up a few at a time
+    assert len(identity.asked) <= 2 + 8  # unknown keys are looked up a few at a time
     with pytest.raises(ResourceExhausted):
         await keys.verify(made_up(99))
-    identity.strangers_wait.set()
-    for stranger in strangers:
+    identity.unknown_keys_wait.set()
+    for each in unknown:
         with suppress(Unauthenticated, ResourceExhausted):
-            await stranger
+            await each
 
 
 async def test_an_unknown_key_does_not_wait_for_floods_from_elsewhere() -> None:
     identity = Exchange()
     keys = identity.verifier()
-    identity.strangers_wait = asyncio.Event()
+    identity.unknown_keys_wait = asyncio.Event()
 
     async def verify(origin: str, key: str) -> Principal:
         set_network(origin)  # seen by this task alone
         return await keys.verify(key)
 
-    crowd = [
+    flood = [
         asyncio.create_task(verify("203.0.113.7", made_up(100 + n)))
         for n in range(300)  # which are more than may wait
     ]
     await asyncio.sleep(0)
     first = asyncio.create_task(verify("203.0.113.8", GOOD))
     assert (await asyncio.wait_for(first, 60)).user_id == "u1"
-    identity.strangers_wait.set()
-    ends = await asyncio.gather(*crowd, return_exceptions=True)
+    identity.unknown_keys_wait.set()
+    ends = await asyncio.gather(*flood, return_exceptions=True)
     assert {type(end) for end in ends} == {Unauthenticated, ResourceExhausted}
 
 
@@ -156,7 +156,7 @@ async def test_bearer_credential_is_recognised_as_key_or_token() -> None:
     identity = Exchange()
 
     async def token(text: str) -> Principal:
-        return Principal("somebody", "", "", "user_token")
+        return Principal("grace", "", "", "user_token")
 
     static = StaticKey("bosk_static-key-of-mine", "u0")
     bearer = Bearer(static, token, verify_api_key=identity.verifier().verify)
@@ -164,7 +164,7 @@ async def test_bearer_credential_is_recognised_as_key_or_token() -> None:
         await bearer.authenticate({"authorization": f"Bearer {credential}"})
         for credential in ("bosk_static-key-of-mine", GOOD, "ey.any.thing")
     ]
-    assert [each.user_id for each in found if each is not None] == ["u0", "u1", "somebody"]
+    assert [each.user_id for each in found if each is not None] == ["u0", "u1", "grace"]
 
 
 def caller(*scopes: str) -> Principal:

@@ -161,7 +161,7 @@ async def test_settings_make_the_authenticator() -> None:
     assert await both.authenticate({"bos-run-token": mint()}) is not None
 
 
-async def test_the_server_refuses_strangers_and_knows_its_callers(
+async def test_anonymous_calls_are_refused_and_callers_identified(
     start: Any, echo: Any, verifier: RunTokenVerifier
 ) -> None:
     async def who(request: Any, context: Any) -> Any:

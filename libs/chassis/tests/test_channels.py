@@ -43,7 +43,7 @@ def test_only_repeatable_methods_have_a_retry_policy(echo: Any) -> None:
 
 
 def test_a_service_without_descriptor_has_no_retries() -> None:
-    assert "methodConfig" not in json.loads(service_config("bos.nobody.v1.NobodyService"))
+    assert "methodConfig" not in json.loads(service_config("bos.unknown.v1.UnknownService"))
 
 
 async def test_calls_without_side_effects_are_retried(start: Any, echo: Any) -> None:

@@ -8,7 +8,7 @@ from bos_chassis.client_address import client_address, network
 
 
 @pytest.mark.parametrize(
-    ("peer", "told", "address"),
+    ("peer", "forwarded", "address"),
     [
         ("ipv4:203.0.113.7:1234", None, "203.0.113.7"),
         ("ipv6:%5B2001:db8::1%5D:1234", None, "2001:db8::1"),
@@ -20,8 +20,8 @@ from bos_chassis.client_address import client_address, network
         ("ipv4:10.0.0.1:1234", "nonsense", ""),
     ],
 )
-def test_where_a_client_is(peer: str, told: str | None, address: str) -> None:
-    assert client_address(peer, told) == address
+def test_where_a_client_is(peer: str, forwarded: str | None, address: str) -> None:
+    assert client_address(peer, forwarded) == address
 
 
 def test_an_ipv6_site_counts_as_one() -> None:

@@ -56,7 +56,7 @@ async def ended(reader: asyncio.StreamReader) -> None:
 
 
 async def healthy(server: GrpcServer, tls: TlsSettings) -> bool:
-    """Whether somebody new is served."""
+    """Whether a new client is served."""
     channel = (
         grpc.aio.insecure_channel(server.address)
         if tls.ca_file is None
@@ -76,8 +76,8 @@ async def healthy(server: GrpcServer, tls: TlsSettings) -> bool:
 
 async def test_who_says_nothing_is_sent_away_in_time(tls: TlsSettings) -> None:
     async with AsyncExitStack() as stack, serving(tls, message_timeout_s=0.5) as server:
-        crowd = [await silent(stack, server) for _ in range(50)]
-        await asyncio.gather(*map(ended, crowd))
+        clients = [await silent(stack, server) for _ in range(50)]
+        await asyncio.gather(*map(ended, clients))
         async with asyncio.timeout(_PATIENCE_S):  # half a second is little for a handshake
             while not await healthy(server, tls):
                 pass
@@ -85,11 +85,11 @@ async def test_who_says_nothing_is_sent_away_in_time(tls: TlsSettings) -> None:
 
 async def test_connections_are_counted_before_they_say_a_word(tls: TlsSettings) -> None:
     async with serving(tls, message_timeout_s=500, max_connections=5) as server:
-        async with AsyncExitStack() as crowd:
+        async with AsyncExitStack() as clients:
             for _ in range(4):
-                await silent(crowd, server)
+                await silent(clients, server)
             assert await healthy(server, tls)  # there is room for one
-            crowded = [await silent(crowd, server) for _ in range(3)]
+            crowded = [await silent(clients, server) for _ in range(3)]
             first = [asyncio.create_task(ended(reader)) for reader in crowded]
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED, timeout=_PATIENCE_S)
             assert any(task.done() for task in first)

@@ -96,7 +96,9 @@ def lines(running: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", [GET, WATCH, SUM])
-async def test_a_stranger_is_refused_without_a_message(start: Any, raw: Any, path: str) -> None:
+async def test_unauthenticated_call_is_refused_before_its_message(
+    start: Any, raw: Any, path: str
+) -> None:
     running = await start(auth=ByName())
     connection = await raw(running)
     stream = connection.begin(path)
@@ -121,7 +123,7 @@ async def test_the_refusal_says_what_is_missing(start: Any, echo: Any) -> None:
         assert from_rpc_error(caught.value).reason == "CREDENTIAL_MISSING"
 
 
-async def test_silent_strangers_take_no_place(start: Any, raw: Any, echo: Any) -> None:
+async def test_silent_unauthenticated_calls_take_no_place(start: Any, raw: Any, echo: Any) -> None:
     running = await start(auth=ByName(), max_concurrent_rpcs=2, max_calls_per_caller=2)
     connection = await raw(running)
     for _ in range(50):
@@ -365,22 +367,22 @@ async def test_watches_and_reflection_are_few_and_take_no_place(
         watch.cancel()
 
 
-async def test_of_strangers_the_network_that_has_most_makes_way(start: Any, raw: Any) -> None:
+async def test_unknown_network_with_most_calls_is_displaced_first(start: Any, raw: Any) -> None:
     running = await start(
         auth=ByName(),
         offered={"open_methods": ("Get",)},
         max_calls_per_open_method=4,
-        from_proxy=lambda metadata: metadata.get("told"),
+        from_proxy=lambda metadata: metadata.get("forwarded"),
     )
     honest = await raw(running)
-    before = honest.begin(GET, (("told", "2001:db8:0:1::1"),))
+    before = honest.begin(GET, (("forwarded", "2001:db8:0:1::1"),))
     await eventually(lambda: running.metric("bos_rpc_server_in_flight", **GET_LABELS) == 1)
-    crowd = []
+    flood = []
     for number in range(8):  # each call over a connection and from an address of its own
         one = await raw(running)
-        crowd.append(one)
-        one.begin(GET, (("told", f"2001:db8::{number + 1}"),))
-    await eventually(lambda: sum(one.ended for one in crowd) == 5)
+        flood.append(one)
+        one.begin(GET, (("forwarded", f"2001:db8::{number + 1}"),))
+    await eventually(lambda: sum(one.ended for one in flood) == 5)
     assert not honest.is_over(before)
     honest.send_now(before, grpc_frame(b""), end=True)
     await honest.until(1)
@@ -403,7 +405,7 @@ async def test_a_health_watcher_that_does_not_read_delays_no_call(start: Any, ra
     assert not deaf.is_over(stream)
 
 
-async def test_of_strangers_calls_there_are_samples_in_the_log(
+async def test_refused_unauthenticated_calls_are_sampled_in_the_log(
     start: Any, raw: Any, echo: Any
 ) -> None:
     running = await start(auth=ByName())

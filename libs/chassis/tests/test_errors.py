@@ -25,8 +25,8 @@ async def test_an_unreachable_service_is_unavailable_without_addresses(
     start: Any, echo: Any, stub_of: Any
 ) -> None:
     running = await start()
-    nobody = stub_of(running.channels.get("127.0.0.1:1"))
+    unreachable = stub_of(running.channels.get("127.0.0.1:1"))
     with pytest.raises(Unavailable) as caught, translate_rpc_errors():
-        await nobody.put(echo())
+        await unreachable.put(echo())
     assert "127.0.0.1" not in caught.value.message
     assert isinstance(caught.value.__cause__, grpc.aio.AioRpcError)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Crowd:
+class Callers:
     """Calls that hold their places until the test ends them."""
 
     def __init__(self, places: FairPlaces) -> None:
@@ -56,9 +56,9 @@ class Crowd:
             await asyncio.sleep(0)
 
 
-async def crowd(stack: AsyncExitStack, places: int) -> tuple[FairPlaces, Crowd]:
+async def callers_of(stack: AsyncExitStack, places: int) -> tuple[FairPlaces, Callers]:
     fair = FairPlaces(places)
-    made = Crowd(fair)
+    made = Callers(fair)
     stack.push_async_callback(made.end)
     return fair, made
 
@@ -66,7 +66,7 @@ async def crowd(stack: AsyncExitStack, places: int) -> tuple[FairPlaces, Crowd]:
 @pytest.mark.parametrize(("places", "greedy"), [(1, 1), (2, 1), (4, 3), (8, 7)])
 async def test_one_caller_leaves_a_place_to_the_next(places: int, greedy: int) -> None:
     async with AsyncExitStack() as stack:
-        fair, people = await crowd(stack, places)
+        fair, people = await callers_of(stack, places)
         await people.come(*["greedy"] * 12)
         assert people.inside == ["greedy"] * greedy
         await people.come("other")
@@ -76,7 +76,7 @@ async def test_one_caller_leaves_a_place_to_the_next(places: int, greedy: int) -
 
 async def test_callers_without_places_come_first() -> None:
     async with AsyncExitStack() as stack:
-        _, people = await crowd(stack, 3)
+        _, people = await callers_of(stack, 3)
         await people.come(*["a"] * 5, "b", *["b"] * 5)
         assert sorted(people.inside) == ["a", "a", "b"]
         await people.come("c")
@@ -86,7 +86,7 @@ async def test_callers_without_places_come_first() -> None:
 
 async def test_with_one_place_callers_take_turns() -> None:
     async with AsyncExitStack() as stack:
-        _, people = await crowd(stack, 1)
+        _, people = await callers_of(stack, 1)
         await people.come(*["a"] * 4, "b", "c")
         order = [people.inside[0]]
         for _ in range(5):
@@ -98,7 +98,7 @@ async def test_with_one_place_callers_take_turns() -> None:
 
 async def test_cancelled_waiters_take_no_place() -> None:
     async with AsyncExitStack() as stack:
-        fair, people = await crowd(stack, 1)
+        fair, people = await callers_of(stack, 1)
         await people.come("a")
         (waiting,) = await people.come("b")
         waiting.cancel()
@@ -236,7 +236,7 @@ _STEPS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(places=st.integers(1, 4), steps=_STEPS)
 def test_no_place_is_lost_in_any_order_of_events(places: int, steps: list[tuple[str, int]]) -> None:
-    asyncio.run(_whatever_order(places, steps))
+    asyncio.run(_events_in_order(places, steps))
 
 
 def _one(number: int, visits: list[Visit], step: Callable[[Visit], None]) -> None:
@@ -244,7 +244,7 @@ def _one(number: int, visits: list[Visit], step: Callable[[Visit], None]) -> Non
         step(visits[number % len(visits)])
 
 
-async def _whatever_order(places: int, steps: list[tuple[str, int]]) -> None:
+async def _events_in_order(places: int, steps: list[tuple[str, int]]) -> None:
     fair = FairPlaces(places)
     visits: list[Visit] = []
     for step, number in steps:
@@ -261,7 +261,7 @@ async def _whatever_order(places: int, steps: list[tuple[str, int]]) -> None:
         await turns()
         for visit in visits:
             visit.end()
-    assert [visit for visit in visits if not visit.task.done()] == [], "somebody waits forever"
+    assert [visit for visit in visits if not visit.task.done()] == [], "a caller waits without end"
     for visit in visits:
         assert visit.task.cancelled() or visit.gone
         assert visit.task.cancelled() or visit.task.exception() is None

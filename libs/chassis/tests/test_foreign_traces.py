@@ -61,7 +61,7 @@ def _assert_continued(span: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["user_token", "static_key", "api_key"])
 @pytest.mark.parametrize("flags", ["01", "00"])
-async def test_a_trace_of_somebody_outside_is_linked_to(
+async def test_trace_of_an_external_caller_is_linked_to(
     start: Any, stub_of: Any, echo: Any, kind: str, flags: str
 ) -> None:
     running = await start(auth=ByKind())

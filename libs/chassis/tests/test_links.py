@@ -72,7 +72,7 @@ def test_removed_addresses_are_counted() -> None:
     assert check.removed == 2
 
 
-def test_word_without_end_is_not_held_for_ever_and_joins_to_no_address() -> None:
+def test_endless_word_is_flushed_and_joins_to_no_address() -> None:
     check = LinkCheck(())
     padding = "a." * 2_048
     shown = check.add(padding + "http") + check.add("s://evil.example/secret") + check.end()

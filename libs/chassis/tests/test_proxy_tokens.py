@@ -65,7 +65,7 @@ def test_address_tokens_with_wrong_claims_are_ignored(claims: dict[str, Any]) ->
 
 
 def test_forged_address_tokens_are_ignored() -> None:
-    rest, stranger = AddressTokens(), AddressTokens()
+    rest, attacker = AddressTokens(), AddressTokens()
     verifier = ProxyTokenVerifier([rest.public_key])
     good = rest.token(ADDRESS)
     head, body, signature = good.split(".")
@@ -75,7 +75,7 @@ def test_forged_address_tokens_are_ignored() -> None:
     no_key: Any = None
     claims = {"iss": "bos-rest", "aud": "bos", "adr": ADDRESS, "iat": now, "exp": now + 60}
     forged = [
-        stranger.token(ADDRESS),
+        attacker.token(ADDRESS),
         f"{head}.{other}.{signature}",
         f"{head}.{body}.",
         good[:-4],

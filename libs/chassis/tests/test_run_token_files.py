@@ -37,7 +37,7 @@ OF_ANOTHER_KIND = (
     .public_key()
     .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 )
-SPOILT = [None, "", " \n", "nonsense", OF_ANOTHER_KIND, b"\xff" * 50, NEW_PUBLIC + OLD_PUBLIC[:60]]
+DAMAGED = [None, "", " \n", "nonsense", OF_ANOTHER_KIND, b"\xff" * 50, NEW_PUBLIC + OLD_PUBLIC[:60]]
 
 
 @pytest.fixture
@@ -86,36 +86,38 @@ async def test_tokens_in_flight_are_good_as_long_as_their_key_is_listed(
     given, of_old, of_new = settings(file), token(OLD), token(NEW)
     assert given.configured
     async with AsyncExitStack() as stack:
-        doors = [
+        verifiers = [
             authenticator_from(given, "sql", telemetry=telemetry),
             await stack.enter_async_context(open_run_tokens(given, "sql", telemetry)),
             await stack.enter_async_context(open_authenticator(given, "sql", telemetry, "step")),
         ]
-        for door in doors:
-            assert door is not None
+        for verifier in verifiers:
+            assert verifier is not None
             write(file, OLD_PUBLIC)
-            assert await taken(door, of_old, of_new) == [True, False]
+            assert await taken(verifier, of_old, of_new) == [True, False]
             write(file, NEW_PUBLIC + OLD_PUBLIC)
-            assert await taken(door, of_old, of_new) == [True, True]
+            assert await taken(verifier, of_old, of_new) == [True, True]
             write(file, NEW_PUBLIC)
-            assert await taken(door, of_old, of_new) == [False, True], "also one known to be good"
+            assert await taken(verifier, of_old, of_new) == [False, True], (
+                "also one known to be good"
+            )
 
 
-@pytest.mark.parametrize("content", SPOILT)
-async def test_a_spoilt_file_of_public_keys_changes_nothing_and_says_so(
+@pytest.mark.parametrize("content", DAMAGED)
+async def test_damaged_public_key_file_is_logged_and_ignored(
     tmp_path: Path, telemetry: Telemetry, content: str | bytes | None
 ) -> None:
     file = tmp_path / "public.pem"
     write(file, OLD_PUBLIC)
-    door = authenticator_from(settings(file), "sql", telemetry=telemetry)
-    assert door is not None
+    verifier = authenticator_from(settings(file), "sql", telemetry=telemetry)
+    assert verifier is not None
     of_old, of_new = token(OLD), token(NEW)
     write(file, content)
-    assert await taken(door, of_old, of_new) == [True, False]
+    assert await taken(verifier, of_old, of_new) == [True, False]
     assert [each["event"] for each in telemetry.logs] == ["secret not replaced"]
     assert unusable(telemetry) == 1
     write(file, NEW_PUBLIC)
-    assert await taken(door, of_old, of_new) == [False, True]
+    assert await taken(verifier, of_old, of_new) == [False, True]
     assert unusable(telemetry) == 0
 
 
@@ -123,9 +125,9 @@ async def test_keys_of_the_variable_count_beside_those_of_the_file(tmp_path: Pat
     file = tmp_path / "public.pem"
     write(file, NEW_PUBLIC)
     given = settings(file).model_copy(update={"run_token_public_keys": OLD_PUBLIC})
-    door = authenticator_from(given, "sql")
-    assert door is not None
-    assert await taken(door, token(OLD), token(NEW)) == [True, True]
+    verifier = authenticator_from(given, "sql")
+    assert verifier is not None
+    assert await taken(verifier, token(OLD), token(NEW)) == [True, True]
 
 
 def test_the_first_key_of_the_file_signs_and_those_of_all_are_known(
@@ -159,7 +161,7 @@ def test_the_first_key_of_the_file_signs_and_those_of_all_are_known(
     [None, "", "nonsense", OLD_PUBLIC, NEW + "-----BEGIN PRIVATE KEY-----\nhal", NEW[:60]],
     ids=["gone", "empty", "nonsense", "public", "half a second one", "half"],
 )
-def test_a_spoilt_file_of_private_keys_changes_nothing_and_says_so(
+def test_damaged_private_key_file_is_logged_and_ignored(
     tmp_path: Path, telemetry: Telemetry, content: str | None
 ) -> None:
     file = tmp_path / "private.pem"

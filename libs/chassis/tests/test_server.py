@@ -97,10 +97,10 @@ def test_time_left_shrinks_while_the_handler_works(monkeypatch: pytest.MonkeyPat
 async def test_a_call_without_deadline_gets_the_default(
     start: Any, echo: Any, stub_of: Any
 ) -> None:
-    async def told(request: Any, context: Any) -> Any:
+    async def remaining(request: Any, context: Any) -> Any:
         return echo(text=str(remaining_s()))
 
-    running = await start(get=told, default_deadline_s=7)
+    running = await start(get=remaining, default_deadline_s=7)
     async with grpc.aio.insecure_channel(running.server.address) as plain:
         reply = await stub_of(plain).get(echo())
     assert 6 < float(reply.text) <= 7
@@ -280,7 +280,7 @@ async def test_health_names_each_service_and_follows_set_serving(start: Any) -> 
         await running.server.set_serving(False)
         assert [await status(SERVICE), await status("")] == [NOT_SERVING, NOT_SERVING]
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await status("bos.nobody.v1.NobodyService")
+            await status("bos.unknown.v1.UnknownService")
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
@@ -422,7 +422,7 @@ async def test_drain_cancels_what_outlives_the_grace(
 ) -> None:
     cancelled = asyncio.Event()
 
-    async def stubborn(request: Any, context: Any) -> Any:
+    async def unresponsive(request: Any, context: Any) -> Any:
         try:
             yield echo()
             await asyncio.Event().wait()
@@ -430,7 +430,7 @@ async def test_drain_cancels_what_outlives_the_grace(
             cancelled.set()
 
     settings = ServerSettings(grace_s=0.05)
-    servicers = [servicer_of(watch=stubborn)]
+    servicers = [servicer_of(watch=unresponsive)]
     async with (
         asyncio.timeout(60),
         grpc_server(settings, servicers, telemetry=Telemetry.for_tests()) as running,

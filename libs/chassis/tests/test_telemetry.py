@@ -111,7 +111,7 @@ def test_pending_spans_are_exported_at_the_end(collector: tuple[str, list[bytes]
         assert text in exported
 
 
-async def test_a_flush_sends_what_waits_and_tells_whether_it_was_taken(
+async def test_flush_sends_what_waits_and_returns_whether_it_was_taken(
     collector: tuple[str, list[bytes]],
 ) -> None:
     endpoint, received = collector
@@ -122,7 +122,7 @@ async def test_a_flush_sends_what_waits_and_tells_whether_it_was_taken(
         assert await telemetry.flush(60), "nothing waits"
 
 
-async def test_a_flush_tells_that_there_is_no_collector_where_one_was_named() -> None:
+async def test_flush_returns_false_when_the_collector_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     away = TelemetrySettings(otlp_endpoint=f"http://127.0.0.1:{port}")

@@ -171,18 +171,18 @@ async def test_files_half_replaced_or_broken_change_nothing(
         files = CertificateFiles(settings, log)
         before, key = files.current(), settings.key_file.read_bytes()
 
-        async def until_told(told: str) -> None:
-            await eventually(lambda: files.current() and [one["event"] for one in logs] == [told])
+        async def until_logged(event: str) -> None:
+            await eventually(lambda: files.current() and [one["event"] for one in logs] == [event])
             logs.clear()
 
         for broken in (b"", b"not a key", other.key_file.read_bytes()):
             settings.key_file.write_bytes(broken)
-            await until_told("certificate not replaced")
+            await until_logged("certificate not replaced")
             assert files.current() is before
         settings.key_file.unlink()
-        await until_told("certificate not replaced")
+        await until_logged("certificate not replaced")
         settings.key_file.write_bytes(key)
-        await until_told("certificate replaced")
+        await until_logged("certificate replaced")
         assert files.current() is not before
 
 

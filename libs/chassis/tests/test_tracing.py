@@ -214,7 +214,7 @@ async def test_a_request_has_a_span_below_its_caller_named_by_its_route() -> Non
 
 @pytest.mark.parametrize("headers", [[], [(b"traceparent", b"\xff\xfe")], [(b"traceparent", b"")]])
 async def test_a_request_without_a_caller_begins_a_trace(headers: list[Any]) -> None:
-    with under(ROOT):  # of whoever started the server
+    with under(ROOT):  # of the code that started the server
         (span,) = (await asked(App(), headers=headers)).spans
     assert span.parent is None
     assert span.name == "GET"
@@ -280,7 +280,7 @@ def test_a_statement_that_failed_says_with_what() -> None:
     ("text", "name"),
     [("", "QUERY"), (" \n", "QUERY"), (";", "QUERY"), ("begin;", "BEGIN"), ("x" * 99, "X" * 20)],
 )
-def test_statements_have_short_names_whatever_they_are(text: str, name: str) -> None:
+def test_any_statement_has_a_short_name(text: str, name: str) -> None:
     telemetry = Telemetry.for_tests()
     with telemetry.tracer.start_as_current_span("work"):
         record_query(telemetry, "postgresql", text, 0)

@@ -22,7 +22,7 @@ def test_a_user_has_no_more_places_than_one_may_have() -> None:
 
 
 @pytest.mark.parametrize("per_user", [None, 5])
-def test_nobody_has_a_place_where_all_are_taken(per_user: int | None) -> None:
+def test_no_user_gets_a_place_where_all_are_taken(per_user: int | None) -> None:
     places = UserPlaces(total=2, per_user=per_user)
     with places.taken("ada"), places.taken("grace"):
         assert places.open == 2

@@ -43,7 +43,7 @@ def tampered(token: str) -> str:
     """Another user in the claims, under the signature of the original."""
     head, claims, signature = token.split(".")
     content = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
-    content["sub"] = "somebody-else"
+    content["sub"] = "another-user"
     forged = base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
     return f"{head}.{forged}.{signature}"
 
@@ -59,7 +59,7 @@ async def test_a_token_of_the_issuer_names_its_user(algorithm: str, tmp_path: Pa
 
 
 async def test_a_key_is_good_for_its_own_algorithm_alone(tmp_path: Path) -> None:
-    """As the key says, whatever the token names: RSA keys could verify by nine."""
+    """As the key says, regardless of what the token names: RSA keys could verify by nine."""
     issuer = Issuer("RS256")
     async with opened(jwks_file=key_file(tmp_path, issuer.jwk)) as (authenticator, _):
         await accepts(authenticator, issuer.token())
@@ -282,7 +282,7 @@ async def test_open_methods_need_no_authentication_and_all_others_do(
 ) -> None:
     async def who(request: Any, context: Any) -> Any:
         principal = current_principal()
-        return echo(text=principal.user_id if principal else "nobody")
+        return echo(text=principal.user_id if principal else "anonymous")
 
     issuer = Issuer()
     made = servicer_of(get=who, put=who)
@@ -302,8 +302,8 @@ async def test_open_methods_need_no_authentication_and_all_others_do(
         def bearer(token: str) -> dict[str, Any]:
             return {"metadata": (("authorization", f"Bearer {token}"),)}
 
-        # What it brings is not looked at: an expired token must not keep anybody from a new one.
-        assert (await stub.get(echo(), **bearer("rubbish"))).text == "nobody"
+        # What it brings is not looked at: an expired token must not keep a user from a new one.
+        assert (await stub.get(echo(), **bearer("rubbish"))).text == "anonymous"
         assert (await stub.put(echo(), **bearer(issuer.token()))).text == "u1"
         with pytest.raises(Unauthenticated), translate_rpc_errors():
             await stub.put(echo(), **bearer("rubbish"))

@@ -75,8 +75,8 @@ async def test_an_old_key_is_refused_a_new_one_taken_and_both_while_they_overlap
     assert await taken(auth, OLD, NEW) == [True, True]
     write(file, NEW)
     assert await taken(auth, OLD, NEW, "") == [False, True, False]
-    told = [each["event"] for each in telemetry.logs]
-    assert told == ["secret replaced"] * 2
+    logged = [each["event"] for each in telemetry.logs]
+    assert logged == ["secret replaced"] * 2
     assert OLD not in str(telemetry.logs)
     assert NEW not in str(telemetry.logs)
 
@@ -89,7 +89,7 @@ async def test_an_old_key_is_refused_a_new_one_taken_and_both_while_they_overlap
         "\n".join(f"key-number-{number:08}" for number in range(33)),
     ],
 )
-async def test_a_spoilt_file_changes_nothing_and_says_so(
+async def test_damaged_file_is_logged_and_ignored(
     file: Path, telemetry: Telemetry, content: str | bytes | None
 ) -> None:
     auth = authenticator_from(settings(file), "sql", telemetry=telemetry)

@@ -1,4 +1,4 @@
-"""A token budget at the HTTP boundary: what does not fit is never sent, and what is counted."""
+"""A token budget at the HTTP boundary: what exceeds it is never sent, and what is counted."""
 
 from __future__ import annotations
 

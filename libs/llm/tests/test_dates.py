@@ -52,8 +52,8 @@ def test_periods_at_the_edges_of_months_weeks_and_years(today: str, line: str) -
 
 
 def test_without_periods_only_the_day_is_shown() -> None:
-    told = dates(False, current_date="2026-06-15", current_datetime_utc="2026-06-15T12:00:00Z")
-    assert told == ["today: 2026-06-15 (Monday)"]
+    shown = dates(False, current_date="2026-06-15", current_datetime_utc="2026-06-15T12:00:00Z")
+    assert shown == ["today: 2026-06-15 (Monday)"]
 
 
 def test_time_of_day_is_shown_if_it_belongs_to_today() -> None:
@@ -93,8 +93,8 @@ def test_periods_that_the_calendar_does_not_know_are_left_out() -> None:
 @pytest.mark.parametrize("odd", ["", "yesterday", "2026-02-30", "9" * 5000, 20260615, None, ["x"]])
 def test_what_is_no_date_is_left_out(odd: Any) -> None:
     assert dates(current_date=odd) == []
-    told = dates(False, current_date=odd, current_datetime_utc="2026-06-15T12:00:00")
-    assert told == ["today: 2026-06-15 (Monday)"]
+    shown = dates(False, current_date=odd, current_datetime_utc="2026-06-15T12:00:00")
+    assert shown == ["today: 2026-06-15 (Monday)"]
 
 
 def test_an_instant_at_the_end_of_the_calendar_is_left_out() -> None:

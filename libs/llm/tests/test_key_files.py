@@ -47,12 +47,12 @@ async def test_a_refused_key_that_was_replaced_meanwhile_fails_no_call(
     with pytest.raises(ModelNotConfigured):
         await model.text(HELLO)
     assert sent(rig) == ["aaaa"]
-    write(key_file, NEW)  # well before anybody would look again
+    write(key_file, NEW)  # well before the file would be read again
     await model.text(HELLO)
     await model.text(HELLO)
     assert sent(rig) == ["aaaa", "aaaa", "bbbb", "bbbb"]
-    told = [entry for entry in rig.telemetry.logs if entry["event"] == "secret replaced"]
-    assert told
+    replaced = [entry for entry in rig.telemetry.logs if entry["event"] == "secret replaced"]
+    assert replaced
     assert OLD not in str(rig.telemetry.logs)
     assert NEW not in str(rig.telemetry.logs)
 
@@ -71,7 +71,7 @@ async def test_a_key_that_the_file_no_longer_holds_is_not_sent_again(
 
 
 @pytest.mark.parametrize("content", ["", " \n", "ключ", " ".join(f"k{i}" for i in range(33))])
-async def test_a_spoilt_file_keeps_the_keys_and_says_so(
+async def test_damaged_file_keeps_the_keys_and_is_logged(
     rig: Rig, key_file: Path, content: str
 ) -> None:
     model = await rig.model(

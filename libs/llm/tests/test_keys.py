@@ -277,7 +277,7 @@ async def test_a_profile_may_be_all_that_a_worker_has(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "profile", "told"),
+    ("provider", "profile", "is_sent"),
     [
         ("openai", "", True),
         ("openai", "research", False),
@@ -286,7 +286,7 @@ async def test_a_profile_may_be_all_that_a_worker_has(rig: Rig) -> None:
     ],
 )
 async def test_what_the_environment_says_of_openai_goes_with_its_own_key_only(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, provider: str, profile: str, told: bool
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, provider: str, profile: str, is_sent: bool
 ) -> None:
     monkeypatch.setenv("OPENAI_ORG_ID", "org")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "project")
@@ -302,7 +302,7 @@ async def test_what_the_environment_says_of_openai_goes_with_its_own_key_only(
     await model.text(HELLO)
     sent_along = {name.lower() for name in rig.server.requests[-1].headers}
     ambient = {"openai-organization", "openai-project", "x-proxy"}
-    assert sent_along & ambient == (ambient if told else set())
+    assert sent_along & ambient == (ambient if is_sent else set())
 
 
 async def test_a_profile_goes_to_its_own_address(rig: Rig, unused_port: int) -> None:
@@ -337,7 +337,7 @@ async def test_keys_that_are_turned_away_are_counted_by_place_and_never_shown(
     for place in ("1", "2"):
         labels = {"provider": "compatible", "profile": "research", "key": place}
         assert rig.metric("bos_model_key_rests_total", **labels, reason="rejected") == 1
-    told = "".join(
+    exposed = "".join(
         (
             repr(models.settings),
             models.settings.model_dump_json(),
@@ -351,7 +351,7 @@ async def test_keys_that_are_turned_away_are_counted_by_place_and_never_shown(
         )
     )
     assert "model key turned away" in str(rig.telemetry.logs)
-    assert not [key for key in (A, B, C) if key in told]
+    assert not [key for key in (A, B, C) if key in exposed]
 
 
 class Clock:

@@ -85,7 +85,7 @@ async def test_keys_appear_in_no_repr_log_span_or_error(
     rig.server.knobs.fail_next(status=401)
     with pytest.raises(ModelNotConfigured) as caught:
         await model.text([user("hello")])
-    told = [
+    exposed = [
         repr(models.settings),
         str(models.settings),
         models.settings.model_dump_json(),
@@ -99,7 +99,7 @@ async def test_keys_appear_in_no_repr_log_span_or_error(
         str(rig.server.requests),
     ]
     assert rig.telemetry.logs, "retries are logged"
-    assert not [text for text in told if SCRIPTED_KEY in text]
+    assert not [text for text in exposed if SCRIPTED_KEY in text]
     assert caught.value.__cause__ is None
     assert "OPENAI_API_KEY" in caught.value.message
 

@@ -112,7 +112,7 @@ async def test_the_address_of_a_profile_changes_too(
     ],
     ids=lambda content: content[:24],
 )
-async def test_a_spoilt_file_keeps_the_profiles_and_says_so(
+async def test_damaged_file_keeps_the_profiles_and_is_logged(
     rig: Rig, file: Path, content: str
 ) -> None:
     model = await rig.model(key_profiles_file=file, key_files_refresh_s=AT_ONCE)

@@ -45,7 +45,7 @@ def test_a_provider_is_recognised_by_its_address(address: str, provider: str) ->
     assert recognise(address) == provider
 
 
-def test_a_key_with_somebody_elses_address_is_not_taken_for_openai() -> None:
+def test_key_with_a_foreign_address_is_not_taken_for_openai() -> None:
     settings = ModelSettings.load(api_key="sk-1234567890", base_url="https://api.mistral.ai/v1")
     config = settings.get_agent_model_config("planner")
     assert (config.provider, config.model) == ("mistral", "")

@@ -157,7 +157,7 @@ def test_a_large_reply_that_is_nothing_but_json_is_read() -> None:
     assert len(ORDER.read(json.dumps({"items": items})).items) == 10_000
 
 
-def test_values_of_any_depth_are_mended_as_far_as_anybody_nests_them() -> None:
+def test_values_are_mended_to_any_realistic_depth() -> None:
     nodes = JsonSchema.of(Node)
     text = '{"name": 1, "children": "leaf"}'
     for _ in range(10):

@@ -143,7 +143,7 @@ def test_prices_are_read_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ModelSettings.load().prices["gpt-4.1"].of(1_000_000, 500_000) == 6.0
 
 
-def test_a_base_url_that_is_none_names_its_variable() -> None:
+def test_invalid_base_url_names_its_variable() -> None:
     with pytest.raises(ConfigurationError, match="OPENAI_BASE_URL"):
         ModelSettings.load(base_url="example.com")
 

@@ -161,7 +161,7 @@ async def test_a_deed_and_its_entry_stand_together_or_not_at_all(pool: Pool) -> 
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "recorded"),
     [
         ("user_token", ("u", "user", "")),
         ("static_key", ("u", "user", "")),
@@ -169,9 +169,11 @@ async def test_a_deed_and_its_entry_stand_together_or_not_at_all(pool: Pool) -> 
         ("run_token", ("u", "service", "")),
     ],
 )
-def test_an_actor_is_named_by_what_it_called_with(kind: Any, told: tuple[str, str, str]) -> None:
+def test_an_actor_is_named_by_what_it_called_with(
+    kind: Any, recorded: tuple[str, str, str]
+) -> None:
     by = By.of(Principal("u", "", "", kind, session_id="k"), "203.0.113.7")
-    assert (by.actor, by.kind, by.user, by.address) == (*told, "203.0.113.7")
+    assert (by.actor, by.kind, by.user, by.address) == (*recorded, "203.0.113.7")
     assert By.of(None).actor == LOCAL_USER
 
 

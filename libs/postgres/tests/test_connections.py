@@ -231,7 +231,7 @@ async def test_a_wrong_call_is_not_mistaken_for_a_lost_connection(postgres_dsn: 
             await connection.fetchval("SELECT 1")
 
 
-@pytest.mark.parametrize(("stateless", "left"), [(False, "bos"), (True, "somebody")])
+@pytest.mark.parametrize(("stateless", "left"), [(False, "bos"), (True, "changed")])
 async def test_only_a_pool_that_is_not_stateless_resets_its_sessions(
     postgres_dsn: str, stateless: bool, left: str
 ) -> None:
@@ -239,6 +239,6 @@ async def test_only_a_pool_that_is_not_stateless_resets_its_sessions(
         postgres_dsn, schema="public", max_size=1, stateless=stateless
     ) as pool:
         async with acquire(pool) as connection:
-            await connection.execute("SET application_name = 'somebody'")
+            await connection.execute("SET application_name = 'changed'")
         async with acquire(pool) as connection:
             assert await connection.fetchval("SHOW application_name") == left

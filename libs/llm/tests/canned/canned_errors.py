@@ -253,9 +253,9 @@ CASES = (
         1,
     ),
     _reports("200 with an error of no shape", {"error": [[1]]}, None, "unavailable"),
-    _reports("ended by an error that is not told", _broken(GOOD), None, "unavailable"),
+    _reports("ended by an error without a message", _broken(GOOD), None, "unavailable"),
     _reports(
-        "200 with a status that is none",
+        "200 with an invalid status",
         {"error": {"code": 10**400, "type": {"a": 1}, "message": None}},
         None,
         "unavailable",

@@ -109,7 +109,7 @@ CASES = (
         "other spelling of the names",
         '{"Tables":["orders"],"isClear":true,"Clarifying questions":[]}',
     ),
-    says("keys that nobody asked for", _with(confidence=0.9, thoughts="none")),
+    says("unrequested keys", _with(confidence=0.9, thoughts="none")),
     says("braces and quotes within texts", _with(note='} " {'), note='} " {'),
     says("byte order mark", "\ufeff" + GOOD),
     _by(

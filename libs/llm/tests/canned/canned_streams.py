@@ -188,9 +188,9 @@ CASES = (
     ),
     shows("several thoughts", "Hello", text(" <think>a</think>\n<think>b</think>\nHello"), END),
     shows("tag in the middle", "a <think>b</think> c", text("a <think>b"), text("</think> c"), END),
-    shows("tag that is none", "<thin air>", text("<thin"), text(" air>"), END),
+    shows("similar to a tag", "<thin air>", text("<thin"), text(" air>"), END),
     shows("mark in the middle", "a <|im_end|> b", text("a <|im_"), text("end|> b"), END),
-    shows("mark that is none", "a <|im_", text("a <|im_"), END),
+    shows("mark without its end", "a <|im_", text("a <|im_"), END),
     shows("marks without end", "Hello", _HELLO, *[text("<|im_end|>\n" * 20)] * 3, END),
     shows("letters of several bytes", "Größe ≤ 5 € 😀", *map(text, "Größe ≤ 5 € 😀"), END),
     shows(
