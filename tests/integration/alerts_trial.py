@@ -27,7 +27,7 @@ from bos_postgres import connect, create_database
 from bos_testkit.certificates import Authority
 from bos_testkit.processes import free_port
 
-from .faults_house import Certificates, open_faults_house
+from .faults_harness import Certificates, open_faults_harness
 from .faults_parts import Part
 from .faults_replies import BOTH, LIST_TABLES, REPLIES, SEARCHED
 from .library import upload
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bos_mcp_db.settings import DatabaseSettings
     from bos_testkit.postgres import PostgresServer
 
-    from .faults_house import FaultsHouse
+    from .faults_harness import FaultsHarness
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -63,7 +63,7 @@ class DiskUsage:
 class Watched:
     """Running services, and the Prometheus that reads them."""
 
-    house: FaultsHouse
+    harness: FaultsHarness
     prometheus: Prometheus
     indexless: Part
     """A documents service whose Qdrant is not there."""
@@ -87,7 +87,7 @@ class Watched:
         async def ask() -> None:
             while True:
                 try:
-                    await self.house.ask(question)
+                    await self.harness.ask(question)
                 except (BosError, TimeoutError):
                     await asyncio.sleep(_PAUSE_S)
 
@@ -102,7 +102,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def disk_usage() -> Iterator[DiskUsage]:
-    """What services are told of their disks: half is free, however full that of the machine is."""
+    """Disk sizes as services see them: half is free, however full the real disk is."""
     usage = DiskUsage()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk.shutil, "disk_usage", lambda _: usage)
@@ -124,15 +124,15 @@ async def watched(
         for _ in range(2)
     ]
     certificates = Certificates(Authority(folder / "authority"), timedelta(days=30))
-    async with open_faults_house(
+    async with open_faults_harness(
         company, store_url, made[0], folder, certificates, REPLIES
-    ) as house:
+    ) as harness:
         indexless = Part("documents", _without_index(made[1], folder), certificates.issue("more"))
-        ports = [*house.metrics_ports, indexless.metrics_port]
+        ports = [*harness.metrics_ports, indexless.metrics_port]
         async with running_prometheus(folder, ports) as prometheus:
             await indexless.start()
             try:
-                found = Watched(house, prometheus, indexless, made[1])
+                found = Watched(harness, prometheus, indexless, made[1])
                 await prometheus.until(f'count(up{{job="bos"}} == 1) == {len(ports)}')
                 async with found.asking(BOTH):
                     await prometheus.until("sum(rate(bos_runs_total[10m])) > 0")
@@ -167,12 +167,12 @@ async def test_nothing_is_raised_while_all_is_well(watched: Watched) -> None:
     assert [each["metric"]["alertname"] for each in raised] == []
 
 
-async def test_model_that_is_limited_is_told(watched: Watched) -> None:
+async def test_model_that_is_limited_raises_an_alert(watched: Watched) -> None:
     assert not await watched.raised("BosModelErrors")
-    watched.house.model.knobs.fail_next(100_000, status=429, retry_after=60)
+    watched.harness.model.knobs.fail_next(100_000, status=429, retry_after=60)
     async with watched.asking(BOTH):
         await watched.until("BosModelErrors")
-    watched.house.model.knobs.clear()
+    watched.harness.model.knobs.clear()
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,10 @@ async def test_model_that_is_limited_is_told(watched: Watched) -> None:
         ("memory", "", LIST_TABLES),
     ],
 )
-async def test_service_that_is_down_is_told_until_it_is_back(
+async def test_service_that_is_down_raises_an_alert_until_it_is_back(
     watched: Watched, part: str, agent: str, question: str
 ) -> None:
-    down = watched.house.parts[part]
+    down = watched.harness.parts[part]
     instance = f"127.0.0.1:{down.metrics_port}"
     assert not await watched.raised("BosTargetDown", instance=instance)
     await down.stop()
@@ -205,7 +205,7 @@ async def test_service_that_is_down_is_told_until_it_is_back(
 
 
 async def test_expired_certificate_raises_its_alert_until_replaced(watched: Watched) -> None:
-    certificates, served = watched.house.certificates, watched.house.parts["planner"]
+    certificates, served = watched.harness.certificates, watched.harness.parts["planner"]
     async with watched.asking(LIST_TABLES):
         for expired in (False, True, False):
             certificates.issue("planner", expired=expired)
@@ -216,9 +216,11 @@ async def test_expired_certificate_raises_its_alert_until_replaced(watched: Watc
                     await asyncio.sleep(_PAUSE_S)
 
 
-async def test_qdrant_that_is_away_is_told_once_documents_have_waited(watched: Watched) -> None:
+async def test_qdrant_that_is_away_raises_an_alert_once_documents_have_waited(
+    watched: Watched,
+) -> None:
     assert not await watched.raised("BosDocumentsBacklog")
-    credentials = watched.house.certificates.credentials()
+    credentials = watched.harness.certificates.credentials()
     async with grpc.aio.secure_channel(watched.indexless.address, credentials) as channel:
         stub = DocumentsServiceStub(channel)
         await stub.UploadDocument(upload("a.txt", b"A line about pumps."), timeout=60)
@@ -227,7 +229,7 @@ async def test_qdrant_that_is_away_is_told_once_documents_have_waited(watched: W
     await watched.until("BosDocumentsBacklog")
 
 
-async def test_disk_that_is_nearly_full_is_told_until_there_is_room(
+async def test_disk_that_is_nearly_full_raises_an_alert_until_there_is_room(
     watched: Watched, disk_usage: DiskUsage
 ) -> None:
     assert not await watched.raised("BosDiskFull")
@@ -237,27 +239,29 @@ async def test_disk_that_is_nearly_full_is_told_until_there_is_room(
     await watched.until("BosDiskFull", raised=False)
 
 
-async def test_way_to_postgresql_that_is_slow_is_told(watched: Watched) -> None:
-    watched.house.postgres.delay_s = _SLOW_S
+async def test_way_to_postgresql_that_is_slow_raises_an_alert(watched: Watched) -> None:
+    watched.harness.postgres.delay_s = _SLOW_S
     async with watched.asking(BOTH):
         await watched.until("BosRunLogSlow")
-    watched.house.postgres.delay_s = 0.0
+    watched.harness.postgres.delay_s = 0.0
 
 
-async def test_postgresql_that_is_away_is_told_and_nothing_is_lost(watched: Watched) -> None:
+async def test_postgresql_that_is_away_raises_an_alert_and_nothing_is_lost(
+    watched: Watched,
+) -> None:
     for alert in ("BosRunLogWritesFail", "BosNoGateway"):
         assert not await watched.raised(alert)
     # Runs that wait for the model: else all might have ended, with nothing left to be written.
-    watched.house.model.knobs.hold()
+    watched.harness.model.knobs.hold()
     async with watched.asking(BOTH):
         await watched.prometheus.until("sum(bos_runs_active) > 0")
-        watched.house.postgres.cut()
-        watched.house.postgres.drop()
-        watched.house.model.knobs.clear()
+        watched.harness.postgres.cut()
+        watched.harness.postgres.drop()
+        watched.harness.model.knobs.clear()
         await watched.until("BosRunLogWritesFail")
         await watched.until("BosNoGateway")
-        watched.house.postgres.mend()
+        watched.harness.postgres.mend()
         await watched.until("BosNoGateway", raised=False)
     async with asyncio.timeout(120):
-        while await watched.house.count("count(*) FROM runs WHERE finished_at IS NULL"):  # noqa: ASYNC110
+        while await watched.harness.count("count(*) FROM runs WHERE finished_at IS NULL"):  # noqa: ASYNC110
             await asyncio.sleep(_PAUSE_S)

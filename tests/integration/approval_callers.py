@@ -42,7 +42,7 @@ _RESOLVED: Mapping[ApprovalStatus, str] = {
     APPROVAL_STATUS_TIMED_OUT: "hitl_timeout",
 }
 
-Told = tuple[str, dict[str, Any]]
+SentEvent = tuple[str, dict[str, Any]]
 
 
 class Refused(Exception):
@@ -54,7 +54,7 @@ class Refused(Exception):
         self.reason = reason
 
 
-def required(approval: Approval) -> Told:
+def required(approval: Approval) -> SentEvent:
     """A request, as a server-sent event."""
     timeout = approval.expire_time.ToNanoseconds() - approval.create_time.ToNanoseconds()
     return "hitl_required", {
@@ -67,7 +67,7 @@ def required(approval: Approval) -> Told:
     }
 
 
-def resolved(approval: Approval) -> Told:
+def resolved(approval: Approval) -> SentEvent:
     """Its end, as a server-sent event."""
     payload = {"request_id": approval.approval_id, "agent_id": approval.agent_id}
     return _RESOLVED[approval.status], payload
@@ -85,7 +85,7 @@ class Caller(ABC):
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        self.told: list[Told] = []
+        self.events: list[SentEvent] = []
         """Events about approvals that it got, in order."""
         self.finished_steps: list[str] = []
         """Steps whose ends it got."""
@@ -108,7 +108,7 @@ class Caller(ABC):
         """The latest request, once there have been so many."""
 
         def requests() -> list[dict[str, Any]]:
-            return [payload for name, payload in self.told if name == "hitl_required"]
+            return [payload for name, payload in self.events if name == "hitl_required"]
 
         assert self._task is not None
         task = self._task
@@ -155,9 +155,9 @@ class GrpcCaller(Caller):
 
     def _take(self, event: RunEvent) -> None:
         if event.HasField("approval_requested"):
-            self.told.append(required(event.approval_requested.approval))
+            self.events.append(required(event.approval_requested.approval))
         elif event.HasField("approval_resolved"):
-            self.told.append(resolved(event.approval_resolved.approval))
+            self.events.append(resolved(event.approval_resolved.approval))
         elif event.HasField("step_finished"):
             self.finished_steps.append(event.step_finished.step_id)
         elif event.HasField("run_finished"):
@@ -218,7 +218,7 @@ class RestCaller(Caller):
             seen = [required(approval)]
             if approval.status in _RESOLVED:
                 seen.append(resolved(approval))
-            self.told += [each for each in seen if each not in self.told]
+            self.events += [each for each in seen if each not in self.events]
 
     async def _get(self, path: str) -> Any:
         return await self._call("GET", self.worker.rest_url + path)
@@ -257,7 +257,7 @@ class SseCaller(RestCaller):
         ) as stream:
             async for name, content in _messages(stream):
                 if name.startswith("hitl_"):
-                    self.told.append((name, content))
+                    self.events.append((name, content))
                 elif name == "step_finished":
                     self.finished_steps.append(content["step_finished"]["step_id"])
                 elif name == "done":

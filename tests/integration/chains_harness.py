@@ -102,7 +102,7 @@ class Chains:
         return ChainRun(events, approvals)
 
     async def _approve(self, approval_id: str) -> None:
-        """Approve, as a user does who tries again while nobody answers."""
+        """Approve, as a user does who tries again until an answer comes."""
         while True:
             try:
                 await self.bos.approve(approval_id)

@@ -80,11 +80,11 @@ async def start_harness(
     run_log_template: str,
     clean_environment: None,
 ) -> AsyncIterator[StartHarness]:
-    async with AsyncExitStack() as houses:
+    async with AsyncExitStack() as harnesses:
 
         async def start(**options: Any) -> Harness:
             name = f"store_{secrets.token_hex(6)}"
             store_url = await copy_database(postgres_server, run_log_template, name)
-            return await houses.enter_async_context(open_harness(company, store_url, **options))
+            return await harnesses.enter_async_context(open_harness(company, store_url, **options))
 
         yield start

@@ -60,7 +60,7 @@ class Part:
             await running.aclose()
 
     def drop_connections(self) -> None:
-        """End all connections to it, so that whoever wants it makes a new one."""
+        """End all connections to it, so that its clients make new ones."""
         for connection in self._connections:
             connection.cancel()
 

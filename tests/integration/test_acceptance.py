@@ -98,7 +98,7 @@ CHOSEN = {
     "both": ("Choose both", ["sql", "computation"]),
     "reversed": ("Choose both the other way round", ["computation", "sql"]),
 }
-NO_AGENT = "Choose nobody, this is small talk"
+NO_AGENT = "Choose no agent, this is small talk"
 DATA_ANYWAY = "Small talk that asks for data"
 ALIASES = "Choose by other names"
 WITHOUT_STEPS = "Choose agents and no steps"
@@ -312,7 +312,7 @@ async def test_a_question_bounds_its_tables_and_names_its_database(harness: Harn
 
 
 @pytest.mark.requirement("A-24")
-async def test_a_backend_that_is_none_is_named_with_those_that_are(harness: Harness) -> None:
+async def test_unknown_backend_is_named_with_known_ones(harness: Harness) -> None:
     response = await harness.client.ask(LIST_TABLES, backend="atlantis")
     (result,) = response.agent_results
     assert result.error.type == "InvalidArgument"

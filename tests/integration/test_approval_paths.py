@@ -71,7 +71,7 @@ def result_of(response: OrchestratorResponse, number: int = 0) -> AgentResult:
 
 
 def names(caller: Caller) -> list[str]:
-    return [name for name, _ in caller.told]
+    return [name for name, _ in caller.events]
 
 
 def closing(asked: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ async def test_approve(harness: ApprovalHarness, caller: Caller, service: str) -
     assert response.status == RUN_STATUS_SUCCEEDED
     assert [p.action.tool for p in result_of(response).performed_actions] == ["trigger_deployment"]
     assert names(caller) == ["hitl_required", "hitl_approved"]
-    assert caller.told[1][1] == closing(asked)
+    assert caller.events[1][1] == closing(asked)
 
 
 @pytest.mark.parametrize("mode", ["enhance", "override"])
@@ -136,7 +136,7 @@ async def test_deny(harness: ApprovalHarness, caller: Caller, service: str) -> N
     (tool,) = result.partial_data.fields["tools"].list_value.values
     assert tool.string_value == "trigger_deployment"
     assert response.status == RUN_STATUS_FAILED
-    assert caller.told[1:] == [("hitl_denied", closing(asked))]
+    assert caller.events[1:] == [("hitl_denied", closing(asked))]
 
 
 @pytest.mark.requirement("M-06", "M-09", "M-12")
@@ -149,7 +149,7 @@ async def test_time_out_and_a_response_after_it(
     response = await caller.end()
     result = result_of(response)
     assert (result.status, result.error.type) == (AGENT_EXECUTION_STATUS_SKIPPED, "hitl_timeout")
-    assert caller.told[1:] == [("hitl_timeout", closing(asked))]
+    assert caller.events[1:] == [("hitl_timeout", closing(asked))]
     for decision in ("approved", "denied"):
         with pytest.raises(Refused) as caught:
             await caller.decide(asked["request_id"], decision)
@@ -200,7 +200,7 @@ async def test_two_workers(harness: ApprovalHarness, caller: Caller, service: st
     response = await caller.end()
     assert response.status == RUN_STATUS_SUCCEEDED
     assert landed(harness, service) == {"deploy it 1.2": 1}
-    assert caller.told[1:] == [("hitl_approved", closing(asked))]
+    assert caller.events[1:] == [("hitl_approved", closing(asked))]
 
 
 @pytest.mark.requirement("M-13")

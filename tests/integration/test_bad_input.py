@@ -57,13 +57,13 @@ ALWAYS = 1000
 CYCLE = "List what runs in circles"
 SELF = "List what waits for itself"
 DANGLING = "List what refers to nothing"
-ABSENT_NEED = "List what waits for nobody"
-UNKNOWN_AGENT = "List what nobody can do"
+ABSENT_NEED = "List what waits for no agent"
+UNKNOWN_AGENT = "List what no agent can do"
 TWICE = "List what has one name twice"
-LATE = "Ask somebody slow"
-BESIDE = "Ask somebody slow and list the tables"
-AWAY = "Ask somebody who is away and list the tables"
-ABSENT = "Ask somebody who never came and list the tables"
+LATE = "Ask a slow agent"
+BESIDE = "Ask a slow agent and list the tables"
+AWAY = "Ask an agent that is away and list the tables"
+ABSENT = "Ask an agent that never came and list the tables"
 
 REPLIES = [
     plan_reply(RANKED, {**planned("ranks", "sql", PLACES), "is_final_answer": True}),
@@ -399,7 +399,7 @@ async def test_a_computation_states_its_result_without_the_models_words(
 async def test_a_composer_whose_model_fails_answers_from_the_results(
     harness: Harness, knobs: Knobs, fault: Fault
 ) -> None:
-    """Prose is an answer for all that anybody can tell, and so is half of one."""
+    """Prose looks like an answer, and so does half of one."""
     fault.turn(knobs, TEXT_CALLS)
     outcome = await harness.ask(REGIONS)
 
@@ -439,7 +439,7 @@ async def test_a_question_the_model_was_not_prepared_for_ends_honestly(harness: 
 async def test_many_bad_requests_at_once_leave_the_harness_in_order(harness: Harness) -> None:
     async def bad(number: int) -> bool:
         try:
-            await harness.client.ask("" if number % 2 else LIST_TABLES, prefer_agents=["nobody"])
+            await harness.client.ask("" if number % 2 else LIST_TABLES, prefer_agents=["unknown"])
         except InvalidArgument:
             return True
         return False

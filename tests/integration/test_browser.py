@@ -115,7 +115,7 @@ async def _asks_finds_and_judges(harness: RestHarness, local: Browser) -> str:
     assert (status, answer["status"]) == (200, "RUN_STATUS_SUCCEEDED")
     run_id = str(answer["run_id"])
 
-    async with asyncio.timeout(60):  # memory is told behind the end of the run
+    async with asyncio.timeout(60):  # memory gets the turn behind the end of the run
         while not (await local.call("GET", "/v1/conversations"))[1]["conversations"]:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     for query, found in (("JANUARY days", ["days"]), ("submarine", [])):

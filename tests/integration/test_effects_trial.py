@@ -88,7 +88,7 @@ CASES: list[tuple[Kind, Person, AgentExecutionStatus | None, str, Mapping[str, i
     ("mail", "denies", DONE, "", {}, "not skipped"),
     ("mail", "never answers", None, "", {}, ""),
     ("mail", "never answers", None, "", {LABEL: 1}, "not approved and landed"),
-    ("mail", "never answers", DONE, "", {}, "before anybody decided"),
+    ("mail", "never answers", DONE, "", {}, "before a decision"),
     ("mail", "sees another action", FAILED, "PermissionDenied", {}, ""),
     ("mail", "sees another action", FAILED, "PermissionDenied", {CHANGED: 1}, "landed"),
     ("mail", "sees another action", DONE, "", {}, "was changed"),

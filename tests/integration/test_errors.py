@@ -123,7 +123,7 @@ class ActingAgent(RecordingAgent):
 
 
 class LookingAgent(CountingAgent):
-    """Can look without anybody's approval as well, so choosing it does not name what needs one."""
+    """Can look without approval as well, so choosing it does not name what needs one."""
 
     def __init__(self) -> None:
         @tool(description="Looks.", side_effect=SideEffectClass.SIDE_EFFECT_CLASS_NONE)
@@ -264,7 +264,7 @@ async def test_all_in_one_names_what_is_missing_before_anything_starts(
 ) -> None:
     monkeypatch.setenv("BOS_DATABASE_URL", f"sqlite:///{tmp_path}/absent.db")
     settings = StandaloneSettings.load(
-        data_dir=tmp_path / "data", store_url=SecretStr("postgresql://nobody@127.0.0.1:1/bos")
+        data_dir=tmp_path / "data", store_url=SecretStr("postgresql://missing@127.0.0.1:1/bos")
     )
     with pytest.raises((ConfigurationError, ServiceNotStarted)) as failure:
         async with serve_all(settings, Telemetry.for_tests("standalone")):

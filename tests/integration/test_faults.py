@@ -20,7 +20,7 @@ from bos_postgres import create_database
 from bos_testkit.certificates import Authority
 from bos_testkit.scripted_model.server import TEXT_CALLS
 
-from .faults_house import Certificates, open_faults_house
+from .faults_harness import Certificates, open_faults_harness
 from .faults_replies import BOTH, LIST_TABLES, REPLIES, SEARCHED
 from .harness import rows
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bos_mcp_db.settings import DatabaseSettings
     from bos_testkit.postgres import PostgresServer
 
-    from .faults_house import FaultsHouse
+    from .faults_harness import FaultsHarness
     from .harness import Outcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,21 +40,21 @@ _RECOVERS_S = 200.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def house(
+async def harness(
     company: DatabaseSettings,
     store_url: str,
     postgres_server: PostgresServer,
     tmp_path_factory: pytest.TempPathFactory,
     clean_environment: None,
-) -> AsyncIterator[FaultsHouse]:
+) -> AsyncIterator[FaultsHarness]:
     folder = tmp_path_factory.mktemp("faults")
     more_url = await create_database(postgres_server.dsn(), f"faults_{secrets.token_hex(6)}")
     certificates = Certificates(Authority(folder / "authority"), timedelta(days=1))
-    async with open_faults_house(
+    async with open_faults_harness(
         company, store_url, more_url, folder, certificates, REPLIES
     ) as opened:
         yield opened
-        # After all faults together: whatever was accepted has ended, once.
+        # After all faults together: every accepted run has ended, once.
         counts = [
             await opened.count(what)
             for what in (
@@ -67,23 +67,23 @@ async def house(
 
 
 @pytest.fixture(autouse=True)
-def answers_by_rule(house: FaultsHouse) -> Iterator[None]:
+def answers_by_rule(harness: FaultsHarness) -> Iterator[None]:
     """The words of answers are no matter here: they are put together by rule."""
-    house.model.knobs.fail_next(100_000, status=422, schema=TEXT_CALLS)
+    harness.model.knobs.fail_next(100_000, status=422, schema=TEXT_CALLS)
     yield
-    house.model.knobs.clear()
+    harness.model.knobs.clear()
 
 
-async def recovers(house: FaultsHouse, question: str) -> None:
+async def recovers(harness: FaultsHarness, question: str) -> None:
     """Wait until the question is answered in full again; connections come back by themselves."""
     async with asyncio.timeout(_RECOVERS_S):
         while (  # noqa: ASYNC110  Connections come back by themselves.
-            await house.ask(question)
+            await harness.ask(question)
         ).response.status != RunStatus.RUN_STATUS_SUCCEEDED:
             await asyncio.sleep(0.05)
 
 
-def is_told(outcome: Outcome, failed: str, kept: str) -> None:
+def names_the_failure(outcome: Outcome, failed: str, kept: str) -> None:
     """One step's result is there, and of the other one the reason why not."""
     assert outcome.response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
     results = outcome.results
@@ -107,105 +107,105 @@ def is_told(outcome: Outcome, failed: str, kept: str) -> None:
     ],
 )
 async def test_agent_or_its_dependency_down_costs_its_own_part(
-    house: FaultsHouse, part: str, question: str, failed: str, kept: str
+    harness: FaultsHarness, part: str, question: str, failed: str, kept: str
 ) -> None:
-    await recovers(house, question)
-    await house.parts[part].stop()
-    for outcome in await house.ask_at_once(question, AT_ONCE):
-        is_told(outcome, failed, kept)
-    await house.parts[part].start()
-    await recovers(house, question)
+    await recovers(harness, question)
+    await harness.parts[part].stop()
+    for outcome in await harness.ask_at_once(question, AT_ONCE):
+        names_the_failure(outcome, failed, kept)
+    await harness.parts[part].start()
+    await recovers(harness, question)
 
 
 async def test_expired_certificate_costs_its_own_part(
-    house: FaultsHouse,
+    harness: FaultsHarness,
 ) -> None:
-    await recovers(house, BOTH)
-    house.certificates.issue("sql", expired=True)
+    await recovers(harness, BOTH)
+    harness.certificates.issue("sql", expired=True)
     async with asyncio.timeout(_RECOVERS_S):
         # Connections that were made before stay good; new ones show the new certificate.
         status = RunStatus.RUN_STATUS_SUCCEEDED
         while status == RunStatus.RUN_STATUS_SUCCEEDED:
-            house.parts["sql"].drop_connections()
-            status = (await house.ask(BOTH)).response.status
-    for outcome in await house.ask_at_once(BOTH, AT_ONCE):
-        is_told(outcome, "regions", "sum")
-    house.certificates.issue("sql")
-    await recovers(house, BOTH)
+            harness.parts["sql"].drop_connections()
+            status = (await harness.ask(BOTH)).response.status
+    for outcome in await harness.ask_at_once(BOTH, AT_ONCE):
+        names_the_failure(outcome, "regions", "sum")
+    harness.certificates.issue("sql")
+    await recovers(harness, BOTH)
 
 
 async def test_turns_while_memory_is_down_are_recorded_later(
-    house: FaultsHouse,
+    harness: FaultsHarness,
 ) -> None:
-    await house.parts["memory"].stop()
-    outcomes = await house.ask_at_once(BOTH, AT_ONCE)
+    await harness.parts["memory"].stop()
+    outcomes = await harness.ask_at_once(BOTH, AT_ONCE)
     for outcome in outcomes:
         assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
         outcome.shows_no_internals()
     first = outcomes[0].response
     # Of this run alone: of those that follow, the last one is always still to be recorded.
     untold = f"count(*) FROM runs WHERE remembered_at IS NULL AND run_id = '{first.run_id}'"
-    assert await house.count(untold) == 1
-    await house.parts["memory"].start()
+    assert await harness.count(untold) == 1
+    await harness.parts["memory"].start()
     async with asyncio.timeout(_RECOVERS_S):
-        while await house.count(untold):
-            await house.ask(LIST_TABLES, conversation=first.metadata.conversation_id)
+        while await harness.count(untold):
+            await harness.ask(LIST_TABLES, conversation=first.metadata.conversation_id)
 
 
 async def test_planner_down_plans_by_keywords(
-    house: FaultsHouse,
+    harness: FaultsHarness,
 ) -> None:
-    await house.parts["planner"].stop()
-    for outcome in await house.ask_at_once(LIST_TABLES, AT_ONCE):
+    await harness.parts["planner"].stop()
+    for outcome in await harness.ask_at_once(LIST_TABLES, AT_ONCE):
         assert outcome.plan.origin == "heuristic"
         assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
         assert rows(outcome.response.data)
         outcome.shows_no_internals()
-    await house.parts["planner"].start()
-    await recovers(house, BOTH)
+    await harness.parts["planner"].start()
+    await recovers(harness, BOTH)
 
 
 async def test_composer_down_agents_answer_themselves(
-    house: FaultsHouse,
+    harness: FaultsHarness,
 ) -> None:
-    await house.parts["composer"].stop()
-    for outcome in await house.ask_at_once(LIST_TABLES, AT_ONCE):
+    await harness.parts["composer"].stop()
+    for outcome in await harness.ask_at_once(LIST_TABLES, AT_ONCE):
         assert outcome.response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
         assert rows(outcome.response.data)
         assert outcome.response.answer
         outcome.shows_no_internals()
-    await house.parts["composer"].start()
-    await recovers(house, LIST_TABLES)
+    await harness.parts["composer"].start()
+    await recovers(harness, LIST_TABLES)
 
 
 async def test_model_rate_limited_steps_without_a_model_succeed(
-    house: FaultsHouse,
+    harness: FaultsHarness,
 ) -> None:
-    house.model.knobs.clear()
-    house.model.knobs.fail_next(100_000, status=429, retry_after=60)
-    for outcome in await house.ask_at_once(LIST_TABLES, AT_ONCE):
+    harness.model.knobs.clear()
+    harness.model.knobs.fail_next(100_000, status=429, retry_after=60)
+    for outcome in await harness.ask_at_once(LIST_TABLES, AT_ONCE):
         assert outcome.plan.origin == "heuristic"
         assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
         assert rows(outcome.response.data)
         outcome.shows_no_internals()
-    # What needs a model is told so at once: nobody waits for the minute that was asked for.
-    for outcome in await house.ask_at_once(BOTH, AT_ONCE):
+    # Steps that need a model fail at once: none waits for the minute that was asked for.
+    for outcome in await harness.ask_at_once(BOTH, AT_ONCE):
         assert outcome.response.status == RunStatus.RUN_STATUS_FAILED
         assert outcome.response.error.type == "ModelRateLimited"
         assert outcome.response.error.message
         outcome.shows_no_internals()
-    house.model.knobs.clear()
-    house.model.knobs.fail_next(100_000, status=422, schema=TEXT_CALLS)
-    await recovers(house, BOTH)
+    harness.model.knobs.clear()
+    harness.model.knobs.fail_next(100_000, status=422, schema=TEXT_CALLS)
+    await recovers(harness, BOTH)
 
 
 async def test_slow_links_cost_no_attempt_and_answers_are_whole(
-    house: FaultsHouse,
+    harness: FaultsHarness,
 ) -> None:
-    await recovers(house, BOTH)
-    house.slow_down(slow=True)
-    for outcome in await house.ask_at_once(BOTH, AT_ONCE):
+    await recovers(harness, BOTH)
+    harness.slow_down(slow=True)
+    for outcome in await harness.ask_at_once(BOTH, AT_ONCE):
         assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
         assert {outcome.attempts(step) for step in ("regions", "sum")} == {1}
-    house.slow_down(slow=False)
-    await recovers(house, BOTH)
+    harness.slow_down(slow=False)
+    await recovers(harness, BOTH)

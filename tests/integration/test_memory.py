@@ -49,7 +49,7 @@ FOUND = fixture(
 
 @dataclass
 class Person:
-    """Somebody who signed in."""
+    """A user who signed in."""
 
     bos: BosClient
     memory: Any

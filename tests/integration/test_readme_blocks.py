@@ -61,9 +61,9 @@ async def until_asked(folder: Path) -> str:
                 return str(approval["approval_id"])
 
 
-def id_behind(word: str, told: str) -> str:
+def id_behind(word: str, printed: str) -> str:
     """The last id that follows the word, which is that of the outcome."""
-    return str(re.findall(rf"{word} ([0-9a-f-]{{36}})", told)[-1])
+    return str(re.findall(rf"{word} ([0-9a-f-]{{36}})", printed)[-1])
 
 
 async def test_signing_in(folder: Path) -> None:
@@ -109,6 +109,6 @@ async def test_approving(folder: Path) -> None:
     assert "savefig" in shown, "the very program"
     decided = await output(folder, approve.replace(" ID", f" {approval_id}"))
     assert decided.strip() == f"Request {approval_id}: approved"
-    told, _ = await asking.communicate()
-    assert "approved: chart" in told.decode()
-    assert "\nAnswer\n" in told.decode()
+    printed, _ = await asking.communicate()
+    assert "approved: chart" in printed.decode()
+    assert "\nAnswer\n" in printed.decode()

@@ -77,7 +77,7 @@ async def test_the_walk_of_the_readme(rest_product: RestHarness) -> None:
     assert run["response"]["answer"] == asked["answer"], "a dropped stream cancels nothing"
     left = answer('call "$REST/v1/runs/$LEFT?wait=60s')
     assert left["run_id"] != run["run_id"]
-    assert left["response"]["answer"] == asked["answer"], "nobody followed it"
+    assert left["response"]["answer"] == asked["answer"], "no client followed it"
     assert answer("call $REST/v1/runs/$RUN:cancel")["run_id"] == run["run_id"]
     error = answer('call $REST/v1/runs:ask -d \'{"query"')["error"]
     assert (error["code"], error["status"]) == (400, "INVALID_ARGUMENT")
@@ -94,18 +94,18 @@ REVENUE = {
 
 @pytest.mark.requirement("A-12")
 async def test_a_table_has_the_form_that_is_asked_for(http: aiohttp.ClientSession) -> None:
-    async def told(verb: str, path: str, accept: str, **more: Any) -> tuple[int, Any]:
+    async def called(verb: str, path: str, accept: str, **more: Any) -> tuple[int, Any]:
         headers = {"Accept": accept} if accept else {}
         async with http.request(verb, path, headers=headers, **more) as reply:
             return reply.status, await reply.json()
 
-    status, run = await told("POST", "/v1/runs", "", json=REVENUE)
+    status, run = await called("POST", "/v1/runs", "", json=REVENUE)
     assert (status, run["question"]) == (202, REVENUE["question"])
     path = f"/v1/runs/{run['run_id']}"
-    _, plain = await told("GET", f"{path}?wait=60s", "")
-    _, objects = await told("GET", f"{path}?rows=objects", "application/json")
-    _, own = await told("GET", path, "application/protobuf+json")
-    _, streamed = await told("POST", "/query", "", json=REVENUE)
+    _, plain = await called("GET", f"{path}?wait=60s", "")
+    _, objects = await called("GET", f"{path}?rows=objects", "application/json")
+    _, own = await called("GET", path, "application/protobuf+json")
+    _, streamed = await called("POST", "/query", "", json=REVENUE)
 
     table = plain["response"]["data"]
     assert streamed["data"] == table, "the same request is the same run"

@@ -44,9 +44,9 @@ COLUMN = "Count the invoices beside a wrong column"
 DOWN = "Count the customers by the ledger"
 FIELD = "Echo a field that is not there"
 DENIED = "Leave a mark beside a wrong column"
-INSISTS = "Leave a mark whatever people say"
+INSISTS = "Leave a mark in any case"
 HOPELESS = "Count what cannot be counted"
-UNREVISED = "Count what nobody plans anew"
+UNREVISED = "Count what is not planned again"
 MARK = "leave_mark"
 
 
@@ -54,10 +54,10 @@ def revised(question: str, number: int, *steps: Mapping[str, Any]) -> Fixture:
     """What the planner's model says when it is asked for revision ``number`` of a plan."""
     # More is asked for than by the fixture of the first plan, so this one answers; the errors of
     # every attempt so far are in the prompt.
-    told = [f"- wrong{n} (sql): QueryError" for n in range(1, number + 1)]
+    failures = [f"- wrong{n} (sql): QueryError" for n in range(1, number + 1)]
     return fixture(
         f"revision {number} of {question}",
-        [f"### Question\n{question}\n\n### Instructions", "### Plan that failed", *told],
+        [f"### Question\n{question}\n\n### Instructions", "### Plan that failed", *failures],
         schema="PlannerReply",
         json={
             "rationale": "Another way.",
@@ -88,7 +88,7 @@ REPLIES = [
     *query_replies("count them well", "SELECT count(*) AS total FROM invoices", "invoices"),
     *query_replies("count customers", "SELECT count(*) AS total FROM customers", "customers"),
     plan_reply(COLUMN, planned("kept", "echo", "keep"), wrong_step(1)),
-    revised(COLUMN, 1, COUNT, planned("told", "echo", "tell", n="@{outputs.kept.n}")),
+    revised(COLUMN, 1, COUNT, planned("repeated", "echo", "tell", n="@{outputs.kept.n}")),
     plan_reply(DOWN, planned("wrong0", "ledger", "count customers")),
     revised(DOWN, 0, planned("customers", "sql", "count customers")),
     plan_reply(
@@ -175,9 +175,9 @@ async def test_a_column_that_does_not_exist_is_mended(
     outcome = await harness.ask(COLUMN)
 
     assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
-    assert revisions(outcome) == [["kept", "wrong1"], ["count", "told"]]
-    kept, count, told = outcome.response.agent_results
-    assert [kept.agent_name, count.agent_name, told.agent_name] == ["echo", "sql", "echo"]
+    assert revisions(outcome) == [["kept", "wrong1"], ["count", "repeated"]]
+    kept, count, repeated = outcome.response.agent_results
+    assert [kept.agent_name, count.agent_name, repeated.agent_name] == ["echo", "sql", "echo"]
     assert len(rows(outcome.response.data)) == 1
     assert outcome.response.metadata.revision == 1
     assert from_value(agents["echo"].inputs[-1].sub_task_input["n"]) == 7

@@ -1,4 +1,4 @@
-"""What a run consumed, from the model's own count to every place where somebody looks for it."""
+"""What a run consumed, from the model's own count to every place where it is shown."""
 
 from __future__ import annotations
 

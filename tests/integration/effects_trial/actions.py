@@ -51,7 +51,7 @@ class Action:
 
     @property
     def changed(self) -> str:
-        """The label that nobody approved."""
+        """The label that was never approved."""
         return f"{_CHANGED}-{self.number}-end"
 
 

@@ -172,7 +172,7 @@ class _Trial:
                 await asyncio.sleep(_BETWEEN_S)
             else:
                 return
-        raise AssertionError(f"nobody takes the decision about {approval.approval_id}")
+        raise AssertionError(f"no gateway accepts the decision about {approval.approval_id}")
 
     async def _change(self, action: Action, run_id: str) -> None:
         """Have the log hold other arguments under the digest that people see and decide about."""

@@ -29,10 +29,10 @@ class Figures:
     approved: int = 0
     landed: int = 0
     unknown: int = 0
-    """Of these it is said that nobody knows whether they were done."""
+    """Reported as of unknown outcome."""
     twice: int = 0
     refused: int = 0
-    """Actions that nobody approved, or not so, and that did not land."""
+    """Actions not approved, or not as they are, and that did not land."""
     kills: int = 0
     """While such actions were proposed, decided about and performed."""
     longest_s: float = 0.0
@@ -70,7 +70,7 @@ def judge(
 
     Args:
         actions: What was asked for.
-        results: The step's result by label; there is none of an action nobody has decided about.
+        results: The step's result by label; there is none of an undecided action.
         landed: How often each label has landed.
     """
     verdict = Verdict()
@@ -122,7 +122,7 @@ def _refused_problem(action: Action, result: AgentResult | None, times: int) -> 
     if times:
         return f"was not approved and landed {times} times"
     if action.person == "never answers":
-        return "" if result is None else "ended before anybody decided"
+        return "" if result is None else "ended before a decision"
     if result is None:
         return "has no result"
     if action.person == "denies":

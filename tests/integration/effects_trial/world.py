@@ -81,7 +81,7 @@ class World:
         self.file_ids = {str(row["file_id"]): row["name"].removesuffix(".txt") for row in rows}
 
     async def landed(self, actions: Iterable[Action]) -> Mapping[str, int]:
-        """How often each label has landed, those included that nobody approved."""
+        """How often each label has landed, unapproved ones included."""
         found: Counter[str] = Counter()
         found.update(str(each["text"]) for each in self.company.tickets.listed("", ""))
         found.update(self.notes)

@@ -180,9 +180,9 @@ def test_the_scripted_model_answers_everything_right(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 questions: 2 right, 0 wrong, 0 asked, 0 failed." in done.stdout
-    told = json.loads((tmp_path / "tried.json").read_text())
-    assert [each["question_id"] for each in told["questions"]] == list(asked)
-    for each in told["questions"]:
+    report = json.loads((tmp_path / "tried.json").read_text())
+    assert [each["question_id"] for each in report["questions"]] == list(asked)
+    for each in report["questions"]:
         agents = {call["agent"] for call in each["calls"]}
         assert {"planner", "composer", "memory", "computation"} <= agents
         assert all(call["input_tokens"] and call["output_tokens"] for call in each["calls"])
@@ -193,8 +193,8 @@ def test_the_scripted_model_answers_everything_right(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_an_endpoint_that_is_not_there_does_not_pass(tmp_path: Path) -> None:
     """Fixed rules plan and answer in its stead, which no model has earned."""
-    nobody = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "BOS_MODEL": "none"}
-    done = try_model("--wire", "--questions", "poem", working=tmp_path, environment=nobody)
+    unreachable = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "BOS_MODEL": "none"}
+    done = try_model("--wire", "--questions", "poem", working=tmp_path, environment=unreachable)
 
     assert done.returncode == 1, done.stdout + done.stderr
     assert "no reply as JSON could be used; no answer was streamed" in done.stdout
@@ -261,9 +261,9 @@ def test_own_server_is_not_built(tmp_path: Path) -> None:
 
 def test_slow_models_are_given_the_times_that_the_docs_tell_people() -> None:
     settings = slow_settings()
-    told = (HERE.parents[2] / "docs/models.md").read_text()
+    report = (HERE.parents[2] / "docs/models.md").read_text()
 
     assert settings["BOS_MODEL_TIER"] == "small"
     times = {name: value for name, value in settings.items() if name.endswith("_S")}
     assert float(times["BOS_SQL_STEP_TIMEOUT_S"]) >= 300
-    assert all(f"\n{name}={value}\n" in told for name, value in times.items())
+    assert all(f"\n{name}={value}\n" in report for name, value in times.items())

@@ -208,7 +208,7 @@ def _tell(options: argparse.Namespace, tried: Tried) -> None:
     write_json(options.output, tried.model, about, tried.outcomes)
     print(f"\n{table(tried.outcomes)}\n\n{summary(tried.outcomes)}")
     if tried.abandoned:
-        print(f"Still generating for nobody: {tried.abandoned}.")
+        print(f"Still generating without a reader: {tried.abandoned}.")
     print(f"Details: {options.output}")
 
 
@@ -240,7 +240,7 @@ def _wire_code(tried: Tried) -> int:
     if not streamed:
         problems.append("no answer was streamed from the model")
     if tried.abandoned:
-        problems.append("generations went on that nobody waits for")
+        problems.append("generations went on without a reader")
     if problems:
         print(f"Not passed: {'; '.join(problems)}.")
         return 1

@@ -55,8 +55,8 @@ def summary(outcomes: Sequence[Outcome]) -> str:
                 reasons[key] = reasons.get(key, 0) + 1
     lines = [f"{len(outcomes)} questions: {said}."]
     if reasons:
-        told = ", ".join(f"{why} {count}x" for why, count in sorted(reasons.items()))
-        lines.append(f"Calls without a usable reply: {told}.")
+        counts = ", ".join(f"{why} {count}x" for why, count in sorted(reasons.items()))
+        lines.append(f"Calls without a usable reply: {counts}.")
     by_rule = [o.question_id for o in outcomes if o.answer and not o.by_model]
     if by_rule:
         lines.append(f"Answers worded by rule: {', '.join(by_rule)}.")

@@ -70,7 +70,7 @@ _SLOW_LINK_S = 0.02
 
 
 @dataclass
-class FaultsHouse:
+class FaultsHarness:
     """Running services, and the client of their gateway."""
 
     client: BosClient
@@ -131,7 +131,7 @@ class Certificates:
         return issued.model_copy(update={"refresh_s": 0.1})
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Of somebody who calls from outside."""
+        """Certificate of an outside caller."""
         tls = self.issue("outside")
         assert tls.ca_file is not None
         assert tls.key_file is not None
@@ -141,14 +141,14 @@ class Certificates:
 
 
 @asynccontextmanager
-async def open_faults_house(
+async def open_faults_harness(
     company: DatabaseSettings,
     store_url: str,
     more_url: str,
     folder: Path,
     certificates: Certificates,
     replies: Sequence[Fixture],
-) -> AsyncIterator[FaultsHouse]:
+) -> AsyncIterator[FaultsHarness]:
     """Planner, composer, memory, three agents with what they call, and a gateway that retries soon.
 
     Args:
@@ -197,7 +197,7 @@ async def open_faults_house(
         )
         port = await enter(metrics_server(telemetry.registry, "127.0.0.1", free_port()))
         client = await enter(BosClient(gateway.address, credentials=credentials))
-        yield FaultsHouse(client, model, parts, certificates, postgres, store_url, port)
+        yield FaultsHarness(client, model, parts, certificates, postgres, store_url, port)
 
 
 def _services(
