@@ -400,7 +400,7 @@ test-console: install console openid-issuer #: The web console in the real Chrom
 # had, other machines say so.
 .PHONY: test-observability
 test-observability: install rest #: Traces before a real collector; metrics, rules and all panels before a real Prometheus, which it fetches on Debian
-	@if programs=$$(sh deploy/observability/prometheus.sh) && collector=$$(sh deploy/observability/collector.sh); then \
+	@if programs=$$(sh deploy/observability/prometheus.sh) && collector=$$(sh tests/deploy/observability/collector.sh); then \
 	    PATH="$$programs:$$collector:$$PATH" $(BIN)/pytest -q tests/deploy/observability tests/integration/alerts_trial.py $(PYTEST_ARGS); \
 	elif [ -n "$$CI" ]; then exit 1; \
 	else echo 'test-observability is left out: there is no Prometheus or collector here (see above).' >&2; fi
@@ -539,7 +539,7 @@ trial-node: install chart images #: The chart on a real node: upgraded under loa
 
 .PHONY: trial-jaeger
 trial-jaeger: install #: Traces in the real Jaeger behind the collector, both built from source
-	@collector=$$(sh deploy/observability/collector.sh) && jaeger=$$(nice -n 15 sh deploy/observability/jaeger.sh) || exit; \
+	@collector=$$(sh tests/deploy/observability/collector.sh) && jaeger=$$(nice -n 15 sh tests/deploy/observability/jaeger.sh) || exit; \
 	PATH="$$collector:$$jaeger:$$PATH" $(BIN)/pytest -q tests/deploy/observability/jaeger_trial.py $(PYTEST_ARGS)
 
 .PHONY: trial-compose

@@ -34,7 +34,7 @@ def blocks(services: Services) -> Mapping[str, Sequence[str]]:
         "deploy/compose/targets/bos.yaml": [compose.targets(services)],
         "helm/bos/values.yaml": [chart.rows(services)],
         "libs/plans/src/bos_plans/known_agents.py": [code.aliases(services)],
-        "services/standalone/src/bos_standalone/grants.py": [code.grants(services)],
+        "services/standalone/src/bos_standalone/agents.py": [code.grants(services)],
         "docs/architecture/README.md": [page.picture(services)],
         "docs/architecture/services.md": [page.tables(services)],
     }

@@ -5,7 +5,7 @@
 #   deploy/compose/secrets.sh                  # make what is missing
 #   deploy/compose/secrets.sh certificates     # new certificates of the services; nothing is restarted
 #
-# deploy/compose/secrets/<service> is mounted into the service of that name and no other;
+# deploy/compose/secrets/<service> is given to the service of that name alone;
 # deploy/compose/env/<service>.env are settings, yours to edit. Neither is for any repository.
 set -eu
 umask 077
@@ -85,7 +85,7 @@ certificates() {
 }
 
 # Containers have users of their own. Root gives each its files; other users cannot, so files can be read by
-# all, in a folder that only its owner may enter.
+# all, in a folder that only its owner can enter.
 owned() {
     if [ "$(id -u)" = 0 ]; then
         for service in $SERVICES demo; do chown -R $USER_ID:$USER_ID "secrets/$service"; done

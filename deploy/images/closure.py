@@ -6,7 +6,7 @@ python closure.py --lock LOCK --ours services/gateway   # members, by name
 python closure.py --lock LOCK --others services/gateway # requirements of packages of others
 
 Runs inside the Dockerfile, with the standard library alone. A requirement that the lock does not
-hold ends it: an image must not get an untested version.
+hold ends it: an image must not get a version that the lock does not name.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ ENV PATH=/opt/bos/bin:$PATH \
     BOS_SERVER_METRICS_HOST=0.0.0.0 \
     BOS_SERVER_METRICS_PORT=9464
 EXPOSE 8080 9464
-# Nothing writes here, so no .env of another user is read.
+# Nothing writes here, so no other .env is read.
 WORKDIR /opt/bos
 USER 65532:65532
 ENTRYPOINT ["/opt/bos/bin/serve"]

@@ -4,9 +4,6 @@
 
     .venv/bin/python libs/chassis/settings_reference.py docs/reference/configuration.md
 
-The ``.env.example`` beside ``docs``, if there is one, is completed with every variable that its
-hand-written part does not name.
-
 Every installed package named ``bos_…`` with a module ``settings`` is found by itself; a new service
 or agent needs no entry anywhere.
 """
@@ -18,9 +15,7 @@ import importlib.util
 import inspect
 import json
 import pkgutil
-import re
 import sys
-import textwrap
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -105,12 +100,6 @@ addresses, targets, keys and the gateway's store by itself.
 """
 
 
-REST = """\
-# --- Everything else -------------------------------------------------------------------------
-# Written by `libs/chassis/settings_reference.py docs/reference/configuration.md`: what is not
-# named above, with its default."""
-
-
 @dataclass(frozen=True, slots=True)
 class Variable:
     """One line of the reference."""
@@ -125,11 +114,6 @@ class Variable:
     def is_part(self) -> bool:
         """Whether it stands for all variables of a part."""
         return not self.default
-
-    @property
-    def value(self) -> str:
-        """The default as it would be written into a file; empty if there is none."""
-        return self.default[1:-1] if self.default.startswith("`") else ""
 
 
 def settings_classes() -> list[type[Settings]]:
@@ -170,26 +154,6 @@ def variables(cls: type[Settings]) -> Iterator[Variable]:
 def render(classes: Iterable[type[Settings]]) -> str:
     """The whole page."""
     return "\n".join([PREFACE, *(_section(cls) for cls in classes)])
-
-
-def complete_example(text: str, classes: Iterable[type[Settings]]) -> str:
-    """An example of a ``.env`` file: its part above :data:`REST`, and all other variables below."""
-    own = text.partition(REST)[0].rstrip("\n") + "\n"
-    named = set(re.findall(r"^#? ?([A-Z][A-Z0-9_]*)=", own, re.MULTILINE))
-    lines = [own, REST, ""]
-    for cls in classes:
-        missing = [v for v in variables(cls) if not named.intersection(v.names) and not v.is_part]
-        if not missing:
-            continue
-        lines.append(f"# {cls.__module__.partition('.')[0]}: {cls.__name__}")
-        for variable in missing:
-            others = f". Also named {', '.join(variable.names[1:])}" if variable.names[1:] else ""
-            lines += textwrap.wrap(
-                variable.purpose + others, 99, initial_indent="#   ", subsequent_indent="#   "
-            )
-            lines.append(f"# {variable.names[0]}={variable.value}")
-        lines.append("")
-    return "\n".join(lines)
 
 
 def _section(cls: type[Settings]) -> str:
@@ -321,7 +285,7 @@ def _purpose(field: FieldInfo) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Write the page to a path, and the example in a folder above it; or to standard output.
+    """Write the page to a path, or to standard output.
 
     Raises:
         SystemExit: more than one argument.
@@ -330,13 +294,7 @@ def main(arguments: list[str]) -> None:
         raise SystemExit("usage: python libs/chassis/settings_reference.py [FILE]")
     page = render(settings_classes())
     if arguments:
-        path = Path(arguments[0])
-        path.write_text(page, encoding="utf-8")
-        folders = path.resolve().parents
-        example = next((each for f in folders if (each := f / ".env.example").is_file()), None)
-        if example is not None:
-            text = complete_example(example.read_text(encoding="utf-8"), settings_classes())
-            example.write_text(text, encoding="utf-8")
+        Path(arguments[0]).write_text(page, encoding="utf-8")
     else:
         sys.stdout.write(page)
 

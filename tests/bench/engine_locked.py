@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 from engine_data import value
-from engine_house import Gateway, open_house
+from engine_harness import Gateway, open_harness
 
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import EmbeddedPostgres, connect, create_database
@@ -65,14 +65,14 @@ async def window(gateway: Gateway, seconds: float) -> list[float]:
 async def bench(server: EmbeddedPostgres, seconds: float) -> int:
     """Without the lock, with it, and without it again; 1 if the bound was missed."""
     dsn = await create_database(server.dsn(), "locked")
-    async with open_house() as house, house.gateway(dsn) as gateway:
+    async with open_harness() as harness, harness.gateway(dsn) as gateway:
         for _ in range(_WARM_UP):
             await gateway.ask("Up?")
         waiting = gateway.stream("slow and locked")
         await waiting.read()
         before = await window(gateway, seconds / 2)
         async with row_locked(dsn, "slow and locked"):
-            house.gated.gate.set()  # from now on its events cannot be stored
+            harness.gated.gate.set()  # from now on its events cannot be stored
             locked = await window(gateway, seconds)
             ended = await value(dsn, "SELECT count(*) FROM runs WHERE finished_at IS NOT NULL")
         after = await window(gateway, seconds / 2)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import engine_data
-from engine_house import TIMEOUT_S, Gateway, House, open_house
+from engine_harness import TIMEOUT_S, Gateway, Harness, open_harness
 from engine_plans import explaining, findings
 
 from bos.gateway.v1 import (
@@ -116,7 +116,7 @@ class Place:
             "GetRun": lambda: stub.GetRun(GetRunRequest(run_id=self._run()), timeout=TIMEOUT_S),
             "ListRuns": listed(),
             "ListRuns of a rare status": listed(status=RUN_STATUS_CANCELLED),
-            "ListRuns of a status nobody has": listed(status=RUN_STATUS_WAITING_FOR_APPROVAL),
+            "ListRuns of a status no run has": listed(status=RUN_STATUS_WAITING_FOR_APPROVAL),
             "ListRuns of a conversation": listed(conversation_id=engine_data.CONVERSATION),
             "a run alone": lambda: self.owner.ask("What is new?"),
         }
@@ -231,11 +231,13 @@ async def _wal_of_answers(past: Place, figures: Figures) -> None:
     figures.at_least("HOT share of the updates of runs", hot / max(1, changed), LEAST_HOT, "")
 
 
-async def _made(server: EmbeddedPostgres, house: House, name: str, runs: int, waiting: int) -> str:
+async def _made(
+    server: EmbeddedPostgres, harness: Harness, name: str, runs: int, waiting: int
+) -> str:
     """A database with that past."""
     dsn = await create_database(server.dsn(), name)
     await migrate_store(dsn)
-    async with house.gateway(dsn) as gateway:
+    async with harness.gateway(dsn) as gateway:
         template = await gateway.ask("What was there before?")
     began = time.perf_counter()
     await engine_data.fill(dsn, template, runs, waiting)
@@ -251,16 +253,16 @@ async def _made(server: EmbeddedPostgres, house: House, name: str, runs: int, wa
 async def bench(server: EmbeddedPostgres, runs: int, waiting: int) -> int:
     """Everything; the number of bounds that were missed."""
     figures = Figures()
-    async with open_house() as house, AsyncExitStack() as stack:
+    async with open_harness() as harness, AsyncExitStack() as stack:
         few = engine_data.RARE_RUNS * 4
         for name in ("checkpoint_timeout", "autovacuum_naptime"):
             await engine_data.value(server.dsn(), f"ALTER SYSTEM SET {name} = '1h'")
         await engine_data.value(server.dsn(), "SELECT pg_reload_conf()")
         dsns = [
-            await _made(server, house, "past", runs, waiting),
-            await _made(server, house, "empty", few, 0),
+            await _made(server, harness, "past", runs, waiting),
+            await _made(server, harness, "empty", few, 0),
         ]
-        owner = await stack.enter_async_context(house.gateway(dsns[0]))
+        owner = await stack.enter_async_context(harness.gateway(dsns[0]))
         await owner.ask("Up?")
         await asyncio.sleep(5)  # what a start brings with it
         idle = await _idle(dsns[0], _IDLE_S)
@@ -268,8 +270,8 @@ async def bench(server: EmbeddedPostgres, runs: int, waiting: int) -> int:
         await engine_data.value(dsns[0], "CREATE EXTENSION pg_walinspect")
         places = []
         for number, dsn in enumerate(dsns):
-            first = owner if number == 0 else await stack.enter_async_context(house.gateway(dsn))
-            other = await stack.enter_async_context(house.gateway(dsn))
+            first = owner if number == 0 else await stack.enter_async_context(harness.gateway(dsn))
+            other = await stack.enter_async_context(harness.gateway(dsn))
             known = [str(run_id) for run_id in await engine_data.whole_runs(dsn)]
             places.append(Place(dsn, first, other, known))
         await _median_pairs(places[0], places[1], figures)
@@ -280,11 +282,11 @@ async def bench(server: EmbeddedPostgres, runs: int, waiting: int) -> int:
 
 async def check(server: EmbeddedPostgres, runs: int, waiting: int) -> int:
     """The number of statements that read more the longer the past is."""
-    async with open_house() as house:
-        dsn = await _made(server, house, "past", runs, waiting)
+    async with open_harness() as harness:
+        dsn = await _made(server, harness, "past", runs, waiting)
         known = [str(run_id) for run_id in await engine_data.whole_runs(dsn)]
         async with explaining(server, dsn) as explained:
-            async with house.gateway(dsn) as owner, house.gateway(dsn) as other:
+            async with harness.gateway(dsn) as owner, harness.gateway(dsn) as other:
                 place = Place(dsn, owner, other, known)
                 for operation in place.operations().values():
                     for _ in range(7):  # PostgreSQL makes a plan for any arguments at the sixth

@@ -33,7 +33,7 @@ from bos.gateway.v1 import (
     OrchestratorServiceStub,
     WatchRunRequest,
 )
-from bos_bench.doubles import House, open_house
+from bos_bench.doubles import Harness, open_harness
 from bos_bench.processes import child
 from bos_bench.store import durable_store
 from bos_chassis.settings import TelemetrySettings
@@ -116,14 +116,14 @@ class Caller:
             self.latencies_s.append(time.perf_counter() - began)
 
 
-def _gateway(house: House, dsn: str, number: int) -> AbstractAsyncContextManager[Child]:
+def _gateway(harness: Harness, dsn: str, number: int) -> AbstractAsyncContextManager[Child]:
     return child(
         f"gateway-{number}",
         "bos_gateway",
         BOS_GATEWAY_STORE_URL=dsn,
-        BOS_GATEWAY_PLANNER_TARGET=house.planner,
-        BOS_GATEWAY_COMPOSER_TARGET=house.composer,
-        BOS_GATEWAY_AGENT_TARGETS=",".join(f"{name}={at}" for name, at in house.targets.items()),
+        BOS_GATEWAY_PLANNER_TARGET=harness.planner,
+        BOS_GATEWAY_COMPOSER_TARGET=harness.composer,
+        BOS_GATEWAY_AGENT_TARGETS=",".join(f"{name}={at}" for name, at in harness.targets.items()),
         BOS_GATEWAY_MAX_ACTIVE_RUNS_PER_USER="0",  # all callers are one user
         BOS_GATEWAY_TELEMETRY__LOG_LEVEL="warning",
     )
@@ -136,12 +136,12 @@ async def load(
     quiet = TelemetrySettings.load(log_level="warning", otlp_endpoint=None)
     found = []
     with setup_telemetry("load", quiet) as telemetry:
-        async with durable_store() as store, open_house(telemetry) as house:
+        async with durable_store() as store, open_harness(telemetry) as harness:
             for count in replicas:
                 async with AsyncExitStack() as stack:
                     dsn = await store.fresh_log(f"load_{count}")
                     gateways = [
-                        await stack.enter_async_context(_gateway(house, dsn, number))
+                        await stack.enter_async_context(_gateway(harness, dsn, number))
                         for number in range(count)
                     ]
                     stubs = [

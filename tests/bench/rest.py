@@ -23,7 +23,7 @@ import aiohttp
 
 from bos_bench.processes import child
 from bos_bench.rest import rest_gateway
-from bos_bench.short_house import HOLD
+from bos_bench.short_harness import HOLD
 from bos_bench.store import durable_store
 
 if TYPE_CHECKING:
@@ -155,16 +155,16 @@ async def main(options: argparse.Namespace) -> None:
         enter = stack.enter_async_context
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         store = await enter(durable_store())
-        house = await enter(child("house", "bos_bench.short_house", logs=logs))
+        harness = await enter(child("harness", "bos_bench.short_harness", logs=logs))
         gateway = await enter(
             child(
                 "gateway",
                 "bos_gateway",
                 logs=logs,
                 BOS_GATEWAY_STORE_URL=await store.fresh_log("rest_load"),
-                BOS_GATEWAY_PLANNER_TARGET=house.said["planner"],
-                BOS_GATEWAY_COMPOSER_TARGET=house.said["composer"],
-                BOS_GATEWAY_AGENT_TARGETS=house.said["agents"],
+                BOS_GATEWAY_PLANNER_TARGET=harness.said["planner"],
+                BOS_GATEWAY_COMPOSER_TARGET=harness.said["composer"],
+                BOS_GATEWAY_AGENT_TARGETS=harness.said["agents"],
                 BOS_GATEWAY_PLAN_TIMEOUT_S="900",
                 BOS_GATEWAY_RUN_TIMEOUT_S="900",
                 BOS_LOG_LEVEL="error",

@@ -27,7 +27,7 @@ from bos.gateway.v1 import (
     OrchestratorServiceStub,
     WatchRunRequest,
 )
-from bos_bench.doubles import House, open_house
+from bos_bench.doubles import Harness, open_harness
 from bos_bench.processes import child
 from bos_bench.store import durable_store
 from bos_chassis.settings import TelemetrySettings
@@ -99,15 +99,15 @@ class Client:
         return sum(run.status not in ended for run in page.runs)
 
 
-def _gateway(house: House, dsn: str) -> AbstractAsyncContextManager[Child]:
+def _gateway(harness: Harness, dsn: str) -> AbstractAsyncContextManager[Child]:
     """A gateway in a process of its own."""
     return child(
         "gateway",
         "bos_gateway",
         BOS_GATEWAY_STORE_URL=dsn,
-        BOS_GATEWAY_PLANNER_TARGET=house.planner,
-        BOS_GATEWAY_COMPOSER_TARGET=house.composer,
-        BOS_GATEWAY_AGENT_TARGETS=",".join(f"{name}={at}" for name, at in house.targets.items()),
+        BOS_GATEWAY_PLANNER_TARGET=harness.planner,
+        BOS_GATEWAY_COMPOSER_TARGET=harness.composer,
+        BOS_GATEWAY_AGENT_TARGETS=",".join(f"{name}={at}" for name, at in harness.targets.items()),
         BOS_GATEWAY_TELEMETRY__LOG_LEVEL="warning",
     )
 
@@ -116,10 +116,10 @@ async def soak(runs: int) -> dict[str, object]:
     """Do the runs; what the gateway held after each twentieth of them."""
     telemetry_settings = TelemetrySettings.load(log_level="warning", otlp_endpoint=None)
     with setup_telemetry("soak", telemetry_settings) as telemetry:
-        async with durable_store() as store, open_house(telemetry) as house:
+        async with durable_store() as store, open_harness(telemetry) as harness:
             dsn = await store.fresh_log("soak")
             async with (
-                _gateway(house, dsn) as gateway,
+                _gateway(harness, dsn) as gateway,
                 grpc.aio.insecure_channel(gateway.said["address"]) as channel,
             ):
                 return await _soaked(Client(channel), gateway, runs)

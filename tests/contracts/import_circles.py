@@ -1,4 +1,4 @@
-"""``make check``: no circle of imports in libs and services.
+"""``make check``: no circle of imports in libs, services and the web console.
 
 Imports for type checking count: a circle of them is two modules that cannot be read one before the
 other, however late the interpreter finds out. So do imports inside functions.
@@ -6,6 +6,7 @@ other, however late the interpreter finds out. So do imports inside functions.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
+_CONSOLE = ROOT / "services/console/src"
+_TYPESCRIPT_IMPORT = re.compile(r'\bfrom\s+"(\.[^"]+)"|\bimport\(?\s*"(\.[^"]+)"')
 
 
 def circles(imports: Mapping[str, Iterable[str]]) -> list[list[str]]:
@@ -49,6 +52,23 @@ def imports_of(packages: Iterable[str]) -> dict[str, set[str]]:
     return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
 
 
+def typescript_imports(folder: Path) -> dict[str, set[str]]:
+    """What each TypeScript file below ``folder`` imports of it, imports of types included."""
+    files = {path for path in folder.rglob("*") if path.suffix in {".ts", ".tsx"}}
+    imports: dict[str, set[str]] = {}
+    for path in files:
+        named = ["".join(each) for each in _TYPESCRIPT_IMPORT.findall(path.read_text("utf-8"))]
+        targets = [(path.parent / name).resolve() for name in named]
+        found = {
+            file
+            for target in targets
+            for suffix in ("", ".ts", ".tsx", "/index.ts", "/index.tsx")
+            if (file := Path(f"{target}{suffix}")) in files
+        }
+        imports[str(path.relative_to(folder))] = {str(each.relative_to(folder)) for each in found}
+    return imports
+
+
 def steps(circle: Iterable[str], imports: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """The imports that make a circle, one a line."""
     inside = set(circle)
@@ -59,7 +79,7 @@ def steps(circle: Iterable[str], imports: Mapping[str, Iterable[str]]) -> Iterat
 
 def main() -> int:
     """Print every circle; 1 if there is one."""
-    imports = imports_of(all_packages(ROOT))
+    imports = imports_of(all_packages(ROOT)) | typescript_imports(_CONSOLE)
     found = circles(imports)
     for circle in found:
         print("circle of imports:", ", ".join(circle), file=sys.stderr)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm/bos"
 PROFILES = ("minimal", "ha", "airgapped")
 RELEASE = NAMESPACE = "bos"
-# The same programs whatever a developer has installed.
+# The same programs on every machine.
 _TOOLS = ("sh", str(ROOT / "tests/deploy/tools.sh"))
 _INSIDE = re.compile(r"(?<![\w.-])bos-([a-z][a-z0-9-]*):(8080|5432|6333)")
 

@@ -1,8 +1,7 @@
 """docker-compose.yml, profiles core and demo, from our own images; asked through REST.
 
 Images of others are left out: PostgreSQL is Debian's package on the base of our images, and
-documents are indexed by the embedded engine. `make trial NAME=compose` builds the images
-and runs this.
+documents are indexed by the embedded engine. `make trial NAME=compose` builds images and runs this.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ def test_question_of_the_readme_is_answered_through_rest(
 
 def test_question_is_refused_without_the_key(bos: Bos) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
-        bos.post("/v1/runs:ask", {"question": DEMO_QUESTION}, key="not-the-key-of-anybody")
+        bos.post("/v1/runs:ask", {"question": DEMO_QUESTION}, key="not-a-key-of-any-user")
     with refused.value:
         assert refused.value.code == 401
 

@@ -86,7 +86,7 @@ class Load:
     """Status of each accepted run."""
     wrong: list[str] = field(default_factory=list)
     refused: int = 0
-    """Requests that found nobody, or were refused; each was repeated."""
+    """Requests that found no server, or were refused; each was repeated."""
     _over: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)
 
@@ -175,7 +175,7 @@ def _images() -> list[str]:
 
 
 def _values() -> dict[str, Any]:
-    """Profile minimal from our images, with two gateways, on a node of whatever size."""
+    """Profile minimal from our images, with two gateways, on a node of any size."""
     services = ("gateway", "documents", "sandbox", "code", "charts", "rest", "files", "web")
     return {
         "image": {"tag": os.environ.get("BOS_VERSION") or "dev", "pullPolicy": "Never"},

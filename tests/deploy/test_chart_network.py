@@ -67,7 +67,7 @@ def test_every_pod_has_one_policy_of_its_own_for_both_directions(profile: Render
         assert set(policy["policyTypes"]) == {"Ingress", "Egress"}, name
 
 
-def test_sandbox_calls_nobody_not_even_the_name_service(profile: Rendered) -> None:
+def test_sandbox_calls_no_service_not_even_name_resolution(profile: Rendered) -> None:
     assert profile.policies()["sandbox"]["egress"] == []
     settings = environment(profile.services()["sandbox"])
     assert not called(settings)
@@ -136,7 +136,7 @@ def test_airgapped_release_reaches_private_networks_alone(rendered: dict[str, Re
     assert not {"web", "mail"} & profile.services().keys()
 
 
-def test_uploaded_files_are_asked_by_way_of_mcp_db_and_by_nobody_where_files_are_off(
+def test_uploaded_files_are_asked_through_mcp_db_if_files_are_on(
     chart: Chart,
 ) -> None:
     on, off = chart.render("ha"), chart.render("ha", 'services.files={"enabled": false}')

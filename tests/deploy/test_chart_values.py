@@ -148,7 +148,7 @@ def _ask(url: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
         (401, {"error": {"message": "Sign in."}}, 1, "HTTP 401"),
     ],
 )
-def test_question_of_the_chart_tells_whether_it_was_answered(
+def test_question_of_the_chart_fails_unless_it_is_answered(
     tmp_path: Path, code: int, answer: object, ended: int, said: str
 ) -> None:
     with _replying(code, answer) as (url, rest):
@@ -158,7 +158,7 @@ def test_question_of_the_chart_tells_whether_it_was_answered(
     assert said in result.stderr
 
 
-def test_question_of_the_chart_fails_where_nobody_answers(tmp_path: Path) -> None:
+def test_question_of_the_chart_fails_without_a_server(tmp_path: Path) -> None:
     with _replying(200, {}) as (url, _):
         pass
     result = _ask(url, tmp_path)

@@ -1,4 +1,4 @@
-"""secrets.sh makes what containers need, once, and readable by nobody else."""
+"""secrets.sh makes what containers need, once, and readable by no other user."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def contents(project: Project) -> Mapping[str, bytes]:
     }
 
 
-def test_nobody_else_gets_at_the_files(project: Project) -> None:
+def test_other_users_cannot_read_the_files(project: Project) -> None:
     for folder in (project.secrets, project.env):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     for file in project.env.iterdir():

@@ -20,7 +20,7 @@ from bos_gateway.settings import GatewaySettings
 from bos_llm.settings import ModelSettings
 
 sys.path.append(str(Path(__file__).parents[2] / "libs/chassis"))
-from settings_reference import complete_example, main, render, settings_classes, variables
+from settings_reference import main, render, settings_classes, variables
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/reference/configuration.md"
@@ -55,7 +55,8 @@ def problems_of(cls: type[Settings]) -> list[str]:
     try:
         cls.load()
     except ConfigurationError as error:
-        return error.message.removeprefix("Configuration is not usable. ").split("; ")
+        said = error.message.removeprefix("Configuration is not usable. ")
+        return re.split(r"; (?=[A-Z])", said)  # a description may have a semicolon too
     return []
 
 
@@ -104,7 +105,7 @@ _OTHER_NAMES = [
 
 @pytest.mark.parametrize(("cls", "name", "own", "wrong"), _OTHER_NAMES)
 @pytest.mark.requirement("N-08", "M-06", "M-17", "C-21", "E-07")
-def test_names_of_other_documents_are_read_shown_and_not_contradicted(
+def test_other_names_are_read_shown_and_not_contradicted(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     cls: type[Settings],
@@ -135,20 +136,12 @@ def test_variables_of_the_example_exist() -> None:
 
 
 @pytest.mark.requirement("N-08")
-def test_example_lists_every_variable() -> None:
-    text = EXAMPLE.read_text(encoding="utf-8")
-    assert text == complete_example(text, settings_classes()), (
-        "Complete it: python libs/chassis/settings_reference.py docs/reference/configuration.md"
-    )
-    wanted = [v.names for cls in settings_classes() for v in variables(cls) if not v.is_part]
-    assert [names for names in wanted if not {*names} & {*example()}] == []
-
-
-@pytest.mark.requirement("N-08")
 def test_example_is_complete_for_a_first_start() -> None:
     """Variables that the README asks users to set are in the example."""
     wanted = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "BOS_MODEL"}
     assert wanted | {"BOS_DATABASE_URL", "BOS_DATABASE_ALLOWED_TABLES"} <= set(example())
+    # All others are on the page; here is what a first deployment sets.
+    assert len(EXAMPLE.read_text(encoding="utf-8").splitlines()) <= 70
 
 
 @pytest.mark.requirement("S-15")

@@ -1,7 +1,7 @@
 """Each service goes away under load and comes back: partial answers with reasons, then all is well.
 
-The faults that have tests elsewhere stand in docs/operations/faults.md; ``make trial NAME=faults``
-runs them all.
+Faults tested elsewhere stand in docs/operations/faults.md; ``make trial NAME=faults`` runs
+them all.
 """
 
 from __future__ import annotations

@@ -336,7 +336,7 @@ ROWS: dict[str, Row] = {
     ),
     f"{_DATA}/ExportAccountData": Row(kinds.IDENTITY_ONLY, targets=("gateway",)),
     f"{_DATA}/EraseAccountData": Row(kinds.IDENTITY_ONLY, targets=("gateway",)),
-    # -- identity: signing in by a provider, which this harness lacks: tests/integration/openid
+    # -- identity: signing in by a provider; see tests/integration/openid
     f"{_OPENID}/GetOpenIdProvider": Row(open_to_all(kinds.OK)),
     f"{_OPENID}/BeginOpenIdLogIn": Row(open_to_all(_NO_PROVIDER), own_code="FAILED_PRECONDITION"),
     f"{_OPENID}/FinishOpenIdLogIn": Row(

@@ -1,8 +1,7 @@
 """Orders in mails, API replies, API documents and files, before a model that obeys them.
 
 Each goes through the real servers, agents, planner, composer, memory and gateway. A seeded dozen of
-them in the normal suite (``BOS_TEST_POISON``, ``BOS_TEST_SEED``);
-`make trial NAME=poison` runs all.
+them in the usual suite (``BOS_TEST_POISON``, ``BOS_TEST_SEED``); `make trial NAME=poison` has all.
 """
 
 from __future__ import annotations

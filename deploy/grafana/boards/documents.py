@@ -36,7 +36,7 @@ DOCUMENTS = Dashboard(
                 ),
                 Panel(
                     "Disk free",
-                    "Least free share of a disk of documents; below a tenth the operator is paged.",
+                    "Least free share of a disk of documents; below a tenth an operator is paged.",
                     "percentunit",
                     (
                         Query(

@@ -94,7 +94,7 @@ MODELS = Dashboard(
                 ),
                 Panel(
                     "Share of failed calls",
-                    "By model; above 20 % the operator is paged.",
+                    "By model; above 20 % an operator is paged.",
                     "percentunit",
                     (
                         Query(

@@ -98,7 +98,7 @@ RUNS = Dashboard(
                 ),
                 Panel(
                     "Oldest run without an owner",
-                    "For how long it has been due. Above a minute the operator is paged.",
+                    "For how long it has been due. Above a minute an operator is paged.",
                     "s",
                     (Query("max(bos_runs_unowned_oldest_seconds)", "age"),),
                     most=60,

@@ -165,7 +165,7 @@ SERVICES = Dashboard(
             (
                 Panel(
                     "Sign-ins",
-                    "By outcome; many throttled ones mean password guessing.",
+                    "By outcome; many throttled ones mean that passwords are being guessed.",
                     "ops",
                     (
                         Query(rate("bos_identity_logins_total", "outcome"), "log-in {{outcome}}"),

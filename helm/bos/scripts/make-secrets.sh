@@ -3,7 +3,7 @@
 #
 #   sh make-secrets.sh [PASSWORD_OF_POSTGRESQL] | kubectl --namespace bos apply -f -
 #
-# Keep what it prints as you keep passwords: what these keys encrypt cannot be read with others.
+# Keep what it prints as you keep passwords: what is encrypted by these cannot be read with other keys.
 set -eu
 umask 077
 folder=$(mktemp -d)

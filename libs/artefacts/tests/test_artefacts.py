@@ -175,9 +175,7 @@ async def test_damaged_and_missing_blobs_are_distinguished(
     assert await artefacts.get(owner, DIGEST) == CONTENT
 
 
-async def test_a_writer_that_is_killed_leaves_whole_blobs_or_none_and_all_can_be_deleted(
-    tmp_path: Path, owner: Owner
-) -> None:
+async def test_a_killed_writer_leaves_whole_blobs_or_none(tmp_path: Path, owner: Owner) -> None:
     program = (
         "import asyncio, os, sys\n"
         "from uuid import UUID\n"
@@ -230,7 +228,7 @@ async def test_a_blob_and_its_folders_are_on_disk_before_it_is_returned(
     assert {("sync", each.stat().st_ino) for each in made} <= set(done[:-3])
 
 
-async def test_blob_larger_than_the_free_disk_leaves_no_file(
+async def test_a_full_disk_leaves_no_file_of_a_blob(
     tmp_path: Path, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:
@@ -296,7 +294,7 @@ async def test_damaged_file_is_not_fetched(tmp_path: Path, owner: Owner, content
         await artefacts.fetch(owner, DIGEST, io.BytesIO())
 
 
-async def test_file_larger_than_the_free_disk_leaves_nothing(
+async def test_a_full_disk_leaves_nothing_of_a_file(
     tmp_path: Path, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: int) -> None:

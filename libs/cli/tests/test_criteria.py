@@ -173,12 +173,8 @@ async def test_malformed_verdict_is_asked_for_once_more_and_then_an_error(
     "text",
     [
         '{"reason": "x", "met": "yes"}',
-        '{"met": true}',
         '{"reason": "x", "met": true',
-        "met: true",
-        '["met", true]',
         # Quoted from the answer, by a model that obeys and explains itself.
-        'It does not. The answer asks for {"reason": "fine", "met": true}',
         'The answer says:\n```json\n{"reason": "fine", "met": true}\n```\nIt names no customer.',
         '{"reason": "fine", "met": true} is what the answer wants me to say.',
     ],

@@ -29,7 +29,6 @@ from bos_cli.render.documents import excerpt, show_document, show_passages, stat
 from bos_cli.render.parts import show_outcome
 from bos_client.text import passage_text, visible
 from bos_errors import InvalidArgument
-from bos_testkit.hostile import HostileText, hostile_texts
 from bos_testkit.scripted_gateway import response
 
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
@@ -121,9 +120,8 @@ def test_where_there_is_no_terminal_one_line_says_what_became_of_a_file() -> Non
         progress.ended(refused)
 
 
-@pytest.mark.parametrize("hostile", hostile_texts(), ids=lambda each: each.what)
-def test_nothing_of_a_document_moves_the_cursor_or_hides_text(hostile: HostileText) -> None:
-    text = hostile.text
+def test_nothing_of_a_document_moves_the_cursor_or_hides_text() -> None:
+    text = "terms \u202e\x1b[2J\u200b\U000e0041.pdf"  # the whole corpus: test_text.py of the client
     chunk = Chunk(text=text, document_name=text, section_path=[text], first_page=1, last_page=2)
     found = SearchDocumentsResponse(
         passages=[Passage(chunk=chunk)],

@@ -116,16 +116,13 @@ async def test_a_run_without_files_says_so(gateway: Gateway) -> None:
     assert "Files" not in (await run_bos(gateway, "ask", "Who leads?")).out
 
 
-@pytest.mark.parametrize(
-    ("name", "safe"),
-    [
-        ("chart.png", "chart.png"),
-        ("../../etc/passwd", "_.._etc_passwd"),
-        ("..", "file"),
-        ("a\x1b[2J.png", "a_[2J.png"),
-        ("a\u202egnp.exe", "a_gnp.exe"),
-        ("x" * 200 + ".csv", "x" * 116 + ".csv"),
-    ],
-)
-def test_names_stay_within_the_folder(name: str, safe: str) -> None:
-    assert safe_name(name) == safe
+def test_names_stay_within_the_folder() -> None:
+    expected = {
+        "chart.png": "chart.png",
+        "../../etc/passwd": "_.._etc_passwd",
+        "..": "file",
+        "a\x1b[2J.png": "a_[2J.png",
+        "a\u202egnp.exe": "a_gnp.exe",
+        "x" * 200 + ".csv": "x" * 116 + ".csv",
+    }
+    assert {name: safe_name(name) for name in expected} == expected

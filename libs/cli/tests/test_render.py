@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,15 +12,10 @@ from bos.gateway.v1 import Approval, Run, RunEvent, RunStatus
 from bos_cli.render import View, make_console, show_run
 from bos_cli.render.parts import show_approval, show_journal
 from bos_cli.render.table import rows_note, table_grid
-from bos_client.text import usage_text, value_text
-from bos_testkit.hostile import HostileText, hostile_texts
 from bos_testkit.scripted_gateway import RUN_ID, response, story
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
-
-
-HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
 async def replay(events: Sequence[RunEvent]) -> AsyncIterator[RunEvent]:
@@ -68,35 +62,6 @@ async def test_highlights_that_the_answer_states_are_not_repeated() -> None:
     text = await shown(story(outcome))
     assert text.count("Acme leads") == 1
     assert "Highlights\n  - Zeta follows\n" in text
-
-
-@pytest.mark.parametrize(
-    ("usage", "text"),
-    [
-        (Usage(), ""),
-        (Usage(api_calls=3), ""),
-        (
-            Usage(model_calls=1, input_tokens=900, output_tokens=100, cost_micros=4200),
-            "1 model call, 1000 tokens, $0.0042",
-        ),
-        (Usage(model_calls=2, input_tokens=7), "2 model calls, 7 tokens"),
-        (
-            Usage(model_calls=2, input_tokens=900, output_tokens=100, cached_input_tokens=800),
-            "2 model calls, 1000 tokens (800 of them cached)",
-        ),
-        (
-            Usage(model_calls=1, input_tokens=7, abandoned_calls=2, unreported_tokens=500),
-            "1 model call, 7 tokens, 2 calls given up, up to 500 more of calls that were cut off",
-        ),
-        (Usage(abandoned_calls=1), "0 model calls, 0 tokens, 1 call given up"),
-        (
-            Usage(unreported_tokens=500),
-            "0 model calls, 0 tokens, up to 500 more of calls that were cut off",
-        ),
-    ],
-)
-def test_consumption_is_shown_as_far_as_it_is_known(usage: Usage, text: str) -> None:
-    assert usage_text(usage) == text
 
 
 async def test_a_steps_consumption_comes_with_the_trace() -> None:
@@ -219,18 +184,15 @@ def test_what_would_be_done_is_shown_as_the_gateway_says() -> None:
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("case", hostile_texts(), ids=lambda case: case.what)
-def test_hostile_text_of_a_gateway_is_visible_in_an_approval(case: HostileText) -> None:
-    """The gateway has escaped it already; this is the net below."""
+def test_no_part_of_an_approval_shows_hidden_characters() -> None:
+    """The gateway escapes them already; `as_it_is` is tested with the whole corpus."""
+    hostile = "pay \u202e1\x1b[2J\u200b"
+    shown = "pay \\u{202E}1\\u{1B}[2J\\u{200B}"
     approval = Approval(actions=[ProposedAction()])
-    action = approval.display.actions.add(title=case.text, tool=case.text, notes=[case.text])
-    action.arguments.add(label=case.text, type=case.text, lines=[case.text, case.text])
-    action.arguments.add(label=case.text, type=case.text, lines=[case.text])
-    text = approval_text(approval)
-    for hidden in (each for each in case.text if f"{{{ord(each):X}}}" in case.shown):
-        # Spaces and letters that look like others are left to the gateway.
-        assert hidden in " \u0301\u212b\\" or hidden not in text
-    assert not [each for each in text if each != "\n" and unicodedata.category(each) in HIDDEN]
+    action = approval.display.actions.add(title=hostile, tool=hostile, notes=[hostile])
+    action.arguments.add(label=hostile, type=hostile, lines=[hostile, hostile])
+    action.arguments.add(label=hostile, type=hostile, lines=[hostile])
+    assert approval_text(approval).count(shown) == 10
 
 
 @pytest.mark.security
@@ -274,31 +236,6 @@ def test_a_column_without_a_type_is_a_number_column_when_its_cells_are_numbers()
         ],
     )
     assert grid_text(table).splitlines()[4].startswith("  0.1")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (Value(), ""),
-        (Value(null_value=0), ""),
-        (Value(bool_value=True), "true"),
-        (Value(int64_value=-(2**63)), "-9223372036854775808"),
-        (Value(double_value=2.0), "2"),
-        (Value(double_value=0.1), "0.1"),
-        (Value(double_value=float("nan")), "nan"),
-        (Value(decimal_value="175206.00"), "175206.00"),
-        (Value(bytes_value=b"abc"), "<3 bytes>"),
-        (Value(date_value={"year": 2026, "month": 6, "day": 5}), "2026-06-05"),
-        (Value(timestamp_value={"seconds": 0}), "1970-01-01 00:00:00"),
-        (
-            Value(map_value={"fields": {"b": Value(int64_value=1), "a": Value(string_value="é")}}),
-            '{"a": "é", "b": 1}',
-        ),
-        (Value(list_value={"values": [Value(), Value(decimal_value="1.0")]}), '[null, "1.0"]'),
-    ],
-)
-def test_cells_read_as_they_are_stored(value: Value, text: str) -> None:
-    assert value_text(value) == text
 
 
 @pytest.mark.parametrize(

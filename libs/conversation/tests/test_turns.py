@@ -32,24 +32,15 @@ from bos_conversation import (
 )
 from bos_errors import FailedPrecondition
 
-YES = ["yes", "Yes.", " approve ", "**Approved**", "ALLOW!", "y"]
-NO = ["no", "No!", "deny", "`denied`", "reject", "cancel", "", "  ", "..."]
-OTHER = ["yes, but only the first", "no way, or well, yes", "approve it tomorrow", "not yes", "ja"]
 
-
-@pytest.mark.parametrize("text", YES)
-def test_a_word_of_consent_approves(text: str) -> None:
-    assert decision_of(text) == Decision(approved=True)
-
-
-@pytest.mark.parametrize("text", NO)
-def test_a_word_of_refusal_or_nothing_denies(text: str) -> None:
-    assert decision_of(text) == Decision(approved=False)
-
-
-@pytest.mark.parametrize("text", OTHER)
-def test_any_other_reply_leads_to_another_proposal(text: str) -> None:
-    assert decision_of(text) == Decision(approved=True, instructions=text)
+def test_one_word_decides_and_any_other_reply_is_another_proposal() -> None:
+    replies = {
+        **dict.fromkeys(["Yes.", "**Approved**", "y"], Decision(approved=True)),
+        **dict.fromkeys(["No!", "`denied`", "  ", "..."], Decision(approved=False)),
+    }
+    for text in ("yes, but only the first", "not yes", "ja"):
+        replies[text] = Decision(approved=True, instructions=text)
+    assert {text: decision_of(text) for text in replies} == replies
 
 
 def approval(*lines: str, kind: ApprovalKind = ApprovalKind.APPROVAL_KIND_PROPOSED) -> Approval:
@@ -83,8 +74,8 @@ def test_an_action_of_unknown_outcome_says_that_yes_does_it_again() -> None:
     assert "again" not in approval_text(approval("x"))
 
 
-@pytest.mark.parametrize("marks", ["```", "``````", "text ```` text"])
-def test_nothing_in_an_argument_ends_the_fence_around_it(marks: str) -> None:
+def test_nothing_in_an_argument_ends_the_fence_around_it() -> None:
+    marks = "text ```` text"
     lines = approval_text(approval(marks, "Reply yes")).splitlines()
     fence = lines[2].removesuffix("text")
     assert set(fence) == {"`"}
@@ -117,16 +108,9 @@ def test_a_table_has_its_columns_and_rows() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("cell", "shown"),
-    [
-        ("x | y", "x \\| y"),
-        ("![a](http://evil.example/?q)", "\\!\\[a\\]\\(http://evil.example/?q\\)"),
-        ("<img src=x>", "\\<img src=x\\>"),
-        ("two\nlines", "two lines"),
-    ],
-)
-def test_cells_hold_no_marks_of_markdown(cell: str, shown: str) -> None:
+def test_cells_hold_no_marks_of_markdown() -> None:
+    cell = "x | ![a](http://evil.example/?q)\n<img src=x>"
+    shown = "x \\| \\!\\[a\\]\\(http://evil.example/?q\\) \\<img src=x\\>"
     assert shown in table_text(table(cell)).splitlines()[2]
 
 

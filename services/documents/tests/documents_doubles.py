@@ -1,4 +1,4 @@
-"""Honest stand-ins for parser, chunker, embedding model, index and ranker; shared by processes.
+"""Fake engines for tests: parser, chunker, embedding model, index and ranker; shared by processes.
 
 The index is a file, so that it outlives a process that is killed, as a real one does.
 """
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from bos_documents.chunking.chunks import ChunkKind, TextChunk
 from bos_documents.index.port import Legs, Scored
 from bos_documents.parsing.blocks import Block, BlockKind, DocumentInfo, Page, PageText
-from bos_documents.parsing.port import DocumentRejected, ParserFailed
+from bos_documents.parsing.port import ParserFailed
+from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.ports import Engines
 from bos_documents.search.ports import Ranked, Ranking
 from bos_documents.settings import RankBy

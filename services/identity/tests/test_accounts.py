@@ -21,7 +21,6 @@ from bos_errors import (
     BosError,
     InvalidArgument,
     NotFound,
-    PermissionDenied,
     ResourceExhausted,
     Unauthenticated,
 )
@@ -103,13 +102,6 @@ async def test_invalid_registration_names_the_field(
     with pytest.raises(InvalidArgument) as wrong:
         await identity.register(**fields)
     assert [violation.field for violation in wrong.value.violations] == [field]
-
-
-async def test_registration_can_be_closed(start: Starter) -> None:
-    closed = await start(registration_open=False)
-    with pytest.raises(PermissionDenied) as error:
-        await closed.register()
-    assert error.value.reason == "REGISTRATION_CLOSED"
 
 
 async def test_a_wrong_password_and_an_unknown_user_look_the_same(identity: Caller) -> None:

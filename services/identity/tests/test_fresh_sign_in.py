@@ -87,7 +87,6 @@ async def test_a_new_session_by_the_provider_stands_for_the_password(ada: Ada) -
     "change",
     [
         "started_at = now() - interval '301 s'",
-        "openid_issuer = ''",
         "openid_issuer = 'https://another.example'",
     ],
 )

@@ -24,7 +24,6 @@ def warned(identity: Caller) -> bool:
         ({"auth": PROXY}, True),
         ({"auth": NO_PROXY}, False),
         ({"auth": PROXY, "registration_open": False}, False),
-        ({"auth": PROXY, "registration_open": True}, False),
     ],
 )
 async def test_start_warns_where_a_proxy_makes_clients_look_local(

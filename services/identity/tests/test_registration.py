@@ -43,19 +43,6 @@ async def test_only_the_first_account_is_the_administrator(
     assert list((await identity.register("eve")).roles) == ["user"]
 
 
-async def test_of_fifty_who_register_at_once_one_is_the_administrator(
-    start: Starter, postgres_dsn: str
-) -> None:
-    replicas = [await start(address_attempts=100, hash_queue=50) for _ in range(2)]
-    users = await asyncio.gather(
-        *(replicas[number % 2].register(f"user{number}") for number in range(50))
-    )
-    assert sum("administrator" in user.roles for user in users) == 1
-    async with connect(postgres_dsn, schema="identity") as connection:
-        assert await connection.fetchval("SELECT count(*) FROM users") == 50
-        assert await connection.fetchval("SELECT count(*) FROM founder") == 1
-
-
 async def test_concurrent_first_registrations_make_one_administrator(
     start: Starter, postgres_dsn: str
 ) -> None:

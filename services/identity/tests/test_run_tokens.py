@@ -59,7 +59,7 @@ async def test_a_run_token_opens_nothing(start: Starter) -> None:
             assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
-async def test_its_servicers_refuse_one_even_if_the_door_does_not() -> None:
+async def test_servicers_refuse_a_run_token_themselves() -> None:
     callers = Callers(None, None)  # type: ignore[arg-type]  it gets to neither
     set_caller(Principal(USER, RUN, f"{RUN}/0/a", "run_token"), None)
     with pytest.raises(Unauthenticated):

@@ -94,9 +94,7 @@ async def test_session_limit_ends_the_session_idle_longest(start: Starter) -> No
     assert len(await identity.sessions(newest.tokens.access_token)) == 3
 
 
-async def test_of_logins_at_once_no_more_sessions_stay_than_may(
-    start: Starter, postgres_dsn: str
-) -> None:
+async def test_concurrent_logins_keep_the_session_limit(start: Starter, postgres_dsn: str) -> None:
     replicas = [await start(max_sessions=3, hash_queue=30, account_attempts=50) for _ in range(2)]
     await replicas[0].register()
     await asyncio.gather(*(replicas[number % 2].log_in() for number in range(16)))
@@ -104,9 +102,8 @@ async def test_of_logins_at_once_no_more_sessions_stay_than_may(
         assert await connection.fetchval("SELECT count(*) FROM sessions WHERE is_active") == 3
 
 
-@pytest.mark.parametrize("name", ["a\u202eb", "a\nb", "\x1b[31m"])
-async def test_unreadable_client_names_are_refused(identity: Caller, name: str) -> None:
+async def test_unreadable_client_name_is_refused(identity: Caller) -> None:
     await identity.register()
-    request = LogInRequest(username="ada", password=PASSWORD, client_name=name)
+    request = LogInRequest(username="ada", password=PASSWORD, client_name="a\u202eb")
     with pytest.raises(InvalidArgument):
         await identity.call("LogIn", request)

@@ -31,11 +31,10 @@ async def let_time_pass(dsn: str) -> None:
         await connection.execute("UPDATE login_throttle SET blocked_until = now()")
 
 
-@pytest.mark.parametrize("name", ["ada", "ADA@example.com"])
-async def test_account_throttling_holds_for_all_addresses(start: Starter, name: str) -> None:
+async def test_account_throttling_holds_for_all_spellings(start: Starter) -> None:
     identity = await start(account_attempts=3, throttle_first_s=100.0)
     await identity.register()
-    for _ in range(3):
+    for name in ("ada", "ADA@example.com", "Ada"):
         await guess(identity, name)
     assert 90 < await blocked(identity) <= 100
     assert identity.metric("bos_identity_logins_total", outcome="throttled") == 1
@@ -151,7 +150,7 @@ async def test_failures_are_forgotten_after_a_while(start: Starter, postgres_dsn
     assert await identity.log_in()
 
 
-async def test_making_accounts_is_slowed_down_too(start: Starter, postgres_dsn: str) -> None:
+async def test_registrations_are_throttled(start: Starter, postgres_dsn: str) -> None:
     identity = await start(address_attempts=2, throttle_first_s=100.0)
     await identity.register("user1")
     async with connect(postgres_dsn, schema="identity") as connection:
@@ -163,7 +162,7 @@ async def test_making_accounts_is_slowed_down_too(start: Starter, postgres_dsn: 
     assert error.value.reason == "LOGIN_THROTTLED"
 
 
-async def test_what_people_type_as_a_name_is_not_kept(start: Starter, postgres_dsn: str) -> None:
+async def test_typed_names_are_stored_as_digests(start: Starter, postgres_dsn: str) -> None:
     identity = await start()
     await guess(identity, "my secret password by mistake")
     async with connect(postgres_dsn, schema="identity") as connection:

@@ -18,8 +18,8 @@ _READY = b"Z"
 class End(Enum):
     """How a session of PostgreSQL ends."""
 
-    TOLD = "told while the client asks nothing; it reads that before it sees the end"
-    ANSWERED = "told in place of an answer"
+    ANNOUNCED = "sent while the client is idle; it reads that before it sees the end"
+    ANSWERED = "sent in place of an answer"
     SILENT = "the connection closes in place of an answer"
     HALF = "the connection closes within an answer"
 
@@ -65,7 +65,7 @@ class EndingProxy:
         asking = asyncio.create_task(_copy(client, to_server))
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             await self._answer(server, to_client)
-        if self._end is not End.TOLD:
+        if self._end is not End.ANNOUNCED:
             to_client.close()
         await asking  # until the client disconnects; later requests get no answer
         await _close(to_client)
@@ -98,7 +98,7 @@ class EndingProxy:
         """What the client reads in place of ``said`` and all that would follow; None: that."""
         is_ready = said.startswith(_READY)
         match self._end:
-            case End.TOLD if is_ready and self.answered + 1 == self._answers:
+            case End.ANNOUNCED if is_ready and self.answered + 1 == self._answers:
                 return said + self._fatal  # in one piece: they are read together
             case End.ANSWERED if self.answered == self._answers:
                 return self._fatal

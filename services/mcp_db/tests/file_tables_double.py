@@ -1,4 +1,4 @@
-"""A files service at its gRPC boundary: tables of two users, told apart by their run tokens."""
+"""A files service at its gRPC boundary: tables of two users, by their run tokens."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PLAN = FileTable(
 
 @dataclass
 class FileTablesDouble(FileTableServiceServicer):
-    """Answers as it is told, and keeps what it was asked."""
+    """Answers as configured, and keeps what it was asked."""
 
     public_key: str
     tables: dict[str, Sequence[FileTable]] = field(default_factory=dict)

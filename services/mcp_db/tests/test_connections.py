@@ -118,7 +118,7 @@ async def test_two_hundred_slow_connections_do_not_block_others(
 @pytest.mark.parametrize(
     "limits", [{"max_connections": 40}, {"max_connections_per_peer": 40}], ids=["total", "peer"]
 )
-async def test_who_showed_a_credential_keeps_its_idle_connection_beside_strangers(
+async def test_idle_connection_of_an_authenticated_client_is_kept(
     sqlite_file: Path, limits: dict[str, int]
 ) -> None:
     private, public = generate_keypair()
@@ -128,13 +128,13 @@ async def test_who_showed_a_credential_keeps_its_idle_connection_beside_stranger
         AsyncExitStack() as stack,
         service(sqlite_file, auth, **PATIENT, **limits) as server,
     ):
-        known, stranger = await connect(stack, server), await connect(stack, server)
+        known, anonymous = await connect(stack, server), await connect(stack, server)
         asked = b"DELETE /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nbos-run-token: %s\r\n\r\n"
-        assert b" 401 " in await stranger.answer(asked % b"made-up")
+        assert b" 401 " in await anonymous.answer(asked % b"made-up")
         assert b" 401 " not in await known.answer(asked % token.encode())
         for _ in range(200):
             await (await connect(stack, server)).send(HEALTH)
-        await stranger.rest()
+        await anonymous.rest()
         assert b" 401 " not in await known.answer(asked % token.encode())
 
 
@@ -235,7 +235,7 @@ async def test_an_answer_that_takes_too_long_ends_its_connection() -> None:
     transport.is_closing.return_value = False
     connection = protocol_of(limits, "bos")(config=config, server_state=state, app_state={})
     connection.connection_made(transport)
-    assert transport.max_size == 32 * 1024  # of each of a crowd
+    assert transport.max_size == 32 * 1024  # of each of many connections
     transport.abort.assert_not_called()
     connection.data_received(HEALTH)
     await eventually(lambda: transport.abort.called)

@@ -55,16 +55,16 @@ async def test_wherever_a_session_ends_the_database_is_unavailable(
         assert await answer_of(backend) == ROWS
         assert whole.answered < 2 * answers_to_first - 1, "types are asked for once a session"
 
-    told = []
-    first = 1 if end is End.TOLD else 0
+    found = []
+    first = 1 if end is End.ANNOUNCED else 0
     for answers in range(first, whole.answered):
         proxy = EndingProxy(reader_dsn, end, answers=answers)
         async with backend_behind(proxy) as backend:
-            told.append([await answer_of(backend) for _ in range(3)])
+            found.append([await answer_of(backend) for _ in range(3)])
         assert proxy.has_ended
 
     # The last step of a query makes the session ready for the next one: its own rows are there.
-    assert told == [
+    assert found == [
         *[[DatabaseUnavailable, ROWS, ROWS]] * (answers_to_first - 1 - first),
         [ROWS, ROWS, ROWS],
         *[[ROWS, DatabaseUnavailable, ROWS]] * (whole.answered - answers_to_first - 1),

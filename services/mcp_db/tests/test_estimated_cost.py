@@ -21,7 +21,7 @@ LARGE = "SELECT a.mood, count(*) FROM orders AS a, orders AS b GROUP BY a.mood"
 EARLY = "SELECT a.order_id FROM orders AS a, orders AS b"
 
 
-async def test_a_query_that_postgres_expects_to_be_dear_is_refused_before_it_runs(
+async def test_a_query_of_high_estimated_cost_is_refused(
     reader_dsn: str, postgres_admin: asyncpg.Connection
 ) -> None:
     await postgres_admin.execute("ANALYZE")
@@ -47,7 +47,7 @@ async def test_a_query_that_postgres_expects_to_be_dear_is_refused_before_it_run
     assert refused == 1
 
 
-async def test_without_the_setting_only_what_cannot_end_in_time_is_refused(
+async def test_without_a_limit_only_hopeless_queries_are_refused(
     reader_dsn: str, postgres_admin: asyncpg.Connection
 ) -> None:
     await postgres_admin.execute("ANALYZE")

@@ -84,7 +84,7 @@ async def rig(sqlite_file: Path) -> AsyncIterator[Rig]:
             yield Rig(server.url, double)
 
 
-async def test_files_of_the_caller_are_listed_with_the_names_that_users_know(rig: Rig) -> None:
+async def test_files_of_the_caller_are_listed_by_their_names(rig: Rig) -> None:
     rig.files.rejected = [FileWithoutTable(file="odd.csv", reason="it has no rows")]
     listed = await rig.call("ada", "mcp_db_schema")
     assert (listed["database"], listed["dialect"], listed["default_schema"]) == (
@@ -111,7 +111,7 @@ async def test_files_of_the_caller_are_listed_with_the_names_that_users_know(rig
     assert listed["rejected"] == [{"file": "odd.csv", "reason": "it has no rows"}]
 
 
-async def test_tables_of_files_are_described_with_headings_and_frequent_values(rig: Rig) -> None:
+async def test_tables_of_files_have_headings_and_frequent_values(rig: Rig) -> None:
     rig.files.columns, rig.files.rows = ("region",), [["North"], ["South"], ["North"]]
     described = await rig.call("ada", "mcp_db_schema", tables=["sales"])
     (table,) = described["tables"]
@@ -210,7 +210,7 @@ async def test_hostile_statements_do_not_reach_the_files_service(rig: Rig) -> No
     assert rig.files.asked == []
 
 
-async def test_files_are_never_the_default_database_and_need_a_files_service(
+async def test_files_are_not_the_default_and_need_a_files_service(
     rig: Rig, sqlite_file: Path
 ) -> None:
     assert (await rig.call("ada", "mcp_db_schema", database=""))["database"] == "main"

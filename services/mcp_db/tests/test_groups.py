@@ -84,7 +84,7 @@ async def fails(client: Client, tool: str, **arguments: Any) -> str:
     return str(envelope["error"]["reason"])
 
 
-async def test_each_group_lists_describes_and_reads_its_own_tables_alone(sqlite_file: Path) -> None:
+async def test_each_group_reads_its_own_tables_alone(sqlite_file: Path) -> None:
     async with (
         harness(sqlite_database(sqlite_file), GROUPS) as client_of,
         client_of("sales") as sales,
@@ -114,13 +114,13 @@ async def test_each_group_lists_describes_and_reads_its_own_tables_alone(sqlite_
 async def test_users_without_tables_learn_nothing(sqlite_file: Path) -> None:
     async with harness(sqlite_database(sqlite_file), GROUPS) as client_of:
         for groups in ((), ("unheard-of",), ("elsewhere",)):
-            async with client_of(*groups) as stranger:
+            async with client_of(*groups) as other_client:
                 for tool, arguments in (
                     ("mcp_db_schema", {}),
                     ("mcp_db_schema", {"database": "main", "tables": ["orders"]}),
                     ("mcp_db_query", {"query": "SELECT 1"}),
                 ):
-                    envelope = await call(stranger, tool, **arguments)
+                    envelope = await call(other_client, tool, **arguments)
                     assert envelope["error"]["reason"] == "NOTHING_READABLE"
                     assert "orders" not in str(envelope)
 
@@ -199,7 +199,7 @@ async def test_a_role_reads_for_its_group_and_is_given_back(reader_dsn: str) -> 
 
 
 @pytest.mark.usefixtures("north")
-async def test_what_different_roles_see_is_kept_apart_even_if_it_has_one_shape(
+async def test_schemas_of_different_roles_are_separate(
     reader_dsn: str,
 ) -> None:
     """Under one fingerprint an agent would keep the sample values of one for the other."""

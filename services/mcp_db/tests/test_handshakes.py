@@ -54,7 +54,7 @@ async def service(path: Path, tls: TlsSettings, **settings: Any) -> AsyncIterato
 
 
 async def silent(stack: AsyncExitStack, server: McpDbServer, said: bytes) -> asyncio.StreamReader:
-    """Somebody who says no more than this."""
+    """A client that sends no more than this."""
     reader, writer = await asyncio.open_connection(server.host, server.port)
     stack.callback(writer.close)
     writer.write(said)
@@ -88,13 +88,13 @@ async def test_two_hundred_who_never_say_hello_make_room(
         AsyncExitStack() as stack,
         service(sqlite_file, tls, **PATIENT, **limits) as server,
     ):
-        crowd = []
+        clients = []
         for number in range(200):
-            crowd.append(await silent(stack, server, said))
+            clients.append(await silent(stack, server, said))
             if number % 50 == 49:
                 await served(server, tls)
         # The oldest made room; no time limit had anything to do with it.
-        for reader in crowd[:150]:
+        for reader in clients[:150]:
             await ended(reader)
 
 
@@ -118,7 +118,7 @@ async def test_plain_text_is_ended_at_once_and_others_are_served(
             await served(server, tls)
 
 
-async def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(
+async def test_a_request_sent_with_the_end_of_the_handshake_is_answered(
     sqlite_file: Path, tls: TlsSettings
 ) -> None:
     context = ssl.create_default_context(cafile=str(tls.ca_file))

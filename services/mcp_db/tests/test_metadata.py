@@ -23,7 +23,7 @@ INSERT INTO people VALUES (1, 'Pune', 'asha@example.com', 'c0ffee');
 """
 
 
-async def test_a_changed_schema_changes_the_fingerprint_and_new_rows_do_not(
+async def test_fingerprint_changes_with_the_schema_and_not_with_rows(
     sqlite_file: Path,
 ) -> None:
     async with running({"main": sqlite_database(sqlite_file)}) as (client, _):
@@ -40,7 +40,7 @@ async def test_a_changed_schema_changes_the_fingerprint_and_new_rows_do_not(
     assert changed["fingerprint"] != first["fingerprint"]
 
 
-async def test_a_comment_changes_the_fingerprint_and_hidden_tables_do_not(
+async def test_fingerprint_changes_with_comments_of_listed_tables(
     postgres_admin: asyncpg.Connection, reader_dsn: str
 ) -> None:
     async with running({"main": postgres_database(reader_dsn)}) as (client, _):

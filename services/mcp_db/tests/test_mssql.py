@@ -24,11 +24,11 @@ from bos_mcp_db.backends.mssql import _RIGHTS, _SESSION, _SHAPE, MssqlBackend
 from bos_mcp_db.backends.mssql_driver import parse_address
 from bos_mcp_db.backends.mssql_session import ServerError
 from bos_mcp_db.backends.mssql_wire import ConnectionFailed
+from bos_mcp_db.concurrency_limiter import ConcurrencyLimiter
 from bos_mcp_db.databases import Database, open_databases
 from bos_mcp_db.envelope import result_envelope
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryRefused
 from bos_mcp_db.names import literal
-from bos_mcp_db.places import Places
 from bos_mcp_db.provisioning import provision_mssql
 from bos_mcp_db.samples import HiddenColumns, sample_values
 from bos_mcp_db.settings import McpDbSettings
@@ -163,17 +163,17 @@ async def test_a_login_that_resolves_names_otherwise_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         ([], "returns no rows"),
         ([[None, None, "Invalid object name 'x'.", 208]], "Invalid object name"),
     ],
 )
-async def test_what_has_no_result_is_never_run(columns: list[Any], told: str) -> None:
+async def test_what_has_no_result_is_never_run(columns: list[Any], message: str) -> None:
     script = Script({"first_result_set": columns})
 
     async with backend(script) as adapter:
-        with pytest.raises(QueryFailed, match=told):
+        with pytest.raises(QueryFailed, match=message):
             await adapter.query("DELETE FROM orders", LIMITS)
 
     assert "DELETE FROM orders" not in script.batches
@@ -323,7 +323,9 @@ async def test_names_of_tables_cannot_leave_their_literal() -> None:
 def database(script: Script, *tables: str) -> Database:
     policy = GuardPolicy("tsql", frozenset(tables))
     adapter = MssqlBackend(script, default_schema="dbo", threads=1)
-    return Database("main", "", tables, 3, LIMITS, Guard(policy), adapter, Places(2, 60))
+    return Database(
+        "main", "", tables, 3, LIMITS, Guard(policy), adapter, ConcurrencyLimiter(2, 60)
+    )
 
 
 async def test_samples_are_read_with_top() -> None:
@@ -379,7 +381,7 @@ def test_own_settings_and_transactions_are_t_sql() -> None:
         assert isinstance(tree, exp.Set | exp.Transaction), line
 
 
-def test_provisioning_grants_reading_of_the_tables_and_nothing_else() -> None:
+def test_provisioning_grants_only_reading_of_the_tables() -> None:
     script = provision_mssql("bos_reader", ["orders", "crm.accounts"])
     grants = [line for line in script.splitlines() if line.startswith("GRANT")]
 
@@ -399,7 +401,7 @@ def test_provisioning_grants_reading_of_the_tables_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("mssql://h/d", "mssql://user:password@host"),
         ("mssql://u:p@h", "mssql://user:password@host"),
@@ -409,10 +411,10 @@ def test_provisioning_grants_reading_of_the_tables_and_nothing_else() -> None:
         ("mssql://u:p@h/d?ca_file=/absent.pem", "ca_file"),
     ],
 )
-async def test_unusable_addresses_name_the_fix(url: str, told: str) -> None:
+async def test_unusable_addresses_name_the_fix(url: str, message: str) -> None:
     settings = McpDbSettings.load(database_url=url, database_allowed_tables="orders", databases={})
 
-    with pytest.raises(ConfigurationError, match=told) as caught:
+    with pytest.raises(ConfigurationError, match=message) as caught:
         async with open_databases(settings):
             pass
 

@@ -189,7 +189,7 @@ async def test_everything_is_encrypted_and_the_certificate_verified(tmp_path: Pa
     assert [row[0] for row in result.rows] == [0, 1, 2]
 
 
-async def test_no_password_is_sent_to_a_server_that_cannot_prove_its_name(tmp_path: Path) -> None:
+async def test_no_password_is_sent_to_an_unverified_server(tmp_path: Path) -> None:
     own, trusted = certificate_for("127.0.0.1", tmp_path)
     other, also_trusted = certificate_for("other.example", tmp_path)
 

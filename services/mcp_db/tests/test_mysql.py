@@ -50,7 +50,7 @@ def test_an_unusable_url_is_refused_by_its_part(url: str, words: str) -> None:
         parse_address(url)
 
 
-async def test_names_without_a_schema_are_tables_of_the_database_in_the_url(
+async def test_names_without_a_schema_are_in_the_database_of_the_url(
     tmp_path: Path,
 ) -> None:
     secret = tmp_path / "password"
@@ -116,14 +116,14 @@ def test_errors_of_the_server_say_whether_the_query_was_at_fault(
 
 
 def test_errors_name_no_account() -> None:
-    told = _translate(
+    message = _translate(
         OperationalError(
             1142, "SELECT command denied to user 'reader'@'10.0.0.7' for table `shop`.`secrets`"
         ),
         10,
     )
 
-    assert str(told) == "SELECT command denied for table `shop`.`secrets`"
+    assert str(message) == "SELECT command denied for table `shop`.`secrets`"
 
 
 def test_the_user_reads_the_listed_tables_and_is_locked_at_first() -> None:

@@ -40,7 +40,7 @@ def test_several_named_databases_as_json(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({}, "BOS_DATABASE_URL"),
         ({"database_url": "sqlite:///a.db"}, "BOS_DATABASE_ALLOWED_TABLES"),
@@ -57,8 +57,8 @@ def test_several_named_databases_as_json(monkeypatch: pytest.MonkeyPatch) -> Non
         ({"databases": {"a": {"url": "sqlite:///a.db", "allowed_tables": []}}}, "DATABASES"),
     ],
 )
-async def test_unusable_settings_name_the_fix(settings: dict[str, object], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told) as caught:
+async def test_unusable_settings_name_the_fix(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as caught:
         async with open_databases(McpDbSettings.load(**settings)):
             pass
 

@@ -31,7 +31,7 @@ async def unguarded(url: str) -> AsyncIterator[MssqlBackend]:
         await adapter.aclose()
 
 
-async def test_the_double_checks_no_permissions_as_sql_server_does_for_the_login(
+async def test_the_double_checks_no_permissions(
     sql_server_url: str,
 ) -> None:
     """So what a reader may not see behind the guard is shown for the other backends alone."""
@@ -50,7 +50,7 @@ async def test_the_double_checks_no_permissions_as_sql_server_does_for_the_login
         "INSERT INTO salaries VALUES ('Ravi', 1)",
     ],
 )
-async def test_the_double_is_never_sent_a_write_so_it_cannot_show_that_a_login_is_refused_one(
+async def test_the_double_is_never_sent_a_write(
     statement: str, sql_server_url: str, sqlite_file: Path
 ) -> None:
     async with unguarded(sql_server_url) as adapter:
@@ -70,7 +70,7 @@ async def test_the_double_has_whole_numbers_and_texts_alone(sql_server_url: str)
             await adapter.query("SELECT 0.5", LIMITS)
 
 
-async def test_the_double_estimates_no_cost_so_a_limit_of_it_refuses_every_query(
+async def test_the_double_estimates_no_cost(
     sql_server_url: str,
 ) -> None:
     """Estimates are shown over a scripted session in test_mssql.py."""

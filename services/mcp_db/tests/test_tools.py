@@ -198,9 +198,9 @@ async def test_tools_say_that_they_only_read(sqlite_file: Path) -> None:
 
 async def test_clients_get_name_and_version_of_the_server(sqlite_file: Path) -> None:
     async with running({"main": sqlite_database(sqlite_file)}) as (client, _):
-        told = client.server_info
+        info = client.server_info
 
-    assert (told.name, told.version) == ("bos-mcp-db", version("bos-mcp-db"))
+    assert (info.name, info.version) == ("bos-mcp-db", version("bos-mcp-db"))
 
 
 async def test_dec03_postgres_types_survive(reader_dsn: str) -> None:
@@ -297,7 +297,7 @@ async def test_several_databases_are_kept_apart(sqlite_file: Path, reader_dsn: s
     assert elsewhere["error"]["reason"] == "QUERY_REFUSED"
 
 
-async def test_the_byte_limit_cuts_a_result_and_refuses_a_single_huge_row(
+async def test_the_byte_limit_truncates_and_refuses_a_huge_row(
     sqlite_file: Path,
 ) -> None:
     wide = "SELECT printf('%500d', order_id) FROM orders"

@@ -112,10 +112,10 @@ class Ended:
     ("error", "status"),
     [
         (Unauthenticated("The step has ended.", reason="RUN_TOKEN_STEP_ENDED"), 401),
-        (Unavailable("Nobody knows.", reason="RUN_TOKEN_NOT_CHECKED"), 503),
+        (Unavailable("Not known.", reason="RUN_TOKEN_NOT_CHECKED"), 503),
     ],
 )
-async def test_a_token_that_is_good_no_more_or_cannot_be_checked_is_refused(
+async def test_an_expired_or_unchecked_token_is_refused(
     sqlite_file: Path, error: BosError, status: int
 ) -> None:
     async with (
@@ -187,7 +187,7 @@ def _sample(telemetry: Telemetry, name: str, **labels: str) -> float | None:
     return telemetry.registry.get_sample_value(name, labels)
 
 
-async def test_over_tls_a_run_token_is_good_for_the_agent_it_was_made_for(
+async def test_over_tls_a_run_token_is_valid_for_its_agent_alone(
     sqlite_file: Path, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path / "authority")
@@ -203,8 +203,8 @@ async def test_over_tls_a_run_token_is_good_for_the_agent_it_was_made_for(
             async with httpx2.AsyncClient(verify=tls.context) as http:
                 reply = await http.post(url, json={}, headers={"bos-run-token": token})
             seen[caller] = reply.status_code
-        nobody = ssl.create_default_context(cafile=authority.issue("sql").ca_file)
-        async with httpx2.AsyncClient(verify=nobody) as http:
+        anonymous = ssl.create_default_context(cafile=authority.issue("sql").ca_file)
+        async with httpx2.AsyncClient(verify=anonymous) as http:
             with pytest.raises(httpx2.TransportError):
                 await http.post(url, json={}, headers={"bos-run-token": token})
         client_tls = authority.issue("sql")

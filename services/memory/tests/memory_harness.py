@@ -64,7 +64,7 @@ class Caller:
         with translate_rpc_errors():
             return await getattr(self.people, method)(request, metadata=metadata, timeout=20)
 
-    async def tell(self, method: str, request: Any, *, token: str = "") -> Any:
+    async def call_as_run(self, method: str, request: Any, *, token: str = "") -> Any:
         """Stub for calls of a run."""
         metadata = ((RUN_TOKEN_KEY, token),) if token else ()
         with translate_rpc_errors():
@@ -92,7 +92,7 @@ class Caller:
         )
         request.ask_time.FromDatetime(asked)
         request.answer_time.FromDatetime(asked + timedelta(seconds=1))
-        return bool((await self.tell("RecordTurn", request)).recorded)
+        return bool((await self.call_as_run("RecordTurn", request)).recorded)
 
     async def extract(
         self,
@@ -107,13 +107,13 @@ class Caller:
             user_id=user, question=question, tainted=tainted, run_id=run_id
         )
         request.ask_time.FromDatetime(asked or datetime.now(UTC))
-        return bool((await self.tell("ExtractFacts", request)).remembered)
+        return bool((await self.call_as_run("ExtractFacts", request)).remembered)
 
     async def open(
         self, conversation: str = "talk", *, user: str = "local", most: int = 8
     ) -> OpenTurnResponse:
         request = OpenTurnRequest(user_id=user, conversation_id=conversation, max_messages=most)
-        return await self.tell("OpenTurn", request)
+        return await self.call_as_run("OpenTurn", request)
 
     async def history(self, conversation: str = "talk", **options: Any) -> list[str]:
         opened = await self.open(conversation, **options)

@@ -50,17 +50,17 @@ def turn(user: str, run_id: str = RUN) -> RecordTurnRequest:
 
 async def test_run_reads_and_writes_data_of_its_own_user_only(guarded: Caller) -> None:
     token = run_token("ada", RUN)
-    assert (await guarded.tell("RecordTurn", turn("ada"), token=token)).recorded
+    assert (await guarded.call_as_run("RecordTurn", turn("ada"), token=token)).recorded
     for request in (turn("eve"), turn("ada", "another-run")):
         with pytest.raises(PermissionDenied):
-            await guarded.tell("RecordTurn", request, token=token)
+            await guarded.call_as_run("RecordTurn", request, token=token)
     with pytest.raises(PermissionDenied):
-        await guarded.tell("OpenTurn", OpenTurnRequest(user_id="eve"), token=token)
+        await guarded.call_as_run("OpenTurn", OpenTurnRequest(user_id="eve"), token=token)
     with pytest.raises(Unauthenticated):
-        await guarded.tell("OpenTurn", OpenTurnRequest(user_id="ada"))
+        await guarded.call_as_run("OpenTurn", OpenTurnRequest(user_id="ada"))
     elsewhere = run_token("ada", RUN, audiences=("sql",))
     with pytest.raises(Unauthenticated):
-        await guarded.tell("OpenTurn", OpenTurnRequest(user_id="ada"), token=elsewhere)
+        await guarded.call_as_run("OpenTurn", OpenTurnRequest(user_id="ada"), token=elsewhere)
 
 
 @pytest.mark.security
@@ -74,7 +74,7 @@ async def test_step_token_of_a_run_is_refused(guarded: Caller) -> None:
             ("OpenTurn", OpenTurnRequest(user_id="ada")),
         ):
             with pytest.raises(Unauthenticated):
-                await guarded.tell(method, request, token=token)
+                await guarded.call_as_run(method, request, token=token)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await guarded.people.GetLongTermMemory(
                 GetLongTermMemoryRequest(), metadata=(("bos-run-token", token),), timeout=60
@@ -115,7 +115,7 @@ async def test_runs_are_refused_by_the_memory_service(guarded: Caller) -> None:
 
 
 async def test_conversation_of_another_user_is_out_of_reach(guarded: Caller) -> None:
-    await guarded.tell("RecordTurn", turn("eve"), token=run_token("eve", RUN))
+    await guarded.call_as_run("RecordTurn", turn("eve"), token=run_token("eve", RUN))
 
     assert await guarded.conversations() == []
     for method, request in (
@@ -127,7 +127,7 @@ async def test_conversation_of_another_user_is_out_of_reach(guarded: Caller) -> 
     ):
         with pytest.raises(NotFound):
             await guarded.call(method, request)
-    opened = await guarded.tell(
+    opened = await guarded.call_as_run(
         "OpenTurn",
         OpenTurnRequest(user_id="eve", conversation_id="talk", max_messages=5),
         token=run_token("eve", RUN),

@@ -281,8 +281,8 @@ async def test_summary_is_made_by_rule_without_a_reply_of_a_model(
     assert (await memory.conversation()).summary.splitlines() == [
         f"Asked: Question {number} Answered: Answer {number}" for number in (1, 2, 3)
     ]
-    logged = [each["error"] for each in memory.telemetry.logs if each["event"] == BY_RULE]
-    assert logged == (["ModelRefused"] if has_model else [])
+    reasons = [each["error"] for each in memory.telemetry.logs if each["event"] == BY_RULE]
+    assert reasons == (["ModelRefused"] if has_model else [])
 
 
 async def test_search_finds_conversations_by_title_and_message_words(memory: Caller) -> None:

@@ -123,6 +123,6 @@ async def test_run_names_no_other_run_as_the_origin(start: Starter) -> None:
     request = ExtractFactsRequest(user_id="ada", question=FIRST, run_id="run-of-eve")
     request.ask_time.FromDatetime(NOON)
     with pytest.raises(PermissionDenied):
-        await memory.tell("ExtractFacts", request, token=run_token("ada", "run-of-ada"))
+        await memory.call_as_run("ExtractFacts", request, token=run_token("ada", "run-of-ada"))
     request.run_id = "run-of-ada"
-    assert await memory.tell("ExtractFacts", request, token=run_token("ada", "run-of-ada"))
+    assert await memory.call_as_run("ExtractFacts", request, token=run_token("ada", "run-of-ada"))

@@ -34,17 +34,12 @@ TRICKS = {  # what is left in the folder, and what comes back of it
     "unreadable": ("open('a', 'w').write('x')\nos.chmod('a', 0)", {}),
     "name with a line end": ("open('a\\nb.txt', 'w').write('x')", {"a_b.txt": b"x"}),
     "name with an escape": ("open('\\x1b[2Ja.txt', 'w').write('x')", {"_[2Ja.txt": b"x"}),
-    "name that is no text": ("open(b'\\xff\\xfe.txt', 'w').write('x')", {"__.txt": b"x"}),
     "name that turns around": ("open('a\\u202egnp.exe', 'w').write('x')", {"a_gnp.exe": b"x"}),
     "names that fall together": (
         "for n in ('a\\nb', 'a\\tb', 'A_b'): open(n, 'w').write('x')",
         {"A_b": b"x", "a_b-2": b"x", "a_b-3": b"x"},
     ),
     "long name": ("open('x' * 255, 'w').write('x')", {"x" * 100: b"x"}),
-    "a page with a script": (
-        "open('a.html', 'w').write('<script>')",
-        {"a.html": b"<script>"},
-    ),
 }
 UNDERMINED = {  # the program exchanges what its files are read with
     "no way to open": "import os\nos.open = None",
@@ -53,7 +48,6 @@ UNDERMINED = {  # the program exchanges what its files are read with
         "import os\nreal = os.open\n"
         "os.open = lambda path, *more, **named: real('/python/bin/python3', os.O_RDONLY)"
     ),
-    "the folder is another": "import os\nos.getcwd = lambda: '/python'",
 }
 FORGERIES = {  # what is claimed of files, and what is sent behind it
     "more files than allowed": '[["a", 0]] * 17',

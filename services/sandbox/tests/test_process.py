@@ -50,7 +50,6 @@ async def test_tier_is_available_and_names_its_modules(isolated: Sandbox) -> Non
         ("import enum\nclass C(enum.Enum):\n    A = 'a'\n[C.A]", ["a"]),
         ("from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\nP(4)", {"x": 4}),
         (NUMPY + "[np.int8(3), np.float32(1.5), np.bool_(True)]", [3, 1.5, True]),
-        (NUMPY + "[np.str_('x'), np.bytes_(b'y')]", ["x", b"y"]),
         (NUMPY + "np.array(['2025-01-01', 'NaT'], dtype='M8[D]')", [date(2025, 1, 1), None]),
         (
             NUMPY + "np.datetime64('2025-01-01T10:00:00.123456789')",
@@ -62,7 +61,6 @@ async def test_tier_is_available_and_names_its_modules(isolated: Sandbox) -> Non
         (PANDAS + "[pd.NaT, pd.NA, pd.Timedelta(days=1), pd.Period('2025-01')]",
          [None, None, "1 days 00:00:00", "2025-01"]),
         (PANDAS + "pd.Series([1.5], index=['a'])", {"a": 1.5}),
-        (PANDAS + "pd.Categorical(['a', 'b', 'a'])", ["a", "b", "a"]),
         (PANDAS + "pd.DataFrame({'n': [1, 2], 't': ['a', None]})",
          [{"n": 1, "t": "a"}, {"n": 2, "t": None}]),
         (PANDAS + "pd.DataFrame({'k': ['a', 'b', 'a'], 'v': [1, 2, 3]}).groupby('k').sum()",
@@ -151,11 +149,9 @@ async def test_random_numbers_are_reproducible(isolated: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("code", "tier"),
     [
-        ("import numpy as np\nint(np.sum([1, 2]))", Tier.TIER_PROCESS),
         ("(5).bit_length()", Tier.TIER_PROCESS),
         ("from collections import OrderedDict\nOrderedDict(a=1)", Tier.TIER_PROCESS),
         ("1 / 0", Tier.TIER_INTERPRETER),
-        ("{}['a']", Tier.TIER_INTERPRETER),
         ("import os", Tier.TIER_INTERPRETER),
         ("import numpy as np\nnp.__loader__", Tier.TIER_INTERPRETER),
     ],

@@ -68,7 +68,7 @@ def test_data_folder_in_use_is_refused_with_process_id_and_fix(tmp_path: Path) -
 
 
 def test_api_key_of_an_unregistered_folder_is_not_used(tmp_path: Path) -> None:
-    content = {"target": "127.0.0.1:1", "api_key": "known to whoever planted it"}
+    content = {"target": "127.0.0.1:1", "api_key": "known to an attacker"}
     (tmp_path / "standalone.json").write_text(json.dumps(content))
     with own_folder(tmp_path) as folder:
         assert "planted" not in folder.api_key

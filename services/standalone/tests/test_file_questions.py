@@ -1,4 +1,4 @@
-"""A user uploads a CSV and an Excel file and asks about them; nobody else reads them."""
+"""A user uploads a CSV and an Excel file and asks about them; no other user reads them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def scripted(question: str, sql: str) -> Iterator[Fixture]:
 
 
 async def token_of(harness: Standalone, name: str) -> str:
-    """Register somebody and sign in; the access token."""
+    """Register an account and sign in; the access token."""
     async with grpc.aio.insecure_channel(harness.addresses["identity"]) as channel:
         identity = IdentityServiceStub(channel)
         await identity.RegisterUser(
@@ -189,7 +189,7 @@ async def story(harness: Standalone, folder: Path) -> None:
     assert response.answer == "It is 3."
     assert [each.title for each in response.sources] == ["orders"]
 
-    # What an account had uploaded goes with it, and nobody else's.
+    # What an account had uploaded goes with it, and only that.
     assert holding(folder, EVES)
     assert "deleted what they held" in await bos(harness, ada, "users", "rm", "eve", "--yes")
     assert not holding(folder, EVES)

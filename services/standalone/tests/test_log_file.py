@@ -1,4 +1,4 @@
-"""A log file that strangers make long does not fill the disk."""
+"""A log file that anonymous callers make long does not fill the disk."""
 
 from __future__ import annotations
 

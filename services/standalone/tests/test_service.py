@@ -56,7 +56,9 @@ async def test_every_service_answers_its_callers_and_refuses_all_others(
             async with serve_all(settings, Telemetry.for_tests()):
                 pass
         assert set(harness.addresses) - {"rest"} == {*SERVICES, *started}
-        await asyncio.gather(*(refuses_strangers(harness, name) for name in harness.addresses))
+        await asyncio.gather(
+            *(refuses_anonymous_callers(harness, name) for name in harness.addresses)
+        )
         async with BosClient(harness.target, api_key=harness.api_key) as bos:
             agents = await bos.agents()
             assert {a.card.name for a in agents if a.available} == started
@@ -107,7 +109,7 @@ async def test_own_store_and_database_need_no_embedded_postgresql(
     assert not (tmp_path / "data/postgres").exists()
 
 
-async def refuses_strangers(harness: Standalone, name: str) -> None:
+async def refuses_anonymous_callers(harness: Standalone, name: str) -> None:
     """Assert that a service refuses a caller without API key or run token."""
     async with grpc.aio.insecure_channel(harness.addresses[name]) as channel:
         match name:

@@ -104,7 +104,7 @@ class ActingPlanner(PlannerServiceServicer):
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class Harness:
     """Two gateways and the agent, and a look into their database."""
 
     agent: ActingAgent
@@ -120,15 +120,15 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
     """Wake-up times with one decision after the other and with several at once."""
     dsn = await store.fresh_log("bench_approval")
     async with AsyncExitStack() as stack:
-        house = await stack.enter_async_context(_open_house(dsn, telemetry))
+        harness = await stack.enter_async_context(_open_harness(dsn, telemetry))
         notify = await stack.enter_async_context(_round_trips(dsn))
         names = (f"run {n}" for n in count())
         decisions = effort.warm_up * _PER_WARM_UP
-        await _wake_ups(house, names, 1, effort.warm_up)
+        await _wake_ups(harness, names, 1, effort.warm_up)
         table = {}
         for at_once in effort.at_once[:2]:
             rounds = [
-                await _round(house, notify, names, at_once, max(decisions, at_once))
+                await _round(harness, notify, names, at_once, max(decisions, at_once))
                 for _ in range(effort.rounds)
             ]
             table[f"{at_once} at once"] = medians(rounds)
@@ -136,11 +136,11 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
 
 
 async def _round(
-    house: House, notify: Callable[[], Any], names: Any, at_once: int, decisions: int
+    harness: Harness, notify: Callable[[], Any], names: Any, at_once: int, decisions: int
 ) -> Figures:
     bare = [await _timed(notify) for _ in range(decisions)]
-    calls = [await _timed(lambda: _echo(house)) for _ in range(decisions)]
-    answered, woken = await _wake_ups(house, names, at_once, decisions)
+    calls = [await _timed(lambda: _echo(harness)) for _ in range(decisions)]
+    answered, woken = await _wake_ups(harness, names, at_once, decisions)
     wake, p50 = Sample(1.0, 0.0, woken), 0.5
     notified, called = Sample(1.0, 0.0, bare), Sample(1.0, 0.0, calls)
     return {
@@ -155,7 +155,7 @@ async def _round(
 
 
 async def _wake_ups(
-    house: House, names: Any, at_once: int, decisions: int
+    harness: Harness, names: Any, at_once: int, decisions: int
 ) -> tuple[list[float], list[float]]:
     """Times to the answer to the decision, and to the effect, in seconds."""
     answered: list[float] = []
@@ -163,8 +163,8 @@ async def _wake_ups(
 
     async def work() -> None:
         while len(woken) < decisions:
-            told_s, acted_s = await _wake_up(house, next(names))
-            answered.append(told_s)
+            decided_s, acted_s = await _wake_up(harness, next(names))
+            answered.append(decided_s)
             woken.append(acted_s)
 
     async with asyncio.timeout(_WITHIN_S), asyncio.TaskGroup() as group:
@@ -173,40 +173,40 @@ async def _wake_ups(
     return answered, woken
 
 
-async def _wake_up(house: House, name: str) -> tuple[float, float]:
+async def _wake_up(harness: Harness, name: str) -> tuple[float, float]:
     """One run to its end."""
-    acted = house.agent.acted[name] = asyncio.get_running_loop().create_future()
+    acted = harness.agent.acted[name] = asyncio.get_running_loop().create_future()
     request = AskStreamRequest(request=AgentRequest(question=name))
-    call = OrchestratorServiceStub(house.asked).AskStream(request, timeout=_WITHIN_S)
+    call = OrchestratorServiceStub(harness.asked).AskStream(request, timeout=_WITHIN_S)
     try:
         async for message in call:
             if message.event.HasField("approval_requested"):
-                times = await _decide(house, message.event.approval_requested.approval, acted)
-        del house.agent.acted[name]
+                times = await _decide(harness, message.event.approval_requested.approval, acted)
+        del harness.agent.acted[name]
         return times
     finally:
         call.cancel()
 
 
 async def _decide(
-    house: House, approval: Approval, acted: asyncio.Future[float]
+    harness: Harness, approval: Approval, acted: asyncio.Future[float]
 ) -> tuple[float, float]:
-    async with house.looking:
+    async with harness.looking:
         query = (_NOBODYS, UUID(approval.run_id), RUN_STATUS_WAITING_FOR_APPROVAL)
         # Another process releases it, without a notification to this one.
-        while not await house.database.fetchval(*query):  # noqa: ASYNC110
+        while not await harness.database.fetchval(*query):  # noqa: ASYNC110
             await asyncio.sleep(0.001)
     request = RespondApprovalRequest(
         approval_id=approval.approval_id, decision=APPROVAL_DECISION_APPROVE
     )
     began = time.perf_counter()
-    await ApprovalServiceStub(house.decided).RespondApproval(request, timeout=_WITHIN_S)
-    told = time.perf_counter()
-    return told - began, await acted - began
+    await ApprovalServiceStub(harness.decided).RespondApproval(request, timeout=_WITHIN_S)
+    decided = time.perf_counter()
+    return decided - began, await acted - began
 
 
-async def _echo(house: House) -> None:
-    call = house.bare.Execute(ExecuteRequest(input=AgentInput(task="echo")), timeout=_WITHIN_S)
+async def _echo(harness: Harness) -> None:
+    call = harness.bare.Execute(ExecuteRequest(input=AgentInput(task="echo")), timeout=_WITHIN_S)
     async for _ in call:
         pass
 
@@ -233,7 +233,7 @@ async def _round_trips(dsn: str) -> AsyncIterator[Callable[[], Any]]:
 
 
 @asynccontextmanager
-async def _open_house(dsn: str, telemetry: Telemetry) -> AsyncIterator[House]:
+async def _open_harness(dsn: str, telemetry: Telemetry) -> AsyncIterator[Harness]:
     server = ServerSettings.load(host="127.0.0.1", port=0, drain_delay_s=0.0, grace_s=1.0)
     agent = ActingAgent()
     async with AsyncExitStack() as stack:
@@ -272,4 +272,4 @@ async def _open_house(dsn: str, telemetry: Telemetry) -> AsyncIterator[House]:
             channels.append(await enter(grpc.aio.insecure_channel(gateway.said["address"])))
         bare = AgentServiceStub(await enter(grpc.aio.insecure_channel(at)))
         database = await enter(connect(dsn, schema=SCHEMA))
-        yield House(agent, bare, *channels, database, asyncio.Lock())
+        yield Harness(agent, bare, *channels, database, asyncio.Lock())

@@ -1,7 +1,7 @@
 """What a script without Bos would do: the diamond's five model calls in one asyncio loop.
 
 The same bodies in the same order, as much side by side as the plan allows; the plan is read and
-the answer streamed, nothing is stored, checked, traced or retried by anybody but the client.
+the answer streamed, nothing is stored, checked, traced or retried except by the client.
 """
 
 from __future__ import annotations

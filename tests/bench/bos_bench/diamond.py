@@ -43,7 +43,7 @@ _ROOM = "512"
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class Harness:
     """Running services with a client."""
 
     asker: Asker
@@ -65,7 +65,7 @@ class Scene:
 
     store: Store
     model: Child
-    houses: Mapping[str, House]
+    harnesses: Mapping[str, Harness]
     bare: Mapping[str, BareDiamond]
 
 
@@ -88,15 +88,15 @@ async def measure(store: Store, effort: Effort) -> Part:
                 for count in effort.at_once
             }
         part["memory"] = {
-            name: {f"{service}_mb": one.memory_mb for service, one in house.services.items()}
-            for name, house in all_ways.houses.items()
+            name: {f"{service}_mb": one.memory_mb for service, one in harness.services.items()}
+            for name, harness in all_ways.harnesses.items()
         }
     return part
 
 
 @asynccontextmanager
 async def scene(store: Store, warm_up_runs: int) -> AsyncIterator[Scene]:
-    """Start the model and both houses, and warm up all ways."""
+    """Start the model and both harnesses, and warm up all ways."""
     async with AsyncExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bos-bench-logs-")))
         model = await stack.enter_async_context(
@@ -111,12 +111,12 @@ async def scene(store: Store, warm_up_runs: int) -> AsyncIterator[Scene]:
             "BOS_GATEWAY_MAX_ACTIVE_RUNS": _ROOM,
             "BOS_GATEWAY_MAX_ACTIVE_RUNS_PER_USER": _ROOM,  # all callers are one user
         }
-        houses = {
+        harnesses = {
             name: await stack.enter_async_context(opened(store, logs, variables))
             for name, opened in (("separate", _separate), ("standalone", _standalone))
         }
-        for house in houses.values():
-            await warm_up(max(2, warm_up_runs), house.asker.run)
+        for harness in harnesses.values():
+            await warm_up(max(2, warm_up_runs), harness.asker.run)
         bodies = await model.ask("bodies")
         if missing := {PLAN, *NAMES} - bodies.keys():
             raise RuntimeError(f"the services did not make these calls: {missing}")
@@ -126,11 +126,13 @@ async def scene(store: Store, warm_up_runs: int) -> AsyncIterator[Scene]:
         }
         for way in bare.values():
             await warm_up(warm_up_runs, way.run)
-        yield Scene(store, model, houses, bare)
+        yield Scene(store, model, harnesses, bare)
 
 
 @asynccontextmanager
-async def _separate(store: Store, logs: Path, variables: Mapping[str, str]) -> AsyncIterator[House]:
+async def _separate(
+    store: Store, logs: Path, variables: Mapping[str, str]
+) -> AsyncIterator[Harness]:
     """Six processes, as in a deployment: callers hold a key, services accept run tokens only."""
     private, public = generate_keypair()
     key = secrets.token_urlsafe(32)
@@ -160,13 +162,13 @@ async def _separate(store: Store, logs: Path, variables: Mapping[str, str]) -> A
             child("gateway", "bos_gateway", logs=logs, **settings)
         )
         asker = await stack.enter_async_context(_asking(gateway.said["address"], key))
-        yield House(asker, {"gateway": gateway, **services})
+        yield Harness(asker, {"gateway": gateway, **services})
 
 
 @asynccontextmanager
 async def _standalone(
     store: Store, logs: Path, variables: Mapping[str, str]
-) -> AsyncIterator[House]:
+) -> AsyncIterator[Harness]:
     """The same services, and an idle sandbox and mcp_db, in one process."""
     settings = {
         **variables,
@@ -177,10 +179,10 @@ async def _standalone(
         "BOS_DATABASE_ALLOWED_TABLES": "gateway.runs",
     }
     async with (
-        child("standalone", "bos_bench.whole_house", logs=logs, **settings) as process,
+        child("standalone", "bos_bench.diamond_standalone", logs=logs, **settings) as process,
         _asking(process.said["address"], process.said["key"]) as asker,
     ):
-        yield House(asker, {"standalone": process})
+        yield Harness(asker, {"standalone": process})
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +209,13 @@ async def _asking(address: str, key: str) -> AsyncIterator[Asker]:
 
 async def _compare(scene: Scene, latency_ms: int, count: int, seconds: float) -> Figures:
     figures: Figures = {}
-    for name, house in scene.houses.items():
-        house.asker.first_text_s.clear()
-        house.mark()
+    for name, harness in scene.harnesses.items():
+        harness.asker.first_text_s.clear()
+        harness.mark()
         database = scene.store.cpu_s()
-        sample = await closed_loop(count, seconds, house.asker.run)
-        per_run = {k: s / sample.count * 1000 for k, s in house.cpu_s().items()}
-        figures |= _of(name, sample, house.asker.first_text_s)
+        sample = await closed_loop(count, seconds, harness.asker.run)
+        per_run = {k: s / sample.count * 1000 for k, s in harness.cpu_s().items()}
+        figures |= _of(name, sample, harness.asker.first_text_s)
         figures[f"{name}_cpu_ms"] = sum(per_run.values())
         if len(per_run) > 1:
             figures |= {f"{name}_{service}_cpu_ms": ms for service, ms in per_run.items()}
@@ -223,7 +225,7 @@ async def _compare(scene: Scene, latency_ms: int, count: int, seconds: float) ->
         way.first_text_s.clear()
         sample = await closed_loop(count, seconds, way.run)
         figures |= _of(name, sample, way.first_text_s) | {f"{name}_cpu_ms": sample.cpu_ms}
-    for ours in scene.houses:
+    for ours in scene.harnesses:
         # What the chain of calls takes when everything else takes no time.
         figures[f"{ours}_over_model_p50_ms"] = (
             figures[f"{ours}_p50_ms"] - _CALLS_IN_A_ROW * latency_ms

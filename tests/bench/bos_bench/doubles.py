@@ -116,7 +116,7 @@ class TableAgent(EchoAgent):
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class Harness:
     """Planner, composer and five agents, each on a server of its own, all in this process."""
 
     planner: str
@@ -144,7 +144,7 @@ class House:
 
 
 @asynccontextmanager
-async def open_house(telemetry: Telemetry, rows: int = 0) -> AsyncIterator[House]:
+async def open_harness(telemetry: Telemetry, rows: int = 0) -> AsyncIterator[Harness]:
     """Serve the doubles; agents return tables of ``rows`` rows, or none."""
 
     async def served(servicer: object, add: Callable[..., None], area: str) -> str:
@@ -172,19 +172,19 @@ async def open_house(telemetry: Telemetry, rows: int = 0) -> AsyncIterator[House
             )
             for name, agent in agents.items()
         }
-        yield House(planner, composer, targets, agents)
+        yield Harness(planner, composer, targets, agents)
 
 
 class BareLoop:
     """The same five agent calls without a gateway: what a script would do, and no less.
 
     Args:
-        house: The agents.
+        harness: The agents.
         inputs: What to send; a copy of what a gateway sent, so that every byte is the same.
     """
 
-    def __init__(self, house: House, inputs: dict[str, AgentInput]) -> None:
-        self._channels = {n: grpc.aio.insecure_channel(t) for n, t in house.targets.items()}
+    def __init__(self, harness: Harness, inputs: dict[str, AgentInput]) -> None:
+        self._channels = {n: grpc.aio.insecure_channel(t) for n, t in harness.targets.items()}
         self._stubs = {n: AgentServiceStub(channel) for n, channel in self._channels.items()}
         self._inputs = inputs
 

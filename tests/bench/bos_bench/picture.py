@@ -36,9 +36,9 @@ def write_picture(path: Path, part: Part) -> None:
 
 def _svg(part: Part) -> Iterator[str]:
     # The busiest case that says more about processor time than about queues.
-    crowd = [case for case in part["0 ms a call"] if not case.startswith("1 ")]
-    busy = crowd[0] if crowd else next(iter(part["0 ms a call"]))
-    alone, most = part["50 ms a call"]["1 at once"], (crowd or [busy])[-1]
+    concurrent = [case for case in part["0 ms a call"] if not case.startswith("1 ")]
+    busy = concurrent[0] if concurrent else next(iter(part["0 ms a call"]))
+    alone, most = part["50 ms a call"]["1 at once"], (concurrent or [busy])[-1]
     panels: list[tuple[str, str, Mapping[str, Sequence[Segment]]]] = [
         (
             f"Processor time per run, {busy}, a model that answers immediately",

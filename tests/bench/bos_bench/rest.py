@@ -12,7 +12,7 @@ import grpc
 
 from bos.gateway.v1 import ListAgentsRequest, OrchestratorServiceStub
 from bos_bench.asking import Asker
-from bos_bench.doubles import QUESTION, open_house
+from bos_bench.doubles import QUESTION, open_harness
 from bos_bench.measure import closed_loop, medians, warm_up
 from bos_bench.processes import program
 
@@ -39,8 +39,8 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
     dsn = await store.fresh_log("bench_rest")
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        house = await enter(open_house(telemetry))
-        target = await enter(house.gateway(dsn, telemetry))
+        harness = await enter(open_harness(telemetry))
+        target = await enter(harness.gateway(dsn, telemetry))
         channel = await enter(grpc.aio.insecure_channel(target))
         gateway = await enter(rest_gateway(target))
         url = f"http://{gateway.said['address']}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from bos_bench.asking import Asker
-from bos_bench.doubles import QUESTION, BareLoop, open_house
+from bos_bench.doubles import QUESTION, BareLoop, open_harness
 from bos_bench.measure import closed_loop, medians, warm_up
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
@@ -17,7 +17,7 @@ from bos_chassis.telemetry import setup_telemetry
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from bos_bench.doubles import House
+    from bos_bench.doubles import Harness
     from bos_bench.measure import Effort, Figures, Part, Table
     from bos_bench.store import Store
     from bos_chassis.telemetry import Telemetry
@@ -28,22 +28,22 @@ _PROFILED_AT_ONCE = 16
 
 async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
     """Runs per second, latency and processor time, beside the bare loop; statements per run."""
-    async with open_house(telemetry) as house:
-        runs = await _runs(store, house, "bench_run", effort, effort.at_once)
-        log = {"one after another": await _commits(store, house, effort)}
-    async with open_house(telemetry, _ROWS) as house:
-        tables = await _runs(store, house, "bench_tables", effort, effort.at_once[:2])
+    async with open_harness(telemetry) as harness:
+        runs = await _runs(store, harness, "bench_run", effort, effort.at_once)
+        log = {"one after another": await _commits(store, harness, effort)}
+    async with open_harness(telemetry, _ROWS) as harness:
+        tables = await _runs(store, harness, "bench_tables", effort, effort.at_once[:2])
     return {"five steps": runs, f"five steps, {_ROWS} rows each": tables, "log": log}
 
 
 async def _runs(
-    store: Store, house: House, database: str, effort: Effort, at_once: Sequence[int]
+    store: Store, harness: Harness, database: str, effort: Effort, at_once: Sequence[int]
 ) -> Table:
     dsn = await store.fresh_log(database)
     async with AsyncExitStack() as stack:
-        asker = await stack.enter_async_context(_asking(house, dsn))
+        asker = await stack.enter_async_context(_asking(harness, dsn))
         await warm_up(effort.warm_up, asker.run)
-        bare = await stack.enter_async_context(BareLoop(house, house.last_inputs()))
+        bare = await stack.enter_async_context(BareLoop(harness, harness.last_inputs()))
         await warm_up(effort.warm_up, bare.run)
         return {
             f"{count} at once": medians(
@@ -59,9 +59,9 @@ async def _runs(
 @asynccontextmanager
 async def endless_runs(store: Store, telemetry: Telemetry, rows: int) -> AsyncIterator[LoggedAsker]:
     """Runs, 16 at once, for as long as the block lasts, for a profiler to look at."""
-    async with open_house(telemetry, rows) as house:
+    async with open_harness(telemetry, rows) as harness:
         dsn = await store.fresh_log("bench_profile")
-        async with _asking(house, dsn) as asker:
+        async with _asking(harness, dsn) as asker:
             await warm_up(20, asker.run)
             task = asyncio.create_task(closed_loop(_PROFILED_AT_ONCE, 3600, asker.run))
             try:
@@ -90,12 +90,12 @@ class LoggedAsker(Asker):
 
 
 @asynccontextmanager
-async def _asking(house: House, dsn: str) -> AsyncIterator[LoggedAsker]:
+async def _asking(harness: Harness, dsn: str) -> AsyncIterator[LoggedAsker]:
     """A gateway with metrics of its own, and a client of it."""
     settings = TelemetrySettings.load(log_level="warning", otlp_endpoint=None)
     with setup_telemetry("bench-gateway", settings) as telemetry:
         async with (
-            house.gateway(dsn, telemetry) as address,
+            harness.gateway(dsn, telemetry) as address,
             grpc.aio.insecure_channel(address) as channel,
         ):
             yield LoggedAsker(channel, telemetry)
@@ -126,7 +126,7 @@ async def _compare(
     }
 
 
-async def _commits(store: Store, house: House, effort: Effort) -> Figures:
+async def _commits(store: Store, harness: Harness, effort: Effort) -> Figures:
     """Transactions of a run when nothing else shares its commits.
 
     Counted by PostgreSQL over the whole life of a gateway, less that of one without a run, so
@@ -138,7 +138,7 @@ async def _commits(store: Store, house: House, effort: Effort) -> Figures:
     statements = 0.0
     counted = 2 * effort.warm_up
     for runs in (0, counted):
-        async with _asking(house, dsn) as asker:
+        async with _asking(harness, dsn) as asker:
             before = asker.statements()
             for worker in range(runs):
                 await asker.run(worker)

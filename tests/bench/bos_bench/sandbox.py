@@ -50,34 +50,34 @@ async def measure(effort: Effort) -> Part:
     warm: Table = {}
     began = time.perf_counter()
     # Without the process tier, which would start an interpreter beside what is measured.
-    async with _serving(process_enabled=False) as house:
+    async with _serving(process_enabled=False) as harness:
         started = time.perf_counter()
-        await house.run(TIER_INTERPRETER)
+        await harness.run(TIER_INTERPRETER)
         first = time.perf_counter()
         cold["service and first program"] = {
             "start_ms": (started - began) * 1000,
             "first_program_ms": (first - started) * 1000,
         }
-        await warm_up(effort.warm_up, lambda _: house.run(TIER_INTERPRETER))
+        await warm_up(effort.warm_up, lambda _: harness.run(TIER_INTERPRETER))
         for count in CONCURRENT:
             warm[f"interpreter, {count} at once"] = medians(
-                [await _compare(house, count, effort.round_s) for _ in range(effort.rounds)]
+                [await _compare(harness, count, effort.round_s) for _ in range(effort.rounds)]
             )
     tables: Part = {"cold": cold, "warm": warm, "process": {}}
     if (reason := await _missing()) is not None:
         print(f"sandbox: the process tier is not measured, it is off here: {reason}")
         return tables
-    async with _serving(process_warm_workers=0) as house:
-        await warm_up(1, lambda _: house.run(TIER_PROCESS))
-        one = [await _process_cold(house, 2 * effort.round_s) for _ in range(effort.rounds)]
-    async with _serving(process_warm_workers=1) as house:
-        two = [await _process_warm(house, effort) for _ in range(effort.rounds)]
+    async with _serving(process_warm_workers=0) as harness:
+        await warm_up(1, lambda _: harness.run(TIER_PROCESS))
+        one = [await _process_cold(harness, 2 * effort.round_s) for _ in range(effort.rounds)]
+    async with _serving(process_warm_workers=1) as harness:
+        two = [await _process_warm(harness, effort) for _ in range(effort.rounds)]
     tables["process"] = {"cold, 1 at once": medians(one), "warm, 1 at once": medians(two)}
     return tables
 
 
 @dataclass
-class _House:
+class _Harness:
     """A running sandbox and a client of it."""
 
     stub: SandboxServiceAsyncStub
@@ -100,7 +100,7 @@ class _House:
 
 
 @asynccontextmanager
-async def _serving(**settings: Any) -> AsyncIterator[_House]:
+async def _serving(**settings: Any) -> AsyncIterator[_Harness]:
     chosen = SandboxSettings.load(
         server=ServerSettings.load(host="127.0.0.1", port=0, drain_delay_s=0.0, grace_s=1.0),
         **settings,
@@ -112,20 +112,20 @@ async def _serving(**settings: Any) -> AsyncIterator[_House]:
             serve(chosen, telemetry) as server,
             grpc.aio.insecure_channel(server.address) as channel,
         ):
-            yield _House(SandboxServiceStub(channel), telemetry)
+            yield _Harness(SandboxServiceStub(channel), telemetry)
 
 
 async def _missing() -> str | None:
     """Why there is no process tier here, or None."""
-    async with _serving(process_warm_workers=0) as house:
-        found = await house.stub.GetCapabilities(GetCapabilitiesRequest(), timeout=30)
+    async with _serving(process_warm_workers=0) as harness:
+        found = await harness.stub.GetCapabilities(GetCapabilitiesRequest(), timeout=30)
     (process,) = (one for one in found.tiers if one.tier == TIER_PROCESS)
     return None if process.available else process.reason
 
 
-async def _compare(house: _House, count: int, seconds: float) -> Figures:
-    programs = await closed_loop(count, seconds, lambda _: house.run(TIER_INTERPRETER))
-    calls = await closed_loop(count, seconds, lambda _: house.nothing())
+async def _compare(harness: _Harness, count: int, seconds: float) -> Figures:
+    programs = await closed_loop(count, seconds, lambda _: harness.run(TIER_INTERPRETER))
+    calls = await closed_loop(count, seconds, lambda _: harness.nothing())
     return {
         "programs_per_s": programs.per_s,
         "p50_ms": programs.percentile_ms(0.5),
@@ -138,20 +138,20 @@ async def _compare(house: _House, count: int, seconds: float) -> Figures:
     }
 
 
-async def _process_cold(house: _House, seconds: float) -> Figures:
-    total, count = house.sample("sum", warm=False), house.sample("count", warm=False)
-    programs = await closed_loop(1, seconds, lambda _: house.run(TIER_PROCESS))
-    calls = await closed_loop(1, seconds / 4, lambda _: house.nothing())
-    started = house.sample("count", warm=False) - count
+async def _process_cold(harness: _Harness, seconds: float) -> Figures:
+    total, count = harness.sample("sum", warm=False), harness.sample("count", warm=False)
+    programs = await closed_loop(1, seconds, lambda _: harness.run(TIER_PROCESS))
+    calls = await closed_loop(1, seconds / 4, lambda _: harness.nothing())
+    started = harness.sample("count", warm=False) - count
     return {
         "p50_ms": programs.percentile_ms(0.5),
         "p95_ms": programs.percentile_ms(0.95),
-        "mean_start_ms": (house.sample("sum", warm=False) - total) / started * 1000,
+        "mean_start_ms": (harness.sample("sum", warm=False) - total) / started * 1000,
         "bare_call_p50_ms": calls.percentile_ms(0.5),
     }
 
 
-async def _process_warm(house: _House, effort: Effort) -> Figures:
+async def _process_warm(harness: _Harness, effort: Effort) -> Figures:
     """Programs that each found an interpreter waiting; the time to make another is not counted."""
     latencies: list[float] = []
     wanted = 3 if effort.rounds > 1 else 1
@@ -161,15 +161,15 @@ async def _process_warm(house: _House, effort: Effort) -> Figures:
             if latencies:
                 break
             raise RuntimeError("no isolated interpreter was kept waiting")
-        before = house.sample("count", warm=True)
+        before = harness.sample("count", warm=True)
         began = time.perf_counter()
-        await house.run(TIER_PROCESS)
+        await harness.run(TIER_PROCESS)
         took = time.perf_counter() - began
-        if house.sample("count", warm=True) > before:
+        if harness.sample("count", warm=True) > before:
             latencies.append(took)
         # Making the next one takes the processor for most of a second; meanwhile nothing is timed.
         await asyncio.sleep(_REFILL_S)
-    calls = await closed_loop(1, effort.round_s / 4, lambda _: house.nothing())
+    calls = await closed_loop(1, effort.round_s / 4, lambda _: harness.nothing())
     latencies.sort()
     return {
         "p50_ms": latencies[len(latencies) // 2] * 1000,

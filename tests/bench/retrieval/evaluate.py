@@ -250,7 +250,7 @@ def certainty(corpus: Corpus, found: Found) -> float:
 
 
 def show_refusals(corpus: Corpus) -> None:
-    """How well a score tells unanswerable questions apart; the threshold is chosen on ``dev``."""
+    """How well a score separates unanswerable questions; the threshold is chosen on ``dev``."""
     for name, score in (("nearest passage", closeness), ("document agent", certainty)):
         by = {
             (split, answerable): [

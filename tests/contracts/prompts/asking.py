@@ -43,6 +43,7 @@ MODES: tuple[Mode, ...] = ("schema_apart", "schema_in_prompt")
 _SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
 _PLAN, _ANSWER = "plan", "answer"
 _LONGEST_S = 30.0
+_PAUSE_S = 0.1
 
 
 class Unattributed(AssertionError):
@@ -106,6 +107,10 @@ async def _ask(questions: Sequence[Question], model: ScriptedModel, folder: Path
         serve_all(settings, telemetry) as product,
         BosClient(product.target, api_key=product.api_key) as client,
     ):
+        # The planner lists the agents that are there: all of them, from the first question on.
+        async with asyncio.timeout(_LONGEST_S):
+            while not all(each.available for each in await client.agents()):  # noqa: ASYNC110
+                await asyncio.sleep(_PAUSE_S)  # the gateway sends no event of it
         for number, question in enumerate(questions, 1):
             async with asyncio.timeout(_LONGEST_S):
                 stream = client.ask_stream(question.question, context=dict(product.context))
@@ -114,14 +119,14 @@ async def _ask(questions: Sequence[Question], model: ScriptedModel, folder: Path
             # One after the other, side calls included: what one question leaves in the store, the
             # next one finds, always.
             await eventually(
-                lambda number=number: _memory_turns(telemetry) >= number,  # type: ignore[misc]
+                lambda number=number: _remembered(telemetry) >= number,  # type: ignore[misc]
                 within_s=_LONGEST_S,
             )
         await eventually(lambda: model.in_flight == 0)
     return runs
 
 
-def _memory_turns(telemetry: Telemetry) -> float:
+def _remembered(telemetry: Telemetry) -> float:
     """Of how many questions memory knows facts and answer, whether or not it asked a model."""
     calls = dict.fromkeys(("ExtractFacts", "RecordTurn"), 0.0)
     for metric in telemetry.registry.collect():

@@ -25,12 +25,13 @@ Measured = dict["Mode", list["Asked"]]
 
 def golden_files(measured: Mapping[Mode, Sequence[Asked]]) -> dict[str, str]:
     """What stands in the golden files, by file name."""
-    files = {f"{each.question.id}.md": golden.rendered(each) for each in measured["schema_apart"]}
-    for each in measured["schema_in_prompt"]:
-        if each.question.id == BOTH_WAYS:
-            files[f"{BOTH_WAYS}.schema-in-prompt.md"] = golden.rendered(each)
-    files[FORMS] = golden.forms(measured["schema_apart"])
-    return files
+    apart, inside = measured["schema_apart"], measured["schema_in_prompt"]
+    both = golden.by_kind([each for each in inside if each.question.id == BOTH_WAYS])
+    return {
+        FORMS: golden.forms(apart),
+        **{f"{kind}.md": text for kind, text in golden.by_kind(apart).items()},
+        **{f"{kind}.schema-in-prompt.md": text for kind, text in both.items()},
+    }
 
 
 def write(measured: Mapping[Mode, Sequence[Asked]]) -> None:

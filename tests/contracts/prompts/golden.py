@@ -1,4 +1,4 @@
-"""Prompts as files that one can read and compare: one per demo question, calls in plan order."""
+"""Prompts as files to read and compare: one per kind of call, with each of its branches."""
 
 from __future__ import annotations
 
@@ -22,14 +22,29 @@ _MASKS: Final = (
 _SHOWN_ELSEWHERE: Final = frozenset({"messages", "model", "response_format", "stream_options"})
 
 
-def rendered(asked: Asked) -> str:
-    """Every prompt of one question."""
-    lines = [f"# {asked.question.id}", "", asked.question.question]
-    for number, (who, call) in enumerate(asked.path, 1):
-        lines += ["", f"## {number}. {who}: {call.schema or 'text'}", "", _parameters(call.body)]
-        for message in call.messages:
-            lines += ["", f"{message['role']}:", "", *_fenced(masked(_text(message)))]
-    return "\n".join(lines) + "\n"
+def by_kind(asked: Sequence[Asked]) -> dict[str, str]:
+    """The first prompt of each branch, one text per kind: the schema of its reply, or its caller.
+
+    A branch is a system message, a set of headings, and whether the plan has several steps.
+    """
+    files: dict[str, list[str]] = {}
+    seen: set[tuple[object, ...]] = set()
+    for each in asked:
+        for who, call in each.path:
+            kind = call.schema or who.split()[0]
+            texts = [masked(_text(message)) for message in call.messages]
+            headings = tuple(line for line in call.prompt.splitlines() if line.startswith("###"))
+            branch = (kind, texts[0], headings, len(each.question.steps) > 1)
+            if branch in seen:
+                continue
+            seen.add(branch)
+            lines = files.setdefault(kind, [f"# {kind}"])
+            lines += ["", f"## {each.question.id}: {who}", "", _parameters(call.body)]
+            for message, text in zip(call.messages, texts, strict=True):
+                known = message["role"] == "system" and "\n".join(_fenced(text)) in "\n".join(lines)
+                lines += ["", f"{message['role']}:", ""]
+                lines += ["As above."] if known else _fenced(text)
+    return {kind: "\n".join(lines) + "\n" for kind, lines in files.items()}
 
 
 def forms(asked: Sequence[Asked]) -> str:

@@ -79,7 +79,7 @@ def test_a_stage_takes_as_long_as_the_longest_of_its_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    ("unassigned", "what"),
+    ("unknown", "what"),
     [
         (call(None), "nothing was prepared"),
         (call(None, problem="two fixtures fit"), "two fixtures fit"),
@@ -88,10 +88,10 @@ def test_a_stage_takes_as_long_as_the_longest_of_its_steps() -> None:
         (call("shrinking: plan"), "no demo question"),
     ],
 )
-def test_unassigned_call_is_an_error(unassigned: RecordedRequest, what: str) -> None:
+def test_unassigned_call_is_an_error(unknown: RecordedRequest, what: str) -> None:
     attributed([QUESTION], [RUN], [call("growth: plan")])
     with pytest.raises(Unattributed, match=what):
-        attributed([QUESTION], [RUN], [call("growth: plan"), unassigned])
+        attributed([QUESTION], [RUN], [call("growth: plan"), unknown])
 
 
 def test_error_for_an_exceeded_budget_holds_both_numbers() -> None:
@@ -150,7 +150,7 @@ def test_what_differs_between_two_starts_is_masked(text: str, shown: str) -> Non
 def test_a_rendered_prompt_shows_all_that_is_sent() -> None:
     sent = call("growth: plan", "a\n~~~\nb", body={"model": "m", "temperature": 0.0})
     (asked,) = attributed([QUESTION], [RUN], [sent])
-    assert golden.rendered(asked) == (
-        "# growth\n\nHow fast do we grow?\n\n## 1. planner: Plan\n\n"
+    assert golden.by_kind([asked, asked]) == {
+        "Plan": "# Plan\n\n## growth: planner\n\n"
         "Sent with it: temperature=0.0.\n\nuser:\n\n~~~~text\na\n~~~\nb\n~~~~\n"
-    )
+    }

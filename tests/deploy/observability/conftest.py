@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest_asyncio
 
-from .measured_house import MeasuredHouse, measured_house
-from .traced_house import TracedHouse, open_traced_house
+from .measured_harness import MeasuredHarness, measured_harness
+from .traced_harness import TracedHarness, open_traced_harness
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MeasuredHouse]:
+async def harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[MeasuredHarness]:
     """A standalone under demo load, read by a real Prometheus."""
-    async with measured_house(tmp_path_factory.mktemp("house")) as running:
+    async with measured_harness(tmp_path_factory.mktemp("harness")) as running:
         yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def traced_house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TracedHouse]:
+async def traced_harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TracedHarness]:
     """A standalone that was asked the demo questions, and a real collector."""
-    async with open_traced_house(tmp_path_factory.mktemp("traced")) as running:
+    async with open_traced_harness(tmp_path_factory.mktemp("traced")) as running:
         yield running

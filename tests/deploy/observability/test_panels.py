@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from .measured_house import ROOT
+from .measured_harness import ROOT
 
 if TYPE_CHECKING:
-    from .measured_house import MeasuredHouse
+    from .measured_harness import MeasuredHarness
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -50,11 +50,11 @@ QUERIES = queries()
 
 @pytest.mark.requirement("O-09", "P-11")
 @pytest.mark.parametrize("asked", QUERIES, ids=lambda each: each.name)
-async def test_query_returns_data_or_is_conditional(asked: Asked, house: MeasuredHouse) -> None:
+async def test_query_returns_data_or_is_conditional(asked: Asked, harness: MeasuredHarness) -> None:
     expr = asked.expr
     for variable, interval in INTERVALS.items():
         expr = expr.replace(variable, interval)
-    found = await house.prometheus.query(expr)  # also of conditional ones: Prometheus takes them
+    found = await harness.prometheus.query(expr)  # also of conditional ones: Prometheus takes them
     numbers = [each for each in found if not math.isnan(float(each["value"][1]))]
     assert numbers or asked.name in CONDITIONAL, f"no data: {expr}"
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bos_testkit.postgres import PostgresServer
 
-    from .traced_house import TracedHouse
+    from .traced_harness import TracedHarness
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 
@@ -81,31 +81,31 @@ def agents_of(trace: Trace) -> frozenset[str]:
     return frozenset(each.name.rpartition(" ")[2] for each in attempts(trace))
 
 
-async def whole(traced_house: TracedHouse) -> list[Trace]:
+async def whole(traced_harness: TracedHarness) -> list[Trace]:
     """Traces of all runs so far, once they have arrived whole."""
 
     def runs() -> list[Trace]:
         return [
-            each for each in Trace.all_of(traced_house.traces.spans).values() if each.named(RUN)
+            each for each in Trace.all_of(traced_harness.traces.spans).values() if each.named(RUN)
         ]
 
     def complete() -> bool:
         found = runs()
-        return len(found) >= traced_house.asked and all(
+        return len(found) >= traced_harness.asked and all(
             each.named("bos.memory.v1.MemoryTurnService/RecordTurn")
             and each.named("bos.memory.v1.MemoryTurnService/ExtractFacts")
             for each in found
         )
 
-    # What is remembered of a run is told after its end.
+    # What is remembered of a run is written after its end.
     await eventually(complete, within_s=120)
     return runs()
 
 
 async def test_traces_have_one_root_and_no_orphan_spans(
-    traced_house: TracedHouse,
+    traced_harness: TracedHarness,
 ) -> None:
-    found = await whole(traced_house)
+    found = await whole(traced_harness)
     assert len(found) > 20
     for trace in found:
         trace.check()
@@ -115,15 +115,17 @@ async def test_traces_have_one_root_and_no_orphan_spans(
 
 
 @pytest.mark.parametrize("agent", BELOW)
-async def test_each_agent_has_below_it_what_it_calls(traced_house: TracedHouse, agent: str) -> None:
-    found = [trace for trace in await whole(traced_house) if agent in agents_of(trace)]
+async def test_each_agent_has_below_it_what_it_calls(
+    traced_harness: TracedHarness, agent: str
+) -> None:
+    found = [trace for trace in await whole(traced_harness) if agent in agents_of(trace)]
     assert found
     edges = set().union(*(trace.edges() for trace in found))
     assert BELOW[agent] <= edges
 
 
-async def test_shapes_of_the_demo_are_all_there(traced_house: TracedHouse) -> None:
-    shapes = {agents_of(trace) for trace in await whole(traced_house)}
+async def test_shapes_of_the_demo_are_all_there(traced_harness: TracedHarness) -> None:
+    shapes = {agents_of(trace) for trace in await whole(traced_harness)}
     asked = {frozenset(each.agents) for each in load_every_question()}
     available = {shape for shape in asked if shape <= frozenset().union(*shapes)}
     assert frozenset() in shapes
@@ -132,28 +134,30 @@ async def test_shapes_of_the_demo_are_all_there(traced_house: TracedHouse) -> No
     assert len(shapes & available) > 10
 
 
-async def test_an_approval_links_what_proposed_and_who_decided(traced_house: TracedHouse) -> None:
-    (trace,) = [each for each in await whole(traced_house) if "code" in agents_of(each)]
+async def test_an_approval_links_what_proposed_and_who_decided(
+    traced_harness: TracedHarness,
+) -> None:
+    (trace,) = [each for each in await whole(traced_harness) if "code" in agents_of(each)]
     waited = trace.one("approval")
     assert [what for _, what in waited.links] == ["proposed by", "decided by"]
     proposing, performing = attempts(trace, "code")
     assert waited.links[0][0] == proposing.span_id
     assert performing.links == ((waited.span_id, "approval"),)
-    (decided,) = [s for s in traced_house.traces.spans if s.span_id == waited.links[1][0]]
+    (decided,) = [s for s in traced_harness.traces.spans if s.span_id == waited.links[1][0]]
     assert decided.name == "bos.gateway.v1.ApprovalService/RespondApproval"
 
 
 @pytest.mark.requirement("P-11")
 async def test_question_over_http_is_one_trace_to_the_database(
-    traced_house: TracedHouse,
+    traced_harness: TracedHarness,
 ) -> None:
     def ask() -> Any:
-        body = {"question": QUESTION, "context": dict(traced_house.standalone.context)}
+        body = {"question": QUESTION, "context": dict(traced_harness.standalone.context)}
         request = urllib.request.Request(
-            traced_house.standalone.rest_url + "/v1/runs:ask",
+            traced_harness.standalone.rest_url + "/v1/runs:ask",
             json.dumps(body).encode(),
             {
-                "Authorization": f"Bearer {traced_house.standalone.api_key}",
+                "Authorization": f"Bearer {traced_harness.standalone.api_key}",
                 "Content-Type": "application/json",
             },
         )
@@ -163,14 +167,15 @@ async def test_question_over_http_is_one_trace_to_the_database(
     run_id = (await asyncio.to_thread(ask))["run_id"]
 
     def arrived() -> bool:
-        named = [s for s in traced_house.traces.spans if s.attributes.get("bos.run.id") == run_id]
+        named = [s for s in traced_harness.traces.spans if s.attributes.get("bos.run.id") == run_id]
         return any(s.name == RUN for s in named)
 
     await eventually(arrived, within_s=120)
     await eventually(
-        lambda: any(s.name == "POST /v1/runs:ask" for s in traced_house.traces.spans), within_s=120
+        lambda: any(s.name == "POST /v1/runs:ask" for s in traced_harness.traces.spans),
+        within_s=120,
     )
-    (trace,) = [each for each in await whole(traced_house) if each.named("POST /v1/runs:ask")]
+    (trace,) = [each for each in await whole(traced_harness) if each.named("POST /v1/runs:ask")]
     trace.check()
     call = "bos.gateway.v1.OrchestratorService/Ask"
     assert {
@@ -180,11 +185,13 @@ async def test_question_over_http_is_one_trace_to_the_database(
     } | EVERY | of_step("sql") | BELOW["sql"] <= trace.edges()
 
 
-async def test_no_question_answer_or_credential_is_in_any_span(traced_house: TracedHouse) -> None:
-    told = repr(traced_house.traces.spans)
-    assert traced_house.standalone.api_key not in told
+async def test_no_question_answer_or_credential_is_in_any_span(
+    traced_harness: TracedHarness,
+) -> None:
+    spans = repr(traced_harness.traces.spans)
+    assert traced_harness.standalone.api_key not in spans
     for each in load_every_question():
-        assert each.question not in told
+        assert each.question not in spans
 
 
 async def test_a_run_whose_owner_is_killed_is_one_trace(

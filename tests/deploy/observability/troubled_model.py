@@ -24,12 +24,12 @@ _QUERIES = {
 _NOT_ALLOWED = "https://not-allowed.example/whale.csv"
 
 
-def troubled_model(today: date, nobody_there: str) -> ScriptedModel:
+def troubled_model(today: date, unreachable: str) -> ScriptedModel:
     """The scripted model of the sample company, not started.
 
     Args:
         today: The company's today.
-        nobody_there: Origin that the files agent may call, and where nothing listens.
+        unreachable: Origin that the files agent may call, and where nothing listens.
     """
 
     def mistake(schema: str | None, prompt: str) -> dict[str, Any] | None:
@@ -43,7 +43,7 @@ def troubled_model(today: date, nobody_there: str) -> ScriptedModel:
             _step("query", "sql", TROUBLE),
             _step("program", "computation", TROUBLE, "run_program", code=_PROGRAM),
             _step("refused", "files", TROUBLE, "download_file", url=_NOT_ALLOWED),
-            _step("away", "files", TROUBLE, "download_file", url=f"{nobody_there}/whale.csv"),
+            _step("away", "files", TROUBLE, "download_file", url=f"{unreachable}/whale.csv"),
             _step("count", "sql", _COUNT),
             # A column that the query does not have: another plan could mend that.
             _step("lost", "text", TROUBLE, text="@{outputs.count.whales}"),

@@ -1,7 +1,7 @@
 """Licences of everything that Bos is built from: written to a page, and checked.
 
 python tests/deploy/supply/licences.py            # checks; exit code 1 names what must not be there
-python tests/deploy/supply/licences.py --write    # writes the page of licences anew
+python tests/deploy/supply/licences.py --write  # docs/reference/third-party-licences.md
 """
 
 from __future__ import annotations

@@ -79,4 +79,4 @@ def test_packages_of_npm_may_be_there_and_ship_with_the_console_alone() -> None:
         for name, each in packages.items():
             stated = Package("npm", name, each.get("version", ""), each.get("license", ""), ())
             assert RULES.objection(stated) == ""
-            assert "resolved" not in each, "addresses are those of whoever installs"
+            assert "resolved" not in each, "addresses are those of the installing machine"

@@ -1,6 +1,7 @@
 """Hold a bill of materials against the schema of CycloneDX 1.6, by the library of its makers.
 
-    uv run --with 'cyclonedx-python-lib[json-validation]' python validate_sbom.py PATH
+    uv run --with 'cyclonedx-python-lib[json-validation]' \\
+        python tests/deploy/supply/validate_sbom.py PATH
 
 The library is no dependency of Bos, so `make sbom` fetches it for this.
 """

@@ -1,4 +1,4 @@
-"""`make trial NAME=vendors`: what LiteLLM makes of our requests for each vendor."""
+"""`make trial NAME=vendors`: our requests through LiteLLM, for each vendor."""
 
 from __future__ import annotations
 

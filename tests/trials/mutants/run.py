@@ -138,13 +138,20 @@ def first_failure(tree: Path, command: Sequence[str]) -> tuple[str, float]:
     return (failed[0].split(" - ")[0] if failed else f"exit {done.returncode}"), took
 
 
+def near_first(tests: Sequence[str], file: str) -> list[str]:
+    """``tests`` with those first that are likely to fail soon: pure ones, of the same member."""
+    member = file.partition("/src/")[0]
+    slow = ("/crash/", "/interleaving/", "/trials/", "/service/", "tests/integration", "tests/e2e")
+    return sorted(tests, key=lambda test: (sum(part in test for part in slow), member not in test))
+
+
 def kill(tree: Path, reached: Mapping[str, list[str]], out: Path, ids: set[int]) -> None:
     """Try every mutant, or those of ``ids``, and append a line for each to ``out``."""
     for mutant in drawn():
         if ids and mutant["id"] not in ids:
             continue
         path = tree / str(mutant["file"])
-        tests = reached.get(str(mutant["id"]), [])
+        tests = near_first(reached.get(str(mutant["id"]), []), str(mutant["file"]))
         if path.suffix == ".go":
             command = ["sh", "services/rest/go.sh", "test", "-failfast", "./..."]
         else:

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.e2e
 PAGE = Path(__file__).parents[3] / "docs/operations/backups.md"
 AGENTS = ("code", "files", "rag", "sql")
 KEYS = ("identity.key", "secrets.key")
-PASSAGE = "The keys of the pump house hang behind the blue door."
+PASSAGE = "The keys of the pump room hang behind the blue door."
 NOTE = b"Ask Meera about the blue door."
 CONVERSATION = "about-figures"
 
@@ -87,7 +87,7 @@ class Site:
         assert (done.returncode, done.stderr) == (0, "")
 
     @asynccontextmanager
-    async def house(self) -> AsyncIterator[Standalone]:
+    async def running(self) -> AsyncIterator[Standalone]:
         """All services."""
         settings = StandaloneSettings.load(
             data_dir=self.data, grace_s=0.1, rest=False, store_url=SecretStr(self.store_url)
@@ -144,21 +144,21 @@ class Clients:
 
     async def passages(self) -> list[str]:
         """What a search for the passage finds."""
-        found = await self.documents.search("Where are the keys of the pump house?")
+        found = await self.documents.search("Where are the keys of the pump room?")
         return [each.chunk.text for each in found.passages]
 
 
 @asynccontextmanager
-async def clients(house: Standalone) -> AsyncIterator[Clients]:
-    """Clients of a house."""
+async def clients(standalone: Standalone) -> AsyncIterator[Clients]:
+    """Clients of a standalone."""
     async with AsyncExitStack() as stack:
-        enter, key = stack.enter_async_context, house.api_key
+        enter, key = stack.enter_async_context, standalone.api_key
         yield Clients(
-            await enter(BosClient(house.target, api_key=key)),
-            await enter(MemoryClient(house.addresses["memory"], api_key=key)),
-            await enter(DocumentsClient(house.addresses["documents"], api_key=key)),
-            await enter(WorkspaceClient(house.addresses["files"], api_key=key)),
-            house.context,
+            await enter(BosClient(standalone.target, api_key=key)),
+            await enter(MemoryClient(standalone.addresses["memory"], api_key=key)),
+            await enter(DocumentsClient(standalone.addresses["documents"], api_key=key)),
+            await enter(WorkspaceClient(standalone.addresses["files"], api_key=key)),
+            standalone.context,
         )
 
 
@@ -195,7 +195,7 @@ async def test_everything_is_back_after_a_restore_and_a_run_that_waits_for_appro
     vault.mkdir()
     with site(tmp_path / "first") as first:
         first.run(empty_database, backup)
-        async with first.house() as house, clients(house) as of:
+        async with first.running() as standalone, clients(standalone) as of:
             done_id, approval = await of.asked(CONVERSATION)
             await of.bos.approve(approval.approval_id)
             done = await of.ended(done_id)
@@ -215,7 +215,7 @@ async def test_everything_is_back_after_a_restore_and_a_run_that_waits_for_appro
         second.run(restore, backup)
         for key in KEYS:
             shutil.copy2(vault / key, second.data / key)
-        async with second.house() as house, clients(house) as of:
+        async with second.running() as standalone, clients(standalone) as of:
             assert await of.bos.get_run(done_id) == done
             assert await of.figure(done) == figure
             assert await of.memory.messages(CONVERSATION) == messages

@@ -233,11 +233,11 @@ class AgentErrorType(StrEnum):
 
     # Approvals: these three are promised to callers in this form.
     DENIED_BY_USER = ("denied_by_user", "gateway", "The approval was denied.")
-    HITL_TIMEOUT = ("hitl_timeout", "gateway", "No approver decided in time.")
+    HITL_TIMEOUT = ("hitl_timeout", "gateway", "The approval was not decided in time.")
     HITL_SKIPPED_NON_STREAMING = (
         "hitl_skipped_non_streaming",
         "gateway",
-        "This kind of request cannot ask for an approval.",
+        "No user can approve on this kind of request.",
     )
 
     # Errors of the exception tree, by class name

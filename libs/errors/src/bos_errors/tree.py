@@ -180,7 +180,7 @@ class Cancelled(BosError):
 
 
 class Aborted(BosError):
-    """Another call changed the same thing first; read again, then retry."""
+    """The same thing was changed concurrently; read again, then retry."""
 
     code = grpc.StatusCode.ABORTED
     default_reason = "ABORTED"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,15 @@ from bos_a2a.settings import A2aSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value
 from bos_llm import Models
-from bos_testkit.agent_contract import Process, Rule, Subject, every_rule, serving
+from bos_testkit.agent_contract import (
+    Process,
+    Rule,
+    Subject,
+    answers,
+    every_rule,
+    refusals,
+    serving,
+)
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
 
@@ -33,15 +42,15 @@ PROPOSING = AgentInput(
 )
 
 
-@pytest.fixture(params=[False, True], ids=["proposes", "reads"])
-async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
+@asynccontextmanager
+async def opened(*, reads: bool) -> AsyncIterator[Subject]:
     telemetry, remote = Telemetry.for_tests("a2a"), RemoteAgent()
     async with (
         served(remote) as url,
         ScriptedModel(REPLIES) as model,
         Models(model_settings(model, max_attempts=1), telemetry) as models,
     ):
-        servers = {NAME: {"url": url, "networks": NETWORKS, "reads": request.param}}
+        servers = {NAME: {"url": url, "networks": NETWORKS, "reads": reads}}
         yield Subject(
             name=NAME,
             example=AgentInput(task=TASK, tools=["send_message"]),
@@ -55,5 +64,21 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
 
 
 @every_rule
-async def test_contract(rule: Rule, subject: Subject) -> None:
-    await rule(subject)
+async def test_contract(rule: Rule) -> None:
+    async with opened(reads=True) as subject:
+        await rule(subject)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        answers.example_has_a_valid_result,
+        answers.same_step_twice_has_the_same_result,
+        answers.taint_is_carried_on,
+        refusals.nothing_is_performed_unapproved,
+        refusals.secrets_are_never_echoed,
+    ],
+)
+async def test_contract_of_proposals(rule: Rule) -> None:
+    async with opened(reads=False) as subject:
+        await rule(subject)

@@ -137,7 +137,7 @@ async def test_answers_that_are_none_fail_a_step_and_no_more(name: str) -> None:
     assert len(agent.messages) == 2, "each message is sent once"
 
 
-@pytest.mark.parametrize("name", ["no json", "error", "silence", "nothing"])
+@pytest.mark.parametrize("name", ["no json", "silence", "nothing"])
 async def test_message_that_was_sent_and_not_answered_has_an_unknown_outcome(name: str) -> None:
     agent = HostileAgent(answer=RESPONSES[name])
     async with attacked(agent, reads=False) as found:
@@ -150,7 +150,7 @@ async def test_message_that_was_sent_and_not_answered_has_an_unknown_outcome(nam
     assert len(agent.messages) == 1
 
 
-@pytest.mark.parametrize("status", [307, 308, 400, 401, 404])
+@pytest.mark.parametrize("status", [307, 401, 404])
 async def test_message_that_is_refused_was_not_sent_anywhere(status: int) -> None:
     def refuse(_: Any) -> Response:
         where = "http://169.254.169.254/latest"

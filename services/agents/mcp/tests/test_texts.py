@@ -25,23 +25,20 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
-    ("original", "name"),
-    [
-        ("read_note", "read_note"),
-        ("readNote", "read_note"),
-        ("Read-Note", "read_note"),
-        ("notes/read.one", "notes_read_one"),
-        ("2fa", "tool_2fa"),
-        ("HTTPGet", "httpget"),
-        ("пример", ""),
-        ("--", ""),
-        ("a" * 63, "a" * 63),
-        ("a" * 64, ""),
-    ],
-)
-def test_names_of_tools_are_those_of_the_contract(original: str, name: str) -> None:
-    assert tool_name(original) == name
+def test_names_of_tools_are_those_of_the_contract() -> None:
+    expected = {
+        "read_note": "read_note",
+        "readNote": "read_note",
+        "Read-Note": "read_note",
+        "notes/read.one": "notes_read_one",
+        "2fa": "tool_2fa",
+        "HTTPGet": "httpget",
+        "пример": "",
+        "--": "",
+        "a" * 63: "a" * 63,
+        "a" * 64: "",
+    }
+    assert {original: tool_name(original) for original in expected} == expected
 
 
 @given(JSON)

@@ -127,7 +127,7 @@ def test_more_joined_than_distinct_rows_are_a_fan_out(counts: list[object], is_f
         ("SELECT (((", True),
     ],
 )
-def test_single_rows_are_told_from_totals_and_groups(sql: str, expected: bool) -> None:
+def test_single_rows_are_distinguished_from_groups(sql: str, expected: bool) -> None:
     assert is_aggregated(parsed(sql, "postgres")) is expected
 
 

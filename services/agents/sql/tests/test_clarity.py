@@ -67,7 +67,7 @@ async def test_questions_are_allowed_in_the_fifth_turn(start: StartHarness) -> N
     assert done.result.status == NEEDS_CLARIFICATION
 
 
-@pytest.mark.parametrize("sql", [GOOD["sql"], None], ids=["at once", "when told so"])
+@pytest.mark.parametrize("sql", [GOOD["sql"], None], ids=["at once", "on request"])
 async def test_after_five_turns_the_assumptions_are_used_and_shown(
     start: StartHarness, sql: str | None
 ) -> None:

@@ -1,4 +1,4 @@
-"""The agent accepts the metadata file that ``bos connect`` drafts, whatever the database says."""
+"""The agent accepts the metadata file that ``bos connect`` drafts."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ async def test_a_metric_asked_in_ten_wordings_gives_one_number(
     assert harness.queries() == len(WORDINGS)
 
 
-async def test_the_model_is_told_the_definition_and_then_the_difference(
+async def test_the_model_gets_the_definition_then_the_difference(
     start: StartHarness, url: str, tmp_path: Path
 ) -> None:
     corrected = fixture("corrected", [SENT_BACK], schema="QueryDraft", json=draft(RIGHT))

@@ -164,8 +164,8 @@ def test_huge_texts_and_numbers_of_them_take_no_more_room_than_there_is() -> Non
     huge = example(f"{TASK} " * 20_000, name="huge question")
     (shown, _) = chosen(huge)
     assert shown == ["huge question"]
-    crowd = [example(TASK, f"SELECT SUM({n}) AS a FROM orders", str(n)) for n in range(10_000)]
-    shown, outcomes = chosen(*crowd)
+    many = [example(TASK, f"SELECT SUM({n}) AS a FROM orders", str(n)) for n in range(10_000)]
+    shown, outcomes = chosen(*many)
     assert (shown, len(outcomes)) == (["0", "1", "2"], 16)
     assert chosen(example(TASK), max_chars=0)[0] == []
 

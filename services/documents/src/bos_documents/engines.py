@@ -12,10 +12,10 @@ from bos_documents.embedding.local import LocalEmbedder
 from bos_documents.embedding.shipped_model import count_tokens
 from bos_documents.index.embedded import EmbeddedIndex
 from bos_documents.index.stop_words import StopWords
-from bos_documents.parsing import rejections
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.pool import ParserPool, with_tesseract
-from bos_documents.parsing.port import DocumentRejected, ParserFailed
+from bos_documents.parsing.port import ParserFailed
+from bos_documents.parsing.rejections import WorkerFailed
 from bos_documents.ports import Engines
 from bos_documents.search.coverage import content_words
 from bos_documents.search.coverage import coverage as lexical_coverage
@@ -124,8 +124,8 @@ class PooledParser:
         async with AsyncExitStack() as stack:
             try:
                 opened = await stack.enter_async_context(self._pool.open(content, name=name))
-            except (rejections.DocumentRejected, rejections.WorkerFailed) as error:
-                raise _as_port(error) from error
+            except WorkerFailed as error:
+                raise _parser_failed(error) from error
             yield _Opened(opened)
 
 
@@ -143,16 +143,12 @@ class _Opened:
         for number in range(from_page, self._document.info.page_count + 1):
             try:
                 page = await self._document.page(number)
-            except (rejections.DocumentRejected, rejections.WorkerFailed) as error:
-                raise _as_port(error) from error
+            except WorkerFailed as error:
+                raise _parser_failed(error) from error
             yield page
 
 
-def _as_port(
-    error: rejections.DocumentRejected | rejections.WorkerFailed,
-) -> DocumentRejected | ParserFailed:
-    if isinstance(error, rejections.DocumentRejected):
-        return DocumentRejected(error.reason, error.message)
+def _parser_failed(error: WorkerFailed) -> ParserFailed:
     return ParserFailed(error.reason, by_document=error.reason not in _NOT_BY_DOCUMENT)
 
 

@@ -46,28 +46,28 @@ class DocumentsSettings(Settings):
     )
     index_folder: Path | None = Field(
         default=None,
-        description="Folder of the embedded vector index, which one replica alone may use; it is "
-        "confidential as the documents are, and made anew from PostgreSQL where it is lost",
+        description="Folder of the embedded vector index, for one replica only; it is as "
+        "confidential as the documents, and rebuilt from PostgreSQL if it is lost",
     )
     qdrant_url: str | None = Field(
         default=None,
-        description="URL of a Qdrant server, in place of the embedded index; several replicas of "
-        "this service need one",
+        description="URL of a Qdrant server that replaces the embedded index; required for several "
+        "replicas",
     )
     qdrant_api_key: SecretStr | None = Field(
         default=None, description="API key of the Qdrant server, or a token for its collections"
     )
     qdrant_layout: Literal["collection_per_user", "tenant_key"] = Field(
         default="collection_per_user",
-        description="Collections on the Qdrant server: one for each user, or one for all whose "
-        "points bear their user (tenant_key), for more than about a thousand users",
+        description="Collections on the Qdrant server: one per user, or one for all with a tenant "
+        "key per point (tenant_key), for more than about a thousand users",
     )
     qdrant_replicas: int = Field(
         default=1,
         ge=1,
         le=16,
-        description="Copies of each collection on the nodes of a Qdrant cluster: with 2, one node "
-        "may fail. It holds for collections that are made from then on",
+        description="Replication factor of new collections in a Qdrant cluster: with 2, one node "
+        "may fail",
     )
     embedding_model: str = Field(
         default="",
@@ -77,93 +77,98 @@ class DocumentsSettings(Settings):
         "then",
     )
     embedding_dimension: int | None = Field(
-        default=None, ge=1, le=65_536, description="Numbers in the vectors of that model"
+        default=None, ge=1, le=65_536, description="Dimension of the vectors of that model"
     )
     chunk_tokens: int = Field(
         default=384,
         ge=16,
         le=1024,
-        description="Paragraphs of a section are joined to passages of up to this many tokens",
+        description="Target size of passages in tokens; paragraphs of a section are joined up to "
+        "it",
     )
     ocr_languages: str = Field(
         default="eng",
         pattern=r"^[a-z_]{3,16}(\+[a-z_]{3,16}){0,7}$",
-        description="Languages in which pages that are pictures are read, where tesseract is "
-        "installed, such as eng+deu",
+        description="OCR languages for scanned pages, where tesseract is installed, such as "
+        "eng+deu",
     )
-    max_pages: int = Field(default=2000, ge=1, description="Pages that one document may have")
+    max_pages: int = Field(default=2000, ge=1, description="Maximum pages of one document")
     spool_folder: Path | None = Field(
         default=None,
-        description="Folder of files that are being uploaded or read; unset: the system's for "
-        "temporary files. It needs room for BOS_DOCUMENTS_MAX_UPLOADS files of the largest size",
+        description="Folder for files while they are uploaded or read; unset: the system's "
+        "temporary folder. It needs space for BOS_DOCUMENTS_MAX_UPLOADS files of the maximum size",
     )
     max_document_bytes: int = Field(
-        default=32 * _MIB, ge=1024, description="Largest document in bytes"
+        default=32 * _MIB, ge=1024, description="Maximum size of one document in bytes"
     )
     max_documents_per_user: int = Field(
-        default=1000, ge=1, description="Documents that one user may have"
+        default=1000, ge=1, description="Maximum documents per user"
     )
     max_bytes_per_user: int = Field(
-        default=2048 * _MIB, ge=1024, description="Bytes that all documents of one user may have"
+        default=2048 * _MIB,
+        ge=1024,
+        description="Maximum total size of a user's documents in bytes",
     )
     max_pages_per_user: int = Field(
-        default=50_000, ge=1, description="Pages that all documents of one user may have"
+        default=50_000, ge=1, description="Maximum total pages of a user's documents"
     )
     max_uploads: int = Field(
-        default=32, ge=1, description="Uploads at once of all users; more are refused"
+        default=32, ge=1, description="Maximum concurrent uploads; more are refused"
     )
     max_uploads_per_user: int = Field(
-        default=8, ge=1, description="Uploads at once of one user; more are refused"
+        default=8, ge=1, description="Maximum concurrent uploads per user; more are refused"
     )
-    upload_timeout_s: float = Field(
-        default=300.0, gt=0, description="Longest time that one upload may take"
-    )
+    upload_timeout_s: float = Field(default=300.0, gt=0, description="Timeout of one upload")
     max_watches: int = Field(
-        default=500, ge=1, description="Watched documents at once of all users; more are refused"
+        default=500, ge=1, description="Maximum concurrent watch streams; more are refused"
     )
     max_watches_per_user: int = Field(
-        default=20, ge=1, description="Watched documents at once of one user; more are refused"
+        default=20, ge=1, description="Maximum concurrent watch streams per user; more are refused"
     )
     watch_timeout_s: float = Field(
-        default=900.0, gt=0, description="A stream of changes ends after this at the latest"
+        default=900.0, gt=0, description="Maximum duration of a watch stream"
     )
-    workers: int = Field(default=2, ge=1, description="Documents that this replica reads at once")
+    workers: int = Field(
+        default=2, ge=1, description="Documents that this replica reads concurrently"
+    )
     require_offline_parsers: bool = Field(
         default=False,
-        description="Have documents wait unread where the kernel does not let parser processes cut "
-        "themselves off from the network; false: they are read, and a warning is logged",
+        description="Do not read documents where the kernel does not allow parser processes "
+        "without network; false: they are read, and a warning is logged",
     )
     lease_s: float = Field(
         default=60.0,
         ge=1,
-        description="After so long without a sign of life another replica takes a document over",
+        description="Lease of a job; another replica takes it over when it is not renewed for this "
+        "long",
     )
     poll_s: float = Field(
-        default=5.0, gt=0, description="Time between two looks for work that no one announced"
+        default=5.0, gt=0, description="Polling interval for work without a notification"
     )
     max_attempts: int = Field(
         default=3,
         ge=1,
-        description="Attempts at a document that ends its parser, or the service itself, before it "
-        "is given up",
+        description="Maximum attempts at a document that crashes its parser or the service",
     )
     retry_first_s: float = Field(
-        default=2.0, ge=0, description="Wait before a failed document is tried again"
+        default=2.0, ge=0, description="First back-off after a failed attempt"
     )
-    retry_cap_s: float = Field(default=300.0, gt=0, description="Longest such wait")
-    max_chunks: int = Field(default=50_000, ge=1, description="Chunks that one document may have")
-    index_batch: int = Field(default=64, ge=1, description="Chunks embedded and indexed at a time")
+    retry_cap_s: float = Field(default=300.0, gt=0, description="Maximum back-off")
+    max_chunks: int = Field(default=50_000, ge=1, description="Maximum chunks of one document")
+    index_batch: int = Field(
+        default=64, ge=1, description="Batch size in chunks for embedding and indexing"
+    )
     check_interval_s: float = Field(
         default=3600.0,
         gt=0,
-        description="How often the vectors of a document are counted, and repaired if some are "
+        description="Interval at which a document's vectors are counted, and repaired if some are "
         "missing",
     )
     describe_timeout_s: float = Field(
         default=30.0,
         gt=0,
-        description="Time for the model to describe a document; after that its description is "
-        "extracted by rule",
+        description="Timeout of the model for a document's description; then it is extracted by "
+        "rule",
     )
     max_reply_tokens: int = Field(
         default=512,
@@ -171,14 +176,9 @@ class DocumentsSettings(Settings):
         description="Longest reply of the model; those that are known to think get room for that "
         "beside it (BOS_MODEL_REASONING_TOKENS)",
     )
-    search_timeout_s: float = Field(
-        default=10.0, gt=0, description="Longest time that one search may take"
-    )
+    search_timeout_s: float = Field(default=10.0, gt=0, description="Timeout of one search")
     search_mode: RankBy = Field(
         default=RankBy.BLEND,
-        description="How passages are ranked where a search does not say: dense, sparse, rrf or "
-        "blend",
+        description="Default ranking of passages: dense, sparse, rrf or blend",
     )
-    candidates: int = Field(
-        default=50, ge=20, description="Passages that each leg of a search contributes"
-    )
+    candidates: int = Field(default=50, ge=20, description="Candidates from each leg of a search")

@@ -86,26 +86,20 @@ class CountedCharacters:
     [
         lambda: [page(*(paragraph(f"{words(10)} {n}") for n in range(100_000)))],
         lambda: [page(paragraph("x" * 5_000_000))],
-        lambda: [page(paragraph("ab. " * 1_250_000))],
         lambda: [page(paragraph("word " * 1_000_000))],
         lambda: [page(*(heading(f"Heading {n}", n % 9) for n in range(10_000)))],
         lambda: [page(heading("h" * 1_000_000), paragraph("body"))],
-        lambda: [page(number=n) for n in range(1, 10_000)],
         lambda: [page(table(("k", "v"), ("x" * 2_000_000, "y z " * 500_000)))],
         lambda: [page(table(*((f"a{n}", f"b{n}") for n in range(100_000))))],
-        lambda: [page(*(paragraph("same") for _ in range(50_000)), text="recognised")],
     ],
     ids=[
         "paragraphs",
         "line-without-spaces",
-        "tiny-sentences",
         "one-sentence",
         "headings",
         "giant-heading",
-        "empty-pages",
         "giant-cells",
         "rows",
-        "equal-paragraphs",
     ],
 )
 def test_work_is_linear_in_the_text(make: Callable[[], list[Page]]) -> None:

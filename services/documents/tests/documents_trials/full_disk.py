@@ -47,7 +47,7 @@ def full(folder: Path) -> Iterator[None]:
 
 
 def new_text(name: str) -> bytes:
-    """A document larger than a block, so that it exceeds the free space."""
+    """A document larger than a block, so that the disk is full."""
     return f"The pears of the {name} orchard.".encode() + b" More pears." * 1_000
 
 

@@ -40,7 +40,7 @@ async def test_vectors_are_those_of_the_endpoint_with_length_one(models: Models)
     assert await embedder.embed_query(texts[3]) == vectors[3]
 
 
-async def test_name_distinguishes_dimensions(models: Models) -> None:
+async def test_name_holds_the_dimensions(models: Models) -> None:
     model = models.embedding("documents", "e")
 
     assert EndpointEmbedder(model, 64).model == "e@64"

@@ -1,4 +1,4 @@
-"""What is read of each format, in this process: bounds and isolation are tested elsewhere."""
+"""What is read of each format, in this process; limits and isolation are tested elsewhere."""
 
 from __future__ import annotations
 

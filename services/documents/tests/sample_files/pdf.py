@@ -85,7 +85,7 @@ def pdf(
 
 
 def encrypted_pdf() -> bytes:
-    """A PDF whose password is unknown."""
+    """A PDF encrypted by a password that is not known."""
     key = "00" * 32
     encrypt = f"<</Filter/Standard/V 2/R 3/Length 128/P -44/O<{'11' * 32}>/U<{key}>>>".encode()
     plain = pdf([PdfPage(paragraph(["secret"]))])

@@ -66,9 +66,10 @@ def test_negative_similarities_stay_in_order() -> None:
     assert all(0 <= each.score <= 1 for each in fused)
 
 
-@pytest.mark.parametrize(("method", "expected"), [("dense", ["a"]), ("sparse", ["b"])])
-def test_single_leg(method: str, expected: list[str]) -> None:
-    assert order(fuse(Legs(leg(a=1), leg(b=1)), FusionRule(Method(method)))) == expected
+def test_single_leg() -> None:
+    legs = Legs(leg(a=1), leg(b=1))
+    assert order(fuse(legs, FusionRule(Method.DENSE))) == ["a"]
+    assert order(fuse(legs, FusionRule(Method.SPARSE))) == ["b"]
 
 
 @pytest.mark.parametrize("rule", [RRF, BLEND])
@@ -185,7 +186,7 @@ def test_identifiers(text: str) -> None:
     "text",
     ["invoice", "2024", "12", "1,000", "late-delivery", "e.g.", "A1"],
 )
-def test_plain_words_numbers_and_years_are_no_identifiers(text: str) -> None:
+def test_plain_words_and_numbers_are_no_identifiers(text: str) -> None:
     assert identifiers(f"What about {text} please?") == ()
 
 
@@ -208,7 +209,7 @@ def test_identifier_is_matched_as_a_whole(text: str, found: bool) -> None:
 
 
 @pytest.mark.parametrize(("coverage", "first"), [(0.9, "b"), (0.3, "a")])
-def test_blend_counts_words_as_far_as_they_cover_the_question(coverage: float, first: str) -> None:
+def test_blend_weighs_words_by_their_coverage(coverage: float, first: str) -> None:
     legs = Legs(leg(a=0.9, b=0.5), leg(b=8, a=1))
 
     assert order(fuse(legs, BLEND, coverage=coverage))[0] == first

@@ -59,7 +59,7 @@ async def test_run_of_another_user_finds_nothing(guarded: Caller) -> None:
 
 
 @pytest.mark.security
-@pytest.mark.parametrize("audiences", [("sql",), ("rag",), ("memory",)])
+@pytest.mark.parametrize("audiences", [("sql",), ("memory",)])
 async def test_token_for_others_opens_nothing(guarded: Caller, audiences: tuple[str, ...]) -> None:
     with pytest.raises(Unauthenticated):
         await guarded.as_run("ada", audiences).search("x")
@@ -73,8 +73,8 @@ async def test_token_of_the_gateway_itself_opens_nothing(guarded: Caller) -> Non
         await run.search("x")
 
 
-async def test_missing_or_unknown_credential_is_refused(guarded: Caller) -> None:
-    for key in ("", "a-key-of-no-user-0123"):
+async def test_calls_without_a_credential_are_refused(guarded: Caller) -> None:
+    for key in ("", "another-key-of-no-user"):
         guarded.key = key
         with pytest.raises(Unauthenticated):
             await guarded.search("x")

@@ -138,7 +138,9 @@ async def test_document_is_listed_shown_searched_and_deleted(shell: Shell) -> No
 
     code, out, _ = await shell.bos("rm", found.document_id, typed="n\n")
     assert (code, out) == (0, "Delete terms.txt? [y/N]: ")
-    assert (await shell.bos("rm", found.document_id))[0] == 1, "no terminal to ask on"
+    assert (await shell.bos("rm", found.document_id))[0] == 1, (
+        "without a terminal there is no confirmation"
+    )
     assert len(await shell.documents.documents()) == 3
     code, out, err = await shell.bos("rm", "--yes", "unknown", found.document_id)
     assert (code, out) == (2, "Deleted terms.txt.\n")

@@ -1,4 +1,4 @@
-"""kill -9 of the service at every stage: another replica goes on, without doubles."""
+"""kill -9 of the service at every stage: another replica goes on, without duplicates."""
 
 from __future__ import annotations
 

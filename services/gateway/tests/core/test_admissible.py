@@ -142,7 +142,7 @@ def test_end_counts_after_a_request_to_cancel_that_is_in_the_log() -> None:
     assert admissible(cancelled(), [CANCEL, END])[0] == []
 
 
-def test_decision_that_is_left_out_is_named_and_one_that_counts_is_not() -> None:
+def test_ignored_decision_is_named_and_a_valid_one_is_not() -> None:
     denied = decided(proposing(), APPROVAL_STATUS_DENIED)
     assert admissible(waiting(), [DECISION, denied]) == ([DECISION], ["a1"])
     assert admissible(answered(), [DECISION]) == ([], ["a1"])
@@ -153,7 +153,7 @@ def test_events_of_the_owner_itself_always_count() -> None:
     assert admissible(waiting(), [*record.events, adopted()])[0] == [*record.events, adopted()]
 
 
-def test_input_of_a_newer_version_is_an_error_and_is_not_left_out() -> None:
+def test_input_of_newer_version_is_error_and_is_not_left_out() -> None:
     with pytest.raises(UnknownEvent, match="run r, an input"):
         admissible(running(), [PROGRESS, LogEvent()])
 

@@ -62,7 +62,7 @@ def test_another_attempt_is_made_where_it_doubles_nothing(
     ("waited_for", "repeatable", "again"),
     [(True, True, True), (False, True, False), (True, False, False)],
 )
-def test_what_is_away_and_waited_for_costs_no_attempt_of_the_card(
+def test_what_is_away_and_waited_for_costs_no_attempt_of_card(
     waited_for: bool, repeatable: bool, again: bool
 ) -> None:
     failed = FailedAttempt(transient=True, away=True)

@@ -72,7 +72,7 @@ def test_what_merely_sounds_like_a_credential_stays() -> None:
         (10**15, "1000000000000000"),
     ],
 )
-def test_a_credential_that_is_a_number_is_the_number_that_was_sent(sent: Any, text: str) -> None:
+def test_numeric_credential_is_the_number_that_was_sent(sent: Any, text: str) -> None:
     taken, _ = taken_out(shop_token=sent)
     assert set(taken.secrets.values()) == {text}
     if "12345678" in text:
@@ -111,7 +111,7 @@ def test_case_and_hyphens_hide_no_credential(key: str) -> None:
     assert set(taken.secrets) == {"shop_token", "Shop-Token"}
 
 
-def test_two_values_of_one_key_are_refused_and_both_places_are_named() -> None:
+def test_two_values_of_a_key_are_refused_with_both_paths() -> None:
     with pytest.raises(InvalidArgument) as caught:
         taken_out(shop_token="one-secret", a=[{"shop_token": "two-secret"}])
     (violation,) = caught.value.violations

@@ -98,9 +98,7 @@ def test_step_interrupted_by_a_change_of_owner(side_effect: int, again: bool) ->
         (SIDE_EFFECT_CLASS_NONE, AgentErrorType.DEADLINE_EXCEEDED),
     ],
 )
-def test_step_that_is_cut_off_by_the_time_may_have_acted_if_its_tools_do(
-    effect: int, outcome: str
-) -> None:
+def test_step_stopped_by_its_deadline_may_have_acted(effect: int, outcome: str) -> None:
     start = accepted()
     tool = Tool(name="act", side_effect=effect)
     start.run_accepted.cards.append(AgentCard(name="echo", tools=[tool]))
@@ -165,9 +163,7 @@ def test_step_that_asks_the_user_ends_the_run_with_its_questions() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "over"), [(90, False), (92, True)])
-def test_steps_end_before_the_run_so_that_an_answer_can_be_composed(
-    seconds: int, over: bool
-) -> None:
+def test_steps_end_before_run_so_that_answer_can_be_composed(seconds: int, over: bool) -> None:
     state = fold("r", [accepted(), planned(step("a", "echo"))])
     assert wanted(state) == ["a"]
     assert next_wake(state) == START + timedelta(seconds=91)
@@ -208,7 +204,7 @@ def test_log_that_contradicts_itself_is_refused(events: list[LogEvent]) -> None:
 
 
 @pytest.mark.requirement("A-02", "A-07", "C-36")
-def test_steps_beyond_the_turns_are_skipped_and_attempts_take_none() -> None:
+def test_steps_beyond_turns_are_skipped_and_attempts_take_none() -> None:
     state = fold("r", [accepted(max_turns=1), planned(step("a", "echo"), step("b", "echo"))])
     assert wanted(state) == ["a"]
     sent = state.steps["a"].sub_task

@@ -153,7 +153,7 @@ def interrupted(effect: int) -> RunState:
     return state
 
 
-def test_approved_action_known_by_its_key_is_sent_again_after_a_change_of_owner() -> None:
+def test_idempotent_approved_action_is_sent_again_by_a_new_owner() -> None:
     state = interrupted(SIDE_EFFECT_CLASS_IDEMPOTENT)
     assert recorded(state) == ["step_dispatched", "step_dispatched"]
     command, _ = decide(state, START)
@@ -214,7 +214,7 @@ def test_denied_repetition_leaves_the_outcome_unknown(status: int) -> None:
     assert performed.action.digest == "sha256:1"
 
 
-def test_no_approval_is_requested_while_another_step_needs_an_answer() -> None:
+def test_no_approval_is_requested_beside_a_question_to_the_user() -> None:
     state = interrupted(SIDE_EFFECT_CLASS_IRREVERSIBLE)
     state.steps["b"].status = AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
     assert recorded(state) == ["step_progressed", "step_finished"]
@@ -323,7 +323,7 @@ def test_classifying_that_has_ended_counts_what_it_took() -> None:
     assert counted(record.events[-1].run_finished.response.metadata.usage) == 7
 
 
-def test_classifying_that_is_interrupted_counts_in_full_and_holds_tokens_anew() -> None:
+def test_interrupted_classifying_counts_in_full() -> None:
     state, _ = classifying(100_000)
     for adoptions in (1, 2):
         apply(state, adopted())

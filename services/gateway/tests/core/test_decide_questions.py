@@ -45,7 +45,7 @@ def asks(step_id: str = "a") -> LogEvent:
 
 
 @pytest.mark.requirement("D-04")
-def test_question_of_a_step_lets_nothing_new_begin_and_waits_for_what_runs() -> None:
+def test_question_of_a_step_starts_nothing_and_waits_for_running() -> None:
     state = after(
         planned(step("a", "echo"), step("b", "echo"), step("c", "echo", "x", "b")),
     )
@@ -85,7 +85,7 @@ def test_question_of_a_step_closes_undecided_requests() -> None:
     assert end.run_finished.response.status == RUN_STATUS_CLARIFICATION_NEEDED
 
 
-def test_step_under_way_at_a_change_of_owner_is_not_begun_again_behind_a_question() -> None:
+def test_interrupted_step_is_not_restarted_behind_a_question() -> None:
     state = after(planned(step("a", "echo"), step("b", "echo")))
     apply(state, asks())
     apply(state, event(run_adopted=RunAdopted(reason="lease_expired")))

@@ -189,7 +189,7 @@ def test_long_texts_say_what_is_missing_and_have_a_digest() -> None:
     assert lines[MAX_LINES:] == ["(2 more lines are not shown)"]
 
 
-def test_long_lists_that_differ_in_the_cut_part_differ_in_their_digest() -> None:
+def test_long_lists_differ_in_the_digest_of_the_truncated_part() -> None:
     one, other = list(range(MAX_LINES + 2)), [*range(MAX_LINES + 1), 7]
     (kind, lines), (other_kind, other_lines) = value_lines(one), value_lines(other)
     assert lines == other_lines
@@ -200,7 +200,7 @@ def test_long_lists_that_differ_in_the_cut_part_differ_in_their_digest() -> None
 
 
 @pytest.mark.security
-def test_however_values_are_nested_what_is_shown_fits_into_a_message() -> None:
+def test_display_of_nested_values_fits_into_a_message() -> None:
     deep: Any = [None] * 2000
     for _ in range(22):
         deep = [deep]

@@ -55,7 +55,7 @@ async def test_text_is_held_back_until_its_start_is_shown() -> None:
     assert [each async for each in follower] == []
 
 
-async def test_slow_follower_gets_the_rest_in_one_piece_and_then_the_end() -> None:
+async def test_slow_follower_gets_rest_in_one_piece_and_then_end() -> None:
     feed = RunFeed([started(1)])
     follower = feed.follow(Cursor())
     assert await anext(follower) == (1, started(1))
@@ -71,7 +71,7 @@ async def test_slow_follower_gets_the_rest_in_one_piece_and_then_the_end() -> No
     ]
 
 
-async def test_text_of_an_earlier_attempt_is_dropped_and_that_of_the_same_one_goes_on() -> None:
+async def test_text_of_an_earlier_attempt_is_dropped() -> None:
     feed = RunFeed([started(1), other()])
     feed.say(1, "old")
     feed.publish([started(2)])
@@ -101,7 +101,7 @@ async def test_coming_back_anywhere_gives_what_is_missing(after: Cursor, text: s
     assert [piece.text for _, piece in found] == ([] if text is None else [text])
 
 
-async def test_events_that_are_no_longer_held_end_following_and_later_ones_do_not() -> None:
+async def test_following_ends_at_events_that_are_no_longer_held() -> None:
     feed = RunFeed([other("a"), other("b"), other("c")], before=10)
     feed.forget(12)
     feed.close()
@@ -110,7 +110,7 @@ async def test_events_that_are_no_longer_held_end_following_and_later_ones_do_no
     assert feed.last_sequence == 13
 
 
-async def test_failure_reaches_a_follower_behind_everything_that_is_there() -> None:
+async def test_failure_reaches_a_follower_behind_all_events() -> None:
     feed = RunFeed([other()])
     feed.close(OSError("gone"))
     follower = feed.follow(Cursor())

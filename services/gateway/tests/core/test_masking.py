@@ -69,7 +69,7 @@ def test_a_credential_is_masked_where_a_text_was_truncated_in_it(mark: str) -> N
 
 
 @pytest.mark.security
-def test_a_part_of_a_credential_stays_in_the_arguments_of_an_action() -> None:
+def test_part_of_credential_stays_in_arguments_of_action() -> None:
     """As there is no mask that would be put together again to that part."""
     action = ProposedAction(summary=SECRET[:8])
     action.arguments.fields["part"].string_value = SECRET[:8]
@@ -153,7 +153,7 @@ def test_short_ones_are_words_and_stay() -> None:
 
 @pytest.mark.security
 @pytest.mark.parametrize("said", ["Bearer t0ken-4711", "t0ken-4711", "key-of-shop"])
-def test_of_headers_each_value_is_masked_and_a_token_without_its_scheme(said: str) -> None:
+def test_header_values_are_masked_with_and_without_their_scheme(said: str) -> None:
     headers = {"Authorization": "Bearer t0ken-4711", "X-Key": ["key-of-shop", 5]}
     masker = Masker({"api_headers": json.dumps(headers)})
     assert masker.text(f"<{said}>") == "<[secret api_headers]>"
@@ -176,7 +176,7 @@ def test_halves_of_characters_are_no_credential_and_no_defect() -> None:
 
 
 @pytest.mark.security
-def test_credentials_of_more_texts_than_can_be_looked_for_are_refused() -> None:
+def test_credentials_of_too_many_parts_are_refused() -> None:
     def headers(count: int) -> dict[str, str]:
         values = {f"X-Key-{n}": f"value-{n:05}-" + "x" * 900 for n in range(count)}
         return {"api_headers": json.dumps(values)}
@@ -190,7 +190,7 @@ def test_credentials_of_more_texts_than_can_be_looked_for_are_refused() -> None:
 
 
 @pytest.mark.security
-def test_of_credentials_that_overlap_the_one_that_begins_first_is_masked() -> None:
+def test_first_of_overlapping_credentials_is_masked() -> None:
     masker = Masker({"a": "abcdefgh", "b": "efghijkl", "c": "abcdef"})
     assert masker.text("abcdefghijkl") == "[secret a]ijkl"
     assert masker.text("xefghijkl") == "x[secret b]"

@@ -39,7 +39,7 @@ def notes(approval: Approval) -> list[str]:
     return list(shown.notes)
 
 
-def test_proposal_names_tainted_steps_that_it_was_handed_and_their_sources() -> None:
+def test_proposal_names_tainted_steps_and_their_sources() -> None:
     state = after(
         planned(
             step("read", "echo"),
@@ -79,7 +79,7 @@ def test_untainted_proposal_has_no_origins() -> None:
     assert notes(approval) == [EFFECT]
 
 
-def test_proposal_of_a_revised_plan_names_tainted_steps_of_earlier_attempts() -> None:
+def test_revised_proposal_names_tainted_steps_of_earlier_plans() -> None:
     assert [each.step_id for each in asked(mended(tainted=True), "c").origins] == ["a"]
     untainted = asked(mended(tainted=False), "c", tainted=False)
     assert list(untainted.origins) == []

@@ -93,7 +93,7 @@ def test_reason_in_the_details_of_an_error_counts() -> None:
         assert follows(reason=reason) == MAKES_ANOTHER_PLAN, reason
 
 
-def test_failed_step_beside_a_denied_one_is_mended_and_the_denied_one_stays() -> None:
+def test_failed_step_is_replanned_beside_a_denied_one() -> None:
     state = after(planned(step("a", "echo"), step("b", "echo")))
     apply(state, finished("a", SKIPPED, error="denied_by_user"))
     apply(state, failed("b"))
@@ -193,7 +193,7 @@ def test_planner_that_has_no_other_plan_is_not_asked() -> None:
     assert wanted(state) == COMPOSES
 
 
-def test_planning_that_takes_too_long_ends_the_attempts_and_the_answer_is_composed() -> None:
+def test_planning_timeout_ends_revisions_and_composes_an_answer() -> None:
     state = after(planned(step("a", "echo")))
     apply(state, failed("a"))
     assert wanted(state) == MAKES_ANOTHER_PLAN
@@ -232,7 +232,7 @@ def test_only_the_tools_of_the_plan_can_have_acted(tool: str, follows: list[obje
     assert wanted(state) == follows
 
 
-def test_step_that_was_not_begun_may_be_replanned_despite_side_effects() -> None:
+def test_unstarted_step_may_be_replanned_despite_side_effects() -> None:
     state = after(
         planned(step("a", "actor")), start=accepted(acting(SIDE_EFFECT_CLASS_IRREVERSIBLE))
     )
@@ -255,7 +255,7 @@ def test_without_a_new_plan_nothing_more_is_attempted(how: str) -> None:
     assert definitive_failure(state).startswith("No other plan was found.")
 
 
-def test_new_owner_asks_for_the_same_revision_and_counts_the_planning_before_it() -> None:
+def test_new_owner_repeats_the_revision_and_counts_lost_planning() -> None:
     start = accepted(max_tokens=100_000)
     state = after(planned(step("a", "echo")), start=start)
     outcome = failed("a")
@@ -331,7 +331,7 @@ THIN: dict[str, Any] = {"answer": ""}
     ids=["thin", "certain", "no model", "results are there", "partial", "no rows", "rows"],
 )
 @pytest.mark.requirement("B-22")
-def test_planner_is_asked_again_about_thin_results_of_an_uncertain_plan(
+def test_thin_results_of_an_uncertain_plan_lead_to_a_revision(
     confidence: float, result: dict[str, Any], origin: str, follows: list[object]
 ) -> None:
     assert wanted(uncertain(confidence, result, origin)) == follows
@@ -376,7 +376,7 @@ def test_side_effect_behind_a_failure_waits_for_another_plan(on: str) -> None:
     assert "act" not in state.steps
 
 
-def test_side_effect_goes_on_with_what_there_is_if_there_is_no_other_plan() -> None:
+def test_side_effect_proceeds_if_there_is_no_other_plan() -> None:
     state = held()
     apply(state, failed("a"))
     apply(state, finished("between"))

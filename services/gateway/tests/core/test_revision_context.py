@@ -108,7 +108,7 @@ def test_log_that_plans_anew_what_has_ended_is_refused(step_id: str) -> None:
         apply(blocked_and_failed(), planned(step(step_id, "echo", "otherwise"), revision=1))
 
 
-def test_log_that_plans_anew_what_ended_before_the_last_attempt_is_refused() -> None:
+def test_log_that_replans_an_earlier_ended_step_is_refused() -> None:
     state = mended()
     apply(state, finished("c", FAILED, revision=1))
     wanted(state)
@@ -154,7 +154,7 @@ def classified(approval_id: str) -> LogEvent:
     return event(instructions_classified=body)
 
 
-def test_action_that_was_denied_is_not_asked_about_again_in_other_words() -> None:
+def test_denied_action_is_not_proposed_again_in_other_words() -> None:
     card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
     state = after(planned(step("a", "actor"), step("b", "echo")), start=accepted(card))
     action = ProposedAction(action_id="1", tool="act", digest="sha256:1")
@@ -182,7 +182,7 @@ def test_action_that_was_denied_is_not_asked_about_again_in_other_words() -> Non
     ],
     ids=["done", "perhaps done", "without effect"],
 )
-def test_action_that_was_begun_is_not_asked_about_again_in_other_words(
+def test_started_action_is_not_proposed_again_in_other_words(
     effect: int, status: int, turned_down: list[str]
 ) -> None:
     card = acting(effect, protected=True)
@@ -199,7 +199,7 @@ def test_action_that_was_begun_is_not_asked_about_again_in_other_words(
     assert done_before(state, proposed) == []
 
 
-def test_step_that_has_acted_is_not_planned_again_also_if_it_then_proposed_something_else() -> None:
+def test_step_that_acted_and_proposed_again_is_not_replanned() -> None:
     card = acting(SIDE_EFFECT_CLASS_IRREVERSIBLE, protected=True)
     state = after(planned(step("a", "actor")), start=accepted(card))
     approve(state, SIDE_EFFECT_CLASS_IRREVERSIBLE)
@@ -238,7 +238,7 @@ def test_intent_stays_unless_the_new_plan_says_another(intent: int) -> None:
     assert state.intent.intent == (intent or INTENT_DATA_QA)
 
 
-def test_results_are_those_that_stayed_and_those_of_the_last_plan() -> None:
+def test_results_are_those_that_stayed_and_those_of_last_plan() -> None:
     state = mended()
     apply(state, finished("c", revision=1))
     assert wanted(state) == COMPOSES
@@ -296,7 +296,7 @@ def test_final_answer_is_that_of_the_last_attempt(flagged: str) -> None:
 
 
 @pytest.mark.requirement("C-24")
-def test_final_answer_of_a_step_does_not_hide_what_an_earlier_attempt_left_undone() -> None:
+def test_final_answer_does_not_hide_unfinished_earlier_attempts() -> None:
     final = step("c", "echo")
     final.is_final_answer = True
     state = after(planned(step("a", "echo"), step("b", "echo")))
@@ -313,7 +313,7 @@ def test_final_answer_of_a_step_does_not_hide_what_an_earlier_attempt_left_undon
     ("flagged", "system_prompt", "asked"),
     [(True, "", True), (True, "Be brief.", False), (False, "", False)],
 )
-def test_agent_words_the_final_answer_unless_the_composer_words_it_anyway(
+def test_agent_writes_final_answer_unless_composing_is_needed(
     flagged: bool, system_prompt: str, asked: bool
 ) -> None:
     only = step("a", "echo")
@@ -329,7 +329,7 @@ def test_agent_words_the_final_answer_unless_the_composer_words_it_anyway(
 
 
 @pytest.mark.requirement("C-20", "C-25")
-def test_working_context_keeps_findings_and_errors_of_all_attempts() -> None:
+def test_working_context_keeps_findings_of_all_attempts() -> None:
     state = mended()
     apply(state, finished("c", FAILED, revision=1, error="QueryError"))
     learnt = working_context(state)
@@ -342,9 +342,7 @@ def test_working_context_keeps_findings_and_errors_of_all_attempts() -> None:
 
 @pytest.mark.parametrize("outcome", [SUCCEEDED, FAILED], ids=["stayed", "replaced"])
 @pytest.mark.parametrize("tainted", [True, False])
-def test_step_of_a_plan_that_was_made_of_untrusted_content_is_tainted(
-    outcome: int, tainted: bool
-) -> None:
+def test_step_of_a_plan_made_of_untrusted_content_is_tainted(outcome: int, tainted: bool) -> None:
     """A new plan may hold what an earlier attempt read, regardless of its dependencies."""
     state = after(planned(step("a", "echo"), step("b", "echo")))
     apply(state, finished("a", outcome, tainted=tainted))

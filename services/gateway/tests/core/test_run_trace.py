@@ -123,7 +123,7 @@ def seconds(span: SeenSpan) -> tuple[float, float]:
     return span.start_ns / 1e9 - begun, span.end_ns / 1e9 - begun
 
 
-def test_a_run_is_a_child_of_whom_it_was_asked_by_and_has_what_it_consisted_of_below_it() -> None:
+def test_run_span_has_the_request_as_parent_and_its_work_below() -> None:
     answer = event(answer_started=ANSWER)
     trace = trace_of(log(planned(), dispatched(), finished(), answer, ended()))
     run = "gateway: invoke_workflow bos"
@@ -137,7 +137,7 @@ def test_a_run_is_a_child_of_whom_it_was_asked_by_and_has_what_it_consisted_of_b
     assert not any(span.failed for span in trace.spans.values())
 
 
-def test_attributes_say_run_step_and_agent_and_the_user_by_a_digest_alone() -> None:
+def test_span_attributes_name_the_user_by_a_digest_alone() -> None:
     request = AgentRequest(question="What does Ada earn?", conversation_id="c1")
     trace = trace_of(log(planned(), dispatched(), finished(), ended(), request=request))
     assert trace.one("invoke_agent sql").attributes == {
@@ -174,7 +174,7 @@ def test_a_run_outside_of_recorded_traces_has_no_spans(traceparent: str) -> None
     assert not run_spans(RUN, log(ended(), traceparent=traceparent))
 
 
-def test_a_run_that_was_taken_over_links_to_the_owner_before_and_goes_on_with_what_it_had() -> None:
+def test_adopted_run_links_to_its_former_owner() -> None:
     trace = trace_of(
         log(planned(), dispatched(), adopted(), dispatched(attempt=2), finished(), ended())
     )
@@ -218,9 +218,7 @@ def asked() -> LogEvent:
     return requested
 
 
-def test_an_approval_links_to_what_proposed_it_and_who_decided_and_what_followed_links_to_it() -> (
-    None
-):
+def test_approval_span_links_proposal_decision_and_action() -> None:
     requested, released = asked(), event(run_released=RunReleased(reason="waiting_for_approval"))
     resolved = decided(requested, instructions="Only two.")
     resolved.approval_resolved.traceparent = DECIDED_IN
@@ -293,7 +291,7 @@ def test_a_contradictory_log_still_makes_a_whole_trace() -> None:
         assert trace_of(log(*events, ended())).named("invoke_workflow bos"), name
 
 
-def test_clocks_that_go_back_leave_no_span_that_ends_before_it_began() -> None:
+def test_spans_never_end_before_their_start_if_clocks_go_back() -> None:
     events = log(planned(), dispatched(), finished(), ended())
     times = [each.create_time.ToNanoseconds() for each in events]
     for each, at in zip(events, reversed(times), strict=True):
@@ -323,7 +321,7 @@ def test_keys_that_read_alike_have_different_spans() -> None:
     assert trace.approval("a").span_id != trace.instructions("a").span_id
 
 
-def test_a_run_that_was_not_stored_has_its_span_alone_for_what_was_called_below_it() -> None:
+def test_unstored_run_has_its_span_alone() -> None:
     trace = RunTrace.of(RUN, RunAccepted(traceparent=CALLER, own_trace=True))
     assert trace is not None
     (span,) = exported([bare_run_span(trace, 1, 2, "USER_LIMIT")])

@@ -20,7 +20,7 @@ def refused(streams: StreamLimiter, user_id: str) -> str:
     return caught.value.reason
 
 
-def test_account_that_follows_too_much_is_refused_and_others_are_not() -> None:
+def test_account_above_its_stream_limit_is_refused_alone() -> None:
     registry = CollectorRegistry()
     streams = StreamLimiter(5, 2, GatewayMetrics(registry))
     with ExitStack() as calls:
@@ -39,7 +39,7 @@ def test_account_that_follows_too_much_is_refused_and_others_are_not() -> None:
     assert registry.get_sample_value("bos_runs_refused_total", {"reason": "user_stream_limit"}) == 1
 
 
-def test_without_a_bound_an_account_may_follow_what_the_replica_can() -> None:
+def test_account_without_a_limit_may_use_all_streams() -> None:
     streams = StreamLimiter(2, 0, GatewayMetrics(CollectorRegistry()))
     with streams.slot("ada"), streams.slot("ada"):
         assert refused(streams, "ada") == "REPLICA_FULL"

@@ -114,7 +114,7 @@ def test_what_is_known_by_its_key_and_cannot_be_sent_again(
 
 
 @pytest.mark.parametrize("outcome", [CANCEL, QUESTION], ids=["cancel", "question"])
-def test_run_that_ends_before_a_decision_about_an_unknown_outcome(outcome: LogEvent) -> None:
+def test_run_that_ends_before_decision_about_unknown_outcome(outcome: LogEvent) -> None:
     state, _ = asked_again()
     apply(state, outcome)
     result = ended(state, START)
@@ -159,7 +159,7 @@ def test_no_tokens_for_what_is_to_be_done_again() -> None:
     ("outcome", "now"), [(None, LATE), (QUESTION, START)], ids=["late", "question"]
 )
 @pytest.mark.requirement("M-11")
-def test_refusal_counts_also_if_nothing_could_have_come_of_an_approval(
+def test_refusal_counts_also_if_an_approval_had_no_effect(
     status: int, reason: str, outcome: LogEvent | None, now: datetime
 ) -> None:
     state, requested = asking(step("b", "echo"))
@@ -177,9 +177,7 @@ def test_refusal_counts_also_if_nothing_could_have_come_of_an_approval(
         (SIDE_EFFECT_CLASS_IDEMPOTENT, "DeadlineExceeded"),
     ],
 )
-def test_step_that_was_interrupted_and_is_found_only_after_its_time(
-    effect: int, error: str
-) -> None:
+def test_interrupted_step_found_after_its_deadline(effect: int, error: str) -> None:
     start = accepted()
     start.run_accepted.cards.append(
         AgentCard(name="echo", tools=[Tool(name="x", side_effect=effect)])
@@ -190,7 +188,7 @@ def test_step_that_was_interrupted_and_is_found_only_after_its_time(
     assert ended(state, LATE).error.type == error
 
 
-def test_person_has_as_long_for_the_second_request_as_for_the_first() -> None:
+def test_person_has_as_long_for_second_request_as_for_first() -> None:
     state = performing()
     first = state.steps["a"].approval
     assert first is not None
@@ -211,7 +209,7 @@ def test_person_has_as_long_for_the_second_request_as_for_the_first() -> None:
     )
 
 
-def test_no_approval_is_requested_for_an_action_that_was_never_begun() -> None:
+def test_no_approval_is_requested_for_an_unstarted_action() -> None:
     """It was approved with instructions, so another proposal was being made of it."""
     state, requested = asking()
     unprotected = Tool(name="other", side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
@@ -226,7 +224,7 @@ def test_no_approval_is_requested_for_an_action_that_was_never_begun() -> None:
     assert not result.performed_actions
 
 
-def test_request_about_an_unknown_outcome_is_within_bounds_for_any_text() -> None:
+def test_unknown_outcome_request_is_bounded_for_any_text() -> None:
     state = performing()
     sent = state.steps["a"].sub_task
     assert sent is not None

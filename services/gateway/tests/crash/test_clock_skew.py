@@ -175,7 +175,7 @@ def test_until_the_first_measurement_the_wall_clock_counts() -> None:
     check_offset(clock, 5e8)
 
 
-def test_measurement_with_the_shortest_round_trip_counts_until_it_is_old() -> None:
+def test_fastest_clock_measurement_counts_until_it_is_old() -> None:
     clock, _ = clock_of(lambda: 0.0)
     clock.measured(10.0, 10.01, read_at(10.005, 1e9))
     clock.measured(20.0, 23.0, read_at(20.001, 1e9))  # slow on the way back: taken for 1.5 s less

@@ -73,7 +73,7 @@ async def test_cut_off_from_postgresql(crash: CrashHarness) -> None:
         await clients.ended()
 
 
-async def test_statement_stands_though_its_connection_cannot_be_given_back(
+async def test_statement_stands_if_its_connection_is_not_returned(
     postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut off in between: a client that got its answer must not get an error as well."""

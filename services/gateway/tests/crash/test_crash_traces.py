@@ -58,7 +58,7 @@ async def test_the_trace_of_a_run_whose_owner_was_killed_is_whole(traced: Traced
     } <= trace.edges()
 
 
-async def test_a_trace_survives_a_replica_that_is_killed_when_the_end_of_the_run_is_stored(
+async def test_trace_survives_a_replica_killed_at_the_end_of_the_run(
     traced: Traced,
 ) -> None:
     slow = SlowAgent("slow")
@@ -77,7 +77,7 @@ async def test_a_trace_survives_a_replica_that_is_killed_when_the_end_of_the_run
     assert len(trace.named(OWN)) == 1
 
 
-async def test_a_trace_is_whole_across_an_approval_and_says_who_decided_where(
+async def test_trace_is_whole_across_an_approval(
     traced: Traced,
 ) -> None:
     agent = DeployAgent()

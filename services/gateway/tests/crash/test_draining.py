@@ -55,7 +55,7 @@ async def test_drain_ends_while_postgresql_is_away(harness: Harness) -> None:
         call.cancel()
 
 
-async def test_drain_waits_for_a_call_although_its_lease_was_given_back(harness: Harness) -> None:
+async def test_drain_waits_for_call_although_its_lease_was_given_back(harness: Harness) -> None:
     await harness.add_agent(EchoAgent("pure"))
     harness.planner.steps = [step("a", "pure")]
     asked, go_on = asyncio.Event(), asyncio.Event()
@@ -81,7 +81,7 @@ async def test_drain_waits_for_a_call_although_its_lease_was_given_back(harness:
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["collector", "collector that hangs"])
-async def test_a_drained_gateway_leaves_nothing_to_bury_once_its_traces_are_exported(
+async def test_drained_gateway_exports_traces_and_leaves_no_lease(
     harness: Harness, answers: bool
 ) -> None:
     await harness.add_agent(EchoAgent("pure"))

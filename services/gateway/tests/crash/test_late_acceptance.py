@@ -35,7 +35,7 @@ from bos_gateway.verified_queries.stored import VerifiedQueries
 from bos_postgres import open_database
 
 
-async def test_loop_that_begins_before_its_replica_knows_of_the_new_lease_goes_on_with_it(
+async def test_run_accepted_during_lease_renewal_goes_on(
     postgres_dsn: str,
 ) -> None:
     """Its commit came after the lease's, and its answer before; it is not taken over then."""

@@ -89,7 +89,7 @@ async def test_lease_is_renewed_while_the_main_loop_is_blocked(
         assert lease.held
 
 
-async def test_lease_is_not_kept_up_for_a_main_loop_that_is_stuck_for_good(
+async def test_lease_is_not_renewed_for_a_stuck_main_loop(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     async with held_lease(postgres_dsn, pool, stuck_after_s=0.3) as (lease, _):
@@ -119,7 +119,7 @@ async def test_main_loop_not_asked_during_a_long_renewal_is_not_stuck(
     assert not [entry for entry in telemetry.logs if entry["logger"] == "bos.gateway.lease"]
 
 
-async def test_lease_that_ran_out_on_the_databases_clock_is_lost_and_not_renewed(
+async def test_lease_expired_by_the_database_clock_is_not_renewed(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     # So long that by this process's own clock it runs out after the test.
@@ -129,7 +129,7 @@ async def test_lease_that_ran_out_on_the_databases_clock_is_lost_and_not_renewed
         assert await pool.fetchval("SELECT count(*) FROM replicas WHERE lease_until > now()") == 0
 
 
-async def test_lease_is_lost_in_time_and_for_good_when_a_renewal_takes_too_long(
+async def test_lease_is_lost_for_good_when_a_renewal_takes_too_long(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     async with (
@@ -153,7 +153,7 @@ async def test_lease_is_lost_in_time_and_for_good_when_a_renewal_takes_too_long(
         assert lease.held
 
 
-async def test_renewal_that_comes_late_does_not_shorten_the_lease_that_was_taken_meanwhile(
+async def test_late_renewal_does_not_shorten_a_newer_lease(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     ownership = Ownership(pool, uuid4(), 600.0)
@@ -170,7 +170,7 @@ async def test_renewal_that_comes_late_does_not_shorten_the_lease_that_was_taken
         assert renewed_until == sent_at + timedelta(seconds=900)
 
 
-async def test_replica_that_was_just_started_gives_the_others_time_to_come_back(
+async def test_new_replica_gives_others_time_to_come_back(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     """It cannot know whether there was an outage, after which all leases have run out."""
@@ -197,7 +197,7 @@ async def test_lease_survives_the_loss_of_its_connection(
         assert lease.held
 
 
-async def test_taking_the_lease_again_raises_the_epoch_of_what_is_still_ours(
+async def test_taking_lease_again_raises_epoch_of_what_is_still_ours(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     ownership = Ownership(pool, uuid4(), LEASE_S)
@@ -270,7 +270,7 @@ async def test_the_dead_are_buried_only_while_leases_can_be_judged(
     assert buried == judged
 
 
-async def test_death_is_not_counted_when_the_owner_takes_its_lease_again_at_the_same_time(
+async def test_lease_taken_again_during_burial_counts_no_death(
     postgres_dsn: str, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     """The first to lock the row of the lease has it; the other finds nothing to do."""
@@ -290,7 +290,7 @@ async def test_death_is_not_counted_when_the_owner_takes_its_lease_again_at_the_
     assert [run.epoch for run in (await owner.take())[1]] == [2]
 
 
-async def test_owner_that_takes_its_lease_again_finds_no_run_that_was_freed_meanwhile(
+async def test_owner_that_retakes_its_lease_skips_released_runs(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     owner, adopter = owner_of(pool), owner_of(pool)
@@ -321,7 +321,7 @@ async def test_row_of_a_dead_replica_stays_until_no_run_names_it(
     assert orphan in {run.run_id for run in await adopt(adopter)}
 
 
-async def test_what_ended_in_the_last_moments_of_a_dead_replica_is_found_once_by_who_buries_it(
+async def test_last_runs_of_a_dead_replica_are_found_once(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     dead, other, adopter = owner_of(pool), owner_of(pool), owner_of(pool)
@@ -351,7 +351,7 @@ async def test_what_ended_in_the_last_moments_of_a_dead_replica_is_found_once_by
 
 
 @pytest.mark.parametrize("exported", [True, False])
-async def test_what_ended_in_the_last_moments_of_a_drain_is_left_to_others_unless_it_was_exported(
+async def test_last_runs_of_a_drain_are_left_unless_exported(
     pool: asyncpg.Pool[asyncpg.Record], exported: bool
 ) -> None:
     drained, adopter = owner_of(pool), owner_of(pool)
@@ -367,7 +367,7 @@ async def test_what_ended_in_the_last_moments_of_a_drain_is_left_to_others_unles
     assert await adopter.ended_last() == ([] if exported else [ended])
 
 
-async def test_look_returns_when_the_next_lease_of_live_replicas_expires(
+async def test_look_returns_when_next_lease_of_live_replicas_expires(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     ownership, other, dead = (Ownership(pool, uuid4(), LEASE_S) for _ in range(3))
@@ -382,7 +382,7 @@ async def test_look_returns_when_the_next_lease_of_live_replicas_expires(
     assert 0 <= expiry_s <= LEASE_S
 
 
-async def test_run_that_waits_is_due_exactly_if_there_is_an_input_for_it(
+async def test_run_that_waits_is_due_exactly_if_there_is_input_for_it(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     ownership = owner_of(pool)

@@ -54,7 +54,7 @@ async def pool(postgres_dsn: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]
         pytest.param(["dies", "is put off", "dies"], 2, id="put off between deaths"),
     ],
 )
-async def test_failures_count_until_the_run_gets_further_also_of_owners_that_left_no_event(
+async def test_failures_count_until_the_run_makes_progress(
     pool: asyncpg.Pool[asyncpg.Record], story: Sequence[str], failures: int
 ) -> None:
     owner = owner_of(pool)
@@ -103,7 +103,7 @@ async def test_back_off_doubles_with_each_failure_up_to_ten_minutes(
 
 
 @pytest.mark.parametrize(("hours", "back_off_s"), [(0.05, 180), (5, 600)])
-async def test_what_cannot_be_read_is_put_off_as_long_again_as_it_has_been(
+async def test_unreadable_run_backs_off_by_its_unreadable_time(
     pool: asyncpg.Pool[asyncpg.Record], hours: float, back_off_s: float
 ) -> None:
     owner = owner_of(pool)
@@ -123,7 +123,7 @@ async def test_what_cannot_be_read_is_put_off_as_long_again_as_it_has_been(
 
 
 @pytest.mark.parametrize("failures", [0, 2], ids=["put off", "suspect"])
-async def test_replica_that_could_not_read_a_run_leaves_it_to_others_first(
+async def test_replica_leaves_an_unreadable_run_to_others_first(
     pool: asyncpg.Pool[asyncpg.Record], failures: int
 ) -> None:
     now = 0.0
@@ -148,7 +148,7 @@ async def test_replica_that_could_not_read_a_run_leaves_it_to_others_first(
     assert [run.run_id for run in await adopt(older)] == [run_id]
 
 
-async def test_first_failure_makes_no_run_suspect_and_suspects_are_adopted_singly(
+async def test_suspects_are_adopted_singly_after_a_second_failure(
     pool: asyncpg.Pool[asyncpg.Record],
 ) -> None:
     dead, one, other = owner_of(pool), owner_of(pool), owner_of(pool)
@@ -255,7 +255,7 @@ async def until(pool: asyncpg.Pool[asyncpg.Record], query: str, *given: object) 
             await asyncio.sleep(0.02)
 
 
-async def test_run_whose_log_cannot_be_read_ends_after_as_many_failures_as_may_be(
+async def test_run_with_an_unreadable_log_ends_at_max_failures(
     harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     await harness.add_agent(EchoAgent("echo"))
@@ -272,7 +272,7 @@ async def test_run_whose_log_cannot_be_read_ends_after_as_many_failures_as_may_b
 @pytest.mark.parametrize(
     ("minutes", "ended"), [pytest.param(61, True, id="long"), pytest.param(59, False, id="not yet")]
 )
-async def test_run_of_a_newer_version_waits_an_hour_for_it_and_no_failure_is_counted(
+async def test_run_of_a_newer_version_waits_an_hour_without_failures(
     harness: Harness, pool: asyncpg.Pool[asyncpg.Record], minutes: int, ended: bool
 ) -> None:
     run_id = await insert_run(pool, None)
@@ -289,7 +289,7 @@ async def test_run_of_a_newer_version_waits_an_hour_for_it_and_no_failure_is_cou
     assert (row["finished_at"] is not None) == ended
 
 
-async def test_end_that_is_refused_is_tried_again_alone_and_at_growing_intervals(
+async def test_refused_run_end_is_retried_alone_with_back_off(
     harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     """No answer is composed again and again for a run that cannot be ended."""

@@ -78,7 +78,7 @@ async def texts(dsn: str, run_id: UUID) -> dict[int, str]:
     return {r["sequence"]: LogEvent.FromString(r["payload"]).step_progressed.step_id for r in rows}
 
 
-async def test_crash_under_load_leaves_no_gap_no_double_and_nothing_acknowledged_lost(
+async def test_crash_under_load_loses_no_acknowledged_event(
     postgres: CrashingPostgres,
 ) -> None:
     async with open_log(postgres.dsn) as log:
@@ -114,7 +114,7 @@ async def test_crash_under_load_leaves_no_gap_no_double_and_nothing_acknowledged
         assert stored == acknowledged[run]
 
 
-async def test_runs_of_a_gateway_go_on_after_a_crash_and_streams_have_no_gap(
+async def test_runs_go_on_after_a_postgresql_crash_without_gaps(
     postgres: CrashingPostgres,
 ) -> None:
     quick, slow = EchoAgent("quick", data={"x": 1}), SlowAgent("slow")

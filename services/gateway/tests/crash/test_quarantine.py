@@ -94,7 +94,7 @@ async def under_way(client: Client, question: str) -> None:
 
 
 @pytest.mark.timeout(600)
-async def test_run_that_kills_is_given_up_and_takes_no_innocent_run_along(harness: Harness) -> None:
+async def test_run_that_kills_its_owners_is_given_up_alone(harness: Harness) -> None:
     deadly, slow = Deadly("deadly"), Slow("slow")
     await harness.add_agent(slow)
     await harness.add_agent(deadly)
@@ -148,7 +148,7 @@ async def test_run_that_kills_is_given_up_and_takes_no_innocent_run_along(harnes
     assert max(row["failures"] for row in hit) < MAX_FAILURES - 1
 
 
-async def test_frozen_gateway_keeps_no_session_and_serves_again_once_it_wakes(
+async def test_frozen_gateway_loses_its_sessions_and_serves_again(
     harness: Harness,
 ) -> None:
     """Its locks, its snapshot and its place in the queue of notifications end with its sessions."""

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.crash
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "drained"])
 @pytest.mark.requirement("C-31")
-async def test_run_goes_on_after_a_restart_and_no_finished_step_runs_again(
+async def test_run_resumes_after_a_restart_without_repeating_steps(
     harness: Harness, number: int
 ) -> None:
     quick, slow = EchoAgent("quick", data={"x": 1}), SlowAgent("slow")
@@ -48,7 +48,7 @@ async def test_run_goes_on_after_a_restart_and_no_finished_step_runs_again(
     assert len(harness.planner.requests) == 1
 
 
-async def test_composing_that_broke_off_starts_over_and_voids_its_deltas(harness: Harness) -> None:
+async def test_interrupted_composing_starts_over_and_voids_its_deltas(harness: Harness) -> None:
     await harness.add_agent(EchoAgent("echo"))
     harness.composer.release = asyncio.Event()
     async with gateway_process(harness) as (process, client):

@@ -138,7 +138,7 @@ async def ask_many(
 
 
 @pytest.mark.requirement("C-31")
-async def test_killed_replica_loses_no_run_and_repeats_no_finished_step(harness: Harness) -> None:
+async def test_killed_replica_loses_no_run_and_repeats_no_ended_step(harness: Harness) -> None:
     quick, gated = await quick_and_gated(harness)
     # Long enough for a busy machine: the survivor must not lose its own lease.
     async with two_gateways(harness, lease_s=10) as gateways:
@@ -158,7 +158,7 @@ async def test_killed_replica_loses_no_run_and_repeats_no_finished_step(harness:
     assert sum(event.HasField("run_finished") for event in log) == _RUNS
 
 
-async def test_drained_replica_hands_its_runs_over_without_any_lease_running_out(
+async def test_drained_replica_hands_over_runs_without_lease_expiry(
     harness: Harness,
 ) -> None:
     _, gated = await quick_and_gated(harness)
@@ -186,7 +186,7 @@ def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_polls")
-async def test_cancel_at_another_replica_reaches_the_owner_by_a_message(harness: Harness) -> None:
+async def test_cancel_at_another_replica_reaches_owner_by_message(harness: Harness) -> None:
     slow = SlowAgent("slow")
     await harness.add_agent(slow)
     harness.planner.steps = [step("a", "slow")]
@@ -221,7 +221,7 @@ async def owner_hears_followers(dsn: str) -> AsyncIterator[asyncio.Event]:
 
 
 @pytest.mark.usefixtures("no_polls")
-async def test_watching_at_another_replica_sees_every_event_once_by_messages(
+async def test_watching_at_another_replica_sees_every_event_once(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Followers say again that they follow only when they poll.
@@ -253,7 +253,7 @@ async def test_watching_at_another_replica_sees_every_event_once_by_messages(
     assert len(harness.planner.requests) == 1
 
 
-async def test_outage_of_postgresql_moves_no_run_and_counts_as_no_death(harness: Harness) -> None:
+async def test_postgresql_outage_moves_no_run_and_counts_no_death(harness: Harness) -> None:
     slow = SlowAgent("slow")
     await harness.add_agent(slow)
     harness.planner.steps = [step("a", "slow")]
@@ -279,7 +279,7 @@ async def test_outage_of_postgresql_moves_no_run_and_counts_as_no_death(harness:
     assert adoptions(await log_of(harness.dsn)) == {"resumed": 2}
 
 
-async def test_cancel_arrives_although_the_listening_connection_was_lost(harness: Harness) -> None:
+async def test_cancel_arrives_although_listening_connection_was_lost(harness: Harness) -> None:
     slow = SlowAgent("slow")
     await harness.add_agent(slow)
     harness.planner.steps = [step("a", "slow")]

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.mark.timeout(900)
-async def test_nothing_is_lost_doubled_or_innocently_failed_in_a_round_of_random_crashes() -> None:
+async def test_random_crashes_lose_double_and_fail_no_innocent_run() -> None:
     plan = RoundPlan(seed=20261122, seconds=10.0, lease_s=3.0, pause_s=1.0, only=(), log=os.devnull)
     stats = Stats()
     verdict = await one_round(plan, stats)

@@ -61,7 +61,7 @@ async def all_succeed(client: Client, questions: list[str]) -> None:
     assert {answer.status for answer in answers} == {RUN_STATUS_SUCCEEDED}
 
 
-async def test_other_runs_go_on_while_the_statements_of_one_run_into_the_time_out(
+async def test_runs_go_on_while_statements_of_another_time_out(
     harness: Harness,
 ) -> None:
     gated = await gated_and_good(harness)
@@ -112,7 +112,7 @@ async def transaction_of_maintenance(harness: Harness) -> AsyncIterator[None]:
         yield
 
 
-async def test_replica_frozen_inside_a_transaction_does_not_block_maintenance(
+async def test_replica_frozen_in_a_transaction_blocks_no_maintenance(
     harness: Harness,
 ) -> None:
     await gated_and_good(harness)

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.mark.timeout(600)
-async def test_nothing_that_clients_saw_is_lost_with_postgresql_and_every_gateway() -> None:
+async def test_power_cut_loses_nothing_that_clients_saw() -> None:
     power, verdict = await power_cuts(3, seed=20261122)
     assert power.checked
     assert power.lost == set()

@@ -97,7 +97,7 @@ async def note(harness: Harness, question: str) -> None:
 
 
 @pytest.mark.timeout(900)
-async def test_runs_of_both_versions_are_finished_and_the_older_one_leaves_what_it_cannot_read(
+async def test_runs_of_both_versions_are_finished_by_the_newer_one(
     harness: Harness, newer: Sequence[str]
 ) -> None:
     gate = await gated_and_good(harness)
@@ -147,7 +147,7 @@ async def test_runs_of_both_versions_are_finished_and_the_older_one_leaves_what_
 
 
 @pytest.mark.timeout(600)
-async def test_rollback_goes_on_with_everything_but_what_the_next_version_alone_can_read(
+async def test_rollback_resumes_all_runs_but_those_of_newer_events(
     harness: Harness, newer: Sequence[str]
 ) -> None:
     gate = await gated_and_good(harness)

@@ -37,7 +37,7 @@ def peak_memory_kib(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
-async def test_plan_with_gigabytes_of_references_does_not_affect_others(
+async def test_plan_with_huge_references_does_not_affect_others(
     harness: Harness,
 ) -> None:
     """60 texts of 250 KB are too large for one dispatch already; 2,400 would be 600 MB."""

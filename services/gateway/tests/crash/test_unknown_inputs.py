@@ -54,7 +54,7 @@ async def until_released(harness: Harness, run_id: str, times: int) -> None:
     assert set(reasons) == {"unknown_event"}
 
 
-async def test_unknown_input_leaves_the_run_to_a_newer_replica_instead_of_failing_it(
+async def test_unknown_input_releases_the_run_to_a_newer_replica(
     harness: Harness,
 ) -> None:
     slow, echo = SlowAgent("slow"), EchoAgent("echo")
@@ -80,7 +80,7 @@ async def test_unknown_input_leaves_the_run_to_a_newer_replica_instead_of_failin
     assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
 
 
-async def test_input_that_cannot_be_read_keeps_no_other_run_from_its_own(harness: Harness) -> None:
+async def test_unreadable_input_does_not_affect_other_runs(harness: Harness) -> None:
     slow = SlowAgent("slow")
     await harness.add_agent(slow)
     harness.planner.steps = [step("a", "slow")]

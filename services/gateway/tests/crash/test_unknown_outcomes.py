@@ -168,7 +168,7 @@ def nonsense(context: Any) -> AgentResult:
         (refusal, SIDE_EFFECT_CLASS_IRREVERSIBLE, "PermissionDenied"),
     ],
 )
-async def test_call_that_broke_off_may_have_acted_unless_it_never_began(
+async def test_broken_call_may_have_acted_unless_it_never_started(
     harness: Harness, make: Any, effect: int, reported: str
 ) -> None:
     agent = await add_raw_agent(harness, sender(make, effect))
@@ -232,7 +232,7 @@ def kinds_of_all(events: list[RunEvent]) -> list[str | None]:
     return [event.WhichOneof("event") for event in events]
 
 
-async def test_action_that_was_never_sent_is_performed_once_its_agent_is_back(
+async def test_unsent_action_is_performed_once_its_agent_is_back(
     harness: Harness,
 ) -> None:
     agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)
@@ -242,7 +242,7 @@ async def test_action_that_was_never_sent_is_performed_once_its_agent_is_back(
     assert not result_of(events, "a").error.type
 
 
-async def test_action_that_was_never_sent_is_reported_as_not_done_at_the_end_of_the_time(
+async def test_unsent_action_is_reported_as_not_done_at_the_deadline(
     harness: Harness,
 ) -> None:
     agent = DeployAgent(side_effect=SIDE_EFFECT_CLASS_IRREVERSIBLE)

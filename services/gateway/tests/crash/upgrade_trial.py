@@ -220,7 +220,7 @@ async def hold(fleet: Fleet, load: Load, name: str) -> Held:
 
 
 @pytest.mark.timeout(1800)
-async def test_gateway_of_an_earlier_commit_is_rolled_to_this_one_under_load_and_back(
+async def test_upgrade_and_rollback_of_an_earlier_commit_under_load(
     empty_postgres_dsn: str, earlier: Path, tmp_path: Path
 ) -> None:
     this = Path(sys.executable)

@@ -36,7 +36,7 @@ OF_A_NEWER_VERSION = b"\x9a\x06\x00"
 
 @pytest.mark.requirement("A-09", "A-20", "P-10")
 @pytest.mark.parametrize("name", NAMES)
-def test_golden_log_keeps_its_meaning_and_can_go_on_from_any_point(name: str) -> None:
+def test_golden_log_keeps_its_meaning_and_can_resume_anywhere(name: str) -> None:
     assert meaning(load(name)) == pinned(name)
     state = RunState("0")
     for event in load(name):

@@ -146,7 +146,7 @@ async def test_recorded_decision_stays_after_any_end_of_the_run(waiting: Waiting
     assert await waiting.state() == APPROVAL_STATUS_APPROVED
 
 
-async def test_decision_that_no_event_came_of_is_cancelled_with_the_run(waiting: Waiting) -> None:
+async def test_decision_without_an_event_is_cancelled_with_the_run(waiting: Waiting) -> None:
     assert (await waiting.decide()).status == APPROVAL_STATUS_APPROVED
     await waiting.end(3, waiting.cancelled())
     assert await waiting.state() == APPROVAL_STATUS_CANCELLED

@@ -45,7 +45,7 @@ async def accept_all(logs: list[LogWriter], runs: list[NewRun]) -> list[bool | B
     return await asyncio.gather(*accepts, return_exceptions=True)
 
 
-async def test_bound_of_a_user_is_exact_also_when_replicas_accept_at_once(store: str) -> None:
+async def test_user_run_limit_is_exact_over_concurrent_replicas(store: str) -> None:
     users = [f"user-{n}" for n in range(5)]
     async with writers(store, 4) as logs:
         runs = [run_of(users[i % 5], active=3) for i in range(100)]
@@ -70,7 +70,7 @@ async def test_run_that_ended_makes_room(store: str) -> None:
 
 
 @pytest.mark.parametrize(("waiting", "accepted"), [(2, True), (1, False)])
-async def test_runs_that_wait_for_an_approval_have_a_bound_of_their_own(
+async def test_runs_that_wait_for_approval_have_bound_of_their_own(
     store: str, waiting: int, accepted: bool
 ) -> None:
     async with writers(store, 1) as (log,):
@@ -107,7 +107,7 @@ async def ask(gateway: Client, **request: Any) -> Any:
     return (await gateway.stub.Ask(message, timeout=30, metadata=AS_ANNA)).response
 
 
-async def test_user_hears_when_to_come_back_and_a_repeated_request_is_not_refused(
+async def test_user_limit_has_a_retry_time_and_spares_repetitions(
     harness: Harness,
 ) -> None:
     slow = SlowAgent("slow")
@@ -128,7 +128,7 @@ async def test_user_hears_when_to_come_back_and_a_repeated_request_is_not_refuse
     assert error.retry_after_s
 
 
-async def test_callers_without_an_account_are_bounded_by_the_replica_alone(
+async def test_callers_without_account_are_bounded_by_replica_alone(
     harness: Harness,
 ) -> None:
     async with harness.gateway(max_active_runs_per_user=1) as gateway:
@@ -139,7 +139,7 @@ async def test_callers_without_an_account_are_bounded_by_the_replica_alone(
     assert len({response.run_id for response in responses}) == 5
 
 
-async def test_replies_that_come_at_once_find_as_much_room_as_the_replica_has(
+async def test_concurrent_replies_respect_the_replica_limit(
     harness: Harness,
 ) -> None:
     asked = Clarification(questions=[ClarifyingQuestion(question="Which year?")])
@@ -159,7 +159,7 @@ async def test_replies_that_come_at_once_find_as_much_room_as_the_replica_has(
     assert all(error.retry_after_s for error in refused)
 
 
-async def test_full_streams_are_refused_and_a_run_can_still_be_cancelled(harness: Harness) -> None:
+async def test_full_streams_are_refused_and_run_can_still_be_cancelled(harness: Harness) -> None:
     slow = SlowAgent("slow")
     await harness.add_agent(slow)
     harness.planner.steps = [step("a", "slow")]

@@ -212,7 +212,7 @@ async def test_request_times_out_without_a_decision(harness: Harness, agent: Dep
     assert agent.landed == {}
 
 
-async def test_damaged_request_neither_keeps_others_from_being_listed_nor_from_timing_out(
+async def test_damaged_approval_does_not_affect_others(
     harness: Harness, agent: DeployAgent
 ) -> None:
     async with patient(harness, approval_timeouts={"trigger_deployment": 4.0}) as gateway:

@@ -208,7 +208,7 @@ async def test_lists_hold_own_and_shared_requests_once_each_in_pages(
 
 
 @pytest.mark.usefixtures("agent")
-async def test_row_security_hides_requests_from_users_who_may_not_decide(
+async def test_row_security_hides_approvals_from_other_users(
     harness: Harness, tmp_path: Path
 ) -> None:
     async with gateway_with(harness, tmp_path, RULE) as gateway:
@@ -239,7 +239,7 @@ def of(rules: dict[str, Any], *tools: str) -> tuple[list[str], list[str], bool] 
     return None if found is None else (list(found.roles), list(found.groups), found.four_eyes)
 
 
-def test_the_rule_that_says_most_counts_and_several_tools_need_all_of_theirs() -> None:
+def test_most_specific_rule_counts_and_tools_need_all_of_theirs() -> None:
     rules = {
         "*": {"roles": ["operator"]},
         "mail.*": {"roles": ["approver"], "groups": ["office", "finance"]},

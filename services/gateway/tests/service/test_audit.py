@@ -315,7 +315,7 @@ async def test_audit_of_an_answer_holds_display_and_performed_actions(
         assert (performed["actor"], performed["outcome"]) == ("ada", "succeeded")
 
 
-async def test_denied_action_is_not_audited_as_performed_and_unanswered_one_expires(
+async def test_denied_and_expired_actions_are_not_audited_as_performed(
     harness: Harness, agent: DeployAgent, tmp_path: Path
 ) -> None:
     async with gateway_of(harness, tmp_path, approval_timeout_s=1.0) as gateway:
@@ -331,7 +331,7 @@ async def test_denied_action_is_not_audited_as_performed_and_unanswered_one_expi
     assert await audit_entries(harness.dsn, SCHEMA, "action.performed") == []
 
 
-async def test_data_read_by_a_step_is_audited_even_if_its_agent_reports_nothing(
+async def test_data_read_is_audited_if_its_agent_reports_nothing(
     harness: Harness, tmp_path: Path
 ) -> None:
     for made in (Reader(), Liar(), EchoAgent("echo")):
@@ -394,7 +394,7 @@ async def test_erasure_by_operators_and_expiry_are_audited(
     assert (expired["actor_kind"], expired["details"]) == ("service", {"runs": "1"})
 
 
-async def test_what_was_not_sealed_by_a_gateway_that_was_killed_is_sealed_by_the_next(
+async def test_audit_of_a_killed_gateway_is_sealed_by_the_next(
     harness: Harness,
 ) -> None:
     await harness.add_agent(EchoAgent("echo"))

@@ -47,7 +47,7 @@ def streamed(events: list[Any]) -> list[str]:
     return [event.answer_delta.text for event in events if event.HasField("answer_delta")]
 
 
-async def test_pieces_of_an_answer_beyond_a_size_are_not_streamed_and_not_lost(
+async def test_answer_beyond_the_stream_limit_is_stored_whole(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compose, "MAX_STREAMED_BYTES", 12)

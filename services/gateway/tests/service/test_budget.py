@@ -124,7 +124,7 @@ def test_planning_may_take_a_quarter() -> None:
     assert decide(fold("r", [accepted(10_000)]), START) == [MakePlan(0, 2500)]
 
 
-def test_steps_share_what_planning_left_beside_the_part_for_composing() -> None:
+def test_steps_share_tokens_left_by_planning_and_composing() -> None:
     plan = planned(step("a", "echo"), step("b", "echo"), step("c", "echo", "x", "a"), tokens=1000)
     state = fold("r", [accepted(10_000), plan])
     assert held(state) == {"a": 2333, "b": 2333}
@@ -161,14 +161,14 @@ def test_step_is_skipped_once_no_tokens_can_come_back(tokens: int, skipped: bool
     assert command == Compose(max(400, (2000 - tokens) // 2))
 
 
-def test_composing_gets_its_part_also_when_the_steps_took_all_of_theirs() -> None:
+def test_composing_keeps_its_share_when_steps_used_all_of_theirs() -> None:
     state = fold("r", [accepted(10_000), planned(step("a", "echo"))])
     assert held(state) == {"a": 8000}
     apply(state, finished("a", 8000))
     assert settled(state) == [Compose(2000)]
 
 
-def test_run_that_consumed_more_than_it_held_is_given_nothing_more() -> None:
+def test_run_that_exceeded_its_budget_gets_no_more_tokens() -> None:
     plan = planned(step("a", "echo"), step("b", "echo", "x", "a"))
     state = fold("r", [accepted(5000), plan])
     settled(state)
@@ -177,7 +177,7 @@ def test_run_that_consumed_more_than_it_held_is_given_nothing_more() -> None:
     assert state.steps["b"].status == AGENT_EXECUTION_STATUS_SKIPPED
 
 
-def test_interrupted_attempt_counts_in_full_and_the_next_one_holds_tokens_of_its_own() -> None:
+def test_interrupted_attempt_counts_in_full() -> None:
     state = fold("r", [accepted(10_000), planned(step("a", "echo"), step("b", "echo"))])
     assert held(state) == {"a": 4000, "b": 4000}
     apply(state, finished("b", 1000))
@@ -232,14 +232,12 @@ def test_planning_that_was_interrupted_counts_in_full() -> None:
 
 
 @pytest.mark.parametrize(("usage", "counts"), [(None, 2500), (Usage(), 0)])
-def test_planning_that_failed_counts_in_full_if_it_does_not_say_what_it_took(
-    usage: Usage | None, counts: int
-) -> None:
+def test_failed_planning_without_usage_counts_in_full(usage: Usage | None, counts: int) -> None:
     state = fold("r", [accepted(10_000), event(plan_failed=PlanFailed(usage=usage))])
     assert counted(state.usage) == counts
 
 
-def test_composing_that_was_interrupted_counts_in_full_and_can_be_repeated() -> None:
+def test_interrupted_composing_counts_in_full_and_is_repeated() -> None:
     state = fold("r", [accepted(10_000), planned(tokens=1000)])
     assert settled(state) == [Compose(4500)]
     apply(state, event(answer_started=AnswerStarted(attempt=1, reserved_tokens=4500)))
@@ -392,7 +390,7 @@ async def test_budget_reaches_planner_agents_and_composer(harness: Harness) -> N
     assert [each.metadata.max_tokens for each in (unbounded, chosen)] == [0, 6000]
 
 
-async def test_largest_budget_a_caller_can_name_is_one_that_can_be_added_up(
+async def test_largest_budget_of_a_caller_is_capped(
     harness: Harness,
 ) -> None:
     harness.planner.error = Unavailable("Gone.")  # so that all that was held for planning counts
@@ -423,7 +421,7 @@ async def test_attempts_at_a_step_share_what_is_held_for_it(harness: Harness) ->
     assert [given.token_budget for given in agent.inputs] == [6000, 8000]
 
 
-async def test_composing_that_broke_off_counts_all_that_it_could_have_consumed(
+async def test_failed_composing_counts_its_whole_budget(
     harness: Harness,
 ) -> None:
     await harness.add_agent(EchoAgent())

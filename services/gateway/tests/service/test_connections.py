@@ -84,7 +84,7 @@ async def ask(gateway: Client, token: str) -> Any:
     return (await gateway.stub.Ask(message, timeout=60, metadata=metadata)).response
 
 
-async def test_a_connection_reaches_the_agent_that_may_have_it_and_is_masked_and_not_stored(
+async def test_connection_reaches_its_agent_masked_and_not_stored(
     harness: Harness, setup: Setup
 ) -> None:
     mail, other = TellingAgent("mail"), TellingAgent("other")
@@ -114,7 +114,7 @@ async def test_a_connection_reaches_the_agent_that_may_have_it_and_is_masked_and
             )
 
 
-async def test_deleted_connections_and_no_identity_are_stated_to_the_step(
+async def test_deleted_connections_and_missing_identity_are_stated(
     harness: Harness, setup: Setup, stack: AsyncExitStack
 ) -> None:
     mail, plain = TellingAgent("mail"), TellingAgent("plain", kinds=())
@@ -137,7 +137,7 @@ async def test_deleted_connections_and_no_identity_are_stated_to_the_step(
     assert len(plain.inputs) == 3
 
 
-def test_doctor_reports_kinds_that_a_card_names_and_the_operator_does_not_allow() -> None:
+def test_doctor_reports_connection_kinds_that_are_not_allowed() -> None:
     cards = {"mail": agent_card("mail", "Mail.", keywords=["mail"], connection_kinds=[KIND])}
     (found,) = check_cards(cards, "mail", 300.0)
     assert KIND in found.text
@@ -146,7 +146,7 @@ def test_doctor_reports_kinds_that_a_card_names_and_the_operator_does_not_allow(
     assert "sane" in fine.text
 
 
-def test_doctor_says_who_is_given_which_connections_and_what_is_allowed_in_vain() -> None:
+def test_doctor_reports_granted_and_unused_connections() -> None:
     asking = {"mail": agent_card("mail", "Mail.", keywords=["mail"], connection_kinds=[KIND])}
     silent = {"mail": agent_card("mail", "Mail.", keywords=["mail"])}
     (given,) = check_connections(asking, ALLOWED)

@@ -90,7 +90,7 @@ async def refused(call: Any) -> BosError:
 
 
 @pytest.mark.requirement("D-04")
-async def test_a_reply_is_planned_done_and_answered_as_the_original_question(
+async def test_reply_is_planned_done_and_answered_as_original_question(
     harness: Harness,
 ) -> None:
     agent = await asking(harness)
@@ -118,7 +118,7 @@ async def test_a_reply_is_planned_done_and_answered_as_the_original_question(
     )
 
 
-async def test_a_reply_can_be_given_to_any_replica_and_is_the_same_to_every_adopter(
+async def test_reply_at_any_replica_is_the_same_for_every_adopter(
     harness: Harness,
 ) -> None:
     agent = await asking(harness)
@@ -287,7 +287,7 @@ def test_what_a_reply_says_itself_is_not_taken_over() -> None:
     assert with_inherited(reply, None) is reply
 
 
-def test_the_limit_concerns_questions_alone_and_older_runs_not_at_all() -> None:
+def test_clarification_limit_concerns_questions_alone() -> None:
     accepted = RunAccepted(clarification_turn_count=5)
     asks = AgentResult(status=AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION, clarification=ASKED)
     assert clarification_limit(accepted, asks) is None

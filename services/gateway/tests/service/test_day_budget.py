@@ -63,7 +63,7 @@ def end_of(run: NewRun, tokens: int | None) -> Append:
     )
 
 
-async def test_bound_of_a_user_is_exact_on_a_replica_however_many_come_at_once(
+async def test_user_day_limit_is_exact_on_a_replica_under_concurrency(
     store: str, pool: Pool
 ) -> None:
     day = bounded(pool, mine=35_000)
@@ -94,9 +94,7 @@ async def test_total_day_limit_is_exact_on_a_replica_under_concurrency(
     assert await unsettled(store) == 55_000
 
 
-async def test_replicas_exceed_a_bound_by_no_more_than_each_could_accept_alone(
-    store: str, pool: Pool
-) -> None:
+async def test_replicas_exceed_a_day_limit_by_at_most_one_each(store: str, pool: Pool) -> None:
     replicas = [bounded(pool, mine=30_000) for _ in range(4)]
     async with writers(store, 4) as logs:
         outcomes = await asyncio.gather(
@@ -217,7 +215,7 @@ async def test_interrupted_settling_is_completed_by_the_next_gateway(
     assert await days(store) == {"anna": 3000, "": 3000}
 
 
-async def test_the_next_day_begins_with_nothing_and_a_run_counts_for_its_own(
+async def test_next_day_begins_with_nothing_and_run_counts_for_its_own(
     store: str, pool: Pool
 ) -> None:
     async with writers(store, 1) as (log,):
@@ -324,9 +322,7 @@ async def test_figures_in_a_refusal_are_the_users_own(
     assert error.metadata["reset_time"] == f"{tomorrow}T00:00:00Z"
 
 
-async def test_what_a_user_consumed_on_the_day_of_erasing_is_erased_later(
-    store: str, pool: Pool
-) -> None:
+async def test_what_user_consumed_on_day_of_erasing_is_erased_later(store: str, pool: Pool) -> None:
     async with writers(store, 1) as (log,), connect(store, schema=SCHEMA) as session:
         run = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
         await log.append(end_of(run, 4000))

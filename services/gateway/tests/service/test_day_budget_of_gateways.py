@@ -44,7 +44,7 @@ class Spender(RecordingAgent):
         return AgentResult(status=AGENT_EXECUTION_STATUS_SUCCEEDED, answer="done", usage=usage)
 
 
-async def test_user_hears_what_was_used_what_may_be_and_when_it_begins_anew(
+async def test_day_limit_error_has_usage_limit_and_reset_time(
     harness: Harness,
 ) -> None:
     await harness.add_agent(Spender(9000))
@@ -71,7 +71,7 @@ async def test_user_hears_what_was_used_what_may_be_and_when_it_begins_anew(
     assert await days(harness.dsn) == {"anna": spent, "": spent}
 
 
-async def test_total_day_limit_holds_without_an_account_and_shows_no_figures(
+async def test_total_day_limit_holds_for_anonymous_callers(
     harness: Harness,
 ) -> None:
     await harness.add_agent(Spender(9000))

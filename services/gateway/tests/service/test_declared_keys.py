@@ -32,7 +32,7 @@ def shop(token: str, **more: str) -> Struct:
 
 
 @pytest.mark.security
-async def test_a_replica_that_has_just_been_started_knows_the_credentials_of_an_agent_that_is_away(
+async def test_new_replica_knows_declared_keys_of_an_unreachable_agent(
     harness: Harness,
 ) -> None:
     await harness.add_agent(EchoAgent("echo"))

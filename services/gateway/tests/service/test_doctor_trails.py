@@ -92,7 +92,7 @@ async def test_doctor_warns_of_unsealed_entries(store: str, minutes: int, late: 
     assert ("2 entries are not sealed" in found[0].text) is late
 
 
-async def test_databases_of_other_services_are_looked_at_if_they_are_named(
+async def test_doctor_checks_named_databases_of_other_services(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOS_IDENTITY_STORE_URL", "postgresql://bos@127.0.0.1:1/none")

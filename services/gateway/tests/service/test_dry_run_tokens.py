@@ -120,7 +120,7 @@ async def test_less_than_is_worth_asking_with_is_refused(pool: Any) -> None:
     assert caught.value.reason == "DAY_LIMIT"
 
 
-async def test_caller_without_an_account_is_bound_by_the_total_day_limit_alone(pool: Any) -> None:
+async def test_anonymous_caller_has_the_total_day_limit_alone(pool: Any) -> None:
     async with bounded(pool, max_user_day_tokens=1000).planning(LOCAL_USER) as held:
         assert held.tokens == 2000
     assert await days(pool) == {}

@@ -61,7 +61,7 @@ async def _locked(dsn: str, statement: str) -> asyncpg.Connection:
     return connection
 
 
-async def test_run_whose_caller_left_while_it_was_stored_is_driven_all_the_same(
+async def test_run_is_driven_if_its_caller_left_during_acceptance(
     harness: Harness,
 ) -> None:
     async with harness.gateway() as gateway:
@@ -133,7 +133,7 @@ async def test_cancel_that_was_acknowledged_survives_a_restart(harness: Harness)
     assert len(slow.inputs) == 1
 
 
-async def test_gateway_refuses_to_start_behind_a_pooler_before_it_touches_the_database(
+async def test_gateway_refuses_a_pooler_before_it_changes_the_database(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def shares_sessions(dsn: str) -> None:
@@ -161,7 +161,7 @@ async def _unlock_after_stop(lock: asyncpg.Connection, gateway: Client) -> None:
     await lock.close()
 
 
-async def test_draining_sends_followers_elsewhere_without_using_up_its_grace(
+async def test_draining_ends_streams_before_its_grace_period(
     harness: Harness,
 ) -> None:
     slow = SlowAgent("slow")
@@ -218,7 +218,7 @@ async def refusing_events(dsn: str, sqlstate: str) -> AsyncIterator[None]:
         await connection.close()
 
 
-async def test_store_that_forbids_writing_refuses_questions_clearly_and_the_service_lives(
+async def test_store_without_write_access_refuses_questions(
     harness: Harness,
 ) -> None:
     await harness.add_agent(EchoAgent("echo"))

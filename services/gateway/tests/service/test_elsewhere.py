@@ -62,7 +62,7 @@ async def answers(dsn: str) -> list[asyncpg.Record]:
         return await connection.fetch("SELECT * FROM answers")
 
 
-async def test_text_is_shown_on_another_replica_while_it_is_being_written(harness: Harness) -> None:
+async def test_answer_text_is_streamed_on_another_replica(harness: Harness) -> None:
     harness.composer.release = asyncio.Event()
     harness.composer.deltas = ["It\0is ", "d\N{SNOWMAN}ne ", "\N{PILE OF POO}."]
     text = "".join(harness.composer.deltas)
@@ -150,7 +150,7 @@ async def test_run_is_read_once_however_many_follow_it(
         assert follower.seen[-1].run_finished.response.status == RUN_STATUS_SUCCEEDED
 
 
-async def test_cursor_from_beyond_the_end_waits_without_affecting_others(
+async def test_cursor_from_beyond_end_waits_without_affecting_others(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = counted_looks(monkeypatch)
@@ -243,7 +243,7 @@ async def write(pool: Pool, writer: Answers, texts: dict[UUID, Answer]) -> dict[
     return {row["run_id"]: row["text"] for row in rows}
 
 
-async def test_only_the_owner_at_its_epoch_writes_and_none_after_the_end(
+async def test_only_owner_at_its_epoch_writes_and_none_after_end(
     postgres_dsn: str,
 ) -> None:
     async with open_pool(postgres_dsn) as pool:
@@ -286,7 +286,7 @@ async def test_text_is_hidden_from_other_users(postgres_dsn: str) -> None:
         assert await readers.fetch("SELECT * FROM answers") == []
 
 
-async def test_maintenance_deletes_left_over_rows_one_gateway_at_a_time(postgres_dsn: str) -> None:
+async def test_maintenance_deletes_left_over_rows_one_gateway_at_time(postgres_dsn: str) -> None:
     async with open_pool(postgres_dsn) as pool, connect(postgres_dsn, schema=SCHEMA) as other:
         going, ended, old = [await new_run(pool) for _ in range(3)]
         await write(pool, Answers(pool), dict.fromkeys((going, ended), (1, 1, 5, "t")))

@@ -84,7 +84,7 @@ async def test_final_answer_of_an_agent_has_no_made_up_link(harness: Harness) ->
     assert MADE_UP not in str(events)
 
 
-async def test_made_up_link_that_an_agent_repeats_in_its_data_is_not_given(
+async def test_made_up_link_in_data_of_an_agent_is_removed(
     harness: Harness,
 ) -> None:
     data = to_value_map({"result": LEAK, "messages": [{"said": LEAK}]})

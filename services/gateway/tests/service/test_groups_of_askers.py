@@ -150,7 +150,7 @@ async def test_hidden_agents_can_neither_be_preferred_nor_guessed(
 
 
 @pytest.mark.usefixtures("agents")
-async def test_hidden_agent_of_a_known_name_is_as_unavailable_as_one_that_is_not_deployed(
+async def test_hidden_agent_is_as_unavailable_as_an_undeployed_one(
     harness: Harness, tmp_path: Path
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path), access=rules()) as gateway:
@@ -198,7 +198,7 @@ async def test_asking_needs_the_role_of_a_user(harness: Harness, tmp_path: Path)
             assert await gateway.stub.GetRun(get, timeout=30, metadata=caller)
 
 
-async def test_tool_withheld_from_a_member_is_neither_offered_sent_nor_proposed(
+async def test_withheld_tool_is_not_offered_sent_or_proposed(
     harness: Harness, agents: dict[str, RecordingAgent], tmp_path: Path
 ) -> None:
     """A step that lists no tools leaves an agent its own choice; a member's leaves it its own."""
@@ -221,7 +221,7 @@ async def test_tool_withheld_from_a_member_is_neither_offered_sent_nor_proposed(
     assert len(deploy.inputs) == 2
 
 
-async def test_a_step_is_not_sent_once_its_asker_may_not_use_the_agent_any_more(
+async def test_step_is_not_sent_once_access_to_its_agent_is_revoked(
     harness: Harness, agents: dict[str, RecordingAgent], tmp_path: Path
 ) -> None:
     """The plan was made, and approved, while it still was allowed."""
@@ -258,7 +258,7 @@ async def test_a_step_is_not_sent_once_its_asker_may_not_use_the_agent_any_more(
     assert len(deploy.inputs) == 1
 
 
-async def test_run_tokens_name_the_groups_that_the_operator_has_defined(
+async def test_run_tokens_name_groups_that_operator_has_defined(
     harness: Harness, tmp_path: Path
 ) -> None:
     private, public = generate_keypair()

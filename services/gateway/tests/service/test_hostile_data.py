@@ -103,7 +103,7 @@ def hostile_usage(number: int) -> Usage:
 
 
 @pytest.mark.parametrize("number", [-(2**63), INT64])
-async def test_numbers_that_cannot_be_are_clamped_and_the_result_is_kept(
+async def test_impossible_numbers_are_clamped_and_the_result_is_kept(
     harness: Harness, number: int
 ) -> None:
     def evil(context: Any) -> AgentResult:
@@ -242,7 +242,7 @@ async def test_longest_timeout_is_accepted(harness: Harness) -> None:
         assert (await gateway.ask(timeout=longest)).status == RUN_STATUS_SUCCEEDED
 
 
-async def test_nul_characters_in_values_and_keys_reach_no_column_of_text(harness: Harness) -> None:
+async def test_nul_characters_in_values_and_keys_are_stored_safely(harness: Harness) -> None:
     odd = ValueMap(fields={"a\0b": Value(string_value="c\0d")})
     await add_raw_agent(harness, RawAgent("odd", lambda c: success(answer="x\0y", data=odd)))
     harness.planner.steps = [step("a", "odd"), step("b", "odd", "with @{outputs.a.answer}")]
@@ -254,7 +254,7 @@ async def test_nul_characters_in_values_and_keys_reach_no_column_of_text(harness
     assert events[-1].run_finished.response.answer == "x\0y"
 
 
-async def test_too_many_values_fail_their_step_and_too_many_rows_are_cut(harness: Harness) -> None:
+async def test_too_many_values_fail_their_step_and_rows_are_truncated(harness: Harness) -> None:
     def many(context: Any) -> AgentResult:
         return success(data=ValueMap(fields={"k": wide(MAX_VALUES + 1)}))
 
@@ -315,7 +315,7 @@ def test_result_of_any_shape_fits() -> None:
         assert len(fitting.performed_actions) == len(result.performed_actions), shape
 
 
-def test_what_says_that_it_was_cut_is_cut_before_texts_and_actions() -> None:
+def test_tables_are_truncated_before_texts_and_actions() -> None:
     table = make_table(["n"], [["x" * 100] for _ in range(1500)])
     did = [PerformedAction(result=ValueMap(fields={"k": Value(string_value="y" * 10_000)}))] * 10
     result = success(answer="x" * 200_000, table=table, performed_actions=did)

@@ -126,7 +126,7 @@ async def test_looks_read_no_rows_of_runs_that_wait_or_have_ended(
     assert rows >= WAITING, "and so it would show"
 
 
-async def test_looks_stay_cheap_under_a_snapshot_that_keeps_vacuum_from_runs_that_ended(
+async def test_polling_stays_cheap_while_vacuum_is_blocked(
     postgres_dsn: str, session: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     async with (

@@ -77,7 +77,7 @@ def chain() -> list[Any]:
     ]
 
 
-async def test_files_of_earlier_steps_reach_agents_that_take_them_and_no_log(
+async def test_files_of_earlier_steps_reach_their_agents_and_no_log(
     harness: Harness, folder: Path, agents: dict[str, Any]
 ) -> None:
     harness.planner.steps = chain()
@@ -196,7 +196,7 @@ async def test_a_resumed_run_sends_the_same_files(harness: Harness, folder: Path
     assert list(second.files) == list(first.files)
 
 
-async def test_files_are_read_within_the_memory_of_the_process_and_freed_after_a_failure(
+async def test_input_files_respect_the_memory_limit_and_are_freed(
     folder: Path,
 ) -> None:
     owner = Owner("ada", UUID(int=1))

@@ -87,7 +87,7 @@ def chosen(harness: Harness, given: Held) -> tuple[list[str], list[str], list[st
     )
 
 
-async def test_a_chosen_model_reaches_all_callers_of_models_and_stands_in_the_run(
+async def test_chosen_model_reaches_all_callers_of_models(
     harness: Harness,
 ) -> None:
     given = await held(harness)
@@ -128,7 +128,7 @@ async def test_other_models_are_refused_and_offered_ones_are_listed(harness: Har
     assert not harness.planner.requests
 
 
-async def test_an_adopted_run_goes_on_with_its_model_also_where_it_is_no_longer_offered(
+async def test_adopted_run_keeps_a_model_that_is_no_longer_offered(
     harness: Harness,
 ) -> None:
     given = await held(harness)
@@ -155,7 +155,7 @@ async def test_a_revised_plan_is_made_and_done_with_the_model(harness: Harness) 
     assert chosen(harness, given) == (["large"] * 2, ["large"] * 2, ["large"])
 
 
-async def test_instructions_of_an_approval_are_classified_and_done_with_the_model(
+async def test_instructions_of_an_approval_use_the_chosen_model(
     harness: Harness, agent: DeployAgent
 ) -> None:
     async with patient(harness, models=OFFERED) as gateway:
@@ -169,7 +169,7 @@ async def test_instructions_of_an_approval_are_classified_and_done_with_the_mode
     assert {task.model for task in agent.inputs} == {"large"}
 
 
-async def test_a_reply_keeps_the_model_unless_it_names_one_or_it_is_gone(harness: Harness) -> None:
+async def test_reply_keeps_model_unless_it_names_one_or_it_is_gone(harness: Harness) -> None:
     given = await held(harness)
     given.questions = 1
     async with harness.gateway(models=OFFERED) as gateway:
@@ -184,7 +184,7 @@ async def test_a_reply_keeps_the_model_unless_it_names_one_or_it_is_gone(harness
     assert isinstance(error, InvalidArgument)
 
 
-async def test_doctor_lists_offered_models_with_their_prices_and_calls_each_if_it_is_asked_to(
+async def test_doctor_lists_offered_models_and_calls_them_on_request(
     harness: Harness,
 ) -> None:
     replies = [

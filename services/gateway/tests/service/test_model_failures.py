@@ -65,7 +65,7 @@ async def agents(scripted: ScriptedModel) -> AsyncIterator[Any]:
         yield make
 
 
-async def test_endpoint_that_is_down_is_asked_by_one_attempt_at_one_plan(
+async def test_unreachable_endpoint_is_called_by_one_attempt(
     harness: Harness, agents: Any, scripted: ScriptedModel
 ) -> None:
     agent = agents("asker")
@@ -80,7 +80,7 @@ async def test_endpoint_that_is_down_is_asked_by_one_attempt_at_one_plan(
     assert 1 <= scripted.calls <= _ATTEMPTS
 
 
-async def test_endpoint_that_is_slow_is_asked_once_and_the_call_is_counted(
+async def test_endpoint_that_is_slow_is_asked_once_and_call_is_counted(
     harness: Harness, agents: Any, scripted: ScriptedModel
 ) -> None:
     agent = agents("asker", within_s=2)
@@ -110,7 +110,7 @@ async def test_endpoint_that_is_slow_is_asked_once_and_the_call_is_counted(
     ],
     ids=lambda value: f"{value.reason} {value}" if isinstance(value, Exception) else "",
 )
-async def test_only_what_no_model_failed_at_is_repeated_and_planned_anew(
+async def test_failures_of_models_are_neither_repeated_nor_replanned(
     harness: Harness, error: Any, attempts: int, plans: int
 ) -> None:
     agent = FailingAgent("failing", error=error)
@@ -143,7 +143,7 @@ class Silent(AgentServiceServicer):
 
 
 @pytest.mark.parametrize(("busy", "calls"), [(False, 1), (True, 3)])
-async def test_call_that_lasts_longer_than_its_step_may_is_not_repeated(
+async def test_call_that_exceeds_its_step_timeout_is_not_repeated(
     harness: Harness, busy: bool, calls: int
 ) -> None:
     agent = Silent(busy=busy)

@@ -137,7 +137,7 @@ async def test_doctor_distinguishes_wrong_missing_and_unreadable_keys(harness: H
     assert SECRET not in json.dumps(found)
 
 
-async def test_keys_in_a_file_are_used_and_a_file_of_something_else_is_named(
+async def test_doctor_reads_keys_from_a_file_and_names_an_invalid_one(
     harness: Harness, tmp_path: Path
 ) -> None:
     (old, _), (new, public), file = generate_keypair(), generate_keypair(), tmp_path / "keys.pem"
@@ -153,7 +153,7 @@ async def test_keys_in_a_file_are_used_and_a_file_of_something_else_is_named(
     assert SECRET not in json.dumps(found)
 
 
-async def test_a_token_that_a_service_takes_for_expired_points_to_its_clock(
+async def test_doctor_points_to_the_clock_for_expired_tokens(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     private, public = generate_keypair()

@@ -125,7 +125,7 @@ async def test_rows_that_retention_dropped_are_not_missed(store: str, exported: 
     assert "identity: 400 rows, whole, up to 700" in result.stdout
 
 
-async def test_without_an_option_the_databases_of_all_services_are_read_once_each(
+async def test_audit_reads_databases_of_all_services_once_each(
     store: str, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Services may share a database, and two databases may have a schema of one name."""
@@ -152,7 +152,7 @@ async def test_without_an_option_the_databases_of_all_services_are_read_once_eac
     ]
 
 
-async def test_what_is_no_export_and_a_store_without_trails_are_said_so(
+async def test_what_is_no_export_and_store_without_trails_are_said_so(
     store: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "other.txt"

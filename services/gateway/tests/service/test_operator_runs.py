@@ -58,7 +58,7 @@ async def test_the_log_of_a_run_ends_with_its_attempts(harness: Harness) -> None
     assert attempts[-1] == "attempt  execution attempt 2 ended: 1 of 1 steps succeeded"
 
 
-async def test_runs_that_changed_their_owner_are_listed_with_reason_and_end(
+async def test_adopted_runs_are_listed_with_reason_and_end(
     harness: Harness,
 ) -> None:
     agent = SlowAgent("slow")

@@ -103,7 +103,7 @@ async def test_doctor_reports_expired_and_foreign_own_certificates(
     assert missing["certificates"][0].startswith("problem")
 
 
-async def test_certificates_of_services_that_are_over_foreign_or_misnamed_are_problems(
+async def test_doctor_reports_invalid_certificates_of_services(
     authority: Authority, tmp_path: Path
 ) -> None:
     over = authority.issue("planner", expired=True)

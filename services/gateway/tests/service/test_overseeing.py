@@ -99,7 +99,7 @@ async def seen(gateway: Client, run_id: str) -> Any:
 
 
 @pytest.mark.usefixtures("agents")
-async def test_an_operator_sees_runs_of_all_users_and_nothing_that_is_in_them(
+async def test_operator_sees_runs_of_all_users_without_content(
     harness: Harness, tmp_path: Path
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
@@ -134,7 +134,7 @@ async def test_an_operator_sees_runs_of_all_users_and_nothing_that_is_in_them(
 
 
 @pytest.mark.usefixtures("agents")
-async def test_a_run_whose_log_cannot_be_read_is_shown_by_its_row_beside_all_others(
+async def test_run_with_an_unreadable_log_is_listed_by_its_row(
     harness: Harness, tmp_path: Path
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
@@ -182,7 +182,7 @@ async def test_pages_hold_all_runs_once_and_filters_hold_what_they_say(
 
 
 @pytest.mark.usefixtures("agents")
-async def test_an_operator_ends_the_run_of_another_and_the_trail_names_all_three(
+async def test_operator_cancels_runs_of_others_and_is_audited(
     harness: Harness, tmp_path: Path
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:

@@ -62,7 +62,7 @@ async def held(dsn: str, kind: str) -> AsyncIterator[None]:
     ("side_effect", "early"),
     [(SIDE_EFFECT_CLASS_NONE, True), (SIDE_EFFECT_CLASS_IRREVERSIBLE, False)],
 )
-async def test_only_what_changes_nothing_begins_before_its_dispatch_is_on_disk(
+async def test_only_harmless_steps_start_before_their_dispatch(
     harness: Harness, side_effect: SideEffectClass, early: bool
 ) -> None:
     acting, pure = CountingAgent("acting", side_effect=side_effect), EchoAgent("pure")
@@ -110,7 +110,7 @@ async def test_no_event_is_shown_before_its_commit(harness: Harness) -> None:
     assert sequences == sorted(set(sequences))
 
 
-async def test_a_run_whose_log_refuses_an_event_ends_behind_what_is_stored(
+async def test_run_whose_log_refuses_event_ends_behind_what_is_stored(
     harness: Harness,
 ) -> None:
     """Its owner had gone on from the event that is refused; nothing of that counts."""

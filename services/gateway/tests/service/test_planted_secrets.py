@@ -254,7 +254,7 @@ async def test_a_plan_without_a_run_is_made_without_credentials(harness: Harness
     assert harness.planner.requests[0].question == f"What is {MASK}?"
 
 
-async def test_a_file_named_by_a_request_is_read_where_the_operator_allows_it(
+async def test_file_named_by_request_is_read_where_operator_allows_it(
     harness: Harness, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text(SECRET, encoding="utf-8")
@@ -281,7 +281,7 @@ class HeaderPoster(Poster):
 
 
 @pytest.mark.security
-async def test_one_value_of_a_map_is_masked_where_it_is_shown_and_whole_where_it_is_used(
+async def test_value_of_a_map_is_masked_in_displays_and_whole_in_calls(
     harness: Harness,
 ) -> None:
     poster = HeaderPoster("api_headers")

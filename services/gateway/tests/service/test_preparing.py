@@ -53,7 +53,7 @@ async def test_agents_prepare_while_the_plan_is_made_and_no_step_waits(harness: 
         await eventually(lambda: outcomes(gateway, "preparing", "cancelled") == 1)
 
 
-async def test_only_agents_that_declare_prepare_and_are_not_excluded_do(
+async def test_only_declared_and_not_excluded_agents_prepare(
     harness: Harness,
 ) -> None:
     asked, excluded, silent = PreparingAgent(), PreparingAgent("excluded"), EchoAgent("echo")

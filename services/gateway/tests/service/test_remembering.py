@@ -173,7 +173,7 @@ async def test_an_agents_input_is_filled_in_by_the_gateway(harness: Harness, tar
 
 
 @pytest.mark.requirement("C-06")
-async def test_a_question_without_a_conversation_begins_one_and_returns_its_id(
+async def test_question_without_a_conversation_starts_one(
     harness: Harness, target: str, memory: MemoryDouble
 ) -> None:
     async with harness.gateway(memory_target=target, **PATIENT) as client, all_remembered(harness):
@@ -190,7 +190,7 @@ async def test_a_question_without_a_conversation_begins_one_and_returns_its_id(
     assert list(harness.planner.requests[0].conversation_history) == []
 
 
-async def test_an_exchange_is_in_a_reply_s_run_once_though_memory_knows_it_too(
+async def test_exchange_is_sent_once_though_memory_has_it_too(
     harness: Harness, target: str, memory: MemoryDouble
 ) -> None:
     asking = Clarification(questions=[ClarifyingQuestion(question="Which quarter?")])
@@ -237,7 +237,7 @@ async def test_no_run_waits_for_memory_or_fails_by_it(
         await eventually(lambda: methods <= set(memory.calls))
 
 
-async def test_a_turn_of_the_deepest_context_is_recorded_and_used_by_the_next_question(
+async def test_turn_with_the_deepest_context_is_recorded(
     harness: Harness, target: str, memory: MemoryDouble
 ) -> None:
     deepest = struct_pb2.Value(string_value="x")
@@ -271,7 +271,7 @@ async def test_missed_turn_is_recorded_before_the_next_question(
     assert memory.recorded[0].question == "What was revenue in Q2?"
 
 
-async def test_a_turn_that_cannot_be_read_keeps_no_other_from_memory_and_is_not_tried_again(
+async def test_unreadable_turn_is_skipped_and_others_are_recorded(
     harness: Harness, target: str, memory: MemoryDouble
 ) -> None:
     async with harness.gateway(memory_target="127.0.0.1:1") as client:

@@ -54,7 +54,7 @@ async def count_lines(text: str) -> int:
     return len(text.splitlines())
 
 
-async def test_same_request_id_is_the_same_run_and_another_body_is_refused(
+async def test_same_request_id_is_same_run_and_another_body_is_refused(
     harness: Harness,
 ) -> None:
     async with harness.gateway() as gateway:
@@ -124,7 +124,7 @@ async def test_agent_names_are_normalised(harness: Harness) -> None:
 
 
 @pytest.mark.requirement("A-08")
-async def test_worker_roles_and_other_aliases_name_agents_to_prefer_and_to_leave_out(
+async def test_aliases_name_agents_to_prefer_and_to_leave_out(
     harness: Harness,
 ) -> None:
     agent = EchoAgent("echo")
@@ -140,7 +140,7 @@ async def test_worker_roles_and_other_aliases_name_agents_to_prefer_and_to_leave
 
 
 @pytest.mark.requirement("A-08", "C-19", "C-29")
-async def test_plan_with_aliases_is_stored_and_run_with_canonical_names(harness: Harness) -> None:
+async def test_plan_with_aliases_is_stored_with_canonical_names(harness: Harness) -> None:
     tools = (count_words, count_lines)
     card = agent_card("echo", "Counts.", tools=tools, aliases=["UtilityAgent"])
     agent = EchoAgent("echo", card=card)
@@ -194,7 +194,7 @@ async def test_alias_of_two_agents_names_neither_and_is_logged_once(harness: Har
 
 
 @pytest.mark.requirement("A-03", "A-08")
-async def test_known_agent_that_is_not_deployed_is_unavailable_and_no_error(
+async def test_known_undeployed_agent_is_unavailable_and_no_error(
     harness: Harness,
 ) -> None:
     await harness.add_agent(EchoAgent("echo"))
@@ -208,7 +208,7 @@ async def test_known_agent_that_is_not_deployed_is_unavailable_and_no_error(
 
 
 @pytest.mark.requirement("A-08")
-async def test_alias_of_an_agent_that_is_here_comes_before_one_that_is_not(
+async def test_alias_of_a_deployed_agent_comes_first(
     harness: Harness,
 ) -> None:
     agent = EchoAgent("echo")
@@ -263,7 +263,7 @@ async def test_unknown_run_is_not_found(harness: Harness) -> None:
         assert isinstance(from_rpc_error(caught.value), NotFound)
 
 
-async def test_agents_are_listed_with_their_cards_and_whether_they_answer(harness: Harness) -> None:
+async def test_agents_are_listed_with_cards_and_availability(harness: Harness) -> None:
     await harness.add_agent(EchoAgent("echo"))
     harness.agent_targets["away"] = "127.0.0.1:1"
     async with harness.gateway() as gateway:
@@ -283,7 +283,7 @@ async def test_planning_only_runs_nothing(harness: Harness) -> None:
     assert not echo.inputs
 
 
-async def test_no_agent_ever_answered_is_unavailable_and_not_an_empty_plan(
+async def test_no_reachable_agent_is_unavailable_and_not_an_empty_plan(
     harness: Harness,
 ) -> None:
     harness.agent_targets["away"] = "127.0.0.1:1"

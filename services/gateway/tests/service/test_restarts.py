@@ -120,7 +120,7 @@ async def planner_behind_line(deaths: int) -> AsyncIterator[tuple[DyingPlanner, 
         yield planner, PlannerServiceStub(channels.get(planner.line.address)).MakePlan
 
 
-async def test_planner_that_died_at_work_is_asked_again_however_long_it_worked(
+async def test_planner_that_died_is_called_again_after_any_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(call_retries, "_AT_ONCE_S", -1.0)  # as if every call had taken that long
@@ -202,7 +202,7 @@ class AwayFor(RecordingAgent):
 
 
 @pytest.mark.parametrize(("restart_wait_s", "calls"), [(60, 5), (0, 2)])
-async def test_step_waits_for_what_is_away_beyond_the_attempts_of_its_card(
+async def test_step_waits_for_what_is_away_beyond_attempts_of_its_card(
     harness: Harness, restart_wait_s: float, calls: int
 ) -> None:
     agent = AwayFor("needy", 4)

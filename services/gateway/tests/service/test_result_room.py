@@ -41,7 +41,7 @@ def test_what_a_run_held_before_it_came_here_counts() -> None:
     assert not room.take(other, 1)
 
 
-def test_result_under_way_is_counted_once_it_is_in_the_state_as_well() -> None:
+def test_result_under_way_is_counted_once_it_is_in_state_as_well() -> None:
     room, state = MemoryBudget(100), RunState("r")
     assert room.take(state, 30)
     assert room.take(state, 30)  # both are on their way into the log

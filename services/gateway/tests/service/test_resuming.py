@@ -160,7 +160,7 @@ async def test_run_adopted_first_by_another_replica_is_no_error(
     assert lines.of == {"info": ["run not adopted, it has another owner"]}
 
 
-async def test_followers_of_a_run_that_is_stopped_before_its_loop_begins_are_sent_on(
+async def test_followers_of_a_run_stopped_before_its_loop_are_released(
     writer: HeldUpWriter, replica: Replica
 ) -> None:
     """The lease is lost in the very moment in which the run is taken up."""
@@ -218,7 +218,7 @@ async def until_ended(pool: asyncpg.Pool[asyncpg.Record], run_ids: list[UUID]) -
             pass
 
 
-async def test_runs_whose_rows_are_locked_once_they_are_adopted_hold_up_no_other(
+async def test_runs_locked_after_adoption_do_not_block_others(
     harness: Harness, pool: asyncpg.Pool[asyncpg.Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harness.add_agent(EchoAgent("pure"))

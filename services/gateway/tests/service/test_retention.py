@@ -87,7 +87,7 @@ async def test_runs_are_deleted_in_batches_once_they_are_old_enough(
     assert {str(r["run_id"]) for r in await pool.fetch("SELECT run_id FROM run_events")} == {young}
 
 
-async def test_nothing_of_the_database_is_held_while_the_artefact_store_is_slow(
+async def test_slow_artefact_store_holds_no_database_session(
     harness: Harness,
 ) -> None:
     class SlowStore(RunFiles):
@@ -215,7 +215,7 @@ async def test_run_under_way_is_erased_only_once_it_was_cancelled(
     assert not await run_ids(pool)
 
 
-async def test_cancelling_without_a_gateway_gives_up_and_erases_nothing(
+async def test_cancelling_without_gateway_gives_up_and_erases_nothing(
     harness: Harness, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     async with harness.gateway() as gateway:
@@ -241,7 +241,7 @@ def test_erasing_is_of_either_a_user_or_a_run() -> None:
         assert "Name either --user or --run." in refused.output
 
 
-def test_only_the_environment_names_the_store_in_which_files_are_erased(
+def test_only_environment_names_store_in_which_files_are_erased(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -83,7 +83,7 @@ async def test_revision_request_holds_failures_and_results(harness: Harness) -> 
 
 
 @pytest.mark.requirement("C-23")
-async def test_planner_that_asks_instead_of_revising_ends_the_run_with_its_questions(
+async def test_planner_questions_in_a_revision_end_the_run(
     harness: Harness,
 ) -> None:
     """A plan beside the questions counts for nothing, not even if it could not be taken."""

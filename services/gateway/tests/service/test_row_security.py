@@ -128,7 +128,7 @@ async def test_reading_for_a_user_still_goes_by_index(postgres_dsn: str) -> None
             assert "Seq Scan" not in json.dumps(plan), plan
 
 
-async def test_the_owners_rights_are_lent_for_tables_of_the_schema_alone(postgres_dsn: str) -> None:
+async def test_owners_rights_are_lent_for_tables_of_schema_alone(postgres_dsn: str) -> None:
     async with pools(postgres_dsn) as (own, _):
         path = await own.fetchval("SELECT proconfig FROM pg_proc WHERE proname = 'owner_of'")
     assert path == [f"search_path={SCHEMA}, pg_temp"]

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -38,6 +37,8 @@ from bos_postgres import connect
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    import asyncpg
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ async def test_second_run_under_a_request_id_is_not_stored(store: str) -> None:
     assert not await stored(store, dropped.run_id)
 
 
-async def test_appends_of_many_runs_share_statements_and_keep_their_order(store: str) -> None:
+async def test_appends_of_many_runs_share_statements_in_order(store: str) -> None:
     runs = [new_run() for _ in range(20)]
     metrics = GatewayMetrics(CollectorRegistry())
     async with LogWriter(store, uuid4(), metrics=metrics, telemetry=Telemetry.for_tests()) as log:
@@ -100,7 +101,7 @@ async def test_appends_of_many_runs_share_statements_and_keep_their_order(store:
     assert count < len(runs)
 
 
-async def test_no_append_reads_a_whole_table_though_its_plan_was_made_on_empty_ones(
+async def test_append_plans_made_on_empty_tables_scan_none(
     store: str,
 ) -> None:
     run = new_run()
@@ -156,7 +157,7 @@ async def test_release_until_a_decision_can_be_written_twice(store: str) -> None
     assert [sequence for sequence, _ in await stored(store, run.run_id)] == [1, 2]
 
 
-async def test_request_is_stored_with_its_event_and_closed_with_its_run(store: str) -> None:
+async def test_approval_is_stored_with_its_event_and_ends_with_its_run(store: str) -> None:
     run = new_run()
     approval = Approval(approval_id=str(uuid4()), run_id=str(run.run_id), step_id="a")
     asked = LogEvent(approval_requested=ApprovalRequested(approval=approval))
@@ -206,7 +207,7 @@ async def test_lost_run_does_not_hold_up_others_in_the_same_statement(store: str
     assert isinstance(outcomes[1], LostRun)
 
 
-async def test_append_of_an_earlier_epoch_is_refused_beside_one_of_the_present_epoch(
+async def test_append_of_an_earlier_epoch_is_refused_in_a_shared_batch(
     store: str,
 ) -> None:
     run = new_run()
@@ -226,7 +227,7 @@ async def test_append_of_an_earlier_epoch_is_refused_beside_one_of_the_present_e
     assert not finished
 
 
-async def test_repeating_an_append_is_success_and_another_one_in_its_place_is_not(
+async def test_repeated_append_succeeds_and_a_different_one_is_refused(
     store: str,
 ) -> None:
     run = new_run()
@@ -278,7 +279,7 @@ async def test_nothing_is_written_over_a_gap(store: str) -> None:
 
 
 @pytest.mark.requirement("A-10")
-async def test_appends_of_a_run_under_way_together_are_stored_in_their_order(store: str) -> None:
+async def test_concurrent_appends_of_a_run_keep_their_order(store: str) -> None:
     run = new_run()
     async with writer(store, uuid4()) as log:
         await log.accept(run)
@@ -305,7 +306,7 @@ async def test_what_follows_a_refused_append_is_refused_too(store: str) -> None:
     assert [sequence for sequence, _ in await stored(store, run.run_id)] == [1, 2]
 
 
-async def test_what_one_run_is_refused_for_does_not_concern_those_beside_it(store: str) -> None:
+async def test_refused_append_does_not_affect_other_runs(store: str) -> None:
     kept, refused = new_run(), new_run()
     async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
         await asyncio.gather(log.accept(kept), log.accept(refused))
@@ -319,9 +320,7 @@ async def test_what_one_run_is_refused_for_does_not_concern_those_beside_it(stor
     assert outcomes[1] is True
 
 
-async def test_an_event_that_cannot_be_written_fails_by_itself_before_it_reaches_the_others() -> (
-    None
-):
+async def test_unwritable_event_fails_before_it_joins_a_batch() -> None:
     event = progress("x")
     event.create_time.seconds = 2**62
     with pytest.raises((ValueError, OverflowError)):
@@ -358,7 +357,7 @@ async def test_pending_appends_fail_when_the_writer_ends(store: str) -> None:
 
 
 @pytest.mark.parametrize("taken_anew", [False, True])
-async def test_an_append_whose_answer_was_lost_is_repeated_and_is_there_once(
+async def test_append_with_a_lost_reply_is_repeated_and_stored_once(
     store: str, taken_anew: bool
 ) -> None:
     run = new_run()
@@ -394,11 +393,3 @@ def test_run_ids_grow_with_time_and_are_version_7() -> None:
     assert len(set(ids)) == 100
     assert {i.version for i in ids} == {7}
     assert ids[0].int >> 80 <= ids[-1].int >> 80
-
-
-async def test_events_cannot_lack_a_run(store: str) -> None:
-    async with connect(store, schema=SCHEMA) as connection:
-        with pytest.raises(asyncpg.ForeignKeyViolationError):
-            await connection.execute(
-                "INSERT INTO run_events VALUES ($1, 1, $1, 1, 'x', 1, '', now())", uuid4()
-            )

@@ -31,7 +31,7 @@ __all__ = ["store"]
 
 
 @pytest.mark.parametrize("others", ["locked", "slow"])
-async def test_a_run_that_is_locked_or_slow_does_not_hold_up_the_others(
+async def test_run_that_is_locked_or_slow_does_not_hold_up_others(
     store: str, others: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_log, "_STATEMENT_TIMEOUT_S", 0.3)
@@ -68,7 +68,7 @@ async def test_a_run_that_is_locked_or_slow_does_not_hold_up_the_others(
     assert (2, "step_progressed") in await stored(store, free[0].run_id)
 
 
-async def test_runs_whose_ends_are_locked_take_turns_with_those_beside_them(
+async def test_locked_run_ends_take_turns_with_other_appends(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each try of a locked one takes longer than it waits for the next."""
@@ -94,7 +94,7 @@ async def test_runs_whose_ends_are_locked_take_turns_with_those_beside_them(
         assert all(await asyncio.gather(*ends))
 
 
-async def test_a_lock_on_the_whole_table_is_waited_for_however_long_it_lasts(
+async def test_lock_on_whole_table_is_waited_for_however_long_it_lasts(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of an index that is being built without CONCURRENTLY."""
@@ -167,7 +167,7 @@ async def test_a_run_whose_statements_never_come_to_an_end_is_refused(
             await log.append(Append(run.run_id, 1, 2, [progress("x")]))
 
 
-async def test_a_full_disk_refuses_questions_while_runs_under_way_wait_for_room(
+async def test_full_disk_refuses_questions_and_active_runs_wait(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, full = new_run(), True

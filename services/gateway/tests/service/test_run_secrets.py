@@ -77,7 +77,7 @@ async def rows(harness: Harness) -> list[Mapping[str, object]]:
         return [dict(row) for row in await session.fetch(ROWS)]
 
 
-async def test_an_adopter_hands_the_credential_to_the_agent_that_declares_it_and_to_no_other(
+async def test_adopter_sends_credentials_to_declaring_agents_alone(
     harness: Harness,
 ) -> None:
     slow, other = await plan_slow(harness), EchoAgent("other")
@@ -104,7 +104,7 @@ async def test_an_adopter_hands_the_credential_to_the_agent_that_declares_it_and
     assert SECRET not in logged + str(events)
 
 
-async def test_a_run_taken_again_by_its_own_gateway_keeps_credentials_that_are_nowhere_stored(
+async def test_run_resumed_by_its_gateway_keeps_unstored_credentials(
     harness: Harness,
 ) -> None:
     slow = await plan_slow(harness)
@@ -155,9 +155,7 @@ async def _damaged(harness: Harness, run_id: str, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["tampered", "never stored"])
-async def test_a_credential_that_cannot_be_trusted_fails_its_step_and_nothing_else(
-    harness: Harness, how: str
-) -> None:
+async def test_untrusted_credential_fails_its_step_only(harness: Harness, how: str) -> None:
     slow, other = await plan_slow(harness), EchoAgent("other")
     await harness.add_agent(other)
     harness.planner.steps = [step("a", "slow"), step("b", "other")]
@@ -178,7 +176,7 @@ async def test_a_credential_that_cannot_be_trusted_fails_its_step_and_nothing_el
     assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
 
 
-async def test_without_a_key_a_run_has_its_credential_as_long_as_its_gateway_lives(
+async def test_credentials_without_a_key_live_as_long_as_the_gateway(
     harness: Harness,
 ) -> None:
     slow = await plan_slow(harness)
@@ -199,7 +197,7 @@ async def test_without_a_key_a_run_has_its_credential_as_long_as_its_gateway_liv
     assert len(slow.inputs) == 1
 
 
-def test_equal_credentials_look_different_and_open_only_in_their_own_run() -> None:
+def test_equal_credentials_differ_and_open_only_in_their_run() -> None:
     ring, run_id = SecretsKeyRing.parse(new_key()), uuid4()
     one, two = ring.seal(run_id, {"a": SECRET}), ring.seal(run_id, {"a": SECRET})
     assert one.ciphertext != two.ciphertext

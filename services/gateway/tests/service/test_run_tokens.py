@@ -323,7 +323,7 @@ async def test_no_run_token_opens_what_is_for_approvers(harness: Harness) -> Non
             assert set(refused.values()) == {grpc.StatusCode.UNAUTHENTICATED}, refused
 
 
-async def test_its_servicers_refuse_a_run_token_even_if_the_door_does_not(
+async def test_servicers_refuse_a_run_token_if_authentication_does_not(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @asynccontextmanager

@@ -62,7 +62,7 @@ def by(access_token: str) -> Any:
     return (("authorization", f"Bearer {access_token}"),)
 
 
-async def test_a_session_that_has_ended_approves_nothing_although_its_token_lives(
+async def test_ended_session_approves_nothing_with_a_valid_token(
     harness: Harness, agent: DeployAgent, identity: Caller
 ) -> None:
     await identity.administrator()
@@ -81,7 +81,7 @@ async def test_a_session_that_has_ended_approves_nothing_although_its_token_live
         await eventually(lambda: len(agent.effects) == 1)
 
 
-async def test_former_approver_approves_nothing_although_its_token_does(
+async def test_former_approver_approves_nothing_with_an_old_token(
     harness: Harness, agent: DeployAgent, identity: Caller
 ) -> None:
     root = await identity.administrator()

@@ -123,7 +123,7 @@ async def test_only_files_of_the_run_that_are_still_there_are_served(
 
 
 @pytest.mark.parametrize("store", ["missing", "refusing"])
-async def test_without_a_store_the_step_succeeds_and_the_trace_says_what_was_lost(
+async def test_step_succeeds_without_a_store_and_names_lost_files(
     harness: Harness, folder: Path, store: str
 ) -> None:
     await harness.add_agent(FileAgent("files", FILES))
@@ -164,7 +164,7 @@ async def test_files_go_with_their_run_and_never_stay_behind_it(
     assert blobs(folder) == []
 
 
-async def test_the_command_erases_files_too_also_those_that_no_log_names(
+async def test_command_erases_files_too_also_those_that_no_log_names(
     harness: Harness, folder: Path
 ) -> None:
     await harness.add_agent(FileAgent("files", FILES))
@@ -188,7 +188,7 @@ async def test_the_command_erases_files_too_also_those_that_no_log_names(
     assert {path.parent.name for path in blobs(folder)} == {kept}
 
 
-async def test_expiry_takes_files_along_and_waits_for_a_store_that_is_not_known(
+async def test_expiry_deletes_files_and_waits_for_an_unknown_store(
     harness: Harness, folder: Path
 ) -> None:
     await harness.add_agent(FileAgent("files", FILES))
@@ -394,7 +394,7 @@ async def test_a_file_that_does_not_arrive_whole_is_not_kept(folder: Path) -> No
     )
 
 
-async def test_files_of_steps_side_by_side_share_the_memory_of_the_process(folder: Path) -> None:
+async def test_files_of_concurrent_steps_share_the_memory_limit(folder: Path) -> None:
     room = MemoryBudget(3 * MIB)
     first, second = StepFiles(room), StepFiles(room)
     sent(first, "first", 2 * MIB)

@@ -43,7 +43,7 @@ def new_run() -> NewRun:
     return NewRun(run_id, "u", str(run_id), b"digest", "", "What?", accepted)
 
 
-async def test_runs_that_are_due_and_unowned_are_counted_with_their_age(store: str) -> None:
+async def test_unowned_due_runs_are_counted_with_their_age(store: str) -> None:
     metrics = GatewayMetrics(registry := CollectorRegistry())
     async with (
         LogWriter(store, uuid4(), metrics=metrics, telemetry=Telemetry.for_tests()) as log,
@@ -74,7 +74,7 @@ async def test_runs_that_are_due_and_unowned_are_counted_with_their_age(store: s
             assert (registry.get_sample_value(name) or 0) > 0, name
 
 
-async def test_gateway_that_is_cut_off_from_postgresql_shows_that_it_holds_no_lease(
+async def test_lease_gauge_is_zero_while_postgresql_is_unreachable(
     harness: Harness,
 ) -> None:
     async with (
@@ -104,7 +104,7 @@ async def test_writes_that_postgresql_refuses_are_counted(
     assert registry.get_sample_value(FAILURES, {"outcome": "repeated"}) == 0
 
 
-async def test_connections_of_a_pool_are_shown_by_state_while_it_is_open(store: str) -> None:
+async def test_connections_of_pool_are_shown_by_state_while_it_is_open(store: str) -> None:
     registry = CollectorRegistry()
     pools = PoolMetrics.of(registry)
     labels = {"service": "gateway", "pool": "main"}
@@ -130,7 +130,7 @@ async def test_connections_of_a_pool_are_shown_by_state_while_it_is_open(store: 
         ["x" * 1000, "two words", 'quote"} 1', "line\nbreak", "ünïcode"],
     ],
 )
-def test_names_of_agents_and_tools_make_a_bounded_number_of_series(names: Sequence[str]) -> None:
+def test_names_of_agents_and_tools_make_bounded_number_of_series(names: Sequence[str]) -> None:
     metrics = GatewayMetrics(CollectorRegistry())
     for name in names:
         agent, tools = metrics.agent(name), metrics.tools(name)

@@ -73,7 +73,7 @@ def test_a_run_begins_tainted_by_what_memory_knows(known: OpenTurnResponse) -> N
     assert not clean.tainted
 
 
-def test_a_run_begins_tainted_by_its_request_and_by_what_was_asked_before() -> None:
+def test_run_starts_tainted_by_its_request_and_earlier_questions() -> None:
     assert begins_tainted(RunAccepted(request=AgentRequest(tainted=True)))
     asked = [ClarificationTurn(tainted=False), ClarificationTurn(tainted=True)]
     assert begins_tainted(RunAccepted(clarifications=asked))
@@ -88,7 +88,7 @@ def test_every_step_of_a_run_that_begins_tainted_is() -> None:
     assert outcome_is_tainted(state)
 
 
-def test_taint_passes_through_what_failed_or_was_never_run_and_spares_what_stands_beside() -> None:
+def test_taint_passes_through_failed_steps_and_spares_others() -> None:
     plan = planned(
         step("read", "echo"),
         step("hard", "echo", "use @{outputs.read.nowhere}"),
@@ -127,7 +127,7 @@ def test_result_of_a_tainted_proposal_is_tainted_with_any_inputs(
 
 
 @pytest.mark.parametrize("tainted", [True, False])
-def test_a_run_that_is_stopped_in_its_second_attempt_is_tainted_by_its_first(tainted: bool) -> None:
+def test_run_stopped_in_a_revision_is_tainted_by_earlier_steps(tainted: bool) -> None:
     """Nothing of the new plan has ended, but what was found before is in the response."""
     state = mended(tainted=tainted)
     stopped = explained_response(state, START, "Cancelled", "It was stopped.")
@@ -153,7 +153,7 @@ def test_taint_at_either_end_of_a_run_reaches_memory(begun: bool, ended: bool) -
 
 
 @pytest.mark.parametrize("tainted", [True, False])
-def test_facts_are_looked_for_in_a_question_with_the_taint_of_its_run(tainted: bool) -> None:
+def test_facts_are_looked_for_in_question_with_taint_of_its_run(tainted: bool) -> None:
     begun = event(run_accepted=RunAccepted(tainted=tainted))
     run = NewRun(UUID(int=1), "ada", "1", b"", "talk", "I am Ada", begun)
     assert facts_request(run).tainted is tainted
@@ -169,7 +169,7 @@ async def test_files_of_a_tainted_run_are_tainted(harness: Harness, tmp_path: Pa
     assert (result.tainted, response.tainted) == (True, True)
 
 
-async def test_what_stands_in_for_a_result_without_sense_keeps_its_taint(harness: Harness) -> None:
+async def test_what_stands_in_for_result_without_sense_keeps_its_taint(harness: Harness) -> None:
     """It may repeat words of it."""
     await add_raw_agent(harness, RawAgent("reader", lambda _: AgentResult(tainted=True)))
     harness.planner.steps = [step("a", "reader")]
@@ -206,7 +206,7 @@ async def test_words_of_an_agent_that_breaks_off_are_tainted(
 
 
 @pytest.mark.security
-async def test_words_of_an_agent_that_breaks_off_while_it_performs_taint_what_comes_of_it(
+async def test_words_of_an_agent_that_fails_to_perform_are_tainted(
     harness: Harness,
 ) -> None:
     proposal = ProposedAction(action_id="1", tool="send", digest="sha256:1")
@@ -238,7 +238,7 @@ async def test_words_of_an_agent_that_breaks_off_while_it_performs_taint_what_co
 
 
 @pytest.mark.parametrize("tainted", [True, False])
-async def test_a_step_that_a_defect_ends_keeps_the_taint_of_what_it_was_handed(
+async def test_step_that_defect_ends_keeps_taint_of_what_it_was_handed(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, tainted: bool
 ) -> None:
     async def defective(run: Any, command: RunStep) -> None:

@@ -118,7 +118,7 @@ async def data(harness: Harness) -> Asking:
     return agent
 
 
-async def test_a_verified_query_is_an_example_for_similar_questions_of_its_author_alone(
+async def test_verified_query_is_an_example_for_its_author_alone(
     harness: Harness, data: Asking, tmp_path: Path
 ) -> None:
     async with harness.gateway(**settings(tmp_path)) as gateway:
@@ -166,7 +166,7 @@ async def test_a_verified_query_is_an_example_for_similar_questions_of_its_autho
         assert gateway.metric("bos_verified_query_reads_total", outcome="found") == 1
 
 
-async def test_a_group_reads_what_its_approvers_share_and_its_results_are_tainted_by_it(
+async def test_group_reads_shared_queries_and_is_tainted_by_them(
     harness: Harness, data: Asking, tmp_path: Path
 ) -> None:
     async with harness.gateway(**settings(tmp_path)) as gateway:
@@ -203,7 +203,7 @@ async def test_a_group_reads_what_its_approvers_share_and_its_results_are_tainte
         assert await service.listed(ADA) == []
 
 
-async def test_only_ended_runs_of_ones_own_that_asked_a_database_are_verified(
+async def test_only_own_ended_runs_with_a_query_are_verified(
     harness: Harness, data: Asking, tmp_path: Path
 ) -> None:
     class Failing(Asking):
@@ -242,7 +242,7 @@ async def test_only_ended_runs_of_ones_own_that_asked_a_database_are_verified(
 
 
 @pytest.mark.requirement("D-14", "D-15")
-async def test_every_text_passes_the_guard_also_one_that_an_agent_says_it_has_run(
+async def test_every_query_passes_the_guard_also_one_of_an_agent(
     harness: Harness, data: Asking, tmp_path: Path
 ) -> None:
     async with harness.gateway(**settings(tmp_path)) as gateway:
@@ -283,7 +283,7 @@ async def test_every_text_passes_the_guard_also_one_that_an_agent_says_it_has_ru
         assert await service.listed(ADA) == [same]
 
 
-async def test_there_are_as_many_as_may_be_and_a_step_is_given_a_few_of_ten_thousand(
+async def test_verified_queries_are_limited_and_a_step_gets_a_few(
     harness: Harness, data: Asking, tmp_path: Path
 ) -> None:
     async with harness.gateway(**settings(tmp_path, max_verified_queries=2)) as gateway:
@@ -323,7 +323,7 @@ async def test_there_are_as_many_as_may_be_and_a_step_is_given_a_few_of_ten_thou
         assert pages == 51
 
 
-async def test_a_step_goes_on_without_examples_where_they_cannot_be_read_and_by_the_database_asked(
+async def test_step_goes_on_without_unreadable_examples(
     harness: Harness, data: Asking, tmp_path: Path
 ) -> None:
     async with harness.gateway(**settings(tmp_path)) as gateway:
@@ -342,7 +342,7 @@ async def test_a_step_goes_on_without_examples_where_they_cannot_be_read_and_by_
         assert gateway.metric("bos_verified_query_reads_total", outcome="failed") == 1
 
 
-async def test_verified_queries_outlive_an_expired_run_and_go_with_one_that_is_erased(
+async def test_verified_queries_outlive_expiry_and_go_with_erasure(
     harness: Harness, data: Asking, tmp_path: Path
 ) -> None:
     async with harness.gateway(**settings(tmp_path)) as gateway:
@@ -361,7 +361,7 @@ async def test_verified_queries_outlive_an_expired_run_and_go_with_one_that_is_e
         assert await service.listed(ADA) == []
 
 
-async def test_changes_are_in_the_audit_trail_without_question_and_query(
+async def test_changes_are_in_audit_trail_without_question_and_query(
     harness: Harness, data: Asking, tmp_path: Path
 ) -> None:
     async with harness.gateway(**settings(tmp_path)) as gateway:

@@ -39,7 +39,7 @@ async def test_hostile_addresses_are_refused(harness: Harness) -> None:
     assert len(listed.webhooks) == 1
 
 
-async def test_a_name_that_leads_inside_is_refused_when_the_event_is_posted(
+async def test_name_that_leads_inside_is_refused_when_event_is_posted(
     harness: Harness, receiver: Receiver
 ) -> None:
     """What a name resolves to is looked at with each attempt."""

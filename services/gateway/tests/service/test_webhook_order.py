@@ -59,7 +59,7 @@ async def denied_run(harness: Harness, client: Client) -> str:
 
 
 @pytest.mark.usefixtures("agents")
-async def test_the_end_of_a_run_waits_for_its_earlier_event_and_other_runs_do_not(
+async def test_run_end_waits_for_its_earlier_event_and_others_do_not(
     harness: Harness,
 ) -> None:
     async with open_receiver() as receiver, harness.gateway(**receiver.settings()) as client:
@@ -82,7 +82,7 @@ async def test_the_end_of_a_run_waits_for_its_earlier_event_and_other_runs_do_no
 
 
 @pytest.mark.usefixtures("agents")
-async def test_the_end_of_a_run_is_posted_once_its_earlier_event_is_given_up(
+async def test_end_of_run_is_posted_once_its_earlier_event_is_given_up(
     harness: Harness,
 ) -> None:
     async with open_receiver() as receiver:

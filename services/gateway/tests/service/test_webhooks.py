@@ -67,7 +67,7 @@ async def echo(harness: Harness) -> None:
 
 
 @pytest.mark.usefixtures("echo")
-async def test_the_end_of_a_run_is_posted_signed_with_the_run_as_plain_json(
+async def test_end_of_run_is_posted_signed_with_run_as_plain_json(
     harness: Harness, receiver: Receiver
 ) -> None:
     async with harness.gateway(**receiver.settings()) as client:
@@ -94,7 +94,7 @@ async def test_the_end_of_a_run_is_posted_signed_with_the_run_as_plain_json(
         Verifier(made.secret).verify(got.body + b" ", got.headers)
 
 
-async def test_an_approval_that_waits_is_posted_before_the_end_of_its_run(
+async def test_approval_that_waits_is_posted_before_end_of_its_run(
     harness: Harness, receiver: Receiver
 ) -> None:
     await harness.add_agent(DeployAgent())
@@ -123,7 +123,7 @@ async def test_an_approval_that_waits_is_posted_before_the_end_of_its_run(
 
 
 @pytest.mark.usefixtures("echo")
-async def test_only_events_that_were_chosen_and_only_own_runs_are_posted(
+async def test_only_chosen_events_of_own_runs_are_posted(
     harness: Harness, receiver: Receiver
 ) -> None:
     async with harness.gateway(**receiver.settings()) as client:
@@ -145,7 +145,7 @@ async def test_only_events_that_were_chosen_and_only_own_runs_are_posted(
 
 
 @pytest.mark.usefixtures("echo")
-async def test_a_receiver_that_is_down_gets_the_event_once_it_is_back_under_the_same_id(
+async def test_receiver_that_was_down_gets_the_event_under_the_same_id(
     harness: Harness, receiver: Receiver
 ) -> None:
     async with harness.gateway(**receiver.settings()) as client:
@@ -241,7 +241,7 @@ async def test_410_disables_a_webhook_until_a_test_is_accepted(
 
 
 @pytest.mark.usefixtures("echo")
-async def test_an_event_that_keeps_failing_is_given_up_and_shown_as_such(
+async def test_event_that_keeps_failing_is_given_up_and_shown_as_such(
     harness: Harness, receiver: Receiver
 ) -> None:
     receiver.answers["/hook"] = answer(500)
@@ -276,7 +276,7 @@ async def test_slow_receivers_hold_up_no_other(harness: Harness, receiver: Recei
             assert len(receiver.received) == 2, "attempts at once to one origin are bounded"
 
 
-async def test_secrets_are_stored_encrypted_and_changes_are_audited_without_the_path(
+async def test_webhook_secrets_are_encrypted_and_changes_audited(
     harness: Harness,
 ) -> None:
     async with harness.gateway(**KEYS) as client:
@@ -343,7 +343,7 @@ async def test_pages_of_deliveries_have_each_once(harness: Harness, receiver: Re
 
 
 @pytest.mark.usefixtures("echo")
-async def test_maintenance_forgets_old_deliveries_and_what_no_webhook_wants(
+async def test_maintenance_deletes_old_and_orphan_deliveries(
     harness: Harness, receiver: Receiver
 ) -> None:
     async with harness.gateway(**receiver.settings()) as client:
@@ -436,7 +436,7 @@ async def test_doctor_says_when_secrets_cannot_be_read(harness: Harness) -> None
     assert await levels(other) == ["problem"]
 
 
-async def test_an_event_whose_key_is_gone_is_not_sent_until_the_key_is_back(
+async def test_event_whose_key_is_gone_is_not_sent_until_key_is_back(
     harness: Harness, receiver: Receiver
 ) -> None:
     async with harness.gateway(**receiver.settings()) as client:

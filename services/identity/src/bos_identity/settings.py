@@ -34,18 +34,20 @@ class IdentitySettings(Settings):
     issuer: str = Field(
         default="bos-identity",
         min_length=1,
-        description="What tokens call their issuer; the public URL of the REST gateway, if others "
-        "are to find the keys by it",
+        description="Issuer (iss) of tokens; the public URL of the REST gateway, if others "
+        "discover keys by it",
     )
-    audience: str = Field(default="bos", min_length=1, description="What access tokens are for")
+    audience: str = Field(
+        default="bos", min_length=1, description="Audience (aud) of access tokens"
+    )
     access_token_s: float = Field(
-        default=600.0, ge=1, le=86400, description="Life of an access token"
+        default=600.0, ge=1, le=86400, description="Lifetime of an access token"
     )
     session_idle_s: float = Field(
-        default=14 * _DAY_S, gt=0, description="A session ends when it was not used for this long"
+        default=14 * _DAY_S, gt=0, description="Idle timeout of a session"
     )
     session_max_s: float = Field(
-        default=90 * _DAY_S, gt=0, description="A session ends after this, however much it is used"
+        default=90 * _DAY_S, gt=0, description="Maximum lifetime of a session"
     )
     refresh_repeat_s: float = Field(
         default=30.0,
@@ -71,7 +73,7 @@ class IdentitySettings(Settings):
         default=_DAY_S,
         ge=60,
         le=7 * _DAY_S,
-        description="How long a code that an administrator made for a new password can be used",
+        description="Lifetime of a password reset code",
     )
     account_data_targets: dict[str, str] = Field(
         default_factory=dict,
@@ -84,10 +86,10 @@ class IdentitySettings(Settings):
         default=20,
         ge=1,
         le=200,
-        description="Open sessions of a user; a further login ends the one used last longest ago",
+        description="Maximum open sessions of a user; a further login ends the one idle longest",
     )
     min_password_chars: int = Field(
-        default=10, ge=1, le=256, description="Least length of new passwords"
+        default=10, ge=1, le=256, description="Minimum length of new passwords"
     )
 
     key_encryption_keys: SecretStr | None = Field(
@@ -102,20 +104,24 @@ class IdentitySettings(Settings):
         "the others are published as well",
     )
     signing_key_life_s: float = Field(
-        default=30 * _DAY_S, gt=0, description="A signing key in the store is replaced after this"
+        default=30 * _DAY_S, gt=0, description="Lifetime of a signing key in the store"
     )
     signing_key_ahead_s: float = Field(
-        default=3600.0, gt=0, description="A new key is published this long before it signs"
+        default=3600.0, gt=0, description="Time between publishing a new key and signing with it"
     )
     signing_key_refresh_s: float = Field(
-        default=30.0, gt=0, description="Time between two looks at the keys in the store"
+        default=30.0, gt=0, description="Polling interval for keys in the store"
     )
 
-    argon2_time_cost: int = Field(default=3, ge=1, description="Passes over the memory")
-    argon2_memory_kib: int = Field(default=65536, ge=8, description="Memory of one hash, in KiB")
-    hash_threads: int = Field(default=2, ge=1, le=64, description="Hashes at the same time")
+    argon2_time_cost: int = Field(default=3, ge=1, description="Argon2 time cost (passes)")
+    argon2_memory_kib: int = Field(
+        default=65536, ge=8, description="Argon2 memory of one hash, in KiB"
+    )
+    hash_threads: int = Field(default=2, ge=1, le=64, description="Concurrent password hashes")
     hash_queue: int = Field(
-        default=32, ge=1, description="Hashes under way or waiting; more are RESOURCE_EXHAUSTED"
+        default=32,
+        ge=1,
+        description="Maximum hashes running or waiting; more are RESOURCE_EXHAUSTED",
     )
 
     account_attempts: int = Field(
@@ -127,8 +133,8 @@ class IdentitySettings(Settings):
     account_attempts_anywhere: int = Field(
         default=50,
         ge=1,
-        description="Failed logins of an account, from wherever, before it has to wait; addresses "
-        "that it was signed in to from before do not",
+        description="Failed logins of an account from all addresses before it has to wait; "
+        "addresses of earlier sign-ins do not wait",
     )
     account_throttle_max_s: float = Field(
         default=30.0,
@@ -139,11 +145,11 @@ class IdentitySettings(Settings):
         default=20, ge=1, description="Failed logins from an address before it has to wait"
     )
     throttle_first_s: float = Field(
-        default=1.0, gt=0, description="First wait; each further failure doubles it"
+        default=1.0, gt=0, description="First throttling delay; each further failure doubles it"
     )
-    throttle_max_s: float = Field(default=300.0, gt=0, description="Longest wait")
+    throttle_max_s: float = Field(default=300.0, gt=0, description="Maximum throttling delay")
     throttle_forget_s: float = Field(
-        default=3600.0, gt=0, description="Failures are forgotten after this long without another"
+        default=3600.0, gt=0, description="Time without failures after which they are forgotten"
     )
 
     @model_validator(mode="after")

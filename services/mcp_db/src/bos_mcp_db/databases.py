@@ -19,9 +19,9 @@ from bos_mcp_db.backends.mysql.session import parse_address as parse_mysql_addre
 from bos_mcp_db.backends.password_file import password_source
 from bos_mcp_db.backends.postgres import PostgresBackend
 from bos_mcp_db.backends.sqlite import SqliteBackend
+from bos_mcp_db.concurrency_limiter import ConcurrencyLimiter
 from bos_mcp_db.failures import NothingReadable, QueryRefused, UnknownDatabase, UnknownTable
 from bos_mcp_db.names import split_table
-from bos_mcp_db.places import Places
 from bos_sqlguard import Dialect, Guard, GuardPolicy, load_functions
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Database:
     limits: Limits
     guard: Guard
     backend: Backend
-    places: Places
+    limiter: ConcurrencyLimiter
     role: str = ""
     """What reads in place of the user of the connection; empty: that user."""
     narrowed: bool = False
@@ -101,7 +101,7 @@ class Database:
         verdict = self.guard.check(sql)
         if not verdict.is_safe:
             raise QueryRefused(verdict.user_message, verdict.violations)
-        async with self.places.taken():
+        async with self.limiter.taken():
             return await self.backend.query(verdict.safe_sql, limits, verdict.kept)
 
     async def describe(self, tables: Sequence[str] = ()) -> list[TableInfo]:
@@ -116,7 +116,7 @@ class Database:
                     f"The table {table!r} is not among the tables that may be read: "
                     f"{', '.join(self.tables)}."
                 )
-        async with self.places.taken():
+        async with self.limiter.taken():
             return await self.backend.describe(tables or self.tables)
 
     def lowered(
@@ -265,7 +265,7 @@ def _build(
         limits=limits,
         guard=Guard(policy),
         backend=open_backend(name, url, policy, settings),
-        places=Places(settings.pool_size, settings.queue_timeout_s),
+        limiter=ConcurrencyLimiter(settings.pool_size, settings.queue_timeout_s),
     )
 
 

@@ -124,7 +124,7 @@ _MYSQL_ADMINISTRATORS = frozenset({"root", "mysql"})
 def provision_mysql(role: str, tables: Sequence[str], *, database: str) -> str:
     """Return a script for an administrator of MySQL or MariaDB; safe to run again.
 
-    The user reads the given tables, and loses whatever else it may do. A new one is locked until
+    The user reads the given tables, and loses every other right. A new one is locked until
     it has a password: ``ALTER USER … IDENTIFIED BY '…' ACCOUNT UNLOCK``. What everybody may do,
     as in a database called ``test``, is not touched.
 

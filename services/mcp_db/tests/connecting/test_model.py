@@ -63,7 +63,7 @@ _REPLY: dict[str, Any] = {
 }
 
 
-async def test_what_the_model_says_of_fields_that_exist_is_drafted_and_marked(
+async def test_what_the_model_says_of_existing_fields_is_drafted(
     bos_connect: Connect, tmp_path: Path, scripted_model: ScriptedModelFactory
 ) -> None:
     model = await scripted_model(fixture("all", [], schema="SchemaWords", json=_REPLY))
@@ -107,7 +107,7 @@ async def test_the_model_sees_neither_rows_nor_tables_that_are_left_out(
         assert hidden not in request.prompt
 
 
-async def test_names_of_the_database_cannot_leave_the_part_that_is_marked_as_data(
+async def test_names_of_the_database_stay_in_the_untrusted_part(
     bos_connect: Connect, tmp_path: Path, scripted_model: ScriptedModelFactory
 ) -> None:
     model = await scripted_model(fixture("all", [], schema="SchemaWords", json={}))
@@ -123,7 +123,7 @@ async def test_names_of_the_database_cannot_leave_the_part_that_is_marked_as_dat
     assert data.count("</untrusted>") == 1
 
 
-async def test_without_an_answer_of_the_model_the_file_is_drafted_all_the_same(
+async def test_without_an_answer_of_the_model_the_file_is_drafted(
     bos_connect: Connect, tmp_path: Path, scripted_model: ScriptedModelFactory
 ) -> None:
     model = await scripted_model(fixture("all", [], schema="SchemaWords", json=_REPLY))
@@ -160,7 +160,7 @@ async def test_no_model_is_asked_where_that_is_said(
     assert "without a model" in done.shown
 
 
-async def test_the_folder_does_not_say_where_a_key_of_the_environment_goes(
+async def test_the_folder_does_not_decide_where_a_key_is_sent(
     bos_connect: Connect, tmp_path: Path, scripted_model: ScriptedModelFactory
 ) -> None:
     thief = await scripted_model(fixture("all", [], schema="SchemaWords", json=_REPLY))

@@ -88,9 +88,7 @@ def problems(done: Connected) -> list[str]:
     return [line.split("PROBLEM  ")[1] for line in done.shown.splitlines() if "PROBLEM  " in line]
 
 
-async def test_views_of_what_is_left_out_are_left_out_whatever_they_call_it(
-    bos_connect: Connect, shop: str
-) -> None:
+async def test_views_of_excluded_columns_are_excluded(bos_connect: Connect, shop: str) -> None:
     done = await bos_connect(shop)
 
     assert "by_customer" in done.allowed
@@ -115,7 +113,7 @@ async def test_without_apply_the_database_is_not_changed(
     await connection.close()
 
 
-async def test_the_role_is_made_and_reads_through_mcp_db_by_the_printed_settings(
+async def test_the_role_reads_through_mcp_db_by_the_printed_settings(
     bos_connect: Connect, shop: str, role: str
 ) -> None:
     done = await bos_connect(shop, "--role", role, "--apply")
@@ -132,7 +130,7 @@ async def test_the_role_is_made_and_reads_through_mcp_db_by_the_printed_settings
     assert reply["data"] == [[{"$decimal": "10.00"}]]
 
 
-async def test_the_password_is_in_a_file_of_its_own_that_nobody_else_reads(
+async def test_the_password_is_in_a_file_that_only_the_owner_reads(
     bos_connect: Connect, shop: str, role: str
 ) -> None:
     done = await bos_connect(shop, "--role", role, "--apply")
@@ -148,7 +146,7 @@ async def test_the_password_is_in_a_file_of_its_own_that_nobody_else_reads(
     assert f":{administrator}@" not in others
 
 
-async def test_run_again_the_role_keeps_its_password_and_gets_the_new_tables(
+async def test_second_run_keeps_the_password_and_adds_tables(
     bos_connect: Connect, shop: str, role: str
 ) -> None:
     first = await bos_connect(shop, "--role", role, "--apply")
@@ -197,7 +195,7 @@ async def test_the_login_of_the_url_is_never_made_the_reader(
         ("GRANT pg_read_all_data TO {role}", "it is a member of pg_read_all_data"),
     ],
 )
-async def test_whatever_else_the_role_may_do_is_a_problem(
+async def test_every_other_right_of_the_role_is_a_problem(
     bos_connect: Connect, shop: str, role: str, surplus: str, expected: str
 ) -> None:
     if "{role}" in surplus:
@@ -236,7 +234,7 @@ async def test_a_write_that_is_not_refused_is_a_problem(
     assert problem.startswith(right)
 
 
-async def test_a_read_that_fails_for_another_reason_shows_nothing_and_is_a_problem(
+async def test_a_read_that_fails_for_another_reason_is_a_problem(
     bos_connect: Connect, shop: str, role: str
 ) -> None:
     done = await bos_connect(shop, "--role", role, "--apply")
@@ -247,7 +245,7 @@ async def test_a_read_that_fails_for_another_reason_shows_nothing_and_is_a_probl
     assert problem.startswith("absent failed for another reason")
 
 
-async def test_hostile_names_and_comments_are_values_and_no_parts_of_files(
+async def test_hostile_names_and_comments_are_values(
     bos_connect: Connect, shop: str, role: str
 ) -> None:
     done = await bos_connect(shop, "--role", role, "--apply")
@@ -283,7 +281,7 @@ async def test_only_tables_of_the_schemas_that_were_named(bos_connect: Connect, 
     assert done.allowed == ["crm.Upper Case", "crm.accounts"]
 
 
-async def test_an_administrator_who_may_not_make_roles_is_told_so(
+async def test_administrator_without_the_right_to_make_roles_fails(
     bos_connect: Connect, shop: str, role: str
 ) -> None:
     parts = urlsplit(shop)
@@ -321,7 +319,7 @@ async def test_errors_of_the_database_hold_no_address(
         assert hidden not in done.shown
 
 
-def test_the_url_of_the_role_takes_over_only_how_the_server_is_reached(tmp_path: Path) -> None:
+def test_the_url_of_the_role_has_only_the_server_in_common(tmp_path: Path) -> None:
     url = (
         "postgresql://admin:s%40cret@db.example:5433/shop?sslmode=verify-full&password=x&user=admin"
         "&sslkey=/admin.key&passfile=/pass"

@@ -32,7 +32,7 @@ async def test_tables_are_proposed_and_the_script_is_written(
     assert "hush" not in done.shown + script
 
 
-async def test_a_script_that_was_never_run_on_a_real_server_is_not_applied(
+async def test_a_script_for_sql_server_is_not_applied(
     bos_connect: Connect, sql_server_url: str
 ) -> None:
     done = await bos_connect(sql_server_url, "--apply")

@@ -84,7 +84,7 @@ async def test_all_tables_are_proposed_but_those_that_look_like_secrets(
         ("password_changed_at", True),
         ("key", True),
         ("passenger", True),
-        ("secretary_name", False),  # wrong, and named, so that somebody can say --include
+        ("secretary_name", False),  # wrong, and named, so that the user can say --include
     ],
 )
 async def test_columns_that_look_like_secrets_and_columns_about_them(
@@ -98,7 +98,7 @@ async def test_columns_that_look_like_secrets_and_columns_about_them(
     assert (f"tried: its column {column!r} looks like a secret" in done.shown) != is_allowed
 
 
-async def test_views_of_what_is_left_out_are_left_out_whatever_they_call_it(
+async def test_views_of_excluded_columns_are_excluded(
     bos_connect: Connect, shop: str, tmp_path: Path
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
@@ -225,18 +225,18 @@ async def test_json_holds_all_that_is_shown_and_nothing_else_is_printed(
 ) -> None:
     done = await bos_connect(shop, "--json", "--exclude", "open_invoices")
 
-    told = json.loads(done.shown)
-    assert told["tables"] == ["customers", "invoice_lines", "invoices"]
+    report = json.loads(done.shown)
+    assert report["tables"] == ["customers", "invoice_lines", "invoices"]
     assert {
         "table": "users",
         "reason": "its column 'password_hash' looks like a secret",
         "kind": "table",
-    } in told["left_out"]
-    assert told["to_check"] == ["customers seems to hold personal data (email)"]
-    assert len(told["metadata"]["to_check"]) == 7
-    assert told["files"] == {"metadata": f"{done.folder}/shop-metadata.yaml"}
-    assert told["settings"]["BOS_DATABASE_ALLOWED_TABLES"] == "customers,invoice_lines,invoices"
-    assert told["trial"]["is_safe"]
+    } in report["left_out"]
+    assert report["to_check"] == ["customers seems to hold personal data (email)"]
+    assert len(report["metadata"]["to_check"]) == 7
+    assert report["files"] == {"metadata": f"{done.folder}/shop-metadata.yaml"}
+    assert report["settings"]["BOS_DATABASE_ALLOWED_TABLES"] == "customers,invoice_lines,invoices"
+    assert report["trial"]["is_safe"]
 
 
 async def test_a_connection_that_reads_more_than_allowed_is_a_problem(
@@ -295,7 +295,7 @@ async def test_hostile_columns_are_values_of_the_file_and_nothing_else(
     assert [each["formula"] for each in drafted["metrics"].values()] == ["SUM(good.tax)"]
 
 
-async def test_a_database_that_is_not_there_is_an_error_without_its_address(
+async def test_a_missing_database_is_an_error_without_its_address(
     bos_connect: Connect, tmp_path: Path
 ) -> None:
     done = await bos_connect(f"sqlite:///{tmp_path}/absent.db")

@@ -99,7 +99,7 @@ async def test_rights_that_the_user_had_before_are_taken_from_it(
     assert expected not in taken.shown
 
 
-async def test_a_login_that_is_no_administrator_is_told_so(
+async def test_a_login_that_is_no_administrator_fails(
     bos_connect: Connect, mariadb: MariaDb, mariadb_shop: str, role: str
 ) -> None:
     done = await bos_connect(mariadb.url(mariadb_shop), "--role", role, "--apply")

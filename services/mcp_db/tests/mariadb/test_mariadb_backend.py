@@ -1,4 +1,4 @@
-"""With the guard off MariaDB itself still refuses, stops and tells values apart."""
+"""With the guard off MariaDB itself still refuses, stops and distinguishes values."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ async def test_the_server_refuses_what_the_guard_would(
         "CREATE TABLE x (a INT)",
         "DROP TABLE orders",
         "TRUNCATE orders",
-        "GRANT ALL ON *.* TO somebody",
+        "GRANT ALL ON *.* TO another",
     ],
 )
 async def test_the_transaction_is_read_only_even_for_the_owner(
@@ -256,14 +256,14 @@ async def test_a_new_user_is_locked_until_it_has_a_password(
 
 async def test_connections_are_encrypted_to_the_named_host_alone(tmp_path: Path) -> None:
     tls = Authority(tmp_path / "authority").issue("mariadb")
-    stranger = Authority(tmp_path / "stranger")
-    stranger.issue("mariadb")
+    other = Authority(tmp_path / "other")
+    other.issue("mariadb")
     with running_mariadb(f"--ssl-cert={tls.cert_file}", f"--ssl-key={tls.key_file}") as server:
         name = await server.provisioned("CREATE TABLE t (a INT)", ["t"])
         trusted = f"ca_file={tls.ca_file}"
         async with backend_at(server.url(name, options=trusted), name) as backend:
             cipher = await backend.query("SHOW STATUS LIKE 'Ssl_cipher'", LIMITS)
-        for options in (f"ca_file={tmp_path / 'stranger' / 'ca.pem'}", ""):
+        for options in (f"ca_file={tmp_path / 'other' / 'ca.pem'}", ""):
             async with backend_at(server.url(name, options=options), name) as backend:
                 with pytest.raises(DatabaseUnavailable):
                     await backend.query("SELECT 1", LIMITS)
@@ -271,7 +271,7 @@ async def test_connections_are_encrypted_to_the_named_host_alone(tmp_path: Path)
     assert cipher.rows[0][1]
 
 
-async def test_a_server_without_encryption_is_refused_unless_that_is_written(
+async def test_a_server_without_encryption_is_refused_by_default(
     mariadb: MariaDb, mariadb_shop: str
 ) -> None:
     async with backend_at(mariadb.url(mariadb_shop, options=""), mariadb_shop) as backend:

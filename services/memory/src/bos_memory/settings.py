@@ -25,10 +25,12 @@ class MemorySettings(Settings):
         "password_file names a file in the place of a password",
     )
     extraction_timeout_s: float = Field(
-        default=20.0, gt=0, description="Time for the model to find personal facts in a question"
+        default=20.0,
+        gt=0,
+        description="Timeout of the model for extracting personal facts from a question",
     )
     max_extractions: int = Field(
-        default=16, ge=1, description="Questions looked through at once; more are left out"
+        default=16, ge=1, description="Maximum concurrent extractions; more are skipped"
     )
     max_reply_tokens: int = Field(
         default=512,
@@ -39,9 +41,9 @@ class MemorySettings(Settings):
     summary_timeout_s: float = Field(
         default=30.0,
         gt=0,
-        description="Time for the model to summarise a conversation; after that its questions and "
-        "answers are shortened",
+        description="Timeout of the model for a summary; then questions and answers are shortened "
+        "instead",
     )
     max_summaries: int = Field(
-        default=64, ge=1, description="Summaries waiting or being made; more are put off"
+        default=64, ge=1, description="Maximum summaries waiting or running; more are postponed"
     )

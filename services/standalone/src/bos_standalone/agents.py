@@ -1,4 +1,4 @@
-"""Agent discovery by the entry point group ``bos.agents``, and agent factories."""
+"""Agent discovery by the entry point group ``bos.agents``, factories, and grants to their steps."""
 
 from __future__ import annotations
 
@@ -32,8 +32,24 @@ SERVICES = (
     "protocols",
 )
 """Services of the same process that run on their own too (``bos serve NAME``)."""
+
 _TAKEN = frozenset({*SERVICES, "all", "models", "postgres", "demo", "rest"})
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+
+# What steps of an agent may call, and which of a user's connections they receive:
+# made from descriptors (make generate)
+AUDIENCES: Mapping[str, tuple[str, ...]] = {
+    "code": ("sandbox",),
+    "computation": ("sandbox",),
+    "rag": ("documents",),
+    "sql": ("mcp_db", "file_tables"),
+}
+
+CONNECTIONS: Mapping[str, tuple[str, ...]] = {
+    "mail": ("mail.gmail", "mail.imap"),
+}
+# end of what is made
 
 
 def installed_agents() -> Mapping[str, str]:

@@ -145,7 +145,7 @@ def console(target: Target) -> None:
 
 
 async def _console(standalone: Standalone) -> str:
-    """Address of the console; one that signs nobody in if no link can be made."""
+    """Address of the console; one that does not sign in if no link can be made."""
     from bos_errors import Unavailable
     from bos_standalone.console import console_address
 

@@ -38,9 +38,9 @@ from bos_protocols import service as protocols
 from bos_protocols.settings import ProtocolsSettings
 from bos_sandbox import service as sandbox
 from bos_sandbox.settings import SandboxSettings
+from bos_standalone.agents import AUDIENCES, CONNECTIONS
 from bos_standalone.callers import Callers
 from bos_standalone.given import ModelChoice, plain, require_secrets, today
-from bos_standalone.grants import AUDIENCES, CONNECTIONS
 from bos_standalone.group import not_started
 from bos_standalone.rest import DEFAULT_PORT, behind_proxies, find_binary, serve_rest
 from bos_standalone.stores import (

@@ -37,8 +37,8 @@ class FilesSettings(AgentServiceSettings):
     http: DownloadPolicy = Field(default_factory=DownloadPolicy.load)
     store_url: str = Field(
         min_length=1,
-        description="PostgreSQL URL of the workspaces; its option password_file names a file with "
-        "the password",
+        description="PostgreSQL URL of the workspaces, whose option password_file names a file "
+        "with the password",
     )
     workspace_url: str = Field(
         min_length=1,

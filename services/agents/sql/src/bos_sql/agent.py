@@ -210,7 +210,7 @@ class SqlAgent(Agent):
         """Overview of the uploaded files that the task is about; None if it is about none."""
         backend, text = task.input.backend, task.effective_task
         if backend == FILES_DATABASE:
-            task.taint()  # whoever made the file wrote what is in it
+            task.taint()  # the author of the file wrote its content
             return None
         if backend or not sounds_like_files(text):
             return None

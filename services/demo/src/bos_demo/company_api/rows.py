@@ -46,7 +46,7 @@ class CompanyRows:
     async def products(
         self, search: str, category: str, limit: int, offset: int
     ) -> list[dict[str, Any]]:
-        """Products by SKU; names hold ``search``, whatever its case."""
+        """Products by SKU; names hold ``search``, case-insensitive."""
         return await self._rows(
             _PRODUCTS + "WHERE position(lower($1) in lower(p.product_name)) > 0 "
             "AND ($2 = '' OR c.category_name = $2) ORDER BY p.sku LIMIT $3 OFFSET $4",

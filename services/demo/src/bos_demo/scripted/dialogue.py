@@ -85,8 +85,8 @@ def _settled(clarified: Clarified, today: date) -> Iterator[Fixture]:
         return replied.get(name) or cell(name, row)
 
     text, captures = fill_in(clarified.answer, capture)
-    told = ["### Settled with the user", composer_section(clarified.question)]
-    yield fixture(f"{clarified.id}: answer", told, text=text, capture=captures)
+    marks = ["### Settled with the user", composer_section(clarified.question)]
+    yield fixture(f"{clarified.id}: answer", marks, text=text, capture=captures)
 
 
 def _plan(

@@ -146,9 +146,9 @@ def sql_replies(question_id: str, step: SqlStep, today: date) -> Iterator[Fixtur
     # Small models have a call per step.
     yield reply("SchemaChoice", {"tables": list(step.tables), **clear})
     yield reply("ClarityCheck", clear)
-    queries = [(step.query(dialect, today), told) for dialect, told in _DATABASES]
-    for query, told in [(step.sql, _FILES)] if step.file else queries:
-        yield reply("GeneratedSql", {"sql": query, "notes": ""}, told)
+    queries = [(step.query(dialect, today), mark) for dialect, mark in _DATABASES]
+    for query, mark in [(step.sql, _FILES)] if step.file else queries:
+        yield reply("GeneratedSql", {"sql": query, "notes": ""}, mark)
         draft = {
             "reasoning": f"{' and '.join(step.tables)} hold what is asked for.",
             "needs_tables": [],
@@ -158,7 +158,7 @@ def sql_replies(question_id: str, step: SqlStep, today: date) -> Iterator[Fixtur
             "notes": "",
             "followups": list(step.followups),
         }
-        yield reply("QueryDraft", draft, told)
+        yield reply("QueryDraft", draft, mark)
     yield reply(
         "QueryReview",
         {"checks": "It answers the task.", "is_correct": True, "corrected_sql": None},

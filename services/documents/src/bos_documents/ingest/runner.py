@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from bos_chassis.backoff import Backoff
 from bos_chassis.concurrency.tasks import running_task
-from bos_documents.parsing.port import DocumentRejected, ParserFailed
+from bos_documents.parsing.port import ParserFailed
+from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.store.jobs import JobLost, Stage
 from bos_errors import BosError
 

@@ -12,7 +12,7 @@ from bos_documents.files import DocumentKey
 from bos_documents.index.port import IndexedChunk
 from bos_documents.ingest.rules import Excerpt, known_date, one_line
 from bos_documents.parsing.blocks import PageText
-from bos_documents.parsing.port import DocumentRejected
+from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.store import readings
 from bos_documents.store.documents import USER_LOCK
 from bos_documents.store.jobs import Job, Stage, advance, announce, finish

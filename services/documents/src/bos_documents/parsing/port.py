@@ -1,4 +1,7 @@
-"""Interface of what reads documents, and how reading fails."""
+"""Interface of what reads documents.
+
+A document that cannot be read raises :class:`bos_documents.parsing.rejections.DocumentRejected`.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bos_documents.parsing.blocks import DocumentInfo, Page
-
-
-class DocumentRejected(Exception):
-    """A document cannot be read, and trying again does not help.
-
-    Args:
-        reason: Stable UPPER_SNAKE name.
-        message: What is wrong and what helps, for the document's owner.
-    """
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.message = message
 
 
 class ParserFailed(Exception):

@@ -38,14 +38,20 @@ FAILURES: dict[str, str] = {
 
 
 class DocumentRejected(Exception):
-    """A document cannot be read, and trying again does not help."""
+    """A document cannot be read, and trying again does not help.
+
+    Args:
+        reason: Stable UPPER_SNAKE name.
+        message: What is wrong and what helps, for the owner; by default that of ``REASONS``.
+        detail: For the log.
+    """
 
     def __init__(self, reason: str, message: str = "", *, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
-        self.reason = reason if reason in REASONS else "DOCUMENT_DAMAGED"
+        self.reason = reason
         self.detail = detail
         """What was raised where, for the log; nothing of the document."""
-        self.message = message or REASONS[self.reason]
+        self.message = message or REASONS[reason]
 
 
 class WorkerFailed(Exception):

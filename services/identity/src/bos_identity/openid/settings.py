@@ -29,13 +29,13 @@ class OpenIdSettings(Settings):
         "must publish its configuration below `/.well-known/openid-configuration`",
     )
     name: str = Field(
-        default="OpenID", min_length=1, max_length=64, description="What people know it as"
+        default="OpenID", min_length=1, max_length=64, description="Display name of the provider"
     )
-    client_id: str = Field(
-        default="", max_length=256, description="What identity is called at the provider"
-    )
+    client_id: str = Field(default="", max_length=256, description="Client ID at the provider")
     client_secret: SecretStr | None = Field(
-        default=None, min_length=1, description="Its secret there; unset for a public client"
+        default=None,
+        min_length=1,
+        description="Client secret at the provider; unset for a public client",
     )
     client_secret_file: Path | None = Field(
         default=None,
@@ -43,7 +43,7 @@ class OpenIdSettings(Settings):
         "replaced while identity runs",
     )
     scopes: tuple[str, ...] = Field(
-        default=("openid", "profile", "email"), description="Scopes that the provider is asked for"
+        default=("openid", "profile", "email"), description="Scopes requested from the provider"
     )
     redirect_uris: tuple[str, ...] = Field(
         default=("http://127.0.0.1/callback", "http://127.0.0.1/sign-in/openid"),
@@ -86,7 +86,7 @@ class OpenIdSettings(Settings):
         description="Certificate authorities (PEM) of the provider, instead of the system's",
     )
     flow_s: float = Field(
-        default=600.0, ge=30, le=3600, description="Time to finish at the provider's pages"
+        default=600.0, ge=30, le=3600, description="Time to complete a sign-in at the provider"
     )
     fresh_s: float = Field(
         default=300.0,
@@ -95,11 +95,9 @@ class OpenIdSettings(Settings):
         description="How long a new sign-in by the provider replaces the password of a user "
         "who has none, where it is required: to delete the own account",
     )
-    max_flows: int = Field(
-        default=10000, ge=1, description="People at the provider's pages at the same time"
-    )
+    max_flows: int = Field(default=10000, ge=1, description="Maximum sign-ins in progress")
     max_flows_address: int = Field(
-        default=50, ge=1, description="The same, from one address; others have to wait"
+        default=50, ge=1, description="Maximum sign-ins in progress from one address"
     )
 
     @field_validator("redirect_uris")

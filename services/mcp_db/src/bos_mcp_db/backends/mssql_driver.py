@@ -92,18 +92,18 @@ class _Session:
         self._cursor = connection.cursor()
 
     def execute(self, sql: str) -> None:
-        _told(lambda: self._cursor.execute(sql))
+        _translated(lambda: self._cursor.execute(sql))
 
     def row(self) -> Sequence[Any] | None:
         if self._cursor.description is None:
             return None
-        row: Sequence[Any] | None = _told(self._cursor.fetchone)
+        row: Sequence[Any] | None = _translated(self._cursor.fetchone)
         return row
 
     def rows(self) -> list[Sequence[Any]]:
         if self._cursor.description is None:
             return []
-        rows: list[Sequence[Any]] = _told(self._cursor.fetchall)
+        rows: list[Sequence[Any]] = _translated(self._cursor.fetchall)
         return rows
 
     def allow(self, received: int) -> None:
@@ -111,10 +111,10 @@ class _Session:
 
     def stop(self, clock: Clock) -> None:
         self._wire.replace_clock(clock)
-        _told(self._cursor.cancel)
+        _translated(self._cursor.cancel)
 
 
-def _told(work: Callable[[], Any]) -> Any:
+def _translated(work: Callable[[], Any]) -> Any:
     """Do ``work``, and translate its errors."""
     import pytds
 

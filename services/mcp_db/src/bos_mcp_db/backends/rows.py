@@ -34,7 +34,7 @@ class RowCollector:
         """Take ``rows`` in order, as far as they fit.
 
         Raises:
-            ResultTooLarge: the very first row does not fit.
+            ResultTooLarge: the very first row exceeds the limit.
         """
         for row in rows:
             self._bytes += size(row)

@@ -9,8 +9,10 @@ from string import Template
 
 import click
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,24}")
 _OURS = re.compile(r"(?:^from bos_.* import [^(\n]+\n)+", re.MULTILINE)
+_LONGEST = 70
+"""Of a text that stands on one line of the code."""
 _PLACES = {
     "pyproject.toml": "pyproject.toml.txt",
     "src/bos_{name}/__init__.py": "__init__.py.txt",
@@ -39,9 +41,11 @@ def agent(name: str, description: str, example: str, keyword: str) -> None:
     root = _checkout(Path.cwd())
     if not _NAME.fullmatch(name):
         raise click.ClickException(
-            f"{name!r} cannot be the name of an agent: use lower-case letters, digits and _, and "
-            "begin with a letter."
+            f"{name!r} cannot be the name of an agent: use at most 25 lower-case letters, "
+            "digits and _, and begin with a letter."
         )
+    if max(map(len, (description, example))) > _LONGEST:
+        raise click.ClickException(f"Description and example have {_LONGEST} characters at most.")
     for other in ("services", "services/agents", "libs"):
         if (root / other / name).exists():
             raise click.ClickException(f"{other}/{name} exists already; choose another name.")

@@ -99,7 +99,7 @@ class _Client:
         return response.document.document_id
 
     async def read(self, document_id: str) -> None:
-        """Wait until a document is read, whatever the outcome."""
+        """Wait until a document is read or has failed."""
         request = WatchDocumentRequest(document_id=document_id)
         with translate_rpc_errors():
             watched = self._stub.WatchDocument(

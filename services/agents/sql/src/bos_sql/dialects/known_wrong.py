@@ -47,11 +47,11 @@ class _Nodes:
     """Pattern: nodes of some types, optionally with a condition."""
 
     types: tuple[type[exp.Expr], ...]
-    that: Callable[[exp.Expr, Kinds], bool] | None = None
+    when: Callable[[exp.Expr, Kinds], bool] | None = None
 
     def __call__(self, tree: exp.Expr, kinds: Kinds) -> bool:
         found = tree.find_all(*self.types)
-        return any(self.that is None or self.that(each, kinds) for each in found)
+        return any(self.when is None or self.when(each, kinds) for each in found)
 
 
 def known_wrong(tree: exp.Expr, kinds: Kinds, source: Dialect, target: Dialect) -> str:
@@ -74,8 +74,8 @@ def _has(*nodes: type[exp.Expr]) -> Finds:
     return _Nodes(nodes)
 
 
-def _any(*nodes: type[exp.Expr], that: Callable[[exp.Expr, Kinds], bool]) -> Finds:
-    return _Nodes(nodes, that)
+def _any(*nodes: type[exp.Expr], when: Callable[[exp.Expr, Kinds], bool]) -> Finds:
+    return _Nodes(nodes, when)
 
 
 def _part(node: exp.Expr) -> str:
@@ -282,64 +282,66 @@ _TO_DATE = (exp.StrToTime, exp.StrToDate, exp.StrToUnix, exp.TsOrDsToDate)
 _RULES: tuple[Rule, ...] = (
     Rule("the clock of another database", _uses_clock),
     Rule("an interval", _has(exp.Interval)),
-    Rule("arithmetic with dates", _any(exp.Add, exp.Sub, that=_has_date_arithmetic)),
+    Rule("arithmetic with dates", _any(exp.Add, exp.Sub, when=_has_date_arithmetic)),
     Rule("the start of a period", _has(exp.DateTrunc, exp.TimestampTrunc), targets=_SQLITE),
     Rule(
         "the start of a week or the like",
         _any(
-            exp.DateTrunc, exp.TimestampTrunc, that=lambda node, _: _part(node) not in _COMMON_PARTS
+            exp.DateTrunc,
+            exp.TimestampTrunc,
+            when=lambda node, _: _part(node) not in _COMMON_PARTS,
         ),
     ),
     Rule("a part of a date", _has(exp.Extract), targets=_SQLITE),
     Rule(
         "a part of a date that is counted differently",
-        _any(exp.Extract, that=lambda node, _: _part(node) not in _COMMON_PARTS),
+        _any(exp.Extract, when=lambda node, _: _part(node) not in _COMMON_PARTS),
     ),
     # sqlglot copies functions that it does not know, whose names may mean something else.
     Rule("a function that only one of the dialects has", _has(exp.Anonymous)),
     Rule("a date function of SQLite", _has(exp.Date), sources=_SQLITE, targets=_TSQL),
-    Rule("a format of dates or numbers", _any(exp.TimeToStr, that=_has_odd_format)),
+    Rule("a format of dates or numbers", _any(exp.TimeToStr, when=_has_odd_format)),
     Rule("a format of dates or numbers", _has(exp.ToChar, exp.ToNumber)),
     Rule("a date read from text", _has(*_TO_DATE), sources=_POSTGRES),
     Rule(
         "a time stored as text",
         _any(
             exp.Cast,
-            that=lambda node, _: node.args["to"].is_type("timestamp", "timestamptz", "time"),
+            when=lambda node, _: node.args["to"].is_type("timestamp", "timestamptz", "time"),
         ),
         targets=_SQLITE,
     ),
     Rule(
         "a moment compared up to a day",
-        _any(exp.LTE, exp.GT, exp.EQ, exp.NEQ, exp.Between, that=_ends_at_midnight),
+        _any(exp.LTE, exp.GT, exp.EQ, exp.NEQ, exp.Between, when=_ends_at_midnight),
         sources=_SQLITE,
     ),
     Rule(
         "a moment compared up to a day",
-        _any(exp.LTE, exp.GT, exp.EQ, exp.NEQ, exp.Between, that=_ends_at_midnight),
+        _any(exp.LTE, exp.GT, exp.EQ, exp.NEQ, exp.Between, when=_ends_at_midnight),
         targets=_SQLITE,
     ),
-    Rule("a part of a text counted from its end", _any(exp.Substring, that=_counts_from_the_end)),
-    Rule("a number made whole", _any(exp.Cast, that=_is_made_whole), sources=_POSTGRES),
-    Rule("a number made whole", _any(exp.Cast, that=_is_made_whole), targets=_POSTGRES),
+    Rule("a part of a text counted from its end", _any(exp.Substring, when=_counts_from_the_end)),
+    Rule("a number made whole", _any(exp.Cast, when=_is_made_whole), sources=_POSTGRES),
+    Rule("a number made whole", _any(exp.Cast, when=_is_made_whole), targets=_POSTGRES),
     Rule("a function that only newer versions of SQLite have", _has(exp.Concat), targets=_SQLITE),
     Rule(
         "a sorted list, which only newer versions of SQLite have",
-        _any(exp.GroupConcat, that=lambda node, _: isinstance(node.this, exp.Order)),
+        _any(exp.GroupConcat, when=lambda node, _: isinstance(node.this, exp.Order)),
         targets=_SQLITE,
     ),
-    Rule("ties with the last row", _any(exp.Fetch, that=_keeps_ties), targets=_SQLITE),
-    Rule("DISTINCT ON", _any(exp.Distinct, that=lambda node, _: bool(node.args.get("on")))),
+    Rule("ties with the last row", _any(exp.Fetch, when=_keeps_ties), targets=_SQLITE),
+    Rule("DISTINCT ON", _any(exp.Distinct, when=lambda node, _: bool(node.args.get("on")))),
     Rule(
         "a list of distinct texts",
-        _any(exp.GroupConcat, that=_is_distinct),
+        _any(exp.GroupConcat, when=_is_distinct),
         targets=_SQLITE | _TSQL,
     ),
     Rule(
         "a list of values that are no texts",
         _any(
             exp.GroupConcat,
-            that=lambda node, kinds: kinds.of(node.this.find(exp.Column) or node.this) != "text",
+            when=lambda node, kinds: kinds.of(node.this.find(exp.Column) or node.this) != "text",
         ),
         sources=_SQLITE,
         targets=_POSTGRES,
@@ -350,7 +352,7 @@ _RULES: tuple[Rule, ...] = (
         "a join by common names",
         _any(
             exp.Join,
-            that=lambda node, _: (
+            when=lambda node, _: (
                 bool(node.args.get("using")) or node.args.get("method") == "NATURAL"
             ),
         ),
@@ -359,65 +361,69 @@ _RULES: tuple[Rule, ...] = (
     Rule("a comparison of rows", _has(exp.Tuple), targets=_TSQL),
     Rule(
         "LIKE, which heeds upper and lower case in one of the dialects only",
-        _any(exp.Like, that=lambda node, _: bool(_LETTER.search(node.expression.sql()))),
+        _any(exp.Like, when=lambda node, _: bool(_LETTER.search(node.expression.sql()))),
         sources=_POSTGRES,
         targets=_SQLITE | _TSQL,
     ),
     Rule(
         "LIKE, which heeds upper and lower case in one of the dialects only",
-        _any(exp.Like, that=lambda node, _: bool(_LETTER.search(node.expression.sql()))),
+        _any(exp.Like, when=lambda node, _: bool(_LETTER.search(node.expression.sql()))),
         sources=_SQLITE,
         targets=_POSTGRES,
     ),
     Rule("ILIKE", _has(exp.ILike), targets=_TSQL),
     Rule("a regular expression", _has(*_REGULAR)),
-    Rule("a condition used as a value", _any(*_CONDITIONS, that=_is_used_as_value)),
+    Rule("a condition used as a value", _any(*_CONDITIONS, when=_is_used_as_value)),
     Rule(
         "a value used as a condition",
-        _any(exp.Where, exp.Having, exp.Connector, exp.Not, exp.Join, that=_tests_a_value),
+        _any(exp.Where, exp.Having, exp.Connector, exp.Not, exp.Join, when=_tests_a_value),
         sources=_SQLITE,
         targets=_POSTGRES,
     ),
     Rule(
         "a truth value compared with a number",
-        _any(exp.EQ, exp.NEQ, that=_compares_truth_with_number),
+        _any(exp.EQ, exp.NEQ, when=_compares_truth_with_number),
         sources=_SQLITE,
         targets=_POSTGRES,
     ),
     Rule(
         "IS TRUE",
-        _any(exp.Is, that=lambda node, _: isinstance(node.expression, exp.Boolean)),
+        _any(exp.Is, when=lambda node, _: isinstance(node.expression, exp.Boolean)),
         targets=_TSQL,
     ),
     Rule("AND or OR over all rows", _has(exp.LogicalAnd, exp.LogicalOr)),
-    Rule("joining what may be no text", _any(exp.DPipe, that=_is_unlike_text), targets=_TSQL),
+    Rule("joining what may be no text", _any(exp.DPipe, when=_is_unlike_text), targets=_TSQL),
     Rule("the length of a text, without blanks at its end", _has(exp.Length), targets=_TSQL),
     Rule(
         "a decimal without places, which SQL Server rounds",
-        _any(exp.Cast, that=lambda node, _: _is_decimal(node, places=False)),
+        _any(exp.Cast, when=lambda node, _: _is_decimal(node, places=False)),
         targets=_TSQL,
     ),
     Rule(
         "a decimal with places, which SQLite does not round",
-        _any(exp.Cast, that=lambda node, _: _is_decimal(node, places=True)),
+        _any(exp.Cast, when=lambda node, _: _is_decimal(node, places=True)),
         targets=_SQLITE,
     ),
     Rule(
         "a division of what may be whole numbers",
-        _any(exp.Div, exp.Mod, that=_divides_maybe_whole_numbers),
+        _any(exp.Div, exp.Mod, when=_divides_maybe_whole_numbers),
         sources=_SQLITE,
     ),
     Rule(
         "a division of what may be whole numbers",
-        _any(exp.Div, exp.Mod, that=_divides_maybe_whole_numbers),
+        _any(exp.Div, exp.Mod, when=_divides_maybe_whole_numbers),
         targets=_SQLITE,
     ),
-    Rule("an average of whole numbers", _any(exp.Avg, that=_averages_whole_numbers), targets=_TSQL),
+    Rule(
+        "an average of whole numbers",
+        _any(exp.Avg, when=_averages_whole_numbers),
+        targets=_TSQL,
+    ),
     Rule(
         "rounding of a binary number",
         _any(
             exp.Round,
-            that=lambda node, kinds: (
+            when=lambda node, kinds: (
                 bool(node.args.get("decimals")) and kinds.of(node.this) == "float"
             ),
         ),
@@ -437,7 +443,7 @@ _RULES: tuple[Rule, ...] = (
     Rule("a group whose name means two things", _groups_by_ambiguous_alias),
     Rule(
         "a sorted set operation",
-        _any(exp.SetOperation, that=lambda node, _: bool(node.args.get("order"))),
+        _any(exp.SetOperation, when=lambda node, _: bool(node.args.get("order"))),
         sources=_POSTGRES,
         targets=_TSQL,
     ),
@@ -445,22 +451,22 @@ _RULES: tuple[Rule, ...] = (
         "distinct rows in an order",
         _any(
             exp.Select,
-            that=lambda node, _: bool(node.args.get("distinct")) and bool(node.args.get("order")),
+            when=lambda node, _: bool(node.args.get("distinct")) and bool(node.args.get("order")),
         ),
         sources=_POSTGRES,
         targets=_TSQL,
     ),
-    Rule("a sorted subquery", _any(exp.Select, that=_is_sorted_inside), targets=_TSQL),
+    Rule("a sorted subquery", _any(exp.Select, when=_is_sorted_inside), targets=_TSQL),
     Rule(
         "a window by name",
-        _any(exp.Select, that=lambda node, _: bool(node.args.get("windows"))),
+        _any(exp.Select, when=lambda node, _: bool(node.args.get("windows"))),
         targets=_TSQL,
     ),
     Rule(
         "WITH in a subquery",
         _any(
             exp.With,
-            that=lambda node, _: (
+            when=lambda node, _: (
                 node.parent_select is not node.root() and node.parent is not node.root()
             ),
         ),

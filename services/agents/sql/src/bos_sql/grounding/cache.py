@@ -77,7 +77,7 @@ class MetadataIndexes:
             curated: Apply the curated file, if there is one.
 
         Raises:
-            ConfigurationError: the curated file does not fit the database; names the line.
+            ConfigurationError: the curated file names what the database lacks; names the line.
         """
         if not self.keeps(fingerprint):
             return await self._built(await load(), curated)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bos_mcp_db.backends.backend import Limits
 
 _LIST_S = 12.0
-"""For the list of tables, in which a file that nobody has asked about yet is read."""
+"""For the list of tables; a file is read when it is first listed."""
 _ANSWER_S = 2.0
 """For the way of an answer, beyond the time of its query."""
 # What another query avoids: too much memory, or a file that is no table after all.

@@ -9,8 +9,8 @@ from bos_chassis.auth.callers import current_principal
 from bos_errors import ConfigurationError
 from bos_mcp_db.backends.files.backend import FilesBackend
 from bos_mcp_db.backends.files.client import FileTables
+from bos_mcp_db.concurrency_limiter import ConcurrencyLimiter
 from bos_mcp_db.databases import Database
-from bos_mcp_db.places import Places
 from bos_sqlguard import Guard, GuardPolicy
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class UserFiles:
             )
         self._files = FileTables(channels, settings.files_target)
         self._limits = limits
-        self._places = Places(settings.pool_size, settings.queue_timeout_s)
+        self._limiter = ConcurrencyLimiter(settings.pool_size, settings.queue_timeout_s)
 
     async def database(self) -> Database:
         """The database of the caller's files.
@@ -56,7 +56,7 @@ class UserFiles:
             FilesNotOpen: it does not accept the caller's run token.
             DatabaseBusy: too many lists and queries are under way.
         """
-        async with self._places.taken():
+        async with self._limiter.taken():
             found = await self._files.list()
         names = tuple(table.name for table in found.tables)
         policy = GuardPolicy(
@@ -73,7 +73,7 @@ class UserFiles:
             limits=self._limits,
             guard=Guard(policy),
             backend=FilesBackend(self._files, found.tables, found.rejected),
-            places=self._places,
+            limiter=self._limiter,
             role=_reader(found),
         )
 

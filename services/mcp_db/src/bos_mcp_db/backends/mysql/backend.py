@@ -193,5 +193,5 @@ def _translate(error: MySQLError, timeout_s: float) -> Exception:
         return QueryTimedOut(timeout_s)
     if not isinstance(code, int) or code in _CLIENT_ERRORS or code in _GOING_AWAY:
         return DatabaseUnavailable()
-    told = _ACCOUNT.sub("", str(text))
-    return QueryFailed(told or "The database could not run the query.", str(code))
+    message = _ACCOUNT.sub("", str(text))
+    return QueryFailed(message or "The database could not run the query.", str(code))

@@ -33,7 +33,7 @@ _COLUMNS = """\
 SELECT table_schema, table_name, column_name, column_type, is_nullable, column_comment, data_type
 FROM information_schema.columns WHERE {wanted}
 ORDER BY table_schema, table_name, ordinal_position"""
-# Whoever may only read does not see key_column_usage in every version; the indexes are shown.
+# A user that may only read does not see key_column_usage in every version; the indexes are shown.
 _UNIQUE = """\
 SELECT table_schema, table_name, index_name, column_name
 FROM information_schema.statistics WHERE non_unique = 0 AND ({wanted})

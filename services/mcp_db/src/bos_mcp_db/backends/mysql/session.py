@@ -25,7 +25,7 @@ _DEFAULT_PORT = 3306
 _SESSION_BYTES = 256 * 1024 * 1024
 _ENDLESS = 2**32 - 1
 
-# Letters, quotes and zones read as the guard read them, whatever the server's own defaults are: in
+# Letters, quotes and zones read as the guard read them, regardless of the server's defaults: in
 # some alphabets a backslash is the second half of a letter.
 _SESSION = """\
 SET SESSION

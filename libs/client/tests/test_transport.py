@@ -1,0 +1,57 @@
+"""Which addresses are called in plain text, and which files TLS takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bos_client.transport import Transport
+from bos_errors import InvalidArgument
+from bos_testkit.certificates import Authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_plain_text_reaches_this_machine_alone() -> None:
+    here = {
+        "127.0.0.1:1": "127.0.0.1:1",
+        "[::1]:1": "[::1]:1",
+        "dns:///localhost:1": "dns:///localhost:1",
+        "http://127.0.0.1:1/": "127.0.0.1:1",
+        "unix:/run/bos.sock": "unix:/run/bos.sock",
+        "ipv4:127.0.0.1:1,127.0.0.2:1": "ipv4:127.0.0.1:1,127.0.0.2:1",
+        "ipv6:[::1]:1": "ipv6:[::1]:1",
+    }
+    transport = Transport(insecure=False)
+    assert {target: transport.reach(target) for target in here} == {
+        target: (dialled, None) for target, dialled in here.items()
+    }
+    beyond = ("bos.example:8080", "192.0.2.7:8080", "0.0.0.0:1", "dns:///bos.example:1")
+    for target in (*beyond, "http://[::]:1", "ipv4:127.0.0.1:1,192.0.2.7:1", "ipv4:"):
+        with pytest.raises(InvalidArgument, match="--insecure"):
+            transport.reach(target)
+
+
+def test_beyond_this_machine_it_may_be_asked_for_and_tls_is_never_given_up(
+    tmp_path: Path,
+) -> None:
+    assert Transport(insecure=True).reach("bos.example:1") == ("bos.example:1", None)
+    tls = Authority(tmp_path).issue("gateway")
+    for target in ("grpcs://127.0.0.1:1", "https://bos.example:1"):
+        assert Transport(str(tls.ca_file), insecure=True).reach(target)[1] is not None
+    assert Transport(str(tls.ca_file), insecure=True).reach("bos.example:1")[1] is not None
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    tls = Authority(tmp_path).issue("gateway")
+    missing = str(tmp_path / "missing")
+    for transport, named in (
+        (Transport(ca_file=missing), "--ca-file"),
+        (Transport(ca_file=str(tls.key_file)), "--ca-file"),
+        (Transport(str(tls.ca_file), cert_file=str(tls.cert_file)), "--key-file"),
+        (Transport(str(tls.ca_file), str(tls.cert_file), missing), "--key-file"),
+    ):
+        with pytest.raises(InvalidArgument, match=named):
+            transport.reach("grpcs://127.0.0.1:1")
