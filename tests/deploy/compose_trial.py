@@ -157,7 +157,7 @@ def test_question_is_refused_without_the_key(bos: Bos) -> None:
 
 
 @pytest.mark.parametrize("service", OURS)
-def test_container_has_no_root_no_privilege_and_nothing_to_write_to(bos: Bos, service: str) -> None:
+def test_container_has_no_root_no_privilege_no_writable_disk(bos: Bos, service: str) -> None:
     (container,) = json.loads(bos.docker("inspect", f"{DEMO}-{service}-1"))
     assert container["Config"]["User"] == "65532:65532"
     assert container["HostConfig"]["ReadonlyRootfs"] is True

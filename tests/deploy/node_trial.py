@@ -224,7 +224,7 @@ def _volume(folder: Path, name: str) -> dict[str, Any]:
     }
 
 
-def test_installed_asked_upgraded_killed_and_rolled_back_under_load(cluster: Cluster) -> None:
+def test_upgraded_killed_and_rolled_back_under_load(cluster: Cluster) -> None:
     plane = cluster.plane
     chart = ("bos", str(CHART), "-f", str(CHART / "ci/minimal.yaml"), "-f", str(cluster.values))
 

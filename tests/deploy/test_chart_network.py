@@ -52,7 +52,7 @@ def test_ingress_is_the_other_end_of_the_same_edges(profile: Rendered) -> None:
     assert allowed == _edges_of_settings(profile)
 
 
-def test_everything_is_denied_to_every_pod_of_the_release_by_default(profile: Rendered) -> None:
+def test_pods_of_the_release_are_denied_everything_by_default(profile: Rendered) -> None:
     deny = profile.of("NetworkPolicy")["default-deny"]["spec"]
     assert set(deny["policyTypes"]) == {"Ingress", "Egress"}
     assert not {"ingress", "egress"} & deny.keys()
@@ -85,7 +85,7 @@ def test_edges_between_services_are_open_on_their_port_alone(profile: Rendered) 
                 assert len(ports) == 1, name
 
 
-def test_only_rest_is_open_to_clients_and_only_metrics_to_monitoring(profile: Rendered) -> None:
+def test_rest_is_open_to_clients_and_metrics_to_monitoring(profile: Rendered) -> None:
     reachable = set()
     for name, policy in profile.policies().items():
         for rule in policy.get("ingress") or []:

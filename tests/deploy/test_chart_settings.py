@@ -87,7 +87,7 @@ def test_secrets_are_never_written_out(profile: Rendered, reference: dict[str, s
                 assert "PRIVATE KEY" not in text, f"{name}: key in {variable}"
 
 
-def test_no_config_map_holds_a_secret_and_the_chart_makes_no_secret(profile: Rendered) -> None:
+def test_chart_makes_no_secret_and_no_config_map_with_one(profile: Rendered) -> None:
     assert not profile.of("Secret")
     for name, each in profile.of("ConfigMap").items():
         dashboard = name.removeprefix("dashboard-")

@@ -101,7 +101,7 @@ def test_available_release_survives_the_loss_of_a_node(rendered: dict[str, Rende
         assert budgets[name]["spec"]["selector"]["matchLabels"] == selector, name
 
 
-def test_single_replicas_have_no_budget_that_would_block_draining_a_node(
+def test_single_replicas_do_not_block_draining_a_node(
     rendered: dict[str, Rendered],
 ) -> None:
     assert not rendered["minimal"].of("PodDisruptionBudget")
@@ -137,7 +137,7 @@ def test_volumes_of_pods_are_claimed(profile: Rendered) -> None:
     assert used == claimed
 
 
-def test_certificates_name_their_service_and_the_hosts_it_is_called_by(
+def test_certificates_name_service_and_hosts(
     rendered: dict[str, Rendered],
 ) -> None:
     profile = rendered["ha"]

@@ -134,7 +134,7 @@ def test_containers_are_given_their_own_secrets_alone(project: Project) -> None:
         assert there == wanted, name
 
 
-def test_sandbox_has_no_way_out_and_no_secret_but_its_certificate(
+def test_sandbox_has_no_way_out_and_only_its_certificate(
     project: Project,
 ) -> None:
     assert CONTAINERS["sandbox"]["networks"] == ["sandbox"]

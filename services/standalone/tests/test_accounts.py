@@ -75,7 +75,7 @@ class Person:
         await self.bos("login", name, "--password-stdin")
 
 
-async def test_administrator_invites_users_assigns_roles_and_closes_accounts(
+async def test_administrator_invites_assigns_roles_closes_accounts(
     tmp_path: Path, started_before: Callable[[Path], Path]
 ) -> None:
     settings = StandaloneSettings.load(data_dir=started_before(tmp_path / "data"), grace_s=0.1)
@@ -142,7 +142,7 @@ async def test_api_keys_are_limited_to_their_scopes_and_can_be_revoked(
         assert await ada.bos("keys", "list", "--for", "robot") == ""
 
 
-async def test_first_account_on_a_network_address_needs_the_bootstrap_token(
+async def test_first_account_on_a_network_needs_the_bootstrap_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOS_IDENTITY_KEY_ENCRYPTION_KEYS", new_key_encryption_key())

@@ -51,7 +51,7 @@ def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     return install
 
 
-def test_all_agents_of_the_repository_are_installed_in_alphabetical_order() -> None:
+def test_agents_of_the_repository_are_installed_in_order() -> None:
     assert len(FOLDERS) >= 3
     found = installed_agents()
     assert list(found) == sorted(found)
@@ -74,9 +74,7 @@ def test_every_entry_point_resolves_to_the_agent_of_its_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("backwards", [False, True])
-def test_order_of_agents_does_not_depend_on_the_order_of_installation(
-    tmp_path: Path, backwards: bool
-) -> None:
+def test_order_of_agents_is_not_that_of_installation(tmp_path: Path, backwards: bool) -> None:
     offer_entry_points(tmp_path, "acme-a", {GROUP: {"zebra": "acme_z:s", "mail": "acme_m:s"}})
     offer_entry_points(tmp_path, "acme-b", {GROUP: {"web": "acme_w:s", "aardvark": "acme_a:s"}})
     found = [e for d in distributions(path=[str(tmp_path)]) for e in d.entry_points]
@@ -137,7 +135,7 @@ def test_error_without_any_agent_says_how_to_install_them() -> None:
         ":",
     ],
 )
-def test_error_for_an_agent_that_cannot_be_loaded_names_its_package_and_the_fix(
+def test_unloadable_agent_is_named_with_package_and_fix(
     offer: Callable[..., None], tmp_path: Path, target: str
 ) -> None:
     (tmp_path / "broken_package").mkdir()

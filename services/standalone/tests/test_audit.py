@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("nothing_configured")
 
 
-async def test_bos_audit_exports_and_verifies_all_trails_of_the_local_standalone(
+async def test_bos_audit_exports_and_verifies_trails_of_standalone(
     tmp_path: Path,
     started_before: Callable[[Path], Path],
     monkeypatch: pytest.MonkeyPatch,

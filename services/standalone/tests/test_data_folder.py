@@ -20,7 +20,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_api_key_is_kept_over_restarts_and_clients_read_standalone_json(
+def test_api_key_is_kept_and_read_from_standalone_json(
     tmp_path: Path,
 ) -> None:
     data = tmp_path / CONNECTION_FILE.parent
@@ -43,7 +43,7 @@ def test_api_key_is_kept_over_restarts_and_clients_read_standalone_json(
     assert len(key) >= 32
 
 
-def test_connection_file_and_log_are_readable_by_their_owner_only(tmp_path: Path) -> None:
+def test_connection_file_and_log_are_readable_by_the_owner(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with open_log(data) as log, own_folder(data) as folder:
         log.write("x")

@@ -84,7 +84,7 @@ async def test_first_start_uploads_every_document_as_the_local_user(
     assert set(service.watched) == set(service.files)
 
 
-async def test_second_start_uploads_nothing_so_that_deleted_documents_stay_deleted(
+async def test_second_start_uploads_no_deleted_document_again(
     uploads: tuple[Uploads, str], tmp_path: Path
 ) -> None:
     service, target = uploads

@@ -55,7 +55,7 @@ async def workspace() -> AsyncIterator[tuple[Workspace, str]]:
     await server.stop(None)
 
 
-async def test_first_start_uploads_the_files_as_the_local_user_and_the_second_none(
+async def test_first_start_alone_uploads_files_of_the_local_user(
     workspace: tuple[Workspace, str], tmp_path: Path
 ) -> None:
     service, target = workspace
@@ -75,7 +75,7 @@ async def test_first_start_uploads_the_files_as_the_local_user_and_the_second_no
     assert service.files == sample_uploads()
 
 
-async def test_workspace_that_is_away_is_logged_and_the_next_start_uploads(
+async def test_unavailable_workspace_is_logged_and_uploaded_to_later(
     workspace: tuple[Workspace, str], tmp_path: Path
 ) -> None:
     service, target = workspace

@@ -53,7 +53,7 @@ COMPOSED = fixture(
 
 @pytest.mark.requirement("G-19", "K-10")
 @pytest.mark.timeout(600)
-async def test_answer_about_uploaded_files_cites_a_passage_that_is_in_one_of_them(
+async def test_answer_about_uploaded_files_cites_a_passage_of_one(
     folder: Folder,
 ) -> None:
     files = folder.path / "mine"

@@ -115,7 +115,7 @@ def holding(folder: Path, content: bytes) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and content in path.read_bytes()]
 
 
-async def test_answers_come_from_the_users_own_files_cite_them_and_go_with_the_account(
+async def test_answers_cite_own_files_and_are_erased_with_accounts(
     tmp_path: Path, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as database:

@@ -62,7 +62,7 @@ def group() -> ServiceGroup:
     return ServiceGroup(Telemetry.for_tests().logger("test"))
 
 
-async def test_services_stop_in_reverse_order_of_their_start_each_in_its_own_task() -> None:
+async def test_services_stop_in_reverse_order_each_in_its_task() -> None:
     diary = Diary()
     async with group() as services:
         assert await services.start(a=diary.service("a")) == ["a"]
@@ -84,7 +84,7 @@ async def test_services_of_one_call_start_concurrently() -> None:
         await services.start(first=diary.service("first", needs=second_is_up), second=second)
 
 
-async def test_service_that_fails_to_start_is_named_and_the_others_stop() -> None:
+async def test_service_that_fails_to_start_is_named_and_others_stop() -> None:
     diary = Diary()
     never = asyncio.Event()
     async with group() as services:
@@ -100,7 +100,7 @@ async def test_service_that_fails_to_start_is_named_and_the_others_stop() -> Non
     assert diary.lines == ["good begins", "good ends"]
 
 
-async def test_unexpected_error_of_a_service_shows_its_type_and_not_its_message() -> None:
+async def test_unexpected_error_shows_its_type_and_no_message() -> None:
     async with group() as services:
         with pytest.raises(ServiceNotStarted, match="not be started: ValueError") as caught:
             await services.start(bad=Diary().service("bad", fails=ValueError("secret")))

@@ -16,7 +16,7 @@ LINE = "x" * 99
 
 
 @pytest.mark.security
-def test_a_log_is_rotated_while_it_is_written_and_one_old_file_is_kept(tmp_path: Path) -> None:
+def test_log_is_rotated_while_written_and_one_old_file_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with LogFile(path, rotate_bytes=1000) as log:
         for number in range(100):
@@ -45,7 +45,7 @@ def test_lines_of_threads_are_all_there_and_whole(tmp_path: Path) -> None:
     assert sorted(lines) == sorted(name * 99 for name in "abc" for _ in range(200))
 
 
-def test_a_log_goes_on_where_it_ended_and_a_large_one_is_rotated_first(tmp_path: Path) -> None:
+def test_log_is_appended_to_and_a_large_one_rotated_first(tmp_path: Path) -> None:
     for text in ("first", "second"):
         with open_log(tmp_path) as log:
             print(text, file=log)

@@ -43,7 +43,7 @@ async def test_bos_demo_answers_its_question_and_exits(folder: Folder) -> None:
     assert (folder.path / ".data/standalone.log").read_text() == "", "nothing to worry about"
 
 
-async def test_command_line_finds_the_standalone_and_sends_its_current_date(
+async def test_command_line_finds_standalone_and_sends_its_date(
     folder: Folder,
 ) -> None:
     async with folder.serving() as process:
@@ -68,7 +68,7 @@ async def test_command_line_finds_the_standalone_and_sends_its_current_date(
     assert gone.code == 3
 
 
-async def test_killed_standalone_resumes_its_runs_and_streams_reconnect(
+async def test_killed_standalone_resumes_runs_and_streams_reconnect(
     folder: Folder,
 ) -> None:
     async with ScriptedModel(demo_fixtures(DEFAULT_TODAY)) as model:
@@ -127,7 +127,7 @@ async def test_own_database_works_without_a_model_and_without_code(
     assert "secrets" not in asked.out
 
 
-async def test_invalid_settings_fail_the_start_and_name_service_and_fix(
+async def test_invalid_settings_fail_the_start_with_service_and_fix(
     folder: Folder,
 ) -> None:
     folder.environment = {"BOS_DATABASE_URL": "sqlite:///shop.db"}

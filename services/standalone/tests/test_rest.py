@@ -67,7 +67,7 @@ def refuses(address: str) -> bool:
         return probe.connect_ex((host, int(port))) != 0
 
 
-async def test_rest_answers_until_it_is_stopped_and_its_log_is_forwarded() -> None:
+async def test_rest_answers_until_stopped_and_its_log_is_forwarded() -> None:
     telemetry = Telemetry.for_tests("rest")
     async with running(telemetry=telemetry) as rest:
         assert b"200 OK" in await get(rest, "/healthz")

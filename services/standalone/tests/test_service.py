@@ -43,7 +43,7 @@ def one_of_each_kind() -> list[Question]:
     return list({question.kind: question for question in load_questions()}.values())
 
 
-async def test_every_service_answers_its_callers_and_refuses_all_others(
+async def test_services_answer_their_callers_and_refuse_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in PATIENT.items():  # or the log would tell of a busy machine

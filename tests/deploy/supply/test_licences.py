@@ -57,7 +57,7 @@ def test_every_locked_package_is_on_the_page_and_may_be_there() -> None:
         assert RULES.objection(each) == ""
 
 
-def test_the_bill_of_materials_names_everything_once_and_is_the_same_each_time() -> None:
+def test_bill_of_materials_is_complete_and_reproducible() -> None:
     packages = python_packages(LOCK.read_text("utf-8"))
     document = sbom(packages, RULES, "0.1.0")
     purls = [component["purl"] for component in document["components"]]
@@ -67,7 +67,7 @@ def test_the_bill_of_materials_names_everything_once_and_is_the_same_each_time()
     assert document == sbom(list(reversed(packages)), RULES, "0.1.0")
 
 
-def test_packages_of_npm_may_be_there_and_ship_with_the_console_alone() -> None:
+def test_packages_of_npm_ship_with_the_console_alone() -> None:
     found = [
         lock for top in ("libs", "services", "tests") for lock in (ROOT / top).rglob(_NPM_LOCK)
     ]
