@@ -127,6 +127,7 @@ check-source:
 	$(BIN)/python tests/contracts/import_circles.py
 	$(BIN)/python tests/contracts/sizes.py
 	$(BIN)/python tests/contracts/migrations.py
+	$(BIN)/python tests/contracts/words.py
 
 check-console: console
 	@$(NODE) tsc --noEmit

@@ -216,7 +216,7 @@ async def test_expired_certificate_raises_its_alert_until_replaced(watched: Watc
                     await asyncio.sleep(_PAUSE_S)
 
 
-async def test_qdrant_that_is_away_raises_an_alert_once_documents_have_waited(
+async def test_qdrant_away_raises_an_alert_once_documents_waited(
     watched: Watched,
 ) -> None:
     assert not await watched.raised("BosDocumentsBacklog")
@@ -246,7 +246,7 @@ async def test_way_to_postgresql_that_is_slow_raises_an_alert(watched: Watched) 
     watched.harness.postgres.delay_s = 0.0
 
 
-async def test_postgresql_that_is_away_raises_an_alert_and_nothing_is_lost(
+async def test_postgresql_away_raises_an_alert_and_nothing_is_lost(
     watched: Watched,
 ) -> None:
     for alert in ("BosRunLogWritesFail", "BosNoGateway"):

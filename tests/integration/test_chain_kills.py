@@ -137,8 +137,8 @@ async def test_kill_of_any_process_at_any_event_costs_only_time(chains: Chains) 
         print(f"{at}, {kill.delay_s:.2f} s")
         run, found = await outcome(chains, name, kill)
         if kill.victim == "mail" and is_unknown(run):
-            # SMTP knows no repetition: between the message and the server's word for it no client can
-            # tell, so that is said, and nothing is sent again.
+            # SMTP knows no repetition: between the message and the server's word for it no client
+            # knows, so that is said, and nothing is sent again.
             assert len(found.mails) <= 1, at
             await chains.ready()
             continue
