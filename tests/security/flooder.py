@@ -11,6 +11,7 @@ import json
 import resource
 import sys
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .flood_targets import Target, target_of
@@ -53,7 +54,8 @@ class Flooder:
 async def flooder() -> AsyncIterator[Flooder]:
     """A process that floods on demand; it ends with the block."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, __file__),
+        *(sys.executable, "-m", "security.flooder"),
+        cwd=Path(__file__).parents[1],  # as a module of its package, whose parts it imports
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
