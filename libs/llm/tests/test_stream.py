@@ -106,7 +106,7 @@ async def test_an_empty_stream_is_invalid(rig: Rig) -> None:
 async def test_silence_between_chunks_ends_a_stream(rig: Rig) -> None:
     rig.server.knobs.chunk_delay_s = 60
     with pytest.raises(ModelUnavailable) as caught:
-        await collect(await rig.model(stream_idle_timeout_s=0.05, max_attempts=1))
+        await collect(await rig.model(stream_idle_timeout_s=0.5, max_attempts=1))
     assert caught.value.reason == "MODEL_TIMEOUT"
     await eventually(lambda: rig.server.abandoned == 1)
 

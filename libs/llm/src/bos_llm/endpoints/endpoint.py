@@ -181,7 +181,7 @@ class Endpoint:
                     _PATH,
                     cast_to=object,
                     body={**body, "stream": True},
-                    options={"timeout": _timeout(min(timeout_s, idle_timeout_s))},
+                    options={"timeout": _timeout(min(timeout_s, idle_timeout_s), timeout_s)},
                     stream=True,
                     stream_cls=AsyncStream[object],
                 ),
@@ -483,5 +483,7 @@ def _never_connected(error: BaseException | None) -> bool:
     return False
 
 
-def _timeout(read_s: float) -> openai.Timeout:
-    return openai.Timeout(read_s, connect=min(read_s, _CONNECT_TIMEOUT_S))
+def _timeout(read_s: float, whole_s: float | None = None) -> openai.Timeout:
+    """Silence ends a call after ``read_s``; a connection may take longer, up to ``whole_s``."""
+    connect_s = min(read_s if whole_s is None else whole_s, _CONNECT_TIMEOUT_S)
+    return openai.Timeout(read_s, connect=connect_s)
