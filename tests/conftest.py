@@ -1,15 +1,10 @@
-from __future__ import annotations
-
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from bos_testkit.processes import PATIENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
 

@@ -4,18 +4,13 @@ Imports for type checking count: a circle of them is two modules that cannot be 
 other, however late the interpreter finds out. So do imports inside functions.
 """
 
-from __future__ import annotations
-
 import re
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grimp
 from import_floors import all_packages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 _CONSOLE = ROOT / "services/console/src"

@@ -5,8 +5,6 @@ and the command line stand on contracts and errors alone, and only agents stand 
 member needs no entry in any list; a new library names its floor in the contract of that name.
 """
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from pathlib import Path

@@ -3,16 +3,11 @@
 What is generated or a table is excepted by name, with the reason.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE_LINES, FOLDER_MODULES, PAGE_LINES = 500, 15, 150

@@ -5,8 +5,6 @@ package along; it fails once that member does without. `make test ONLY=tests/dep
 cannot see it either.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 import tomllib

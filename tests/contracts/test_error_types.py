@@ -1,19 +1,14 @@
 """``AgentError.type`` has values of one list: no source writes one as a literal of its own."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from bos_errors import AgentErrorType, BosError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 LIST = ROOT / "libs/errors/src/bos_errors/agent_types.py"

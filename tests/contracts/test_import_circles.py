@@ -1,7 +1,5 @@
 """The check for import circles finds them; `make check` runs it."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

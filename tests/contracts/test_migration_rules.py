@@ -1,7 +1,5 @@
 """Migrations that block writers, break a release, or change what was released are refused."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What `make check` finds wrong with alerts, rules, dashboards and the page of metrics."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

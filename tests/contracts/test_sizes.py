@@ -1,7 +1,5 @@
 """The check of sizes finds what is one too many, and nothing at the limit."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Members of the workspace: import contracts made from folders, entry points, contract tests."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

@@ -6,16 +6,11 @@ The words are the second column of the page's table "Checked words". A name coun
 words that it is made of. Sample data are left out: they are texts of others.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 STYLE = "docs/STYLE.md"

@@ -3,24 +3,20 @@
 It builds Kubernetes from source once on a machine: `make test-cluster`, not `make test`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 from chart_rendering import CHART, PROFILES, Chart, Rendered
 from control_plane import ControlPlane, control_plane
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(900)]
 

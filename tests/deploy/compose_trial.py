@@ -4,8 +4,6 @@ Images of others are left out: PostgreSQL is Debian's package on the base of our
 documents are indexed by the embedded engine. `make trial NAME=compose` builds images and runs this.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -14,20 +12,19 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "deploy/images"))
+from collections.abc import Iterator
+
 from compose_files import Project, agents_on_request, compose_file
 
 import build
 from bos_standalone.cli import DEMO_QUESTION
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.timeout(1800)
 

@@ -4,15 +4,14 @@ Everything that decides about objects is real: validation, Pod Security, RBAC, v
 disruption budgets, Jobs. Nodes are simulated by kwok: their pods are ready at once and run nothing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
+from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
 
 import yaml
 from cryptography import x509
@@ -22,10 +21,6 @@ from cryptography.x509.oid import NameOID
 
 from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 _COMMAND_S = 240
 _LONGEST_S = 1200

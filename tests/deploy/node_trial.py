@@ -16,7 +16,7 @@ import urllib.request
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
@@ -25,13 +25,12 @@ from control_plane import control_plane
 from real_node import NODE, real_node, run
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "deploy/images"))
+from collections.abc import Iterator
+
+from control_plane import ControlPlane
+from real_node import Node
+
 import build
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from control_plane import ControlPlane
-    from real_node import Node
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(3600)]
 

@@ -4,26 +4,19 @@ Pods really run, one bridge joins them, services have addresses and names. Netwo
 accepted and not enforced: a bridge knows none.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING
 
 import yaml
-from control_plane import running
+from control_plane import ControlPlane, running
 
 from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from control_plane import ControlPlane
 
 NODE = "real-1"
 _BRIDGE = "bos-node0"

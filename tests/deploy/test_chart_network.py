@@ -1,16 +1,10 @@
 """Network policies: exactly the edges that the settings of the services need."""
 
-from __future__ import annotations
-
 import json
 from ipaddress import ip_network
-from typing import TYPE_CHECKING
 
 import pytest
-from chart_rendering import called, component, environment, peers
-
-if TYPE_CHECKING:
-    from chart_rendering import Chart, Rendered
+from chart_rendering import Chart, Rendered, called, component, environment, peers
 
 _DNS = {("UDP", 53), ("TCP", 53)}
 

@@ -1,27 +1,21 @@
 """Settings in the chart: all known, all loadable by their services, secrets only from Secrets."""
 
-from __future__ import annotations
-
 import base64
 import importlib
 import os
 import re
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from chart_rendering import CHART, ROOT, environment, from_secrets, mounted_keys
+from chart_rendering import CHART, ROOT, Rendered, environment, from_secrets, mounted_keys
 from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
 from bos_chassis.settings import Settings, settings_from
 from bos_standalone.agents import SERVICES, agent_factory, installed_agents
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from chart_rendering import Rendered
 
 _ROW = re.compile(r"^\| (`[^|]+`(?: or `[^|]+`)*) \| ([^|]*) \|", re.MULTILINE)
 _PART = re.compile(r"part `(\w+)`")

@@ -1,23 +1,17 @@
 """Values that the chart refuses, with a message that names the field; the question it asks."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from chart_rendering import CHART, RefusedValues, environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from chart_rendering import Chart
+from chart_rendering import CHART, Chart, RefusedValues, environment
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,17 @@
 """Workloads: probes, shutdown, security contexts, availability, certificates, monitoring."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import from_descriptors
 import pytest
-from chart_rendering import CHART, called, component, environment, peers
+from chart_rendering import CHART, Chart, Rendered, called, component, environment, peers
 
 from bos_standalone.new_agent.command import agent_files
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from chart_rendering import Chart, Rendered
 
 _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 

@@ -1,23 +1,20 @@
 """docker-compose.yml holds every service, confined, with settings that exist and no secret."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
+from collections.abc import Iterator, Mapping
+
 from compose_files import ROOT, Project, compose_file
 
 from bos_standalone.agents import SERVICES, installed_agents
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 DATA = compose_file()
 CONTAINERS: Mapping[str, Any] = DATA["services"]

@@ -1,7 +1,5 @@
 """Descriptors of services, and that what is made from them is neither stale nor wrong."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

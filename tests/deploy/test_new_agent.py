@@ -1,7 +1,5 @@
 """`bos new agent` into a copy of the tree: checked, described, tested, without another edit."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -9,18 +7,16 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
 sys.path.append(str(Path(__file__).parent))
+from collections.abc import AsyncIterator
+
 from compose_files import COMPOSE
 
 from bos_testkit.agent_contract import KIT_RULES, RULES
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent

@@ -1,25 +1,21 @@
 """secrets.sh makes what containers need, once, and readable by no other user."""
 
-from __future__ import annotations
-
 import re
 import stat
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from cryptography import x509
 from cryptography.fernet import Fernet
 
 sys.path.insert(0, str(Path(__file__).parent))
+from collections.abc import Mapping
+
 from compose_files import Project
 
 from bos_chassis.credentials.tls import callers
 from bos_gateway.settings import GatewaySettings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 pytestmark = pytest.mark.process
 

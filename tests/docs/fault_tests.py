@@ -1,7 +1,5 @@
 """Prints the tests that docs/operations/faults.md names, for ``make trial NAME=faults``."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Final

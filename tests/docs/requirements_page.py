@@ -7,20 +7,15 @@ Tests are read, not run: a mark is ``@pytest.mark.requirement("…")`` on a func
 ``pytestmark`` of a module, or ``marks=`` of a parameter; in a browser test ``{ tag: ["@…"] }``.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess
 import sys
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).parents[2]
 PAGE = Path("docs/reference/requirements.md")

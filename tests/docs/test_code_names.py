@@ -1,7 +1,5 @@
 """Modules and names of the code that pages name exist: paths in backticks, and tables of names."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from functools import reduce

@@ -1,7 +1,5 @@
 """docs/reference/configuration.md and .env.example say what the settings classes say."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """docs/demo.md lists every question that the demo answers."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

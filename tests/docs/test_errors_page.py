@@ -1,7 +1,5 @@
 """docs/reference/errors.md names every error that the code raises."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

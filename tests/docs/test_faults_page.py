@@ -1,7 +1,5 @@
 """The page on faults names tests that exist, and an alert for every fault."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

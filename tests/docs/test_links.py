@@ -1,7 +1,5 @@
 """What README and docs name exists: links, anchors, files, commands of make."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

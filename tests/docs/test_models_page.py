@@ -1,11 +1,10 @@
 """docs/models.md: every block of settings is tried against a double of its provider."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,9 +16,6 @@ from bos_llm.endpoints.providers import PROVIDERS
 from bos_testkit.scripted_model.quirks import JSON_WORD, THINKING_TEMPERATURE, Quirks
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PAGE = Path(__file__).parents[2] / "docs" / "models.md"
 _BLOCK = re.compile(r"^```sh (\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

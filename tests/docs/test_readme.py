@@ -1,7 +1,5 @@
 """README: its sample is the output of the demo's question, and it stays one page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page of requirements: which marks are found, and what is refused."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pages for operators name metrics, labels and log lines that the code has."""
 
-from __future__ import annotations
-
 import ast
 import re
 from functools import cache

@@ -1,7 +1,5 @@
 """docs/reference/sql-guard-rules.md says what the guard's data says."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

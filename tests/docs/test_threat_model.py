@@ -1,7 +1,5 @@
 """The threat model: each boundary names the code that enforces it and the tests that attack it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -4,22 +4,15 @@ Replies are checked against the sample company in ``services/demo``; here a few 
 are asked of the whole product.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import SourceType
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import OrchestratorResponse, RunStatus
 from bos_demo.expectations import mentions
-from bos_demo.questions import RagStep, WebStep
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.gateway.v1 import OrchestratorResponse
-    from bos_demo.questions import Question
+from bos_demo.questions import Question, RagStep, WebStep
 
 MOST_CALLS: Final = {
     "sql": 3,

@@ -1,13 +1,12 @@
 """Demo questions whose results become files or that ask an uploaded one, and the workspace."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import zipfile
+from collections.abc import AsyncIterator, Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pypdfium2
@@ -23,17 +22,11 @@ from bos_cli.main import main
 from bos_client import BosClient
 from bos_client.text import files_of
 from bos_client.workspace import WorkspaceClient
-from bos_demo.questions import FilesStep, load_file_questions, load_upload_questions
-from bos_standalone.service import serve_all
+from bos_demo.questions import FilesStep, Question, load_file_questions, load_upload_questions
+from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
 
 from .demo_checks import assert_answered, reaching
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from bos_demo.questions import Question
-    from bos_standalone.service import Standalone
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -4,44 +4,35 @@ Raised means that the rule holds; for how long, before it fires, is tested by pr
 `make test-observability` installs Prometheus and runs this.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 import pytest_asyncio
-from prometheus_server import running_prometheus
+from prometheus_server import Prometheus, running_prometheus
 
 from bos.documents.v1 import DocumentsServiceStub
 from bos_chassis.metrics import disk
 from bos_documents.service import serve as serve_documents
 from bos_documents.settings import DocumentsSettings
 from bos_errors import BosError
+from bos_mcp_db.settings import DatabaseSettings
 from bos_postgres import connect, create_database
 from bos_testkit.certificates import Authority
+from bos_testkit.postgres import PostgresServer
 from bos_testkit.processes import free_port
 
-from .faults_harness import Certificates, open_faults_harness
+from .faults_harness import Certificates, FaultsHarness, open_faults_harness
 from .faults_parts import Part
 from .faults_replies import BOTH, LIST_TABLES, REPLIES, SEARCHED
 from .library import upload
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from prometheus_server import Prometheus
-
-    from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.postgres import PostgresServer
-
-    from .faults_harness import FaultsHarness
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 from google.protobuf.json_format import ParseDict
@@ -19,6 +20,7 @@ from bos.gateway.v1 import (
     APPROVAL_STATUS_DENIED,
     APPROVAL_STATUS_TIMED_OUT,
     Approval,
+    ApprovalStatus,
     OrchestratorResponse,
     RunEvent,
 )
@@ -26,12 +28,7 @@ from bos_client import BosClient
 from bos_errors import BosError, Unavailable
 from bos_testkit.waiting import eventually
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos.gateway.v1 import ApprovalStatus
-
-    from .approval_harness import Worker
+from .approval_harness import Worker
 
 PROTOBUF_JSON = "application/protobuf+json"
 _WITHIN_S = 60.0

@@ -4,15 +4,13 @@ Every worker is one gateway with one REST in front of it; all of them share one 
 real planner and composer around one scripted model.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
@@ -25,13 +23,8 @@ from bos_standalone.rest import find_binary, serve_rest
 from bos_testkit.agents import agent_server
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
-from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_testkit.scripted_model.replies import Fixture
 
 DEPLOY, ROLL_BACK, BOTH = "Deploy", "Roll back", "Deploy and look at"
 TIMEOUT_S = 1.5

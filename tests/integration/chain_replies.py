@@ -1,23 +1,17 @@
 """The chains that are asked for, and what the scripted model says to each of their prompts."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_demo.questions import RagStep, WebStep, load_document_questions, load_web_questions
 from bos_demo.scripted.document import rag_replies
 from bos_demo.scripted.replies import composer_section
 from bos_demo.scripted.web import web_replies
-from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 
 from .harness import plan_reply, planned
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bos_testkit.scripted_model.replies import Fixture
 
 MANAGER = "manager@example.com"
 

@@ -1,9 +1,9 @@
-from __future__ import annotations
-
 import asyncio
 import secrets
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 import pytest_asyncio
@@ -13,21 +13,12 @@ from bos_chassis.telemetry import Telemetry
 from bos_demo.service import serve as serve_demo
 from bos_demo.settings import DemoSettings
 from bos_gateway.service import migrate_store
+from bos_mcp_db.settings import DatabaseSettings
 from bos_standalone.stores import COMPANY_DATABASE, company_database, ensure_database
-from bos_testkit.postgres import copy_database, migrated_template
+from bos_testkit.postgres import PostgresServer, copy_database, migrated_template
 
-from .harness import open_harness
-from .rest_harness import rest_harness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.postgres import PostgresServer
-
-    from .harness import Harness
-    from .rest_harness import RestHarness
+from .harness import Harness, open_harness
+from .rest_harness import RestHarness, rest_harness
 
 
 @pytest.fixture(scope="session")

@@ -5,16 +5,17 @@ The same ``serve`` functions as in production, every service on a port of its ow
 that stop in the middle.
 """
 
-from __future__ import annotations
-
 import asyncio
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf.json_format import MessageToJson
+from google.protobuf.message import Message
 
-from bos.common.v1 import TraceEventType
+from bos.common.v1 import Table, TraceEventType
+from bos_agentkit import Agent
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
@@ -30,7 +31,7 @@ from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_llm import Models
 from bos_mcp_db.service import serve as serve_mcp_db
-from bos_mcp_db.settings import McpDbSettings
+from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_planner.service import serve as serve_planner
 from bos_planner.settings import PlannerSettings
 from bos_sandbox.service import serve as serve_sandbox
@@ -40,19 +41,8 @@ from bos_sql.settings import SqlSettings
 from bos_testkit.agents import agent_server
 from bos_testkit.runs import SeenRun
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
-from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
-
-    from google.protobuf.message import Message
-
-    from bos.common.v1 import Table
-    from bos_agentkit import Agent
-    from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.scripted_model.replies import Fixture
 
 TODAY = {"current_date": DEFAULT_TODAY.isoformat()}
 _LONGEST_RUN_S = 20.0

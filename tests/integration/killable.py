@@ -1,20 +1,15 @@
 """Services as processes that are killed and come back where they were."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
 
 _START_S = 300.0
 _STOP_S = 30.0

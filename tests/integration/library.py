@@ -1,23 +1,18 @@
 """Documents service with its real engines, and the document agent before it."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bos.documents.v1 import DocumentUpload, UploadDocumentRequest
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_documents import service as documents
 from bos_documents.settings import DocumentsSettings
+from bos_llm import Models
 from bos_rag import service as rag
 from bos_rag.settings import RagSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from bos_llm import Models
 
 
 @asynccontextmanager

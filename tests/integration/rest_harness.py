@@ -1,21 +1,16 @@
 """The whole product as one process with the real REST gateway, in a folder of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bos_testkit.processes import PATIENT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 ROOT = Path(__file__).parents[2]
 BOS = Path(sys.executable).with_name("bos")

@@ -1,9 +1,8 @@
 """A remote A2A agent in the whole product: configured, planned with, approved, asked back."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -13,19 +12,15 @@ from bos.gateway.v1 import RunEvent, RunStatus
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map
 from bos_client import BosClient
+from bos_mcp_db.settings import DatabaseSettings
 from bos_postgres import create_database
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
+from bos_testkit.postgres import PostgresServer
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .harness import plan_reply, planned
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.postgres import PostgresServer
 
 pytestmark = pytest.mark.e2e
 

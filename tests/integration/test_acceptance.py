@@ -1,8 +1,7 @@
 """Partial answers, what each part may do, plans, gates and violations, on the real services."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -13,18 +12,21 @@ from bos.planner.v1 import Intent
 from bos_agentkit import AgentFailure, agent_card
 from bos_chassis.values import from_value, from_value_map
 from bos_errors import AgentErrorType
+from bos_mcp_db.settings import DatabaseSettings
 from bos_testkit.agents import FailingAgent
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import TEXT_CALLS
 
-from .harness import open_harness, plan_reply, planned, program_reply, query_replies, rows
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_mcp_db.settings import DatabaseSettings
-
-    from .harness import Harness, Outcome
+from .harness import (
+    Harness,
+    Outcome,
+    open_harness,
+    plan_reply,
+    planned,
+    program_reply,
+    query_replies,
+    rows,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,11 +1,10 @@
 """The agent that `bos new agent` writes answers through the public API once it is there."""
 
-from __future__ import annotations
-
 import importlib
 import sys
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -17,23 +16,18 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map
 from bos_client import BosClient
 from bos_llm import Models
+from bos_mcp_db.settings import DatabaseSettings
 from bos_postgres import create_database
 from bos_standalone.new_agent.command import agent_files
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.packages import install_metadata
+from bos_testkit.postgres import PostgresServer
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .harness import open_harness, plan_reply, planned
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.postgres import PostgresServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -3,15 +3,18 @@
 Effects are counted where they land, at the agent, which is no part of any gateway.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from bos.agent.v1 import AGENT_EXECUTION_STATUS_SKIPPED, AGENT_EXECUTION_STATUS_SUCCEEDED
-from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_SKIPPED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentResult,
+)
+from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED, OrchestratorResponse
 from bos_testkit.waiting import eventually
 
 from .approval_callers import CALLERS, Caller, Refused
@@ -23,12 +26,6 @@ from .approval_harness import (
     ApprovalHarness,
     open_approval_harness,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.agent.v1 import AgentResult
-    from bos.gateway.v1 import OrchestratorResponse
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.requirement("T-16")]
 

@@ -5,6 +5,7 @@ fallback, never a hang, and never the text of an exception (issue "First light")
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,15 @@ from bos.agent.v1 import AgentExecutionStatus
 from bos.gateway.v1 import RunStatus
 from bos_client import BosClient
 from bos_errors import DeadlineExceeded, InvalidArgument, NotFound, ResourceExhausted
+from bos_mcp_db.settings import DatabaseSettings
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.processes import free_port
 from bos_testkit.scripted_model.replies import fixture
-from bos_testkit.scripted_model.server import TEXT_CALLS
+from bos_testkit.scripted_model.server import TEXT_CALLS, Knobs
 
 from .harness import (
+    Harness,
+    Outcome,
     no_internals,
     open_harness,
     plan_reply,
@@ -31,13 +35,7 @@ from .harness import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.scripted_model.server import Knobs
-
     from .conftest import StartHarness
-    from .harness import Harness, Outcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

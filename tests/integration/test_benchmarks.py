@@ -4,27 +4,21 @@ The model is scripted, and its queries are other ones than the benchmark's: what
 the databases return.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from bos_cli.evaluation.benchmarks import read_benchmark
-from bos_cli.evaluation.running import ask_all
+from bos_cli.evaluation.running import Graded, ask_all
 from bos_mcp_db.settings import DatabaseSettings
+from bos_testkit.scripted_model.replies import Fixture
 
 from .harness import open_harness, plan_reply, planned, query_replies
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_cli.evaluation.running import Graded
-    from bos_testkit.scripted_model.replies import Fixture
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,24 +1,18 @@
 """A browser at the real product: signed in by a link or a password, asking, finding, judging."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import re
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
-from .rest_harness import BOS, rest_harness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from .rest_harness import RestHarness
+from .rest_harness import BOS, RestHarness, rest_harness
 
 pytestmark = [pytest.mark.e2e, pytest.mark.rest]
 

@@ -11,28 +11,22 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from bos.agent.v1 import AgentExecutionStatus
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import RunEvent, RunStatus
 from bos_errors import AgentErrorType
 from bos_postgres import create_database
+from bos_testkit.postgres import PostgresServer
 
 from .chain_replies import CHAINS, REPORT
-from .chains_harness import open_chains
+from .chains_harness import ChainRun, Chains, open_chains
 from .harness import no_internals
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.gateway.v1 import RunEvent
-    from bos_testkit.postgres import PostgresServer
-
-    from .chains_harness import ChainRun, Chains
 
 KILLS = int(os.environ.get("BOS_TEST_KILLS", "3"))
 SEED = int(os.environ.get("BOS_TEST_SEED", "1"))

@@ -1,26 +1,18 @@
 """Chains of real agents, each service a process: answer, citations, and the mail that landed."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
 from bos.gateway.v1 import RunStatus
 from bos_postgres import create_database
+from bos_testkit.postgres import PostgresServer
 
 from .chain_replies import CHAINS, MANAGER, REPORT
-from .chains_harness import open_chains
+from .chains_harness import Chains, open_chains
 from .harness import no_internals
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_testkit.postgres import PostgresServer
-
-    from .chains_harness import Chains
 
 pytestmark = [
     pytest.mark.e2e,

@@ -1,7 +1,5 @@
 """The code agent in the whole product: proposed, approved, run, its figure fetched."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -9,14 +7,16 @@ import os
 import sys
 from collections import defaultdict
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
 
 from bos.agent.v1 import AgentExecutionStatus
-from bos.gateway.v1 import RunEvent, RunStatus
+from bos.common.v1 import Artefact
+from bos.gateway.v1 import Approval, OrchestratorResponse, RunEvent, RunStatus
 from bos_chassis.values import from_value_map
 from bos_client import BosClient
 from bos_demo.company import DEFAULT_TODAY
@@ -26,12 +26,6 @@ from bos_demo.generators.generate import generate
 from bos_demo.periods import named_periods
 
 from .rest_harness import BOS, RestHarness
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos.common.v1 import Artefact
-    from bos.gateway.v1 import Approval, OrchestratorResponse
 
 pytestmark = [
     pytest.mark.e2e,

@@ -4,21 +4,28 @@ The rag agent runs before a scripted model. What an answer cites is held against
 and against the document's source.
 """
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 import pytest_asyncio
 
-from bos.agent.v1 import AgentExecutionStatus, AgentInput, AgentServiceStub, ExecuteRequest
+from bos.agent.v1 import (
+    AgentExecutionStatus,
+    AgentInput,
+    AgentResult,
+    AgentServiceStub,
+    ExecuteRequest,
+)
 from bos.documents.v1 import (
+    Document,
     DocumentsServiceStub,
     DocumentState,
     ListDocumentsRequest,
+    Passage,
     SearchDocumentsRequest,
     WatchDocumentRequest,
 )
@@ -27,22 +34,15 @@ from bos_demo.company import DEFAULT_TODAY
 from bos_demo.documents.rendering import render
 from bos_demo.documents.sources import load_sources
 from bos_demo.expectations import mentions
-from bos_demo.questions import RagStep, load_document_questions
+from bos_demo.questions import CitedPassage, Question, RagStep, load_document_questions
 from bos_demo.scripted.replies import demo_fixtures
 from bos_llm import Models
 from bos_postgres import create_database
+from bos_testkit.postgres import PostgresServer
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .library import documents_and_rag, upload
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.agent.v1 import AgentResult
-    from bos.documents.v1 import Document, Passage
-    from bos_demo.questions import CitedPassage, Question
-    from bos_testkit.postgres import PostgresServer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

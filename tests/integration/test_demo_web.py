@@ -1,9 +1,8 @@
 """Questions over the demo's public site: real search, pages and robots.txt; scripted model."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -12,6 +11,7 @@ import pytest_asyncio
 from bos.agent.v1 import (
     AgentExecutionStatus,
     AgentInput,
+    AgentResult,
     AgentServiceStub,
     ExecuteRequest,
     TaskMetadata,
@@ -21,7 +21,7 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map, to_value
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.expectations import mentions
-from bos_demo.questions import REFERENCE, WebStep, load_web_questions
+from bos_demo.questions import REFERENCE, Question, WebStep, load_web_questions
 from bos_demo.scripted.replies import demo_fixtures
 from bos_demo.website.service import serve_website
 from bos_llm import Models
@@ -29,12 +29,6 @@ from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
 from bos_web import service as web
 from bos_web.settings import WebSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.agent.v1 import AgentResult
-    from bos_demo.questions import Question
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

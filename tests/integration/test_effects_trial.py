@@ -3,32 +3,24 @@
 ``BOS_TEST_ACTIONS`` says how many are approved (6 in the suite), ``BOS_TEST_SEED`` what is drawn.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from bos.agent.v1 import AgentExecutionStatus, AgentResult
 from bos.common.v1 import AgentError
 from bos_demo.settings import DemoSettings
+from bos_mcp_db.settings import DatabaseSettings
 from bos_postgres import connect, create_database
 from bos_standalone.stores import COMPANY_DATABASE
+from bos_testkit.postgres import PostgresServer
 
-from .effects_trial.actions import Action, draw
+from .effects_trial.actions import Action, Kind, Person, draw
 from .effects_trial.deployment import Stores
 from .effects_trial.trial import Company, run_trial
 from .effects_trial.verdict import judge
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.postgres import PostgresServer
-
-    from .effects_trial.actions import Kind, Person
 
 ACTIONS = int(os.environ.get("BOS_TEST_ACTIONS", "6"))
 SEED = int(os.environ.get("BOS_TEST_SEED", "1"))

@@ -1,25 +1,25 @@
 """Errors and resilience on the real services: types, retries, fallbacks, user messages."""
 
-from __future__ import annotations
-
 import socket
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
-from bos.agent.v1 import AgentExecutionStatus, SideEffectClass
+from bos.agent.v1 import AgentExecutionStatus, AgentResult, SideEffectClass
 from bos.common.v1 import TraceEventType
 from bos.gateway.v1 import RunStatus
-from bos_agentkit import AgentFailure, agent_card, succeeded, tool
+from bos_agentkit import AgentFailure, AgentTask, agent_card, succeeded, tool
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
 from bos_errors import ConfigurationError, Unavailable
 from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_mcp_db.service import serve as serve_mcp_db
-from bos_mcp_db.settings import McpDbSettings
+from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_standalone.group import ServiceNotStarted
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
@@ -28,6 +28,7 @@ from bos_testkit.scripted_model.server import TEXT_CALLS
 
 from .harness import (
     TODAY,
+    Harness,
     no_internals,
     open_harness,
     plan_reply,
@@ -36,16 +37,6 @@ from .harness import (
     query_replies,
     rows,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
-    from bos_mcp_db.settings import DatabaseSettings
-
-    from .harness import Harness
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

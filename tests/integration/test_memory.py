@@ -1,12 +1,12 @@
 """Memory from end to end: a user's facts are in her prompts, and in no other user's."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -22,17 +22,11 @@ from bos.memory.v1 import (
 )
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
-from bos_standalone.service import serve_all
+from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_standalone.service import Standalone
 
 PASSWORD = "correct horse battery"
 COMPANY = "Analytical Engines"

@@ -1,8 +1,6 @@
 """Without any model: what needs none works, and what needs one says what to set."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -12,15 +10,11 @@ from bos.gateway.v1 import RunStatus
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map
 from bos_client import BosClient
+from bos_mcp_db.settings import DatabaseSettings
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 
 from .harness import no_internals, rows
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_mcp_db.settings import DatabaseSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,22 +1,16 @@
 """Blocks of the guide about people, as they stand there, on the whole product."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import re
 from asyncio.subprocess import PIPE
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from .rest_harness import BOS, ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .rest_harness import RestHarness
+from .rest_harness import BOS, ROOT, RestHarness
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="module")]
 

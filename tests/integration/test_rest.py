@@ -1,23 +1,17 @@
 """REST in front of the whole product: the walk that the guide shows, line by line."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
 
-from .rest_harness import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from .rest_harness import RestHarness
+from .rest_harness import ROOT, RestHarness
 
 pytestmark = [pytest.mark.e2e, pytest.mark.rest, pytest.mark.asyncio(loop_scope="module")]
 

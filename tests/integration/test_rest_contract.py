@@ -1,11 +1,11 @@
 """The REST API keeps its OpenAPI document for generated requests."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from buf.validate import validate_pb2 as validate
@@ -14,10 +14,6 @@ from bos.gateway.v1 import AgentRequest
 from bos.identity.v1 import CreateApiKeyRequest, RegisterUserRequest
 
 from .rest_harness import ROOT, rest_harness
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.e2e, pytest.mark.rest]
 

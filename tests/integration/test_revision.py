@@ -1,10 +1,9 @@
 """Plans that fail are mended by the real planner, on the real services."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -12,24 +11,17 @@ import pytest_asyncio
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.gateway.v1 import RunStatus
+from bos.runlog.v1 import LogEvent
 from bos_chassis.values import from_value
 from bos_gateway.run_log.reader import Runs
 from bos_gateway.run_log.session import SCHEMA
+from bos_mcp_db.settings import DatabaseSettings
 from bos_postgres import open_database
 from bos_testkit.agents import CountingAgent, EchoAgent, RecordingAgent
-from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import TEXT_CALLS
 
-from .harness import TODAY, Outcome, open_harness, plan_reply, planned, query_replies, rows
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from bos.runlog.v1 import LogEvent
-    from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.scripted_model.replies import Fixture
-
-    from .harness import Harness
+from .harness import TODAY, Harness, Outcome, open_harness, plan_reply, planned, query_replies, rows
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,19 +13,15 @@ from rich.console import Console
 
 from bos.common.v1 import Usage
 from bos.gateway.v1 import RunStatus
+from bos_chassis.telemetry import Telemetry
 from bos_cli.render.parts import show_end
+from bos_mcp_db.settings import DatabaseSettings
 from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY
 
-from .harness import open_harness
+from .harness import Harness, open_harness
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
-    from bos_chassis.telemetry import Telemetry
-    from bos_mcp_db.settings import DatabaseSettings
-
     from .conftest import StartHarness
-    from .harness import Harness
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,22 +1,15 @@
-from __future__ import annotations
-
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from bos_postgres import create_database
 from bos_testkit.certificates import Authority
+from bos_testkit.postgres import PostgresServer
 
 from .deployments import Deployment, separate, standalone
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    import pytest
-
-    from bos_testkit.postgres import PostgresServer
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["separate", "standalone"])

@@ -1,30 +1,24 @@
 """Bos as people run it: ``bos serve all``, or a process for each service, over TLS or not."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import sys
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bos_chassis.auth.callers import RunTokenSigner, generate_keypair
+from bos_chassis.settings import TlsSettings
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_standalone.rest import find_binary
+from bos_testkit.certificates import Authority
 from bos_testkit.processes import RunningProcess, running_process, service_process, tls_environment
 
 from .flood_targets import Target, behind_tls
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from bos_chassis.settings import TlsSettings
-    from bos_testkit.certificates import Authority
 
 BOS = Path(sys.executable).with_name("bos")
 _KEY = "a-key-of-honest-callers"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -29,15 +31,9 @@ from bos_mail.service import serve as serve_mail
 from bos_mail.settings import MailSettings
 from bos_postgres import create_database
 from bos_testkit.internet.bodies import LIMIT
-from bos_testkit.internet.world import Internet, Site, answer, ok, wired
+from bos_testkit.internet.world import Internet, Request, Site, answer, ok, wired
 from bos_web.service import serve as serve_web
 from bos_web.settings import WebSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from bos_testkit.internet.world import Request
 
 HOST = "site.example"
 OTHER_HOST, OTHER = "other.example", "151.101.1.69"

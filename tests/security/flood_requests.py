@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from .flood_shape import Flood, opened
-
-if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
-
-    from .flood_targets import Target
+from .flood_targets import Target
 
 _CHUNK = b"10000\r\n" + b"[" * 65536 + b"\r\n"
 

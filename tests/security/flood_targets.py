@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import grpc
@@ -15,12 +16,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from bos.gateway.v1 import ListRunsRequest, OrchestratorServiceStub
 from bos.identity.v1 import GetJsonWebKeySetRequest, GetUserRequest, IdentityServiceStub
 from bos.memory.v1 import ListConversationsRequest, MemoryServiceStub
+from bos_chassis.settings import TlsSettings
 from bos_testkit.processes import peak_memory_mb
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-
-    from bos_chassis.settings import TlsSettings
 
 TIMEOUT_S = 60.0
 """For an honest call, however busy the machine is."""

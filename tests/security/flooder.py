@@ -4,21 +4,16 @@ It takes a line of JSON for each flood, says ``up`` when all of it has been sent
 until the next line, and says ``down``.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import resource
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .flood_targets import Target, target_of
 from .floods import flooding, named
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 HONEST = "honest"
 """The load of as many honest callers, each with a call under way at any time."""

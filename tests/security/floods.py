@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from bos_testkit.raw_http2 import RawConnection, grpc_frame, raw_connection
 
 from .flood_requests import HTTP_FLOODS, half_a_handshake, silent
 from .flood_shape import Flood, opened
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-
-    from .flood_targets import Target
+from .flood_targets import Target
 
 _WATCH = "/grpc.health.v1.Health/Watch"
 _CHECK = "/grpc.health.v1.Health/Check"

@@ -1,17 +1,18 @@
 """Mail, API and files agents with their worlds, identity, memory, planner, composer, gateway."""
 
-from __future__ import annotations
-
 from base64 import b64encode
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 from aiohttp import web as http
 from mail_servers import PASSWORD, USER, ImapServer, SmtpServer, imap_server, smtp_server
 
 from bos.agent.v1 import AgentInput, AgentServiceStub, ExecuteRequest, TaskMetadata
+from bos.gateway.v1 import Approval
 from bos.identity.v1 import (
     ConnectionServiceStub,
     IdentityServiceStub,
@@ -54,12 +55,6 @@ from .poison_harness import PoisonRun
 from .poisoned_documents import HONEST
 from .poisoned_hands import KEPT, POISONED, Poison
 from .web_harness import LOOPBACK, Names
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos.gateway.v1 import Approval
 
 OPERATOR_TOKEN = "operator-token-of-the-api"
 REQUEST_TOKEN = "bearer-token-of-the-request"

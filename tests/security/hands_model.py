@@ -1,17 +1,11 @@
 """A model that obeys orders which it reads in mails, API replies and files, in every call."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import Any
 
 from .obeying_model import LEAKS, plan
 from .poisoned_documents import HONEST, PLANNER, QUESTION, TEXT
-from .poisoned_hands import KEPT, THIEF, deed_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    from .poisoned_hands import Deed, Poison
+from .poisoned_hands import KEPT, THIEF, Deed, Poison, deed_in
 
 FACTS, SUMMARY = "PersonalFacts", "ConversationSummary"
 OURS = (PLANNER, TEXT, FACTS, SUMMARY)

@@ -7,8 +7,6 @@ over as many connections. Services, flooder and honest callers are processes of 
 if an honest call is refused, a probe finds a service dead, or memory grows beyond its bound.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os
@@ -18,19 +16,15 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bos_postgres import create_database
 from bos_testkit.certificates import Authority
 from bos_testkit.postgres import embedded_server
 
 from .deployments import separate
-from .flooder import HONEST, flooder
+from .flood_targets import Target
+from .flooder import HONEST, Flooder, flooder
 from .floods import FLOODS, named
-
-if TYPE_CHECKING:
-    from .flood_targets import Target
-    from .flooder import Flooder
 
 _SHOWN = 500
 _MOST_S = 8.0

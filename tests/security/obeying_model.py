@@ -1,7 +1,5 @@
 """A model that obeys the attacker where it reads the attacker's words, and is honest elsewhere."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from typing import Any

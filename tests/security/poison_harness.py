@@ -1,15 +1,16 @@
 """Documents, rag, an agent with effects, planner, composer and gateway, before one model."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 from documents_harness import Caller
 
 from bos.documents.v1 import DocumentsServiceStub
+from bos.gateway.v1 import Approval
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
@@ -29,16 +30,10 @@ from bos_testkit.agents import EchoAgent, agent_server
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.runs import SeenRun
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import Fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .obeying_model import improvise
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from bos.gateway.v1 import Approval
-    from bos_testkit.scripted_model.replies import Fixture
 
 
 class PoisonRun(SeenRun):

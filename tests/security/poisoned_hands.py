@@ -1,7 +1,5 @@
 """Mails, API replies, API documents and files that give orders, each in another place."""
 
-from __future__ import annotations
-
 import base64
 import json
 from dataclasses import dataclass, field

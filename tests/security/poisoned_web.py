@@ -1,7 +1,5 @@
 """Pages and results of searches that give a model orders, each in another place."""
 
-from __future__ import annotations
-
 import base64
 from dataclasses import dataclass, field
 from typing import Any

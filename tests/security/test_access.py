@@ -4,14 +4,14 @@ Gateway and mcp_db are processes of their own. Planner and agent are ours: the t
 and the agent hands its token to the test, which reads with it what it can.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx2
@@ -21,6 +21,7 @@ from gateway_harness.harness import Harness, gateway_settings, open_harness
 from mcp.client.client import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
+from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import (
     RUN_STATUS_FAILED,
     AgentRequest,
@@ -30,20 +31,13 @@ from bos.gateway.v1 import (
     OrchestratorServiceStub,
     PlanQuestionRequest,
 )
-from bos_agentkit import agent_card
+from bos_agentkit import AgentTask, agent_card
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token, generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_errors import from_rpc_error
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.processes import service_process
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(900)]
 

@@ -1,10 +1,8 @@
 """Every method that may change something is audited, or has a stated reason why not."""
 
-from __future__ import annotations
-
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from google.protobuf import descriptor_pool
@@ -12,9 +10,6 @@ from google.protobuf.descriptor_pb2 import MethodOptions
 
 import bos
 from bos_testkit.audit import AUDITED, NOT_AUDITED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.security
 

@@ -3,14 +3,13 @@
 What is attacked knows nothing of the tests; they know what an anonymous client, or a user, knows.
 """
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import jwt
@@ -20,14 +19,9 @@ from bos.gateway.v1 import AgentRequest, AskRequest, ListRunsRequest, Orchestrat
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, Attempt, RunTokenSigner, generate_keypair
 from bos_testkit.raw_http2 import grpc_frame, raw_connection
 
-from .flood_targets import TIMEOUT_S
+from .deployments import Deployment
+from .flood_targets import TIMEOUT_S, Target
 from .floods import GZIP_BOMB
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from .deployments import Deployment
-    from .flood_targets import Target
 
 pytestmark = [
     pytest.mark.security,

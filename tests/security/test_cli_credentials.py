@@ -3,27 +3,23 @@
 Every place is a real gRPC server that writes down what reaches it, and answers as a thief would.
 """
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import json
 import os
 import sys
 import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 
 from bos.identity.v1 import RefreshSessionResponse, Tokens
 from bos_standalone.data_folder import own_folder
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 pytestmark = pytest.mark.security
 

@@ -4,11 +4,10 @@ The corpus is that of the HTTP client's own tests; what reaches loopback or a pr
 got past an agent.
 """
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -17,6 +16,7 @@ from bos.agent.v1 import AgentExecutionStatus
 from bos_testkit.internet.bodies import HEAD, REFUSED, forever
 from bos_testkit.internet.urls import HOSTILE_URLS, INWARD, RESOLVED
 from bos_testkit.internet.world import PUBLIC, ok
+from bos_testkit.postgres import PostgresServer
 
 from .fetching_agents import (
     FETCHERS,
@@ -28,11 +28,6 @@ from .fetching_agents import (
     moved,
     open_fetching,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_testkit.postgres import PostgresServer
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

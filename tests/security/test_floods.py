@@ -3,21 +3,14 @@
 `make trial NAME=floods` does the same with a thousand connections, and measures.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from .deployments import Deployment
 from .flooder import Flooder, flooder
-from .floods import FLOODS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from .deployments import Deployment
-    from .floods import Flood
+from .floods import FLOODS, Flood
 
 pytestmark = [
     pytest.mark.security,

@@ -4,24 +4,20 @@ Every place of it is a real server that writes down what reaches it: PostgreSQL'
 HTTP of a model's endpoint, gRPC of planner and agents.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import struct
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 
 from bos_chassis.auth.callers import generate_keypair
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.security
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx2
@@ -23,6 +25,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from bos.agent.v1 import (
     AgentInput,
+    AgentResult,
     AgentServiceStub,
     DescribeRequest,
     ExecuteRequest,
@@ -61,19 +64,12 @@ from bos.memory.v1 import (
 )
 from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
 from bos.sandbox.v1 import RunProgramRequest, SandboxServiceStub
-from bos_agentkit import agent_card
+from bos_agentkit import AgentTask, agent_card
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token, generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.processes import service_process
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(900)]
 

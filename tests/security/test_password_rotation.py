@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import grpc
 import pytest
+from asyncpg import Connection, Record
 
 from bos.gateway.v1 import (
     AgentRequest,
@@ -29,12 +32,6 @@ from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_memory import service as memory
 from bos_memory.settings import MemorySettings
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
-
-    from asyncpg import Connection, Record
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(900)]
 

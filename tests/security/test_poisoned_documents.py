@@ -3,14 +3,14 @@
 Each document goes through the real upload, parser, index, rag, planner, composer and gateway.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from bos.gateway.v1 import Approval
 from bos_chassis.values import from_value_map
+from bos_testkit.postgres import PostgresServer
 from bos_testkit.scripted_model.replies import fixture
 
 from .obeying_model import STOLEN, outside_fences, plan
@@ -26,12 +26,6 @@ from .poisoned_documents import (
     Poisoned,
     gives_the_order,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.gateway.v1 import Approval
-    from bos_testkit.postgres import PostgresServer
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

@@ -4,22 +4,23 @@ Each goes through the real servers, agents, planner, composer, memory and gatewa
 them in the usual suite (``BOS_TEST_POISON``, ``BOS_TEST_SEED``); `make trial NAME=poison` has all.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random
+from collections.abc import AsyncIterator
 from email import message_from_bytes, policy
-from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
+from bos.gateway.v1 import Approval
 from bos_chassis.values import from_value_map
+from bos_testkit.postgres import PostgresServer
 
-from .hands_harness import PLANS, SECRETS, HandsHarness, open_hands_harness
+from .hands_harness import PLANS, SECRETS, HandsHarness, Landed, open_hands_harness
 from .hands_model import OURS
 from .obeying_model import STOLEN, outside_fences
+from .poison_harness import PoisonRun
 from .poisoned_documents import HONEST, QUESTION
 from .poisoned_hands import (
     APIS,
@@ -31,15 +32,6 @@ from .poisoned_hands import (
     Poison,
     deed_in,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.gateway.v1 import Approval
-    from bos_testkit.postgres import PostgresServer
-
-    from .hands_harness import Landed
-    from .poison_harness import PoisonRun
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

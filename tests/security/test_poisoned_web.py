@@ -3,29 +3,22 @@
 Each page goes through the real search, reader, web agent, planner, composer and gateway.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
 
+from bos.gateway.v1 import Approval
 from bos_chassis.values import from_value_map
+from bos_testkit.postgres import PostgresServer
 from bos_testkit.scripted_model.replies import fixture
 
 from .obeying_model import STOLEN, outside_fences, plan
+from .poison_harness import PoisonRun
 from .poisoned_documents import DEED, HONEST, PLANNER, QUESTION, gives_the_order
 from .poisoned_web import POISONED, PoisonedPage
 from .web_harness import ANSWER, WebHarness, open_web_harness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.gateway.v1 import Approval
-    from bos_testkit.postgres import PostgresServer
-
-    from .poison_harness import PoisonRun
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

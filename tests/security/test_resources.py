@@ -5,9 +5,10 @@ They hold a valid run token and call mcp_db as an agent does.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import httpx2
@@ -19,9 +20,6 @@ from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_
 from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.service import AUDIENCE, serve
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(600)]
 

@@ -1,15 +1,15 @@
 """Anonymous clients of REST: slow bodies, garbage, headers twice, trace ids, guesses."""
 
-from __future__ import annotations
-
 import asyncio
 import http.client
 import json
 import secrets
 import socket
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -17,15 +17,10 @@ import pytest_asyncio
 from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_postgres import create_database
 from bos_standalone.rest import find_binary
+from bos_testkit.postgres import PostgresServer
 from bos_testkit.processes import peak_memory_mb, running_process, service_process
 
 from .deployments import proxy_key, standalone
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
-
-    from bos_testkit.postgres import PostgresServer
 
 pytestmark = [
     pytest.mark.security,

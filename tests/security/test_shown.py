@@ -3,18 +3,18 @@
 A hostile agent, a real gateway and the real REST in front of it, called as clients call them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
 from gateway_harness.harness import Harness, open_harness
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
@@ -30,11 +30,6 @@ from bos_client import BosClient
 from bos_standalone.rest import find_binary, serve_rest
 from bos_testkit.hostile import hostile_texts
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from google.protobuf.message import Message
 
 pytestmark = pytest.mark.security
 

@@ -5,15 +5,14 @@ hands over, a suggested question, and agents that lie. Gateway and memory are th
 over gRPC and REST; the agents are ours, and hostile where it says so.
 """
 
-from __future__ import annotations
-
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
-from gateway_harness.harness import Harness, open_harness
+from gateway_harness.harness import Client, Harness, open_harness
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 from memory_harness import Caller, Starter
 
@@ -24,25 +23,18 @@ from bos.agent.v1 import (
     ProposedAction,
     Tool,
 )
-from bos.gateway.v1 import CancelRunRequest
+from bos.gateway.v1 import Approval, CancelRunRequest, OrchestratorResponse, RunEvent
 from bos.memory.v1 import UpdateConversationRequest, UpdateLongTermMemoryRequest
+from bos.planner.v1 import Step
 from bos_agentkit import action_digest
 from bos_chassis.values import to_value_map
 from bos_standalone.rest import find_binary, serve_rest
 from bos_testkit.agents import EchoAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
-
-    from gateway_harness.harness import Client
-
-    from bos.gateway.v1 import Approval, OrchestratorResponse, RunEvent
-    from bos.planner.v1 import Step
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 pytestmark = pytest.mark.security
 

@@ -1,11 +1,10 @@
 """Every hop over TLS: gateway, planner, composer, agent, sandbox and REST as separate processes."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import grpc
@@ -16,9 +15,6 @@ from bos.sandbox.v1 import RunProgramRequest, SandboxServiceStub
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_testkit.certificates import Authority
 from bos_testkit.processes import running_process, service_process, tls_environment
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(900)]
 

@@ -1,14 +1,15 @@
 """The web agent with a search API and a site, an agent with effects, planner, composer, gateway."""
 
-from __future__ import annotations
-
+import re
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web as http
 
+from bos.gateway.v1 import Approval
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
@@ -23,6 +24,7 @@ from bos_postgres import create_database
 from bos_testkit.agents import EchoAgent, agent_server
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import Fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 from bos_web.service import serve as serve_web
 from bos_web.settings import WebSettings
@@ -30,16 +32,7 @@ from bos_web.settings import WebSettings
 from .obeying_model import LEAKS, STOLEN, improvise
 from .poison_harness import PoisonRun
 from .poisoned_documents import DEED, HONEST, PLANNER, gives_the_order
-from .poisoned_web import page
-
-if TYPE_CHECKING:
-    import re
-    from collections.abc import AsyncIterator, Sequence
-
-    from bos.gateway.v1 import Approval
-    from bos_testkit.scripted_model.replies import Fixture
-
-    from .poisoned_web import PoisonedPage
+from .poisoned_web import PoisonedPage, page
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 ANSWER, STRATEGY = "WebAnswer", "SearchStrategy"

@@ -1,20 +1,12 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
 from bos_chassis.telemetry import Telemetry
-from bos_llm import Models
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_llm import Model, Models
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_llm import Model
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-    from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.scripted_model.server import ScriptedModel
 
 
 @pytest.fixture

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import hashlib
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -1,20 +1,14 @@
 """Token budget of a step: enforced before model calls, reported in the result."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from bos.agent.v1 import AgentExecutionStatus, AgentInput
+from bos.agent.v1 import AgentExecutionStatus, AgentInput, AgentResult
 from bos_agentkit import AgentTask, succeeded
-from bos_llm import user
+from bos_llm import Model, user
 from bos_testkit.agents import OneCallAgent, RecordingAgent, agent_server, call_agent
-
-if TYPE_CHECKING:
-    from bos.agent.v1 import AgentResult
-    from bos_llm import Model
-    from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.scripted_model.server import ScriptedModel
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

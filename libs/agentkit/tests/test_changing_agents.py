@@ -1,7 +1,5 @@
 """Agents whose card, tools and availability change while they are served."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import grpc

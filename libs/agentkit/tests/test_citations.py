@@ -1,7 +1,5 @@
 """Markers and quotations held against passages; answers by quotation."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos_agentkit.citations import checked_markers, found_quotes, quoted_answer

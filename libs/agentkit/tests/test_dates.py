@@ -1,7 +1,5 @@
 """The current date of a request, in prompts and in programs."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 
 import pytest

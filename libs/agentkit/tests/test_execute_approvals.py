@@ -1,7 +1,5 @@
 """Steps through real gRPC that propose actions and perform approved ones."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,21 +1,22 @@
 """Files of a step: attached by the agent, streamed in chunks before the result."""
 
-from __future__ import annotations
-
 import hashlib
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 
-from bos.agent.v1 import AgentInput, AgentServiceStub, ExecuteRequest, FileChunk
+from bos.agent.v1 import (
+    AgentInput,
+    AgentResult,
+    AgentServiceStub,
+    ExecuteRequest,
+    ExecuteResponse,
+    FileChunk,
+)
 from bos_agentkit import AgentTask, awaiting_approval, failed, succeeded
 from bos_agentkit.files import MAX_FILE_BYTES, MAX_FILES, MAX_FILES_BYTES
 from bos_testkit.agents import RecordingAgent, agent_server
 from bos_testkit.deploy import DeployAgent
-
-if TYPE_CHECKING:
-    from bos.agent.v1 import AgentResult, ExecuteResponse
 
 MIB = 1024 * 1024
 BIG = bytes(range(256)) * 10_000

@@ -1,25 +1,16 @@
 """Key profile of a step, from its input to its model calls."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
-from bos.agent.v1 import AgentExecutionStatus, AgentInput
+from bos.agent.v1 import AgentExecutionStatus, AgentInput, AgentResult
 from bos_chassis.telemetry import Telemetry
-from bos_llm import Models
+from bos_llm import Model, Models
 from bos_testkit.agents import OneCallAgent, agent_server, call_agent
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.agent.v1 import AgentResult
-    from bos_llm import Model
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-    from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.scripted_model.server import ScriptedModel
 
 pytestmark = pytest.mark.requirement("N-07")
 

@@ -1,20 +1,15 @@
 """Restoring masked credentials in approved actions."""
 
-from __future__ import annotations
-
 import base64
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from bos.agent.v1 import ProposedAction
+from bos.common.v1 import ValueMap
 from bos_agentkit.actions import action_digest, digest_matches, with_secrets
 from bos_chassis.credentials.credential_forms import telling_masks
 from bos_chassis.values import from_value_map, to_value_map
-
-if TYPE_CHECKING:
-    from bos.common.v1 import ValueMap
 
 SECRETS = {"shop_token": "t0ken-4711"}
 

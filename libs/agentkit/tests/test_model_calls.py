@@ -1,9 +1,8 @@
 """Needed and optional model calls of a step."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -12,17 +11,11 @@ from bos.agent.v1 import AgentInput
 from bos_agentkit import AgentFailure, AgentTask, needed_reply, optional_reply
 from bos_chassis.telemetry import Telemetry
 from bos_errors import AgentErrorType
-from bos_llm import Models, ModelUnavailable, NoReply, user
+from bos_llm import Model, ModelNotConfigured, Models, ModelUnavailable, NoReply, user
 from bos_llm.errors import ModelOutputInvalid
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_llm import Model, ModelNotConfigured
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-    from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.scripted_model.server import ScriptedModel
 
 AMPLE_S = 60.0
 ASKED = [user("greet")]

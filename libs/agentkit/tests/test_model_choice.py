@@ -1,9 +1,6 @@
 """The model that a question chose, from a step's input to its model calls."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,11 +8,8 @@ from bos.agent.v1 import AgentExecutionStatus, AgentInput
 from bos_chassis.telemetry import Telemetry
 from bos_llm import Models
 from bos_testkit.agents import OneCallAgent, agent_server, call_agent
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 pytestmark = pytest.mark.requirement("A-24")
 

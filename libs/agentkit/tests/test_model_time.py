@@ -1,28 +1,22 @@
 """Steps whose model is slow or fails: retryability and usage."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AgentInput, RetryConfig
+from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AgentInput, AgentResult, RetryConfig
 from bos_agentkit import AgentTask, succeeded
 from bos_agentkit.failures import error_of
 from bos_chassis.values import from_value
 from bos_errors import BosError, DeadlineExceeded, Unavailable
-from bos_llm import user
+from bos_llm import Model, user
 from bos_llm.errors import ModelOutputInvalid, ModelRateLimited, ModelUnavailable
 from bos_testkit.agents import OneCallAgent, RecordingAgent, SlowAgent, agent_server, call_agent
+from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from bos.agent.v1 import AgentResult
-    from bos_llm import Model
-    from bos_testkit.scripted_model.server import ScriptedModel
 
 
 def block_until_late(task: AgentTask) -> None:

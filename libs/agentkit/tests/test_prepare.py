@@ -1,8 +1,6 @@
 """Prefetch (``Prepare``) for a run whose plan is being made."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -21,12 +19,15 @@ from bos_agentkit import agent_card
 from bos_agentkit.agent import served_card
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.settings import AuthSettings
-from bos_errors import DeadlineExceeded, PermissionDenied, ResourceExhausted, from_rpc_error
+from bos_errors import (
+    BosError,
+    DeadlineExceeded,
+    PermissionDenied,
+    ResourceExhausted,
+    from_rpc_error,
+)
 from bos_testkit.agents import EchoAgent, PreparingAgent, agent_server, call_agent
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from bos_errors import BosError
 
 FOR_RUN = PrepareRequest(metadata=TaskMetadata(user_id="asha", run_id="run-1"), question="What?")
 

@@ -1,7 +1,5 @@
 """Programs: variables, tables of results, and the check of numbers in answers."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any

@@ -1,8 +1,7 @@
 """Run tokens at an agent: accepted for this agent and exactly this step."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import pytest
@@ -19,9 +18,6 @@ from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_key
 from bos_chassis.settings import AuthSettings
 from bos_errors import PermissionDenied, Unauthenticated, from_rpc_error
 from bos_testkit.agents import EchoAgent, agent_server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 RUN, STEP, USER = "run-1", "run-1/0/a", "asha"
 

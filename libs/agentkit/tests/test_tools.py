@@ -1,8 +1,7 @@
-from __future__ import annotations
-
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
 from google.protobuf import json_format
@@ -26,9 +25,6 @@ from bos_errors import (
     PermissionDenied,
     Unavailable,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
 

@@ -1,7 +1,5 @@
 """Invalid input fails its step with an error that names the field."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

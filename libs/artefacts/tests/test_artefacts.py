@@ -1,7 +1,5 @@
 """Blobs in a folder, and in a small server that speaks enough of S3."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import hashlib
@@ -9,8 +7,9 @@ import io
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 from uuid import uuid4
 from xml.sax.saxutils import escape
 
@@ -28,10 +27,6 @@ from bos_artefacts import (
 )
 from bos_errors import ConfigurationError, InvalidArgument, Unavailable
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 CONTENT = b"rows" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()

@@ -6,23 +6,19 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, tzinfo
+from typing import Any
 
 import grpc
 import pytest
 from buf.validate import validate_pb2
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from bos_chassis.auth.callers import Authenticator
 from bos_chassis.channels import Channels
 from bos_chassis.server import GrpcServer, Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
-
-if TYPE_CHECKING:
-    from datetime import tzinfo
-
-    from bos_chassis.auth.callers import Authenticator
 
 SERVICE = "bos.test.v1.EchoService"
 _F = descriptor_pb2.FieldDescriptorProto

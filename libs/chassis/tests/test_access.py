@@ -1,7 +1,5 @@
 """What groups give: unions that are never wider than their parts, and settings that fail closed."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """API keys: looked up once a minute, limited to their scopes, safe from floods of made-up ones."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from typing import Any

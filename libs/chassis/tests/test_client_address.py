@@ -1,7 +1,5 @@
 """Where a call comes from, and what counts as one origin."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos_chassis.client_address import client_address, network

@@ -1,25 +1,19 @@
 """Peers of a gRPC server that connect and never say a word."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from bos_chassis.server import grpc_server
+from bos_chassis.server import GrpcServer, grpc_server
 from bos_chassis.settings import ServerSettings, TlsSettings
 from bos_chassis.telemetry import Telemetry
 from bos_testkit.certificates import Authority
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_chassis.server import GrpcServer
 
 pytestmark = pytest.mark.security
 

@@ -1,11 +1,10 @@
 """The door of a server: who is let in, when, and how many at once."""
 
-from __future__ import annotations
-
 import asyncio
 import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -23,9 +22,6 @@ from bos_errors import (
 )
 from bos_testkit.raw_http2 import RawConnection, grpc_frame, raw_connection
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 pytestmark = pytest.mark.security
 

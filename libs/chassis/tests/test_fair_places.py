@@ -1,17 +1,12 @@
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Callers:

@@ -1,8 +1,7 @@
 """A caller's trace goes on here if the caller is inside, and is linked to otherwise."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import grpc
 import pytest
@@ -15,9 +14,6 @@ from opentelemetry.trace import format_span_id, format_trace_id
 from bos_chassis.auth.callers import Principal
 from bos_chassis.interceptors import ServerCall, Tracing
 from bos_chassis.telemetry import Telemetry
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 pytestmark = pytest.mark.security
 

@@ -1,11 +1,11 @@
 """Keys that verify access tokens: which are taken, where they come from, and when they are new."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import jwt
 import pytest
@@ -23,10 +23,6 @@ from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError, Unauthenticated, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 def test_keys_that_must_not_verify_are_left_out() -> None:

@@ -1,7 +1,5 @@
 """Equal questions at the same time have one answer."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Links in texts of models: what carries an address that was not given is no link any more."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -1,11 +1,10 @@
 """Metrics of every service: what is counted, and that callers cannot make series."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -17,9 +16,6 @@ from bos_chassis.log_fields import log_fields, user_digest
 from bos_chassis.metrics import OTHER, BoundedLabel, DiskMetrics, current_exemplar, exemplar_of
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import Telemetry, setup_telemetry
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SERVICE = "bos.test.v1.EchoService"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

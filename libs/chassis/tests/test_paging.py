@@ -1,7 +1,5 @@
 """Pages: what a token was made of comes back and nothing else is one; words become patterns."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 from uuid import UUID
 

@@ -1,20 +1,16 @@
-from __future__ import annotations
-
 import asyncio
 import shutil
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from bos_chassis import probe
 from bos_testkit.certificates import Authority
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 KEY = "a-key-of-the-service"
 

@@ -10,7 +10,8 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -18,12 +19,8 @@ import pytest
 from bos_chassis import process as chassis_process
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import ServerSettings, Settings, TelemetrySettings
+from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError, Unavailable
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_chassis.telemetry import Telemetry
 
 pytestmark = pytest.mark.process
 

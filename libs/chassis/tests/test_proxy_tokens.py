@@ -1,7 +1,5 @@
 """Proxy tokens: a client's address is believed if signed with a known key, for a minute."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

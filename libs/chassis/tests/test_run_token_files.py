@@ -1,9 +1,7 @@
 """Keys of run tokens in files that change while gateway and services run."""
 
-from __future__ import annotations
-
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -11,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from bos_chassis.auth.callers import (
     RUN_TOKEN_KEY,
+    Authenticator,
     RunTokenSigner,
     RunTokenVerifier,
     authenticator_from,
@@ -22,11 +21,6 @@ from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError, Unauthenticated
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_chassis.auth.callers import Authenticator
 
 pytestmark = pytest.mark.security
 AT_ONCE = 1e-9

@@ -1,10 +1,9 @@
-from __future__ import annotations
-
 import asyncio
 import urllib.request
 from contextlib import AsyncExitStack
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -25,9 +24,6 @@ from bos_errors import (
     Unavailable,
 )
 from bos_testkit.certificates import Authority
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SERVICE = "bos.test.v1.EchoService"
 LABELS = {"service": "echo", "grpc_service": SERVICE}

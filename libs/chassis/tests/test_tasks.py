@@ -1,7 +1,5 @@
 """Background work ends with the block that owns it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,10 +1,8 @@
-from __future__ import annotations
-
 import json
 import logging
 import socket
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
@@ -15,9 +13,6 @@ from bos_chassis.metrics import metrics_server
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import Telemetry, setup_telemetry
 from bos_errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def _lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:

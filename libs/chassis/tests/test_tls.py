@@ -1,9 +1,8 @@
-from __future__ import annotations
-
 import asyncio
 import ssl
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -23,9 +22,6 @@ from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError, Unauthenticated, Unavailable
 from bos_testkit.certificates import Authority
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _TIMEOUT_S = 60
 

@@ -1,13 +1,13 @@
 """Spans that are exported from a record, of HTTP requests, and of SQL statements."""
 
-from __future__ import annotations
-
+from collections.abc import MutableMapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan
 
 from bos_chassis.metrics import current_exemplar
 from bos_chassis.settings import TelemetrySettings
@@ -24,11 +24,6 @@ from bos_chassis.tracing.spans import (
     under,
 )
 from bos_testkit.otlp.spans import span_receiver
-
-if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
-    from opentelemetry.sdk.trace import ReadableSpan
 
 TRACE_ID = stored_trace_id("run", "1")
 ROOT = stored_context(TRACE_ID, 1, "run")

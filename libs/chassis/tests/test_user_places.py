@@ -1,7 +1,5 @@
 """Places that are counted by user."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import pytest

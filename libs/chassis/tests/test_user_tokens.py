@@ -1,14 +1,13 @@
 """Access tokens over a real server: what is accepted, and that every refusal looks the same."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac
 import json
 import time
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import jwt
@@ -20,9 +19,6 @@ from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_errors import ConfigurationError, Unauthenticated
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STATIC_KEY = "0123456789abcdef"
 PRIVATE, PUBLIC = generate_keypair()

@@ -1,13 +1,12 @@
 """Keys in files that change while a service runs."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bos_chassis.auth.callers import authenticator_from
+from bos_chassis.auth.callers import Authenticator, authenticator_from
 from bos_chassis.auth.proxy_tokens import PROXY_TOKEN_KEY, proxy_tokens_from
 from bos_chassis.auth.run_token_checks import open_run_tokens
 from bos_chassis.auth.user_tokens import open_authenticator
@@ -19,11 +18,6 @@ from bos_errors import ConfigurationError, Unauthenticated
 from bos_testkit.address_tokens import AddressTokens
 from bos_testkit.certificates import Authority
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_chassis.auth.callers import Authenticator
 
 pytestmark = pytest.mark.security
 

@@ -1,10 +1,9 @@
 """Sets of questions for the tests of ``bos eval``, and a gateway that answers them."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 
@@ -12,9 +11,6 @@ from bos.common.v1 import Column, Row, Table, Value
 from bos.gateway.v1 import GetRunResponse, OrchestratorResponse, Run, RunStatus, SubmitRunResponse
 from bos_cli.main import main
 from bos_testkit.scripted_gateway import KEY, Gateway
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SET = """
 name: Shop

@@ -1,16 +1,15 @@
 """Deciding by the client, by command, and in the middle of a question at a terminal."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import pty
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -38,9 +37,6 @@ from bos_client import BosClient
 from bos_errors import AlreadyExists, NotFound
 from bos_errors import AlreadyExists as Decided
 from bos_testkit.scripted_gateway import KEY, RUN_ID, Gateway, story
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.process
 

@@ -1,14 +1,13 @@
 """Clarifying questions: answered at a terminal, or by another command without one."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import pty
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +16,6 @@ from bos.gateway.v1 import AskStreamResponse, RunStatus
 from bos_cli.commands import clarifying
 from bos_cli.commands.clarifying import chosen
 from bos_testkit.scripted_gateway import KEY, RUN_ID, Gateway, Starter, response, story
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.process
 

@@ -1,7 +1,5 @@
 """The command line as a process of its own, against a gateway on a real port."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import json
@@ -9,9 +7,11 @@ import os
 import pty
 import signal
 import sys
+from asyncio.subprocess import Process
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -22,10 +22,6 @@ from bos_client.connection import CONNECTION_FILE, NoConnection, find_connection
 from bos_client.local import FILE, LOCK, register, write_private
 from bos_errors import InvalidArgument, ResourceExhausted, Unavailable
 from bos_testkit.scripted_gateway import KEY, RUN_ID, Gateway, response, story
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.process
 

@@ -1,7 +1,5 @@
 """``bos account rm`` asks for the password of users who have one, and of no others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,11 +1,11 @@
 """Criteria of a set: graded by a model where one is named, by no model otherwise."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
@@ -16,16 +16,11 @@ from bos_cli.evaluation.grader import Grader, GraderSettings
 from bos_cli.evaluation.outcomes import outcome_of
 from bos_cli.evaluation.questions import read_set
 from bos_errors import InvalidArgument
+from bos_testkit.scripted_gateway import Starter
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .evaluation_sets import SET, TABLE, answer, evaluate, gateway_of, set_file
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_testkit.scripted_gateway import Starter
 
 LEADS, REASONS = "Names who leads.", "Says why."
 GRADED = SET.replace(

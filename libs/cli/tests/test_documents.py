@@ -1,7 +1,5 @@
 """What is uploaded of folders, and how progress, passages and quotations are shown."""
 
-from __future__ import annotations
-
 import io
 import unicodedata
 from pathlib import Path

@@ -1,18 +1,18 @@
 """Sets of questions: read, asked, graded, shown, compared."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from bos.common.v1 import Column, Table, Value
+from bos.gateway.v1 import Run
 from bos_cli.evaluation.benchmarks import read_benchmark
 from bos_cli.evaluation.grading import grade, mentions, same_rows
 from bos_cli.evaluation.outcomes import Outcome, cell_of
@@ -20,15 +20,9 @@ from bos_cli.evaluation.questions import Expected, read_set
 from bos_cli.evaluation.running import ask_all
 from bos_cli.main import main
 from bos_errors import InvalidArgument, ResourceExhausted, Unavailable
-from bos_testkit.scripted_gateway import Gateway, client
+from bos_testkit.scripted_gateway import Gateway, Starter, client
 
 from .evaluation_sets import SET, Answering, answer, evaluate, gateway_of, set_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos.gateway.v1 import Run
-    from bos_testkit.scripted_gateway import Starter
 
 
 async def test_a_set_is_asked_and_graded(start: Starter, tmp_path: Path) -> None:

@@ -1,13 +1,12 @@
 """Feedback on answers, by ``bos feedback``."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from bos.gateway.v1 import (
     FEEDBACK_RATING_DOWN,
@@ -25,11 +24,6 @@ from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_cli.main import main
 from bos_errors import NotFound
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from click.testing import Result
 
 KEY = "a-key-of-the-tests"
 RUN_ID = "0190-run"

@@ -1,24 +1,18 @@
 """Files of runs: named at the end of an answer, listed, and saved where nothing is overwritten."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from bos.gateway.v1 import OrchestratorResponse
 from bos_cli.commands.files import safe_name
+from bos_client import BosClient
 from bos_errors import NotFound, Unavailable
 from bos_testkit.scripted_gateway import RUN_ID, Gateway, response, story
 
 from .test_cli import bos as run_bos
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos.gateway.v1 import OrchestratorResponse
-    from bos_client import BosClient
 
 pytestmark = pytest.mark.process
 

@@ -1,17 +1,15 @@
 """Charts within a terminal: only where it can show them, never elsewhere."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib
 import os
 import pty
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
+from bos.gateway.v1 import OrchestratorResponse
 from bos_cli.render.images import (
     MAX_IMAGE_BYTES,
     MAX_IMAGES,
@@ -24,9 +22,6 @@ from bos_testkit.scripted_gateway import RUN_ID, Gateway, response, story
 
 from .test_cli import begin
 from .test_cli import bos as run_bos
-
-if TYPE_CHECKING:
-    from bos.gateway.v1 import OrchestratorResponse
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
 KITTY, ITERM = ImageProtocol.KITTY, ImageProtocol.ITERM

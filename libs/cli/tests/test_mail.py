@@ -1,17 +1,13 @@
 """``bos mail connect`` sends what is needed of what it is given, and asks for nothing else."""
 
-from __future__ import annotations
-
 import importlib
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 command: Any = importlib.import_module("bos_cli.commands.mail")  # its package names the group so
 TOKEN = {"client_id": "id", "client_secret": "of-client", "refresh_token": "1//refresh"}

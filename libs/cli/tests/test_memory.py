@@ -1,13 +1,12 @@
 """Conversations and memory from the command line, against a memory service that is a double."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -33,9 +32,6 @@ from bos_chassis.telemetry import Telemetry
 from bos_client.memory import MemoryClient
 from bos_errors import NotFound
 from bos_errors import NotFound as Missing
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.process
 

@@ -1,10 +1,9 @@
 """What operators are shown of the runs of others, by ``bos runs … --all-users``."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -25,9 +24,6 @@ from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_cli.main import main
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 KEY = "a-key-of-the-tests"
 RUN_ID = "0190-run"

@@ -1,7 +1,6 @@
-from __future__ import annotations
-
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -13,9 +12,6 @@ from bos_cli.render import View, make_console, show_run
 from bos_cli.render.parts import show_approval, show_journal
 from bos_cli.render.table import rows_note, table_grid
 from bos_testkit.scripted_gateway import RUN_ID, response, story
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
 
 
 async def replay(events: Sequence[RunEvent]) -> AsyncIterator[RunEvent]:

@@ -1,15 +1,14 @@
 """Stored tokens: refreshed in time, by one process at a time, private to the user."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import stat
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -35,9 +34,6 @@ from bos_client.sign_in import SignedIn, StoredTokens, TokenFile
 from bos_errors import Unauthenticated
 from bos_errors import Unauthenticated as Refused
 from bos_testkit.scripted_gateway import KEY, Gateway
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.process
 

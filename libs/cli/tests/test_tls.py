@@ -1,13 +1,13 @@
 """`bos` over TLS: whom it believes, what it shows, and what it never sends in plain text."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -33,11 +33,6 @@ from bos_client.transport import Transport, current_transport, use_transport
 from bos_errors import FailedPrecondition
 from bos_testkit.certificates import Authority
 from bos_testkit.scripted_gateway import KEY, Gateway
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-    from typing import Any
 
 pytestmark = [pytest.mark.security, pytest.mark.process]
 

@@ -1,13 +1,13 @@
 """Verified queries, by ``bos sql``."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from bos.common.v1 import DatabaseQuery
 from bos.gateway.v1 import (
@@ -24,12 +24,6 @@ from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_cli.main import main
 from bos_errors import NotFound
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from click.testing import Result
 
 KEY = "a-key-of-the-tests"
 RUN_ID = "0190-run"

@@ -1,8 +1,7 @@
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -10,9 +9,6 @@ import bos_errors as errors
 from bos.gateway.v1 import RunEvent
 from bos_client import BosClient, Reconnect
 from bos_testkit.scripted_gateway import KEY, RUN_ID, Gateway, Starter, client, story
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
 
 
 def places(events: Sequence[RunEvent]) -> list[tuple[int, int]]:

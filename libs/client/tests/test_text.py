@@ -1,7 +1,5 @@
 """Values and texts as they are shown; text of others without what hides or moves text."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

@@ -1,17 +1,12 @@
 """Which addresses are called in plain text, and which files TLS takes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from bos_client.transport import Transport
 from bos_errors import InvalidArgument
 from bos_testkit.certificates import Authority
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_plain_text_reaches_this_machine_alone() -> None:

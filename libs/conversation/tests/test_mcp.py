@@ -1,13 +1,12 @@
 """The MCP server over a scripted gateway: bounds, marks, files, documents, failures."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -24,19 +23,14 @@ from bos.documents.v1 import (
     add_DocumentsServiceServicer_to_server,
 )
 from bos.gateway.v1 import Approval, ApprovalKind
+from bos_client import BosClient
 from bos_client.documents import DocumentsClient
 from bos_conversation import approval_shown
 from bos_conversation.mcp import build_server
 from bos_conversation.mcp.resources import MAX_FILE_BYTES
 from bos_conversation.mcp.results import MAX_ROWS, MAX_TEXT_CHARS
 from bos_errors import InvalidArgument, PermissionDenied
-from bos_testkit.scripted_gateway import RUN_ID, Gateway, client, response, story
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_client import BosClient
-    from bos_testkit.scripted_gateway import Starter
+from bos_testkit.scripted_gateway import RUN_ID, Gateway, Starter, client, response, story
 
 OTHERS = "content that others wrote"
 CONTENT = b"%PDF, or so it says"

@@ -1,16 +1,12 @@
 """Calls to the gateway that end by gRPC's own cancellation are no end of the MCP server."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from mcp import Client
 
+from bos_conversation.mcp.callers import Callers
 from bos_conversation.mcp.server import build_server
-
-if TYPE_CHECKING:
-    from bos_conversation.mcp.callers import Callers
 
 
 class _Gateway:

@@ -1,7 +1,5 @@
 """What people read of a run in a client of texts, and what their next message decides."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos.agent.v1 import AgentResult, ProposedAction

@@ -1,12 +1,12 @@
 """A small internet with an authority, and clients in it."""
 
-from __future__ import annotations
-
 import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -17,10 +17,6 @@ from cryptography.x509.oid import NameOID
 from bos_chassis.telemetry import Telemetry
 from bos_http import HttpClient, HttpPolicy
 from bos_testkit.internet import world
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """Honest URLs pass: the checked address is dialled, and the URL arrives as it was meant."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

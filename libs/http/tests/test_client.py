@@ -1,10 +1,10 @@
-from __future__ import annotations
-
 import errno
 import os
 import socket
+from collections.abc import AsyncIterator
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -26,10 +26,6 @@ from bos_http import (
 from bos_http.errors import _SENTENCES
 from bos_http.gate import Gate
 from bos_http.url import parse
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.security
 

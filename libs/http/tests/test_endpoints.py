@@ -1,15 +1,11 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from bos_errors import ConfigurationError
 from bos_http.endpoints import Endpoint, received_headers, sent_headers
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 URL = "https://agents.example.com:8443/billing"
 

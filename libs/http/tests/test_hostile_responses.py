@@ -1,11 +1,10 @@
 """Servers that want to hurt: floods, bombs, drips, broken framing. All real, over real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
@@ -23,9 +22,6 @@ from bos_testkit.internet.bodies import (
     raw_deflate,
     then_silence,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 pytestmark = pytest.mark.security
 

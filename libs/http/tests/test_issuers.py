@@ -1,7 +1,5 @@
 """Keys of an issuer over HTTP: by its own configuration, or by a URL of their own."""
 
-from __future__ import annotations
-
 import pytest
 from token_issuer import Issuer, accepts, opened, openid_issuer
 

@@ -4,8 +4,6 @@ The client of these tests may call any public host over http and https at the us
 those of a canary on loopback.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,17 +1,13 @@
 """Responses that are read while they arrive."""
 
-from __future__ import annotations
-
 import gzip
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from bos_http import HttpFailed, HttpRefused, HttpTimedOut
 from bos_testkit.internet.bodies import chunk, encoded, forever, then_silence
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.security
 

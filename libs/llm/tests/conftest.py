@@ -1,10 +1,9 @@
-from __future__ import annotations
-
 import json
 import socket
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -12,14 +11,9 @@ from serving import endpoint_of
 
 from bos_chassis.telemetry import Telemetry
 from bos_llm import Model, Models
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-    from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.scripted_model.server import ScriptedModel
 
 FIXTURES = (
     fixture("greeting", ["hello"], text="Good day to you, dear reader."),

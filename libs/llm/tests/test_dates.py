@@ -1,7 +1,5 @@
 """Dates and periods as prompts show them."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Any
 

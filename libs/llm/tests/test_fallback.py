@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +14,7 @@ from bos_chassis import deadlines
 from bos_chassis.telemetry import Telemetry
 from bos_llm import (
     Completion,
+    Message,
     Model,
     NoReply,
     Structured,
@@ -25,15 +27,11 @@ from bos_llm import (
     user,
 )
 from bos_llm.fallback import RESERVE_S
+from bos_testkit.scripted_model.faults import Knobs
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
-
     from conftest import Rig
-
-    from bos_llm import Message
-    from bos_testkit.scripted_model.faults import Knobs
 
 AMPLE_S = 60.0
 UNCONFIGURED = {"base_url": None}

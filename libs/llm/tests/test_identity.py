@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,15 +15,11 @@ from aiohttp import web
 
 from bos_chassis import deadlines
 from bos_errors import ConfigurationError, DeadlineExceeded
-from bos_llm import Completion, ModelNotConfigured, ModelUnavailable, user
+from bos_llm import Completion, Model, ModelNotConfigured, ModelUnavailable, user
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from conftest import Rig
-
-    from bos_llm import Model
 
 HELLO = [user("hello")]
 HEADER = "identity-header-0123456789"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +14,6 @@ from bos_llm.settings import ModelSettings
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Rig
 
 pytestmark = pytest.mark.security

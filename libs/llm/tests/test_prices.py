@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,8 +16,6 @@ from bos_llm.replies.wire import TokenCount, read_completion
 from bos_llm.settings import DEFAULT_MODELS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Rig
 
 HELLO = [user("hello")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,14 +11,11 @@ import pytest
 from bos_errors import ConfigurationError
 from bos_llm import ModelNotConfigured, set_key_profile, user
 from bos_llm.settings import ModelSettings
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 from bos_testkit.scripted_model.replies import fixture
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from conftest import Rig
-
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 pytestmark = pytest.mark.security
 HELLO = [user("hello")]

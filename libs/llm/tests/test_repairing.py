@@ -1,7 +1,5 @@
 """A repair shows what to mend, and never a loop."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
@@ -8,9 +6,6 @@ from pydantic import SecretStr
 from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError
 from bos_llm import AgentModelConfig, ModelNotConfigured, Models, ModelSettings, user
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def configured(settings: ModelSettings, agent: str = "planner") -> bool:

@@ -1,7 +1,5 @@
 """Events come out whole, however the network cuts them."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos_llm.endpoints.sse import EventReader

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from bos_chassis import deadlines
 from bos_errors import DeadlineExceeded
 from bos_llm import (
     Completion,
+    Message,
+    Model,
     ModelOutputInvalid,
     ModelRateLimited,
     ModelRefused,
@@ -17,16 +20,12 @@ from bos_llm import (
     TextDelta,
     user,
 )
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from conftest import Rig
-
-    from bos_llm import Message, Model
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 HELLO = [user("hello")]
 

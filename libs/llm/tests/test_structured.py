@@ -6,13 +6,12 @@ import pytest
 from pydantic import BaseModel
 
 from bos_llm import ModelOutputInvalid, ModelRefused, ModelUnavailable, Usage, user
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import UNPREPARED
 
 if TYPE_CHECKING:
     from conftest import Rig
-
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 ASK = [user("the top five customers")]
 SPOILERS = ["prose", "html", "malformed", "half", "half_length", "empty"]

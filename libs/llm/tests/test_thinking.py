@@ -1,7 +1,5 @@
 """Thoughts and end marks are left out, however the text is cut."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,9 +1,9 @@
 """The short way of a reply changes nothing about what arrives."""
 
-from __future__ import annotations
-
 import ssl
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -12,10 +12,6 @@ from bos_llm import Completion, user
 from bos_llm.endpoints.transport import ModelHttpClient
 from bos_llm.errors import ModelUnavailable
 from bos_testkit.certificates import Authority
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 HELLO = [user("hello")]
 

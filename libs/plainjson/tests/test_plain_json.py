@@ -1,7 +1,5 @@
 """Plain JSON is the same from Python as over REST: one list of cases holds for both."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Limits of typed values in requests: depth, number, valid scalars."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal

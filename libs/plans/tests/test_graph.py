@@ -1,19 +1,13 @@
 """Stages and order of plans."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from bos.planner.v1 import Plan, Step
 from bos_plans import dependencies, execution_order, stages
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DrawFn
 
 
 @pytest.mark.requirement("C-10", "T-15")

@@ -1,7 +1,5 @@
 """Heuristic plans by keywords of the cards."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The table of agents that Bos has."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Canonical names of agents and tools."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos.agent.v1 import AgentCard, Tool

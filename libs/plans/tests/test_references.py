@@ -1,7 +1,5 @@
 """Resolution of references between steps."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

@@ -1,7 +1,5 @@
 """Validation of plans."""
 
-from __future__ import annotations
-
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from hypothesis import given

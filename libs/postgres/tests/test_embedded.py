@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import os
 import select
@@ -8,16 +6,13 @@ import socket
 import subprocess
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from bos_errors import ConfigurationError, Unavailable
 from bos_postgres import EmbeddedPostgres, connect
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.postgres
 

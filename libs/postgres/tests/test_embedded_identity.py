@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import pwd
 import shutil
@@ -8,20 +6,15 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from bos_errors import ConfigurationError
 from bos_postgres import EmbeddedPostgres, connect, embedded
-from bos_postgres._identity import Identity, choose_identity
+from bos_postgres._identity import Identity, RunAs, choose_identity
 from bos_postgres._installation import find_installation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bos_postgres._identity import RunAs
 
 pytestmark = pytest.mark.postgres
 

@@ -1,9 +1,7 @@
-from __future__ import annotations
-
 import asyncio
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -12,9 +10,6 @@ from bos_errors import ConfigurationError, Unavailable
 from bos_postgres import EmbeddedPostgres, connect, migrate, migration_files, with_database
 from bos_postgres.dsn import password_of
 from bos_postgres.migrations import dbmate_program
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.postgres
 

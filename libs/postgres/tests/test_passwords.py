@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from asyncpg import Connection, Record
 
 from bos_errors import ConfigurationError, Unavailable
 from bos_postgres import acquire, connect, migrate, open_database
 from bos_postgres.dsn import with_address, with_options
 from bos_postgres.notices import Notices
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from asyncpg import Connection, Record
 
 pytestmark = pytest.mark.security
 

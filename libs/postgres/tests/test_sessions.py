@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from bos_postgres import connect, require_session_features
 from bos_postgres.sessions import are_separate_sessions, keeps_settings
 

@@ -1,7 +1,5 @@
 """Statements that are part of a trace have spans, which say nothing of what they are about."""
 
-from __future__ import annotations
-
 import asyncpg
 import pytest
 

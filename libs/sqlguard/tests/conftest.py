@@ -1,18 +1,10 @@
-from __future__ import annotations
-
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_sqlguard import DIALECTS, Guard, GuardPolicy
-from bos_testkit.hostile import guard_corpus
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_sqlguard import Dialect
-    from bos_testkit.hostile import Statement
+from bos_sqlguard import DIALECTS, Dialect, Guard, GuardPolicy
+from bos_testkit.hostile import Statement, guard_corpus
 
 CORPUS = Path(__file__).parent / "corpus"
 TABLES = frozenset({"orders", "invoices", "customers", "products", "employees"})

@@ -1,23 +1,17 @@
 """Both sides of every rule on statements of every dialect."""
 
-from __future__ import annotations
-
 import tomllib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlglot import exp, parse_one
 
-from bos_sqlguard import DIALECTS, guard, load_functions
+from bos_sqlguard import DIALECTS, Dialect, Guard, guard, load_functions
 from bos_sqlguard.grammar import Grammar
 from bos_sqlguard.wording import same_text, same_wording
-
-if TYPE_CHECKING:
-    from bos_sqlguard import Dialect, Guard
-    from bos_testkit.hostile import Statement
+from bos_testkit.hostile import Statement
 
 pytestmark = [
     pytest.mark.security,

@@ -7,20 +7,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import Context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
 from bos.agent.v1 import (
+    AgentCard,
+    AgentResult,
+    ExecuteResponse,
     SideEffectClass,
     add_AgentServiceServicer_to_server,
 )
 from bos_agentkit import (
     UNTRUSTED_NOTICE,
     AgentServiceSettings,
+    AgentTask,
     agent_card,
     agent_service,
     serve_agent,
@@ -30,18 +35,10 @@ from bos_agentkit.agent import Agent
 from bos_agentkit.results import succeeded
 from bos_agentkit.serving.servicer import AgentServicer
 from bos_chassis.auth.run_token_checks import open_run_tokens
-from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.server import GrpcServer, Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings
-from bos_llm import system, user
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from bos.agent.v1 import AgentCard, AgentResult, ExecuteResponse
-    from bos_agentkit import AgentTask
-    from bos_chassis.server import GrpcServer
-    from bos_chassis.telemetry import Telemetry
-    from bos_llm import Model, Models
+from bos_chassis.telemetry import Telemetry
+from bos_llm import Model, Models, system, user
 
 NAME = "honest"
 MARKS: list[str] = []

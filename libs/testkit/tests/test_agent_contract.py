@@ -1,11 +1,10 @@
 """The suite of the agent contract: an honest agent passes, and every rule catches who breaks it."""
 
-from __future__ import annotations
-
 import os
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -28,9 +27,6 @@ from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from . import contract_agents as agents
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 HERE = str(Path(__file__).parent)
 BEFORE = os.environ.get("PYTHONPATH", "")

@@ -1,18 +1,13 @@
 """Programs that are forked from a process with the imports done behave like those started anew."""
 
-from __future__ import annotations
-
 import json
 import signal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from bos_testkit.forked import forked_process
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.process
 

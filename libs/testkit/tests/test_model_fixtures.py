@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -12,9 +10,6 @@ from bos_testkit.scripted_model.replies import (
     fixture,
     load_fixtures,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD = """
 - name: top customers, plan

@@ -1,26 +1,28 @@
 """What sets an endpoint apart from OpenAI's, as its clients see it on the wire."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import aiohttp
 import pytest
 
 from bos_testkit.scripted_model.faults import PROSE
-from bos_testkit.scripted_model.pytest_fixtures import scripted_model
-from bos_testkit.scripted_model.quirks import JSON_WORD, THINKING_TEMPERATURE, THOUGHTS
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, scripted_model
+from bos_testkit.scripted_model.quirks import (
+    JSON_WORD,
+    THINKING_TEMPERATURE,
+    THOUGHTS,
+    Envelope,
+    Manner,
+    OddChunk,
+    Thinking,
+    Wrapping,
+)
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-    from bos_testkit.scripted_model.quirks import Envelope, Manner, OddChunk, Thinking, Wrapping
 
 __all__ = ["scripted_model"]
 

@@ -1,28 +1,21 @@
 """The scripted model as any OpenAI client sees it."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
 import openai
 import pytest
 from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
+from openai.types.chat import ChatCompletion
 
-from bos_testkit.scripted_model.pytest_fixtures import scripted_model
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, scripted_model
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import TEXT_CALLS, UNPREPARED, ScriptedModel
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from openai.types.chat import ChatCompletion
-
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 __all__ = ["scripted_model"]
 

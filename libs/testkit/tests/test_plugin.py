@@ -1,7 +1,5 @@
 """What the pytest plugin sets for all tests."""
 
-from __future__ import annotations
-
 import hypothesis
 
 

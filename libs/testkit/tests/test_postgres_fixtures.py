@@ -1,8 +1,6 @@
-from __future__ import annotations
-
 import socket
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +15,6 @@ from bos_testkit.postgres import (
     postgres_dsn,
     postgres_server,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.postgres
 

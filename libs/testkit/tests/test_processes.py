@@ -1,7 +1,5 @@
 """Ports of services that come and go."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

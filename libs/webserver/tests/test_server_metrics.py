@@ -1,16 +1,12 @@
 """Requests of HTTP servers are counted, hostile ones too."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from bos_webserver.metrics import HttpServerMetrics, Measured
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 async def _answers(scope: Any, receive: Any, send: Any) -> None:

@@ -1,13 +1,11 @@
 """Requests have spans where a server has tracing, and what is measured names their trace."""
 
-from __future__ import annotations
-
 import asyncio
 import urllib.request
-from typing import TYPE_CHECKING
 
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
@@ -15,9 +13,6 @@ from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_testkit.waiting import eventually
 from bos_webserver import WebServerSettings, http_server
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 CALLER = f"00-{TRACE_ID}-b7ad6b7169203331-01"

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,15 +18,9 @@ from bos_chassis.values import make_table, to_value_map
 from bos_composer.service import serve
 from bos_composer.settings import ComposerSettings
 from bos_llm import Models
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
-from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-    from bos_testkit.scripted_model.replies import Fixture
-    from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
+from bos_testkit.scripted_model.replies import Fixture, fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 QUESTION = "Which five customers brought the most revenue?"
 WRITTEN = "The top customer brought Rs.1,75,206.00, 43.1 percent of the total [1]."

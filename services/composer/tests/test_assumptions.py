@@ -1,7 +1,5 @@
 """Assumptions made instead of a clarifying question are stated in every answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Numbering of the sources of all results."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

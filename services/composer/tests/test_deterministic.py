@@ -1,7 +1,5 @@
 """Deterministic answer without a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

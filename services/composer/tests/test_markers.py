@@ -1,7 +1,5 @@
 """Citation numbers of a text, whole and in pieces."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Formatting of numbers by locale."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

@@ -1,7 +1,5 @@
 """Prompts of the composing call."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any
 

@@ -1,17 +1,13 @@
 """Reports: sections with findings, charts and sources; caveats of checks."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from bos.common.v1 import Chart
 from bos.planner.v1 import Intent, IntentRoute
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.requirement("D-30", "D-32", "T-08")
 

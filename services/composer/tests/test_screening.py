@@ -1,7 +1,5 @@
 """Screening of replies for web pages and echoes of the prompt, in pieces of any size."""
 
-from __future__ import annotations
-
 from bos_composer.numbers import NumberFormat
 from bos_composer.prompts import HEADINGS, ORDINARY_HEADINGS, STATED_HEADINGS, own_words
 from bos_composer.screening import STRETCH_CHARS, OwnWords, Screen, Unfit

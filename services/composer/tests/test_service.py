@@ -1,22 +1,17 @@
 """The composer over gRPC, with a scripted model."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from bos.common.v1 import Chart, Source, SourceType, TraceEventType
 from bos_chassis.values import from_value
+from bos_testkit.scripted_model.faults import Knobs
 from bos_testkit.scripted_model.wire import count_tokens
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_testkit.scripted_model.faults import Knobs
 
 CITING_CHECKED = (
     "Deliveries are due within five days [1]. Later ones are late. The penalty is two percent. "

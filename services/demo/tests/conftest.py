@@ -2,22 +2,18 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import asyncpg
 import pytest
 
 from bos_demo.company import DEFAULT_TODAY, load_postgres, write_sqlite
 from bos_demo.generators.generate import generate
+from bos_demo.rows import CompanyRows
 from bos_postgres import create_database
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from bos_demo.rows import CompanyRows
-    from bos_testkit.postgres import PostgresServer
+from bos_testkit.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")

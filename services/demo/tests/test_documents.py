@@ -1,25 +1,27 @@
 """Documents of the sample company: their files, and their agreement with its database."""
 
-from __future__ import annotations
-
 import io
 import re
 import zipfile
 from collections import Counter
 from decimal import Decimal
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import pytest
 
 from bos_demo.documents.pdf import width
 from bos_demo.documents.rendering import render
-from bos_demo.documents.sources import Heading, Item, Paragraph, Table, load_sources, read_source
+from bos_demo.documents.sources import (
+    Heading,
+    Item,
+    Paragraph,
+    Source,
+    Table,
+    load_sources,
+    read_source,
+)
 from bos_demo.questions import RagStep, load_document_questions
-
-if TYPE_CHECKING:
-    from bos_demo.documents.sources import Source
-    from bos_demo.rows import CompanyRows
+from bos_demo.rows import CompanyRows
 
 SOURCES = load_sources()
 BY_NAME = {source.name: source for source in SOURCES}

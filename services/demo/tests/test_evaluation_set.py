@@ -6,17 +6,14 @@ import sys
 from collections import Counter
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml  # type: ignore[import-untyped]
 
 from bos_cli.evaluation.questions import read_set
 
 sys.path.append(str(Path(__file__).parents[1]))
+import asyncpg
 from evaluation_set import questions_of
-
-if TYPE_CHECKING:
-    import asyncpg
 
 SET = Path(str(files("bos_demo") / "evaluation.yaml"))
 WRITTEN = yaml.safe_load(SET.read_text(encoding="utf-8"))

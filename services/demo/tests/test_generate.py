@@ -1,18 +1,14 @@
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_demo.company import DEFAULT_TODAY, VERSION
 from bos_demo.generators.generate import SEED, digest, generate
 from bos_demo.periods import named_periods
+from bos_demo.rows import CompanyRows
 from bos_demo.schema import read_tables, schema_sql
-
-if TYPE_CHECKING:
-    from bos_demo.rows import CompanyRows
 
 GOLDEN = "7522da56764093694910fd02be64fccb6b33d9cfa0a34bf8d0772312b7050e47"
 

@@ -1,12 +1,11 @@
 """The sample mailbox by its servers: what a mail client sees, and who may send."""
 
-from __future__ import annotations
-
 import asyncio
 import smtplib
+from collections.abc import AsyncIterator, Callable
 from datetime import date
 from email import message_from_bytes, policy
-from typing import TYPE_CHECKING
+from email.message import EmailMessage
 
 import pytest
 from imapclient import IMAPClient
@@ -16,10 +15,6 @@ from bos_chassis.concurrency.loop import new_event_loop
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.mailbox.letters import OWNER, Letter, load_letters, message_of, thread_before
 from bos_demo.mailbox.servers import SampleMailbox, serve_mailbox
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from email.message import EmailMessage
 
 LETTERS = load_letters()
 

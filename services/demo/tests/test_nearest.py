@@ -1,7 +1,5 @@
 """Questions without prepared replies: the nearest prepared ones are named."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos_demo.questions import load_every_question

@@ -1,8 +1,6 @@
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterator
 from itertools import permutations
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,9 +22,6 @@ from bos_demo.questions import (
 from bos_demo.uploads import sample_uploads
 from bos_sqlguard.guard import Guard
 from bos_sqlguard.policy import GuardPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 QUESTIONS = (
     *load_questions(),

@@ -1,8 +1,7 @@
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -10,14 +9,9 @@ import pytest
 
 from bos_chassis.telemetry import Telemetry
 from bos_demo.company import DEFAULT_TODAY, table_names
-from bos_demo.service import require_key, serve
+from bos_demo.service import Demo, require_key, serve
 from bos_demo.settings import DemoSettings
 from bos_errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_demo.service import Demo
 
 
 def _ask(demo: Demo, question: str, schema: str) -> Any:

@@ -1,10 +1,9 @@
 """The demo's public site and its search API."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from datetime import date
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
@@ -19,12 +18,7 @@ from bos_demo.questions import (
 )
 from bos_demo.website.pages import load_pages
 from bos_demo.website.ranking import Ranking
-from bos_demo.website.service import serve_website
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_demo.website.service import Website
+from bos_demo.website.service import Website, serve_website
 
 QUESTIONS = load_web_questions()
 STEPS = [step for question in QUESTIONS for step in question.steps if isinstance(step, WebStep)]

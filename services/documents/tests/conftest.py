@@ -1,14 +1,7 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from bos_documents.service import migrate_store
-from bos_testkit.postgres import migrated_template
-
-if TYPE_CHECKING:
-    from bos_testkit.postgres import PostgresServer
+from bos_testkit.postgres import PostgresServer, migrated_template
 
 
 @pytest.fixture(scope="session")

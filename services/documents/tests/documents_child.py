@@ -1,7 +1,5 @@
 """A documents service as a process, which kills itself at a place that the environment names."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -12,11 +12,13 @@ import math
 import re
 import sqlite3
 import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bos_documents.chunking.chunks import ChunkKind, TextChunk
-from bos_documents.index.port import Legs, Scored
+from bos_documents.index.port import IndexedChunk, IndexFilter, Legs, Scored
 from bos_documents.parsing.blocks import Block, BlockKind, DocumentInfo, Page, PageText
 from bos_documents.parsing.port import ParserFailed
 from bos_documents.parsing.rejections import DocumentRejected
@@ -24,12 +26,6 @@ from bos_documents.ports import Engines
 from bos_documents.search.ports import Ranked, Ranking
 from bos_documents.settings import RankBy
 from bos_errors import Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-    from pathlib import Path
-
-    from bos_documents.index.port import IndexedChunk, IndexFilter
 
 DIMENSION = 64
 

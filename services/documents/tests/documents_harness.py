@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 from documents_doubles import engines
 
 from bos.documents.v1 import (
     DeleteDocumentRequest,
+    Document,
     DocumentsServiceStub,
     DocumentState,
     DocumentUpload,
@@ -19,6 +23,7 @@ from bos.documents.v1 import (
     ListDocumentsRequest,
     ReindexDocumentRequest,
     SearchDocumentsRequest,
+    SearchDocumentsResponse,
     UploadDocumentRequest,
     WatchDocumentRequest,
 )
@@ -26,21 +31,13 @@ from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_key
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
+from bos_documents.ports import Engines
 from bos_documents.service import SCHEMA, serve
 from bos_documents.settings import DocumentsSettings
 from bos_llm import Models
 from bos_postgres import connect
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-    from contextlib import AsyncExitStack
-    from pathlib import Path
-
-    from bos.documents.v1 import Document, SearchDocumentsResponse
-    from bos_documents.ports import Engines
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-    from bos_testkit.scripted_model.replies import Fixture
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
+from bos_testkit.scripted_model.replies import Fixture
 
 ADA_KEY = "the-key-of-ada-0123"
 PRIVATE_KEY, PUBLIC_KEY = generate_keypair()

@@ -1,7 +1,5 @@
 """Names of files as they are shown and stored."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos_documents.store.names import shown_name

@@ -1,20 +1,13 @@
 """A whole gateway on a fresh database, with a planner and a composer that do as the test says."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from gateway_harness.crash.harness import CrashHarness, open_crash_harness
 from gateway_harness.harness import Harness, open_harness
 
 from bos_gateway.service import migrate_store
-from bos_testkit.postgres import migrated_template
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_testkit.postgres import PostgresServer
+from bos_testkit.postgres import PostgresServer, migrated_template
 
 
 @pytest.fixture(scope="session")

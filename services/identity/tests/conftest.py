@@ -1,19 +1,12 @@
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 from identity_harness import Caller, Starter
 from scripted_provider import ScriptedProvider, scripted_provider
 
 from bos_identity.service import migrate_store
-from bos_testkit.postgres import migrated_template
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_testkit.postgres import PostgresServer
+from bos_testkit.postgres import PostgresServer, migrated_template
 
 
 @pytest.fixture(scope="session")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -20,9 +22,13 @@ from bos.identity.v1 import (
     IdentityServiceStub,
     ListSessionsRequest,
     LogInRequest,
+    LogInResponse,
     OpenIdServiceStub,
     RefreshSessionRequest,
     RegisterUserRequest,
+    Session,
+    Tokens,
+    User,
 )
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
@@ -31,12 +37,6 @@ from bos_identity.service import serve
 from bos_identity.settings import IdentitySettings
 from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_testkit.address_tokens import AddressTokens
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from contextlib import AsyncExitStack
-
-    from bos.identity.v1 import LogInResponse, Session, Tokens, User
 
 PASSWORD = "correct horse battery"
 KEY = new_key_encryption_key()

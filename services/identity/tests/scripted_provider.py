@@ -1,20 +1,16 @@
 """An OpenID provider scripted by the test."""
 
-from __future__ import annotations
-
 import json
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jwt
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from jwt.algorithms import ECAlgorithm
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 KEY = generate_private_key(SECP256R1())
 

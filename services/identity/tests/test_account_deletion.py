@@ -1,13 +1,12 @@
 """Accounts are deleted with all data in services, despite outages, kills and repetitions."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from identity_harness import KEY, PASSWORD, REST, Caller, Starter, until
@@ -54,9 +53,6 @@ from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.deletion.data_services import unnamed
 from bos_postgres import connect
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @dataclass

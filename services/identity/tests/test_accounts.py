@@ -1,9 +1,8 @@
 """Registering, signing in and out, over gRPC and real PostgreSQL."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from typing import Any
 
 import jwt
 import pytest
@@ -27,9 +26,6 @@ from bos_errors import (
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.opaque_tokens import digest
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
 
 pytestmark = pytest.mark.requirement("O-01", "O-02")
 

@@ -1,7 +1,5 @@
 """Roles, groups, closing accounts and new passwords: for administrators, as of this moment."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,12 +1,11 @@
 """API keys: scoped, expiring, shown once, revoked at once here and within a minute elsewhere."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jwt
 import pytest
+from identity_harness import Caller, Starter
 
 from bos.identity.v1 import (
     ChangePasswordRequest,
@@ -33,9 +32,6 @@ from bos_errors import (
     Unauthenticated,
 )
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from identity_harness import Caller, Starter
 
 ACCOUNT = ["account"]
 

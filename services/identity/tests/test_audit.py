@@ -1,13 +1,13 @@
 """Audit trail of identity: each action with its entry, or neither; no content."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
-from identity_harness import PASSWORD, Caller, coming_from, until
+from identity_harness import PASSWORD, Caller, Starter, coming_from, until
+from scripted_provider import ScriptedProvider
 
 from bos.audit.v1 import ListAuditEntriesRequest
 from bos.identity.v1 import (
@@ -40,12 +40,6 @@ from bos_identity.openid.settings import OpenIdSettings
 from bos_identity.service import SCHEMA
 from bos_postgres import connect
 from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from identity_harness import Starter
-    from scripted_provider import ScriptedProvider
 
 ADDRESS = "203.0.113.7"
 PLANTED = "planted"

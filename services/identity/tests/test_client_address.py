@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from identity_harness import REST, Starter, coming_from
 

@@ -1,7 +1,5 @@
 """Codes that an administrator has handed out end with the right to make them."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

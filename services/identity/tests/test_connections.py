@@ -1,13 +1,14 @@
 """Connections: stored encrypted, never shown, handed to the gateway alone."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
+from identity_harness import Caller, Starter
 
 from bos.identity.v1 import (
+    Connection,
+    ConnectionSecret,
     ConnectionSecretServiceStub,
     CreateApiKeyRequest,
     DeactivateUserRequest,
@@ -28,11 +29,6 @@ from bos_errors import (
 )
 from bos_postgres import connect
 from bos_testkit.audit import audit_entries
-
-if TYPE_CHECKING:
-    from identity_harness import Caller, Starter
-
-    from bos.identity.v1 import Connection, ConnectionSecret
 
 SECRET = "app password 17"
 KINDS = ["mail.imap"]

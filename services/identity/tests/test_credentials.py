@@ -1,11 +1,11 @@
 """What other services do with the credentials that they are sent, against a real identity."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from identity_harness import Caller
 
 from bos.identity.v1 import CreateApiKeyRequest, RevokeApiKeyRequest, RevokeSessionRequest
 from bos_chassis.auth.session_check import SessionCheck
@@ -14,11 +14,6 @@ from bos_chassis.channels import Channels
 from bos_chassis.settings import AuthSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import Unauthenticated, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from identity_harness import Caller
 
 
 @asynccontextmanager

@@ -1,10 +1,8 @@
 """Fresh sign-in in place of a password, and the sign-in method in GetUser."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from identity_harness import PASSWORD, Caller, Starter
@@ -15,15 +13,13 @@ from bos.identity.v1 import (
     DeleteAccountRequest,
     ExportAccountRequest,
     SignInMethod,
+    Tokens,
 )
 from bos_chassis.settings import AuthSettings
 from bos_errors import BosError, Unauthenticated
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.openid.settings import OpenIdSettings
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from bos.identity.v1 import Tokens
 
 pytestmark = pytest.mark.security
 ISSUER = "https://issuer.example"

@@ -1,12 +1,11 @@
 """ID tokens that are not the provider's, not for identity, or not of this sign-in."""
 
-from __future__ import annotations
-
 import base64
 import hmac
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
 
 import jwt
 import pytest
@@ -26,9 +25,6 @@ from bos_identity.openid.claims import (
     username_of,
 )
 from bos_identity.openid.id_tokens import IdTokens
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
 
 ISSUER, CLIENT, NONCE = "https://issuer.example", "bos", "the nonce"
 KEY = generate_private_key(SECP256R1())

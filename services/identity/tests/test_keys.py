@@ -1,9 +1,8 @@
 """Signing keys: published before they sign, encrypted in the store, the same for all replicas."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import jwt
 import pytest
@@ -15,10 +14,6 @@ from bos_chassis.auth.callers import generate_keypair
 from bos_errors import ConfigurationError
 from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
 
 
 async def key_ids(identity: Caller) -> list[str]:

@@ -1,7 +1,5 @@
 """Registration for this machine, where a proxy on it could let others in: said at the start."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

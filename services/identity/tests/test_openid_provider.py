@@ -1,14 +1,15 @@
 """An OpenID provider that fails, lies, or has been taken over."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import grpc
 import pytest
 from aiohttp import web
+from identity_harness import Starter
+from scripted_provider import ScriptedProvider
 
 from bos.identity.v1 import (
     BeginOpenIdLogInRequest,
@@ -23,12 +24,6 @@ from bos_identity.service import SCHEMA
 from bos_postgres import connect, open_database
 from bos_postgres.audit import By
 from bos_testkit.audit import until_audited
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from identity_harness import Starter
-    from scripted_provider import ScriptedProvider
 
 CALLBACK = "http://127.0.0.1:1234/callback"
 

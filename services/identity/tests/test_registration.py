@@ -1,7 +1,5 @@
 """Registration: the first account, by invitation, and open where it is configured."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,11 +1,8 @@
 """Run tokens are refused by identity with any configured keys."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import grpc
 import pytest
+from identity_harness import Starter
 
 from bos.identity.v1 import (
     ChangePasswordRequest,
@@ -25,9 +22,6 @@ from bos_chassis.settings import AuthSettings
 from bos_errors import Unauthenticated
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.credentials.callers import Callers
-
-if TYPE_CHECKING:
-    from identity_harness import Starter
 
 pytestmark = pytest.mark.security
 

@@ -1,10 +1,9 @@
 """End of sessions: by a new password in every case, and above the limit."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Awaitable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from identity_harness import PASSWORD, Caller, Starter, until
@@ -12,9 +11,6 @@ from identity_harness import PASSWORD, Caller, Starter, until
 from bos.identity.v1 import ChangePasswordRequest, LogInRequest
 from bos_errors import InvalidArgument, Unauthenticated
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
 
 
 async def refused(work: Awaitable[Any]) -> None:

@@ -1,7 +1,5 @@
 """Guessing is slowed down by all replicas together; success is not."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 

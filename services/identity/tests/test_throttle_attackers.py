@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import asyncpg
 import pytest
 from identity_harness import PASSWORD, Caller, Starter, coming_from, until
 
@@ -18,11 +20,6 @@ from bos_identity.passwords.throttle import Subject, Throttle
 from bos_identity.service import SCHEMA
 from bos_identity.settings import IdentitySettings
 from bos_postgres import connect, open_database
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import asyncpg
 
 SLOW = {"throttle_first_s": 100.0, "throttle_max_s": 300.0}
 

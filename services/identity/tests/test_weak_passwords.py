@@ -1,18 +1,12 @@
 """Guessable passwords and deceptive names are refused."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from identity_harness import Caller
 
 from bos.identity.v1 import ChangePasswordRequest
 from bos_errors import InvalidArgument
 from bos_identity.names import clean_name
 from bos_identity.passwords.weak import weakness
-
-if TYPE_CHECKING:
-    from identity_harness import Caller
 
 NAMES = ("ada.lovelace", "ada@example.com", "Ada Lovelace")
 

@@ -1,7 +1,5 @@
 """Fixtures of the rig, for every test of this folder."""
 
-from __future__ import annotations
-
 from connect_rig import bos_connect
 from mariadb_server import mariadb, mariadb_shop
 from mcp_db_rig import database, postgres_admin, reader_dsn, sql_server_url, sqlite_file

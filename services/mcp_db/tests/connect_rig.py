@@ -1,7 +1,5 @@
 """Runs ``bos connect`` in a folder of the test, without the developer's settings."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -9,7 +7,8 @@ import shlex
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
@@ -17,11 +16,7 @@ from click.testing import CliRunner
 
 from bos_mcp_db.connecting.command import connect
 from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.scripted_model.server import ScriptedModel
 
 _SETTINGS = re.compile(r"BOS_(?!TEST)|OPENAI_|AZURE_|OTEL_|.*_MODEL")
 

@@ -1,16 +1,11 @@
-from __future__ import annotations
-
 import asyncio
 import struct
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bos_postgres.dsn import option, with_address, with_options
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 _READY = b"Z"
 

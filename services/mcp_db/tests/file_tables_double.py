@@ -1,10 +1,9 @@
 """A files service at its gRPC boundary: tables of two users, by their run tokens."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -20,9 +19,6 @@ from bos.files.v1 import (
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenVerifier
 from bos_chassis.values import make_table
 from bos_errors import BosError, abort_with
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
 
 SALES = FileTable(
     name="sales",

@@ -8,11 +8,12 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncmy
 import pytest
@@ -20,9 +21,6 @@ import pytest
 from bos_mcp_db.provisioning import provision_mysql
 from bos_mcp_db.settings import DatabaseSettings
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 READER = "bos_reader"
 PASSWORD = "reader-password"

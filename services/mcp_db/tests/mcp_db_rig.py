@@ -1,9 +1,9 @@
-from __future__ import annotations
-
 import os
 import sqlite3
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -16,10 +16,6 @@ from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.provisioning import provision_sql
 from bos_mcp_db.service import serve
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
 
 TABLES = ("customers", "orders", "measures")
 

@@ -6,20 +6,16 @@ translates to SQLite; test_sql_server_double.py shows each of these limits. A qu
 long is never finished: the double waits for the client's attention signal, as a server would.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
 from tds_server import SILENCE, Refusal, Rows, tds_server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
 
 # Instructions of SQLite after which a query counts as one that takes long.
 _MOST_INSTRUCTIONS = 500_000

@@ -4,25 +4,20 @@ It shows what the real driver makes of a server's words: refusals, rows, errors,
 Server itself would say to a statement is not known here.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 import ssl
 import struct
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
 
 PRELOGIN, LOGIN, BATCH, ATTENTION, REPLY = 0x12, 0x10, 0x01, 0x06, 0x04
 MOST = 4096 - 8

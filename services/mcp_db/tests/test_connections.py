@@ -1,10 +1,10 @@
 """Slow peers and peers with many connections do not keep other clients from being served."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import httpx2
@@ -22,10 +22,6 @@ from bos_mcp_db.service import AUDIENCE, McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
 from bos_testkit.waiting import eventually
 from bos_webserver.connections import ConnectionLimits, Connections, protocol_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.security
 

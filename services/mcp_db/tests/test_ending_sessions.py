@@ -1,11 +1,10 @@
 """A session of PostgreSQL that ends, wherever a query stands: the database is unavailable."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from ending_sessions import End, EndingProxy, message
@@ -13,9 +12,6 @@ from ending_sessions import End, EndingProxy, message
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.postgres import PostgresBackend
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 LIMITS = Limits(
     max_rows=10, max_columns=10, max_bytes=100_000, timeout_s=60, max_estimated_cost=1e9

@@ -1,19 +1,13 @@
 """What a query may cost by the planner's own estimate, asked before it runs."""
 
-from __future__ import annotations
+from pathlib import Path
 
-from typing import TYPE_CHECKING
-
+import asyncpg
 import pytest
 from mcp_db_rig import call, postgres_database, running, sqlite_database
 
 from bos_errors import ConfigurationError
 from bos_mcp_db.settings import McpDbSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import asyncpg
 
 CHEAP = "SELECT count(*) FROM customers"
 DEAR = "SELECT count(*) FROM orders AS a, orders AS b, orders AS c, orders AS d"

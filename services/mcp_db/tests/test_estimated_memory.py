@@ -1,21 +1,16 @@
 """What aggregates that keep values may hold by the planner's estimate, before a query runs."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from mcp.client.client import Client
 from mcp_db_rig import as_reader, call, provisioned, running
 
 from bos_mcp_db.backends.postgres_plan import kept_bytes
 from bos_mcp_db.settings import DatabaseSettings
 from bos_sqlguard import Kept
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from mcp.client.client import Client
 
 pytestmark = pytest.mark.security
 

@@ -1,10 +1,10 @@
 """Users share the connections to a database: endless queries of one leave the next one a place."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -16,14 +16,8 @@ from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.service import AUDIENCE, serve
-from bos_mcp_db.settings import McpDbSettings
+from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_mcp_db.settings import DatabaseSettings
 
 pytestmark = pytest.mark.security
 

@@ -1,13 +1,12 @@
 """Uploaded files as the database 'files': each caller its own, behind the guard."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import pytest
@@ -38,9 +37,6 @@ from bos_mcp_db.service import serve
 from bos_mcp_db.settings import McpDbSettings
 from bos_mcp_db.values import decode
 from bos_testkit.hostile import guard_corpus
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 CORPUS = Path(__file__).parents[3] / "libs/sqlguard/tests/corpus/hostile_duckdb.txt"
 PRIVATE, PUBLIC = generate_keypair()

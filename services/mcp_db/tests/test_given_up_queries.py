@@ -1,21 +1,17 @@
 """A caller who gives up, wherever a query stands: its session goes back without a transaction."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
+import asyncpg
 import pytest
 from ending_sessions import EndingProxy, HoldingProxy
 
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.postgres import PostgresBackend
 from bos_mcp_db.failures import DatabaseUnavailable
-
-if TYPE_CHECKING:
-    import asyncpg
 
 LIMITS = Limits(max_rows=10, max_columns=10, max_bytes=100_000, timeout_s=60)
 QUERY = "SELECT mood FROM orders WHERE order_id = 1"

@@ -1,17 +1,17 @@
 """Peers that connect where TLS is spoken and never say hello, or never end it."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 from mcp_db_rig import sqlite_database
 
-from bos_chassis.settings import ServerSettings
+from bos_chassis.settings import ServerSettings, TlsSettings
 from bos_chassis.telemetry import Telemetry
 from bos_mcp_db.service import McpDbServer, serve
 from bos_mcp_db.settings import McpDbSettings
@@ -19,12 +19,6 @@ from bos_testkit.certificates import Authority
 from bos_testkit.waiting import eventually
 from bos_webserver.connections import ConnectionLimits, Connections
 from bos_webserver.handshakes import Handshake
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_chassis.settings import TlsSettings
 
 pytestmark = pytest.mark.security
 

@@ -4,33 +4,26 @@ With only mcp_db's guard on, every statement is refused. With no guard at all no
 table that was not granted is read, and nothing runs longer than the time limit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import asyncpg
 import pytest
 from mcp_db_rig import as_reader, call, provisioned, running
 
 from bos_errors import BosError
-from bos_mcp_db.backends.backend import Limits
+from bos_mcp_db.backends.backend import Backend, Limits
 from bos_mcp_db.backends.postgres import PostgresBackend
 from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.failures import QueryFailure
 from bos_mcp_db.settings import DatabaseSettings
 from bos_sqlguard import load_functions
 from bos_testkit.hostile import guard_corpus
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
-
-    from bos_mcp_db.backends.backend import Backend
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(600)]
 

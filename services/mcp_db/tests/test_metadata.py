@@ -1,21 +1,15 @@
 """What mcp_db offers for a metadata index: a fingerprint, and samples that keep private things."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import asyncpg
 import pytest
 from mcp_db_rig import call, postgres_database, running, sqlite_database
 
 from bos_mcp_db.samples import HiddenColumns
 from bos_mcp_db.settings import McpDbSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import asyncpg
 
 _PRIVATE = """
 CREATE TABLE people (person_id INTEGER PRIMARY KEY, city TEXT, work_email TEXT, ApiKeyHash TEXT);

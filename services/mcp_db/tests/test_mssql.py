@@ -7,10 +7,11 @@ not run on SQL Server.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -20,6 +21,7 @@ from sqlglot import exp
 from bos_errors import ConfigurationError
 from bos_mcp_db.backends import mssql_schema
 from bos_mcp_db.backends.backend import Limits
+from bos_mcp_db.backends.blocking import Clock
 from bos_mcp_db.backends.mssql import _RIGHTS, _SESSION, _SHAPE, MssqlBackend
 from bos_mcp_db.backends.mssql_driver import parse_address
 from bos_mcp_db.backends.mssql_session import ServerError
@@ -34,11 +36,6 @@ from bos_mcp_db.samples import HiddenColumns, sample_values
 from bos_mcp_db.settings import McpDbSettings
 from bos_sqlguard import Guard, GuardPolicy
 from bos_testkit.hostile import guard_corpus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bos_mcp_db.backends.blocking import Clock
 
 LIMITS = Limits(max_rows=2, max_columns=20, max_bytes=100_000, timeout_s=30)
 CORPUS = Path(__file__).parents[3] / "libs" / "sqlguard" / "tests" / "corpus"

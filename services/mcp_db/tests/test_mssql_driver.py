@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tds_server import SILENCE, Refusal, Rows, TdsServer, certificate_for, tds_server
@@ -26,10 +27,6 @@ from bos_mcp_db.failures import (
     ResultTooLarge,
 )
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 LIMITS = Limits(max_rows=3, max_columns=5, max_bytes=10_000, timeout_s=30)
 BRIEF = Limits(max_rows=3, max_columns=5, max_bytes=10_000, timeout_s=1)

@@ -1,8 +1,7 @@
 """Addresses, users and settings of MySQL and MariaDB; the server itself: `make test-mariadb`."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from asyncmy.errors import OperationalError, ProgrammingError
@@ -15,9 +14,6 @@ from bos_mcp_db.databases import open_databases
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut
 from bos_mcp_db.provisioning import provision_mysql
 from bos_mcp_db.settings import McpDbSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 URL = "mariadb://reader:p%40ss@db.example/shop"
 LIMITS = Limits(max_rows=1, max_columns=1, max_bytes=1_000, timeout_s=10)

@@ -1,10 +1,9 @@
 """Passwords of databases that stand in a file and change while the service runs."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -13,15 +12,9 @@ from bos_errors import ConfigurationError
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.mssql_driver import parse_address
 from bos_mcp_db.backends.password_file import password_source
-from bos_mcp_db.databases import open_databases
+from bos_mcp_db.databases import Databases, open_databases
 from bos_mcp_db.failures import DatabaseUnavailable
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_mcp_db.databases import Databases
 
 pytestmark = pytest.mark.security
 

@@ -1,10 +1,9 @@
 """Where the double of SQL Server falls short of SQL Server: a limit each, by name."""
 
-from __future__ import annotations
-
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from mcp_db_rig import call, running, sql_server_database
@@ -13,10 +12,6 @@ from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.mssql import MssqlBackend
 from bos_mcp_db.backends.mssql_driver import parse_address, session_opener
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 LIMITS = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=30)
 

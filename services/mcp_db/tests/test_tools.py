@@ -1,23 +1,18 @@
 """The two tools over HTTP with the real client: both live backends and the double of SQL Server."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from mcp_db_rig import call, postgres_database, running, sqlite_database
 
 from bos_errors import ConfigurationError
+from bos_mcp_db.settings import DatabaseSettings
 from bos_mcp_db.values import decode
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_mcp_db.settings import DatabaseSettings
 
 pytestmark = pytest.mark.requirement("D-08", "D-19", "D-20", "D-21")
 

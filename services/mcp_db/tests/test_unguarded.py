@@ -1,11 +1,10 @@
 """With the guard off, the databases themselves still refuse."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -17,10 +16,6 @@ from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.failures import QueryFailed, QueryRefused, QueryTimedOut
 from bos_mcp_db.provisioning import provision_sql
 from bos_sqlguard import load_functions
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 LIMITS = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=10)
 BRIEF = Limits(max_rows=200, max_columns=50, max_bytes=1_000_000, timeout_s=0.3)

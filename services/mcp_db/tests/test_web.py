@@ -1,9 +1,9 @@
-from __future__ import annotations
-
 import asyncio
 import ssl
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx2
@@ -13,7 +13,14 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_db_rig import call, sqlite_database
 
-from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier, generate_keypair, run_token
+from bos_chassis.auth.callers import (
+    Authenticator,
+    Principal,
+    RunTokenSigner,
+    RunTokenVerifier,
+    generate_keypair,
+    run_token,
+)
 from bos_chassis.credentials.tls import CertificateFiles, ClientTls
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
@@ -24,12 +31,6 @@ from bos_sql.database.mcp import McpClient
 from bos_testkit.certificates import Authority
 from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
-
-    from bos_chassis.auth.callers import Authenticator, Principal
 
 ENDLESS = (
     "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0"

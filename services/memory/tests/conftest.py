@@ -1,19 +1,12 @@
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 from memory_harness import Caller, Starter
 
 from bos_memory.service import migrate_store
-from bos_testkit.postgres import migrated_template
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_testkit.postgres import PostgresServer
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+from bos_testkit.postgres import PostgresServer, migrated_template
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 
 @pytest.fixture(scope="session")

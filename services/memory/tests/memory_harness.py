@@ -1,16 +1,19 @@
 """A memory service on a fresh database, the scripted model, and clients of both servicers."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import grpc
 
+from bos.common.v1 import LongTermMemory
 from bos.memory.v1 import (
+    Conversation,
     ExtractFactsRequest,
+    Fact,
     GetConversationRequest,
     GetLongTermMemoryRequest,
     ListConversationsRequest,
@@ -18,7 +21,9 @@ from bos.memory.v1 import (
     ListMessagesRequest,
     MemoryServiceStub,
     MemoryTurnServiceStub,
+    Message,
     OpenTurnRequest,
+    OpenTurnResponse,
     RecordTurnRequest,
 )
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
@@ -28,17 +33,9 @@ from bos_chassis.telemetry import Telemetry
 from bos_llm import Models
 from bos_memory.service import serve
 from bos_memory.settings import MemorySettings
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AsyncExitStack
-
-    from bos.common.v1 import LongTermMemory
-    from bos.memory.v1 import Conversation, Fact, Message, OpenTurnResponse
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-    from bos_testkit.scripted_model.replies import Fixture
-    from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
+from bos_testkit.scripted_model.replies import Fixture
+from bos_testkit.scripted_model.server import ScriptedModel
 
 ADA_KEY, EVE_KEY = "the-key-of-ada-0123", "the-key-of-eve-0123"
 PRIVATE_KEY, PUBLIC_KEY = generate_keypair()

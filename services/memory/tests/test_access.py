@@ -1,12 +1,8 @@
 """Access to memory: users reach their own data, runs that of their user."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import grpc
 import pytest
-from memory_harness import ADA_KEY, PUBLIC_KEY, run_token
+from memory_harness import ADA_KEY, PUBLIC_KEY, Caller, Starter, run_token
 from token_issuer import Issuer, openid_issuer
 
 from bos.memory.v1 import (
@@ -21,9 +17,6 @@ from bos.memory.v1 import (
 from bos_chassis.settings import AuthSettings
 from bos_errors import NotFound, PermissionDenied, Unauthenticated
 from bos_postgres import open_database
-
-if TYPE_CHECKING:
-    from memory_harness import Caller, Starter
 
 RUN = "0197d1a0-0000-7000-8000-000000000001"
 

@@ -1,13 +1,11 @@
 """Audit trail of memory: deletions and changes by users, without content."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from memory_harness import ADA_KEY, PUBLIC_KEY, run_token
+from memory_harness import ADA_KEY, PUBLIC_KEY, Caller, Starter, run_token
 
 from bos.common.v1 import LongTermMemory
 from bos.memory.v1 import (
@@ -25,9 +23,6 @@ from bos_memory.service import SCHEMA
 from bos_postgres import connect
 from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from memory_harness import Caller, Starter
 
 PLANTED = "planted"
 RUN = "0197d1a0-0000-7000-8000-000000000001"

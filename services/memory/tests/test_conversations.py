@@ -1,14 +1,11 @@
 """Conversations, messages, titles and summaries."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
-from memory_harness import NOON
+from memory_harness import NOON, Caller, Starter
 
 from bos.common.v1 import MessageRole
 from bos.memory.v1 import (
@@ -22,9 +19,6 @@ from bos_memory.facts import PersonalFacts
 from bos_memory.summarizing import ConversationSummary
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from memory_harness import Caller, Starter
 
 pytestmark = pytest.mark.requirement("L-09", "L-10")
 

@@ -1,12 +1,11 @@
 """Long-term memory of a user: extraction, correction, deletion."""
 
-from __future__ import annotations
-
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from memory_harness import Caller, Starter
 
 from bos.common.v1 import CriticalFacts, LongTermMemory, UserPreferences
 from bos.memory.v1 import DeleteLongTermMemoryRequest, UpdateLongTermMemoryRequest
@@ -18,9 +17,6 @@ from bos_memory.service import READER, SCHEMA
 from bos_postgres import open_database
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from memory_harness import Caller, Starter
 
 pytestmark = pytest.mark.requirement("L-01", "L-02", "L-03", "L-04", "L-05", "L-06", "L-07", "L-11")
 

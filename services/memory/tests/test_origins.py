@@ -1,13 +1,12 @@
 """Where remembered facts came from, as their user sees it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from memory_harness import PUBLIC_KEY, run_token
+from memory_harness import PUBLIC_KEY, Caller, Starter, run_token
 
+from bos.common.v1 import LongTermMemory
 from bos.memory.v1 import (
     DeleteLongTermMemoryRequest,
     ExtractFactsRequest,
@@ -19,11 +18,6 @@ from bos_errors import PermissionDenied
 from bos_memory.service import SCHEMA
 from bos_postgres import connect
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from memory_harness import Caller, Starter
-
-    from bos.common.v1 import LongTermMemory
 
 QUESTION, USER = FactSource.FACT_SOURCE_QUESTION, FactSource.FACT_SOURCE_USER
 UNKNOWN = FactSource.FACT_SOURCE_UNSPECIFIED

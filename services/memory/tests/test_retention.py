@@ -1,17 +1,13 @@
 """Erasure of a user deletes their rows in all tables, and no rows of others."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+
+import pytest
+from memory_harness import Starter
 
 from bos_memory.retention import main
 from bos_postgres import connect
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    import pytest
-    from memory_harness import Starter
 
 FOUND = fixture(
     "eve",

@@ -1,10 +1,7 @@
 """Taint of content that others wrote, in turns, summaries, titles and facts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from memory_harness import Caller, Starter
 
 from bos.common.v1 import CriticalFacts, LongTermMemory
 from bos.memory.v1 import (
@@ -15,9 +12,6 @@ from bos.memory.v1 import (
 from bos_memory.prompts import extraction_messages
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from memory_harness import Caller, Starter
 
 ADA = fixture(
     "ada",

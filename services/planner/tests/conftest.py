@@ -1,27 +1,20 @@
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from bos.agent.v1 import AgentCard, OutputField, Tool
-from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
+from bos.planner.v1 import MakePlanRequest, MakePlanResponse, PlannerServiceStub
 from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
 from bos_llm import Models
 from bos_planner.service import serve
 from bos_planner.settings import PlannerSettings
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.planner.v1 import MakePlanResponse
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-    from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.scripted_model.server import ScriptedModel
 
 TOP_CUSTOMERS = "Which five customers brought the most revenue, and what share is that?"
 PLAN = {

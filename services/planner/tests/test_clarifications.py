@@ -1,7 +1,5 @@
 """Planning after clarifying questions that the user has answered."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

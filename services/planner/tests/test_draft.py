@@ -1,7 +1,5 @@
 """Validated plans from replies of the model."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

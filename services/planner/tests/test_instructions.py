@@ -1,16 +1,11 @@
 """Classification of approval instructions over gRPC, with a scripted model."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from bos.agent.v1 import InstructionMode
-from bos.planner.v1 import ClassifyInstructionsRequest
-
-if TYPE_CHECKING:
-    from bos.planner.v1 import ClassifyInstructionsResponse
+from bos.planner.v1 import ClassifyInstructionsRequest, ClassifyInstructionsResponse
 
 ENHANCE = InstructionMode.INSTRUCTION_MODE_ENHANCE
 OVERRIDE = InstructionMode.INSTRUCTION_MODE_OVERRIDE

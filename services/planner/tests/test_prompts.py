@@ -1,7 +1,5 @@
 """Prompts of the planning call: stable text first, missing facts left out, data fenced."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parsing of model replies, including those of small models."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """Plans of reports: several queries, a chart, composed as a whole."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

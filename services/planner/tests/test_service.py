@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from google.protobuf import struct_pb2
 
-from bos.common.v1 import AgentError, TraceEventType
+from bos.common.v1 import AgentError, TraceEvent, TraceEventType
 from bos.planner.v1 import (
     ContextEntry,
     FailedStep,
     Intent,
+    MakePlanResponse,
     Plan,
     RevisionContext,
     Step,
@@ -21,15 +24,8 @@ from bos.planner.v1 import (
 )
 from bos_chassis.values import from_value, to_value
 from bos_planner.prompts import REFINEMENT
+from bos_testkit.scripted_model.faults import Knobs
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from bos.common.v1 import TraceEvent
-    from bos.planner.v1 import MakePlanResponse
-    from bos_testkit.scripted_model.faults import Knobs
 
 ERROR = TraceEventType.TRACE_EVENT_TYPE_ERROR
 MESSAGE = TraceEventType.TRACE_EVENT_TYPE_MESSAGE

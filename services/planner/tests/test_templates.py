@@ -1,17 +1,12 @@
 """Stored plans."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from bos_errors import ConfigurationError
 from bos_planner.reply import read_value
 from bos_planner.templates import Templates, load_templates
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.requirement("B-17")
 

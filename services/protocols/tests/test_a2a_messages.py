@@ -1,7 +1,5 @@
 """What a reply over A2A decides."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos_conversation import Decision

@@ -1,13 +1,11 @@
 """Requests of A2A whose clients leave."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -16,9 +14,6 @@ from bos_chassis.telemetry import Telemetry
 from bos_protocols.a2a.routes import while_its_client_waits
 from bos_protocols.settings import ProtocolsSettings
 from bos_webserver import http_server
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 
 async def test_work_for_a_client_that_leaves_ends() -> None:

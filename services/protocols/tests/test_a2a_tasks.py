@@ -1,7 +1,5 @@
 """Runs as clients of A2A see them."""
 
-from __future__ import annotations
-
 from a2a.types import a2a_pb2 as a2a
 from google.protobuf.json_format import MessageToDict
 

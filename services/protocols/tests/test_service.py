@@ -1,10 +1,10 @@
 """The protocols service' server, and the credentials that it passes on."""
 
-from __future__ import annotations
-
 import logging
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import httpx2
@@ -27,10 +27,6 @@ from bos_protocols.caller import Gateway
 from bos_protocols.service import serve
 from bos_protocols.settings import ProtocolsSettings
 from bos_testkit.certificates import Authority
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 class Seen(OrchestratorServiceServicer):

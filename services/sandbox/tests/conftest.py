@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 import pytest_asyncio
@@ -10,9 +8,6 @@ from sandbox_client import Sandbox, open_sandbox
 from bos.sandbox.v1 import Tier
 from bos_chassis.settings import ServerSettings
 from bos_sandbox.settings import SandboxSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """What programs are given in tests, and what CPython makes of them."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """Cases that hold in every tier."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 

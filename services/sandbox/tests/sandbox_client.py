@@ -1,10 +1,9 @@
 """A client of a real sandbox service."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -12,11 +11,7 @@ from bos.sandbox.v1 import Limits, RunProgramRequest, RunProgramResponse, Sandbo
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value, to_value
 from bos_sandbox.service import serve
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from bos_sandbox.settings import SandboxSettings
+from bos_sandbox.settings import SandboxSettings
 
 
 @dataclass

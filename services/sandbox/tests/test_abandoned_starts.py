@@ -1,7 +1,5 @@
 """Isolated interpreters whose caller has gone, as when the service stops."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

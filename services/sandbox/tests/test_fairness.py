@@ -1,10 +1,9 @@
 """Users share the sandbox: the endless programs of one leave the next one a place at once."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -17,9 +16,6 @@ from bos_chassis.values import from_value
 from bos_errors import from_rpc_error
 from bos_sandbox.service import AUDIENCE, serve
 from bos_sandbox.settings import SandboxSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.security
 

@@ -1,19 +1,13 @@
 """Files and figures that a program leaves come back, within bounds."""
 
-from __future__ import annotations
-
 from datetime import date
-from typing import TYPE_CHECKING
 
 import pytest
+from sandbox_client import Sandbox
 
 from bos.sandbox.v1 import Limits, ProgramFile, ProgramStatus, RunProgramResponse, Tier
 from bos_chassis.values import from_value
 from bos_sandbox.files import fit_files, media_type, safe_name
-
-if TYPE_CHECKING:
-    from sandbox_client import Sandbox
-
 
 pytestmark = pytest.mark.requirement("F-07")
 

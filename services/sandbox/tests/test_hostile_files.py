@@ -1,23 +1,17 @@
 """What a program may try with the files it hands back: nothing but its own folder comes out."""
 
-from __future__ import annotations
-
 import os
 import socket
+from collections.abc import Callable
 from datetime import date
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from sandbox_client import Sandbox
 from test_hostile_isolated import FORGED, stands
 
 from bos.sandbox.v1 import ProgramStatus, RunProgramResponse
 from bos_sandbox.process_tier.inside import files
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from sandbox_client import Sandbox
 
 pytestmark = pytest.mark.security
 

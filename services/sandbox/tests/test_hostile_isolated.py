@@ -7,23 +7,18 @@ is really tried, and it is the kernel that says no.
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from sandbox_client import open_sandbox
+from sandbox_client import Sandbox, open_sandbox
 
 from bos.sandbox.v1 import Limits, ProgramStatus, Tier
 from bos_chassis.values import from_value
+from bos_sandbox.settings import SandboxSettings
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from sandbox_client import Sandbox
-
-    from bos_sandbox.settings import SandboxSettings
 
 pytestmark = [pytest.mark.security, pytest.mark.asyncio(loop_scope="module")]
 

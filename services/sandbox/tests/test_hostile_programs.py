@@ -1,19 +1,12 @@
 """What programs may not do ends as a violation or a limit."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
-from sandbox_client import open_sandbox
+from sandbox_client import Sandbox, open_sandbox
 
 from bos.sandbox.v1 import Limits, ProgramStatus
-
-if TYPE_CHECKING:
-    from sandbox_client import Sandbox
-
-    from bos_sandbox.settings import SandboxSettings
+from bos_sandbox.settings import SandboxSettings
 
 pytestmark = [pytest.mark.security, pytest.mark.requirement("R-03", "F-03", "F-04", "F-05", "T-14")]
 

@@ -1,19 +1,15 @@
-from __future__ import annotations
-
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bos_sandbox.process_tier import known_runtime
 from bos_sandbox.process_tier.known_runtime import remembered_runtime
 from bos_sandbox.process_tier.runtime import PythonRuntime
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """After the abuse of both corpora nothing is left of it: processes, files, descriptors."""
 
-from __future__ import annotations
-
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import test_hostile_isolated
@@ -13,12 +11,8 @@ from sandbox_client import open_sandbox
 
 from bos.sandbox.v1 import Limits, Tier
 from bos_chassis.values import from_value
+from bos_sandbox.settings import SandboxSettings
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_sandbox.settings import SandboxSettings
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(600), pytest.mark.requirement("T-14")]
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from sandbox_cases import LIMITS
-from sandbox_client import open_sandbox
+from sandbox_client import Sandbox, open_sandbox
 
 from bos.sandbox.v1 import GetCapabilitiesRequest, Limits, ProgramStatus, RunProgramRequest, Tier
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value
 from bos_errors import from_rpc_error
 from bos_sandbox.service import serve
+from bos_sandbox.settings import SandboxSettings
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sandbox_client import Sandbox
-
-    from bos_sandbox.settings import SandboxSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

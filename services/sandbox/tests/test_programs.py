@@ -1,24 +1,18 @@
 """Programs give what CPython gives, and their values and errors come back as data."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from cpython_programs import INPUTS, as_cpython
 from sandbox_cases import VALUES
-from sandbox_client import open_sandbox
+from sandbox_client import Sandbox, open_sandbox
 
 from bos.sandbox.v1 import ProgramStatus, Tier
 from bos_chassis.values import from_value, to_value
 from bos_sandbox.process_tier.inside.export import export
-
-if TYPE_CHECKING:
-    from sandbox_client import Sandbox
-
-    from bos_sandbox.settings import SandboxSettings
+from bos_sandbox.settings import SandboxSettings
 
 pytestmark = pytest.mark.requirement("F-02")
 

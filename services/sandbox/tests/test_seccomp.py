@@ -1,7 +1,5 @@
 """The system call filters, read by a small machine of our own, for every architecture."""
 
-from __future__ import annotations
-
 import errno
 import struct
 

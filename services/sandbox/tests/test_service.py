@@ -1,26 +1,20 @@
-from __future__ import annotations
-
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from sandbox_cases import LIMITS
-from sandbox_client import open_sandbox
+from sandbox_client import Sandbox, open_sandbox
 
 from bos.common.v1 import Value
 from bos.sandbox.v1 import GetCapabilitiesRequest, Limits, ProgramStatus, RunProgramRequest, Tier
 from bos_chassis.telemetry import Telemetry
 from bos_errors import BosError, from_rpc_error
 from bos_sandbox.service import serve
+from bos_sandbox.settings import SandboxSettings
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from sandbox_client import Sandbox
-
-    from bos_sandbox.settings import SandboxSettings
 
 BURNT_TICKS = 8  # of a hundredth of a second each
 LIMIT_EXCEEDED = ProgramStatus.PROGRAM_STATUS_LIMIT_EXCEEDED

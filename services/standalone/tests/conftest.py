@@ -1,23 +1,18 @@
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
 import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from bos_client import BosClient, Reconnect
 from bos_client.connection import CONNECTION_FILE, find_connection
 from bos_standalone.agents import installed_agents
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator, Iterator
 
 _ON_REQUEST = frozenset({"a2a", "mcp"})
 """Agents that start once a server is configured for them."""

@@ -6,9 +6,9 @@ import asyncio
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
@@ -18,13 +18,8 @@ from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.telemetry import Telemetry
 from bos_errors import PermissionDenied
 from bos_identity.signing.key_ring import new_key_encryption_key
-from bos_standalone.service import serve_all
+from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_standalone.service import Standalone
 
 BOS = Path(sys.executable).with_name("bos")
 PASSWORD, NEW = "correct horse battery", "another one, longer"

@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import asyncio
 import os
 import sys
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,9 +19,6 @@ from bos_standalone.agents import (
     installed_agents,
 )
 from bos_testkit.packages import offer_entry_points
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FOLDERS = sorted(Path(__file__).parents[2].joinpath("agents").glob("*/pyproject.toml"))
 WORKING = "bos_sql.service:serve"

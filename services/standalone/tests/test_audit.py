@@ -1,10 +1,9 @@
 """`bos audit` in the folder of a running standalone exports the trails of all its services."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -15,10 +14,6 @@ from bos_demo.questions import load_questions
 from bos_gateway.operator.commands.audit import audit
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("nothing_configured")
 

@@ -1,9 +1,7 @@
-from __future__ import annotations
-
 import json
 import socket
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +9,6 @@ from bos_client.connection import CONNECTION_FILE, NoConnection, find_connection
 from bos_errors import ConfigurationError
 from bos_gateway.key_ring import SecretsKeyRing
 from bos_standalone.data_folder import LOG_FILE, open_log, own_folder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def mode(path: Path) -> int:

@@ -1,9 +1,9 @@
 """Loading of the sample company's documents, before a stand-in for the documents service."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -19,10 +19,6 @@ from bos_chassis.telemetry import Telemetry
 from bos_demo.documents.rendering import render
 from bos_demo.documents.sources import load_sources
 from bos_standalone.sample.documents import loading
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 KEY = "key-of-the-local-user"
 

@@ -1,9 +1,9 @@
 """The sample company's files are uploaded for the local user, once per data folder."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -16,10 +16,6 @@ from bos.files.v1 import (
 from bos_chassis.telemetry import Telemetry
 from bos_demo.uploads import sample_uploads
 from bos_standalone.sample.files import upload_sample
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 KEY = "key-of-the-local-user"
 

@@ -1,9 +1,8 @@
 """`bos runs erase` in the folder of a running standalone deletes the files of its runs."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -14,10 +13,6 @@ from bos_demo.dialogues import load_approved
 from bos_gateway.operator.commands.erasing import erase
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("nothing_configured")
 

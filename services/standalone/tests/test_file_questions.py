@@ -1,36 +1,27 @@
 """A user uploads a CSV and an Excel file and asks about them; no other user reads them."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import os
 import sqlite3
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 import xlsxwriter  # type: ignore[import-untyped]
 
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import OrchestratorResponse, RunStatus
 from bos.identity.v1 import IdentityServiceStub, LogInRequest, RegisterUserRequest
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_client.workspace import WorkspaceClient
-from bos_standalone.service import serve_all
+from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
-from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bos.gateway.v1 import OrchestratorResponse
-    from bos_standalone.service import Standalone
-    from bos_testkit.scripted_model.replies import Fixture
 
 pytestmark = [pytest.mark.usefixtures("nothing_configured"), pytest.mark.process]
 

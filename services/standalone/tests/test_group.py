@@ -1,18 +1,12 @@
-from __future__ import annotations
-
 import asyncio
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
 from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError
 from bos_standalone.group import ServiceGroup, ServiceNotStarted
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
 
 
 class Diary:

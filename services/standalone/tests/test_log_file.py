@@ -1,16 +1,11 @@
 """A log file that anonymous callers make long does not fill the disk."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from bos_standalone.data_folder import LOG_FILE, LogFile, open_log
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LINE = "x" * 99
 

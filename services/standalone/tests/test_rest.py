@@ -1,16 +1,14 @@
 """REST gateway as a child process: start, log, exit and death of the real program."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +18,6 @@ from bos_standalone.data_folder import own_folder
 from bos_standalone.group import ServiceGroup
 from bos_standalone.rest import Rest, find_binary, serve_rest
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.rest
 

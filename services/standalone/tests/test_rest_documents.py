@@ -1,9 +1,9 @@
 """Documents over REST, end to end: `POST /upload` of each format, then its passages are found."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,10 +13,6 @@ from bos_demo.documents.rendering import render
 from bos_demo.documents.sources import load_sources
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.rest, pytest.mark.usefixtures("nothing_configured")]
 

@@ -1,12 +1,10 @@
 """All services of a standalone inside the test's process."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import stat
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import grpc
 import pytest
@@ -21,20 +19,14 @@ from bos.planner.v1 import MakePlanRequest, PlannerServiceStub
 from bos.sandbox.v1 import GetCapabilitiesRequest, SandboxServiceStub
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
-from bos_demo.questions import load_questions
+from bos_demo.questions import Question, load_questions
 from bos_errors import ConfigurationError
 from bos_standalone.agents import SERVICES
-from bos_standalone.service import serve_all
+from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.processes import PATIENT
 
 from .conftest import agents_without_settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_demo.questions import Question
-    from bos_standalone.service import Standalone
 
 pytestmark = pytest.mark.usefixtures("nothing_configured")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import grpc
 import pytest
@@ -22,10 +23,6 @@ from bos_errors import ConfigurationError, NotFound
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 PASSWORD = "correct horse battery"
 

@@ -1,21 +1,15 @@
 """Start order of services by their dependencies."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError
 from bos_standalone.group import ServiceGroup, ServiceNotStarted
-from bos_standalone.wiring import Row, start_all, start_order
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_standalone.wiring import Running, Start
+from bos_standalone.wiring import Row, Running, Start, start_all, start_order
 
 
 class Diary:

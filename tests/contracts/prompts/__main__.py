@@ -1,7 +1,5 @@
 """`make prompts`: ask every demo question, and write figures and prompts anew."""
 
-from __future__ import annotations
-
 import asyncio
 import tempfile
 from pathlib import Path

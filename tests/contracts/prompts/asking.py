@@ -4,14 +4,14 @@ The model is a scripted one outside the product, configured by environment as th
 the product takes the way it takes to a real one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -19,7 +19,7 @@ from bos.gateway.v1 import RunStatus
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_demo.company import DEFAULT_TODAY
-from bos_demo.questions import load_questions
+from bos_demo.questions import Question, load_questions
 from bos_demo.scripted.dialogue import dialogue_fixtures
 from bos_demo.scripted.replies import demo_fixtures
 from bos_standalone.service import serve_all
@@ -27,15 +27,8 @@ from bos_standalone.settings import StandaloneSettings
 from bos_testkit.processes import PATIENT
 from bos_testkit.runs import SeenRun
 from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY
-from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.scripted_model.server import RecordedRequest, ScriptedModel
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from bos_demo.questions import Question
-    from bos_testkit.scripted_model.server import RecordedRequest
 
 Mode = Literal["schema_apart", "schema_in_prompt"]
 """Whether the form of a reply goes beside the prompt only, or in it as well."""

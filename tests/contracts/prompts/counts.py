@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from .asking import Asked
+from .asking import Asked
 
 Table = dict[str, "Counts"]
 """By question id, in the order in which they are asked."""

@@ -1,16 +1,11 @@
 """The committed files: figures, their table, and a golden file for every prompt."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from . import counts, golden
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from .asking import Asked, Mode
+from .asking import Asked, Mode
 
 _HERE = Path(__file__).parent
 TOML: Final = _HERE / "counts.toml"

@@ -1,17 +1,13 @@
 """Prompts as files to read and compare: one per kind of call, with each of its branches."""
 
-from __future__ import annotations
-
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+from bos_testkit.scripted_model.server import RecordedRequest
 
-    from bos_testkit.scripted_model.server import RecordedRequest
-
-    from .asking import Asked
+from .asking import Asked
 
 # What differs between two starts of the same product, and what stands for it.
 _MASKS: Final = (

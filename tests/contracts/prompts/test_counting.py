@@ -1,9 +1,8 @@
 """The counting itself: whose a call is, what waits for what, what is too much."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +14,6 @@ from bos_testkit.scripted_model.server import RecordedRequest
 from . import counts, golden
 from .asking import Unattributed, attributed
 from .counts import Budget, Counts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STEP = {"agent": "computation", "task": "t", "program": "1", "answer": "a"}
 QUESTION = Question.model_validate(

@@ -1,22 +1,17 @@
 """Every prompt of every demo question, and what it costs, against what is committed."""
 
-from __future__ import annotations
-
 import asyncio
 import difflib
 import re
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import pytest
 
+from bos_testkit.scripted_model.server import RecordedRequest
+
 from . import counts, files, golden
 from .asking import MODES, Mode, ask_all
-
-if TYPE_CHECKING:
-    from bos_testkit.scripted_model.server import RecordedRequest
-
-    from .files import Measured
+from .files import Measured
 
 HOW = "If this is meant, `make prompts` writes figures, budgets and prompts anew."
 every_mode = pytest.mark.parametrize("mode", MODES)

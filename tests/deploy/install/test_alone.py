@@ -1,19 +1,15 @@
 """Each service alone in an empty environment: it starts, and carries nothing without use."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from alone import ROOT, SERVICES, Workspace, faults
+from collections.abc import Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from alone import ROOT, SERVICES, Workspace, faults
 
 pytestmark = pytest.mark.timeout(1200)  # without the cache, packages are fetched first
 

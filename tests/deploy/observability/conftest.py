@@ -1,18 +1,12 @@
 """Fixtures: one start of the product for all metrics, another one for all traces."""
 
-from __future__ import annotations
+from collections.abc import AsyncIterator
 
-from typing import TYPE_CHECKING
-
+import pytest
 import pytest_asyncio
 
 from .measured_harness import MeasuredHarness, measured_harness
 from .traced_harness import TracedHarness, open_traced_harness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import pytest
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -3,13 +3,13 @@
 It is built from source for ten minutes, so neither `make test` nor CI has it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import urllib.parse
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from gateway_harness.harness import open_harness
@@ -17,15 +17,10 @@ from gateway_harness.traced import OWN, RUN, Traced, taken_over
 
 from bos_gateway.service import migrate_store
 from bos_postgres import create_database
+from bos_testkit.postgres import PostgresServer
 from bos_testkit.processes import free_port
 
 from .real_collector import real_collector, running_program
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_testkit.postgres import PostgresServer
 
 _LONGEST_S = 120.0
 _PAUSE_S = 0.2

@@ -1,7 +1,5 @@
 """A real standalone under demo load, and a real Prometheus that reads it and runs the rules."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -9,15 +7,15 @@ import re
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from prometheus_server import running_prometheus
+from prometheus_server import Prometheus, running_prometheus
 
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
@@ -26,19 +24,12 @@ from bos_client.workspace import WorkspaceClient
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.dialogues import load_approved
 from bos_demo.questions import load_every_question
-from bos_standalone.service import serve_all
+from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.processes import free_port
+from bos_testkit.scripted_model.server import ScriptedModel
 
 from .troubled_model import TROUBLE, troubled_model
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from prometheus_server import Prometheus
-
-    from bos_standalone.service import Standalone
-    from bos_testkit.scripted_model.server import ScriptedModel
 
 ROOT = Path(__file__).parents[3]
 _SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")

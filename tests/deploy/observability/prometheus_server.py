@@ -1,23 +1,19 @@
 """A real Prometheus with the configuration and rules that are shipped."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
 
 PROMETHEUS = Path(__file__).parents[3] / "deploy/observability/prometheus"
 _PAUSE_S = 0.2

@@ -1,22 +1,17 @@
 """The real OpenTelemetry Collector with the configuration that is shipped, writing into a file."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import urllib.request
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import yaml
 
 from bos_testkit.otlp.spans import SeenSpan, read_spans
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 CONFIG = Path(__file__).parents[3] / "deploy/observability/collector/collector.yaml"
 _SIZE_BYTES = 4

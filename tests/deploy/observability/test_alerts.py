@@ -1,15 +1,10 @@
 """Rules and configuration of Prometheus, as promtool checks and tests them."""
 
-from __future__ import annotations
-
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from prometheus_server import PROMETHEUS
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:

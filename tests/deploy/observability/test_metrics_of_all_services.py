@@ -1,19 +1,13 @@
 """Metrics of a real standalone: names, reference and exemplars, by promtool and Prometheus."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import subprocess
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
-from .measured_harness import ROOT, read
-
-if TYPE_CHECKING:
-    from .measured_harness import MeasuredHarness
+from .measured_harness import ROOT, MeasuredHarness, read
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 

@@ -1,20 +1,14 @@
 """Every query of every panel returns data from a product under load, or says when it would."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 
-from .measured_harness import ROOT
-
-if TYPE_CHECKING:
-    from .measured_harness import MeasuredHarness
+from .measured_harness import ROOT, MeasuredHarness
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 

@@ -1,11 +1,10 @@
 """Traces of runs as a real collector has them: one root, no dangling parent, the expected edges."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from gateway_harness.harness import open_harness
@@ -15,16 +14,11 @@ from bos_demo.questions import load_every_question
 from bos_gateway.service import migrate_store
 from bos_postgres import create_database
 from bos_testkit.otlp.spans import Trace
+from bos_testkit.postgres import PostgresServer
 from bos_testkit.waiting import eventually
 
 from .real_collector import real_collector
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_testkit.postgres import PostgresServer
-
-    from .traced_harness import TracedHarness
+from .traced_harness import TracedHarness
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
 

@@ -1,33 +1,25 @@
 """A real standalone that was asked the demo questions, and a real collector of its traces."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, OrchestratorResponse
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
 from bos_client import BosClient
 from bos_demo.dialogues import load_approved
 from bos_demo.questions import load_every_question
-from bos_standalone.service import serve_all
+from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
 
 from .real_collector import Collector, real_collector
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos.gateway.v1 import OrchestratorResponse
-    from bos_standalone.service import Standalone
 
 SETTINGS = re.compile(r"BOS_|OPENAI_|AZURE_|OTEL_|.*_MODEL|.*_TEMPERATURE")
 _AT_ONCE = 2

@@ -1,15 +1,11 @@
 """The scripted model of the demo, which also makes mistakes of real ones where it is asked to."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from datetime import date
+from typing import Any
 
 from bos_demo.scripted.dialogue import dialogue_fixtures
 from bos_demo.scripted.replies import demo_fixtures
 from bos_testkit.scripted_model.server import ScriptedModel
-
-if TYPE_CHECKING:
-    from datetime import date
 
 TROUBLE = "Tell me what goes wrong with the blue whale"
 """A question whose query, program and download are refused, one step of which is attempted again,

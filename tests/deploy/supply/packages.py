@@ -1,7 +1,5 @@
 """What Bos is built from: Python packages, Go modules of REST, npm packages of the console."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -5,8 +5,6 @@
 The same locks give the same file: no time, no random serial number.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import sys

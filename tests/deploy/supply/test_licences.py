@@ -1,7 +1,5 @@
 """Licences of what Bos is built from: what may be there, what not, and what the papers say."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

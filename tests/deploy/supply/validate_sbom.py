@@ -6,8 +6,6 @@
 The library is no dependency of Bos, so `make sbom` fetches it for this.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections import Counter

@@ -11,23 +11,23 @@ Prints a line of JSON once it is up. A line on its standard input is an order, a
 standard input.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
 import tempfile
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 
 from gateway_harness import revised_logs as logs
 from gateway_harness.harness import ComposerDouble, Harness, gateway_process
 from gateway_harness.harness import open_harness as open_gateway_harness
 
+from bos.agent.v1 import AgentResult
 from bos.common.v1 import TRACE_EVENT_TYPE_TOOL, TraceEvent
 from bos.composer.v1 import ComposeRequest, ComposeResponse, ComposerOutput
 from bos.gateway.v1 import (
@@ -42,6 +42,7 @@ from bos.runlog.v1 import (
     StepProgressed,
     SubTask,
 )
+from bos_agentkit import AgentTask
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value
 from bos_gateway.api import LOCAL_USER
@@ -52,16 +53,10 @@ from bos_gateway.service import migrate_store, new_run_id
 from bos_postgres import connect, create_database
 from bos_standalone.rest import find_binary, serve_rest
 from bos_testkit.agents import EchoAgent, RecordingAgent
+from bos_testkit.forked import ForkedProcess
 from bos_testkit.plans import step
 from bos_testkit.postgres import embedded_server, memory_folder
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
-    from bos_testkit.forked import ForkedProcess
 
 REVISIONS = 4
 STEPS = 50

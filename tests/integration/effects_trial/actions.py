@@ -1,14 +1,10 @@
 """What is asked for in a trial, and what is to go wrong with it; all of it drawn from a seed."""
 
-from __future__ import annotations
-
 import random
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 Kind = Literal["ticket", "note", "file", "mail"]
 KINDS: tuple[Kind, ...] = ("ticket", "note", "file", "mail")

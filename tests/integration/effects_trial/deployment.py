@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 from mail_servers import PASSWORD, USER
@@ -36,14 +38,9 @@ from bos_planner.settings import PlannerSettings
 from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY, model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
 
+from .actions import Planner
 from .respawning import Respawning, running
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
-
-    from .actions import Planner
-    from .world import World
+from .world import World
 
 _LOG_IN = "correct horse battery"
 _ISSUER = "bos-identity"

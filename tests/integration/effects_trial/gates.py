@@ -1,14 +1,10 @@
 """Connections to the outside that can be cut at a chosen piece of what passes."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+from typing import Literal
 
 Way = Literal["request", "reply"]
 """To the outside service, or back from it."""

@@ -1,22 +1,15 @@
 """Services as processes of their own that are killed, and come back at the same address."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import signal
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from bos_testkit.forked import forked_process
+from bos_testkit.forked import ForkedProcess, forked_process
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
-
-    from bos_testkit.forked import ForkedProcess
 
 _START_S = 120.0
 # What a program needs to be found, and where the developer's own folders are not.

@@ -1,41 +1,29 @@
 """The trial: actions are asked for, decided about and killed over, and counted where they land."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gateway_harness.run_contract import stored_runs
 
-from bos.gateway.v1 import ApprovalKind
+from bos.agent.v1 import AgentResult
+from bos.common.v1 import Value, ValueMap
+from bos.gateway.v1 import Approval, ApprovalKind, RunEvent
 from bos.runlog.v1 import LogEvent
 from bos_errors import Cancelled, DeadlineExceeded, ResourceExhausted, Unavailable
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 
-from .actions import AGENTS, Planner, draw
-from .deployment import deployed
+from .actions import AGENTS, Action, Kill, Kind, Moment, Planner, Victim, draw
+from .deployment import Deployment, Stores, deployed
 from .gates import Shot
-from .verdict import judge
-from .world import open_world
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from bos.agent.v1 import AgentResult
-    from bos.common.v1 import Value, ValueMap
-    from bos.gateway.v1 import Approval, RunEvent
-
-    from .actions import Action, Kill, Kind, Moment, Victim
-    from .deployment import Deployment, Stores
-    from .verdict import Verdict
-    from .world import World
+from .verdict import Verdict, judge
+from .world import World, open_world
 
 _AT_ONCE = 6
 _RUN_S = 240.0

@@ -1,22 +1,13 @@
 """What became of the actions of a trial, compared with what landed."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from bos.agent.v1 import AgentExecutionStatus
+from bos.agent.v1 import AgentExecutionStatus, AgentResult
 from bos_errors import AgentErrorType
 
-from .actions import ASKABLE, KINDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from bos.agent.v1 import AgentResult
-
-    from .actions import Action, Kind
+from .actions import ASKABLE, KINDS, Action, Kind
 
 _SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 _SKIPPED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SKIPPED

@@ -1,35 +1,25 @@
 """The outside of a trial, where effects are counted: REST services, a mail server, a workspace."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mail_servers import imap_server, smtp_server
+from mail_servers import ImapServer, SmtpServer, imap_server, smtp_server
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bos_demo.company import DEFAULT_TODAY
-from bos_demo.company_api.service import serve_company_api
+from bos_demo.company_api.service import CompanyApi, serve_company_api
 from bos_files.service import SCHEMA as FILES_SCHEMA
 from bos_postgres import connect
 from bos_testkit.asgi_server import asgi_server
 
+from .actions import Action, Kind
 from .gates import Gate, gate
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-
-    from mail_servers import ImapServer, SmtpServer
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from bos_demo.company_api.service import CompanyApi
-
-    from .actions import Action, Kind
 
 _DELETED = """
 SELECT target FROM audit_trail WHERE action = 'file.deleted'

@@ -5,8 +5,6 @@
     .venv/bin/python tests/integration/evaluation/whole_set.py build/evaluation
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,6 @@
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +9,6 @@ from bos_standalone.rest import find_binary, serve_rest
 
 from .issuer_harness import Issuer, running_issuer
 from .openid_harness import Builder, Harness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 
 @pytest.fixture

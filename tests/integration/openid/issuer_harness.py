@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qs, quote, urljoin, urlsplit
 
 import aiohttp
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 ROOT = Path(__file__).parents[3]
 INSTALLED = ROOT / ".cache" / "openid-issuer"

@@ -1,9 +1,8 @@
 """Identity as a relying party of the real provider, and clients that call it."""
 
-from __future__ import annotations
-
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -11,13 +10,17 @@ from bos.identity.v1 import (
     AccountServiceStub,
     AdministrationServiceStub,
     BeginOpenIdLogInRequest,
+    BeginOpenIdLogInResponse,
     FinishOpenIdLogInRequest,
+    FinishOpenIdLogInResponse,
     GetUserRequest,
     IdentityServiceStub,
     LogInRequest,
+    LogInResponse,
     OpenIdServiceStub,
     RegisterUserRequest,
 )
+from bos.identity.v1 import User as UserMessage
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
@@ -26,15 +29,7 @@ from bos_identity.service import serve
 from bos_identity.settings import IdentitySettings
 from bos_identity.signing.key_ring import new_key_encryption_key
 
-from .issuer_harness import CALLBACK
-
-if TYPE_CHECKING:
-    from contextlib import AsyncExitStack
-
-    from bos.identity.v1 import BeginOpenIdLogInResponse, FinishOpenIdLogInResponse, LogInResponse
-    from bos.identity.v1 import User as UserMessage
-
-    from .issuer_harness import Issuer
+from .issuer_harness import CALLBACK, Issuer
 
 PASSWORD = "correct horse battery"
 KEY = new_key_encryption_key()

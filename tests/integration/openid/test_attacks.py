@@ -1,8 +1,5 @@
 """Attacks on a sign-in by a real OpenID provider."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import pytest
@@ -11,9 +8,7 @@ from bos_errors import BosError, InvalidArgument
 from bos_postgres import connect
 
 from .issuer_harness import CALLBACK
-
-if TYPE_CHECKING:
-    from .openid_harness import Harness
+from .openid_harness import Harness
 
 pytestmark = pytest.mark.e2e
 

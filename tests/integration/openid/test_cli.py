@@ -1,24 +1,19 @@
 """``bos login --openid`` as a process, signed in by a real OpenID provider."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import re
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from .openid_harness import Harness
+from .openid_harness import Harness
 
 pytestmark = pytest.mark.e2e
 GATEWAY = "127.0.0.1:1"

@@ -1,17 +1,12 @@
 """The secret that identity has at a real OpenID provider, in a file that changes while it runs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from bos_errors import BosError, ConfigurationError
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .openid_harness import Builder, Harness
+from .openid_harness import Builder, Harness
 
 pytestmark = pytest.mark.e2e
 SECRET = "a secret: of %the test+client"

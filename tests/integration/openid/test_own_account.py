@@ -1,9 +1,8 @@
 """The own account of a user who signed in by a real OpenID provider, without a password."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,12 +12,8 @@ from bos.identity.v1 import RefreshSessionRequest as Refresh
 from bos_errors import BosError
 from bos_postgres import connect
 
+from .openid_harness import Harness
 from .test_cli import GATEWAY, bos, ended, says
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .openid_harness import Harness
 
 pytestmark = pytest.mark.e2e
 LONG_AGO = "UPDATE sessions SET started_at = now() - interval '1 hour'"

@@ -1,21 +1,16 @@
 """Signing in over REST, by a real OpenID provider: as the README of identity shows, with curl."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
 from .issuer_harness import CALLBACK, ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .openid_harness import Harness
+from .openid_harness import Harness
 
 pytestmark = pytest.mark.e2e
 

@@ -1,9 +1,8 @@
 """Signing in by a real OpenID provider: in a browser and on another device."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
@@ -19,11 +18,7 @@ from bos_errors import BosError, ResourceExhausted
 from bos_postgres import connect
 
 from .issuer_harness import CALLBACK
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
-    from .openid_harness import Builder, Harness
+from .openid_harness import Builder, Harness
 
 pytestmark = pytest.mark.e2e
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import grpc
 import httpx
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
-from a2a.client.client import ClientCallContext
+from a2a.client.client import Client, ClientCallContext
 from a2a.client.errors import A2AClientError
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils.constants import TransportProtocol
@@ -18,11 +19,6 @@ from a2a.utils.errors import A2AError, UnsupportedOperationError
 from google.protobuf.json_format import MessageToDict
 
 from .endpoint import Endpoint, Refused, Seen, State, patiently
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from a2a.client.client import Client
 
 _WITHIN_S = 120.0
 _AWAY = ("503", "UNAVAILABLE")

@@ -1,23 +1,14 @@
 """One harness for each test, on a database of its own."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from bos_gateway.service import migrate_store
-from bos_testkit.postgres import migrated_template
+from bos_testkit.postgres import PostgresServer, migrated_template
 
-from .harness import open_harness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_testkit.postgres import PostgresServer
-
-    from .harness import Harness
+from .harness import Harness, open_harness
 
 
 @pytest.fixture(scope="session")

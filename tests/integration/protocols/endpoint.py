@@ -5,24 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 
-from bos.gateway.v1 import ApprovalStatus, RunStatus
+from bos.gateway.v1 import ApprovalStatus, Run, RunStatus
 from bos_client import BosClient, plain_json
 from bos_errors import BosError
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-
-    from bos.gateway.v1 import Run
-
-    from .harness import Harness
-
+from .harness import Harness
 
 _WITHIN_S = 120.0
 _LOOK_S = 0.05

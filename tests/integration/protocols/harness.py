@@ -1,42 +1,32 @@
 """A gateway that may be killed, behind the protocols service and REST, for signed-in users."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from gateway_harness.harness import SHORT_LEASE, gateway_process
+from gateway_harness.harness import SHORT_LEASE, PlannerDouble, gateway_process
 from gateway_harness.harness import Harness as GatewayHarness
 from gateway_harness.harness import open_harness as open_gateway_harness
 from token_issuer import ISSUER, Issuer, key_file
 
-from bos.planner.v1 import MakePlanResponse
-from bos_agentkit import succeeded
+from bos.agent.v1 import AgentResult
+from bos.planner.v1 import MakePlanRequest, MakePlanResponse
+from bos_agentkit import AgentTask, succeeded
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import make_table
 from bos_memory.service import serve as serve_memory
 from bos_memory.settings import MemorySettings
+from bos_protocols.service import ProtocolsServer
 from bos_protocols.service import serve as serve_protocols
 from bos_protocols.settings import ProtocolsSettings
 from bos_standalone.rest import find_binary, serve_rest
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from gateway_harness.harness import PlannerDouble
-
-    from bos.agent.v1 import AgentResult
-    from bos.planner.v1 import MakePlanRequest
-    from bos_agentkit import AgentTask
-    from bos_protocols.service import ProtocolsServer
 
 PIECES = ["It ", "is ", "done."]
 ANSWER = "".join(PIECES)

@@ -4,26 +4,20 @@ What MCP has no word for: a call that ends early cannot be taken up, so the run'
 first progress notification names, leads to ``get_run``; and ``cancel_run`` ends a run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import ElicitResult
+from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult
 
 from bos_conversation.mcp.following import ANSWER_SO_FAR
 
 from .endpoint import Endpoint, Refused, Seen, State, patiently
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from mcp.types import CallToolResult, ElicitRequestParams
 
 _WITHIN_S = 120.0
 _LOOK_S = 0.05

@@ -1,19 +1,14 @@
 """The protocols service of OpenAI's API, by its own Python client."""
 
-from __future__ import annotations
-
 import asyncio
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from openai import APIStatusError, AsyncOpenAI
+from openai.types.responses import Response
 
 from .endpoint import Endpoint, Refused, Seen, State
-
-if TYPE_CHECKING:
-    from openai.types.responses import Response
-
-    from .harness import Harness
+from .harness import Harness
 
 _LOOK_S = 0.05
 

@@ -1,12 +1,10 @@
 """What A2A says beyond the common cases: cards, ids, versions, refusals, hostile messages."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import grpc
@@ -27,13 +25,16 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Value
 
-from .a2a_endpoint import A2aGrpcEndpoint, A2aHttpEndpoint, A2aJsonRpcEndpoint, message, seen_of
+from .a2a_endpoint import (
+    A2aEndpoint,
+    A2aGrpcEndpoint,
+    A2aHttpEndpoint,
+    A2aJsonRpcEndpoint,
+    message,
+    seen_of,
+)
 from .endpoint import State
-from .harness import ANSWER, DEPLOYMENT
-
-if TYPE_CHECKING:
-    from .a2a_endpoint import A2aEndpoint
-    from .harness import Harness
+from .harness import ANSWER, DEPLOYMENT, Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 

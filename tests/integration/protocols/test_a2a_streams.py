@@ -1,10 +1,7 @@
 """Streams of A2A over deaths and decisions elsewhere, and protocols that keep nothing."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -16,13 +13,16 @@ from bos_client import BosClient
 from bos_protocols.service import serve as serve_protocols
 from bos_protocols.settings import ProtocolsSettings
 
-from .a2a_endpoint import A2aGrpcEndpoint, A2aHttpEndpoint, A2aJsonRpcEndpoint, Following, message
+from .a2a_endpoint import (
+    A2aEndpoint,
+    A2aGrpcEndpoint,
+    A2aHttpEndpoint,
+    A2aJsonRpcEndpoint,
+    Following,
+    message,
+)
 from .endpoint import State
-from .harness import ANSWER, DEPLOYMENT
-
-if TYPE_CHECKING:
-    from .a2a_endpoint import A2aEndpoint
-    from .harness import Harness
+from .harness import ANSWER, DEPLOYMENT, Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 

@@ -1,9 +1,6 @@
 """Every path of every endpoint, as REST lists them, called by those whom it must not answer."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
@@ -11,11 +8,8 @@ from token_issuer import Issuer
 
 from bos_client import BosClient
 
-from .harness import ANSWER
+from .harness import ANSWER, Harness
 from .test_generated_client import ROOT
-
-if TYPE_CHECKING:
-    from .harness import Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process, pytest.mark.isolation]
 

@@ -1,21 +1,14 @@
 """A chat at the terminal that others wrote for OpenAI's API: ``llm``, as it comes."""
 
-from __future__ import annotations
-
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, open_harness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from .harness import Harness
+from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, Harness, open_harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 

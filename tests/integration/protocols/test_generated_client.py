@@ -1,21 +1,16 @@
 """A client that a public generator makes from the OpenAPI document, and a program that uses it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import pytest
 
-from .harness import ANSWER, DEPLOYMENT, ROWS
-
-if TYPE_CHECKING:
-    from .harness import Harness
+from .harness import ANSWER, DEPLOYMENT, ROWS, Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process, pytest.mark.timeout(600)]
 

@@ -1,20 +1,19 @@
 """What MCP has beside the common cases: the person's own reply, resources, stdio, metadata."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp.types import ElicitResult, InputRequiredResult
+from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
 
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
@@ -24,15 +23,8 @@ from bos_protocols.service import serve as serve_protocols
 from bos_protocols.settings import ProtocolsSettings
 
 from .endpoint import Refused, State
-from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS
+from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, Harness
 from .mcp_endpoint import McpEndpoint, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from mcp.types import CallToolResult, ElicitRequestParams
-
-    from .harness import Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 

@@ -1,9 +1,8 @@
 """OpenAI's Python client beyond the table: what it is refused, and what cannot be forged."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import aiohttp
 import pytest
@@ -12,13 +11,8 @@ from openai import APIStatusError, AsyncOpenAI, BadRequestError, ConflictError, 
 from bos.gateway.v1 import ApprovalStatus
 from bos_client import BosClient
 
-from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK
+from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, Harness
 from .openai_endpoints import client_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from .harness import Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 

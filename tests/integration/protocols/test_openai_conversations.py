@@ -1,26 +1,19 @@
 """OpenAI clients with memory deployed: what a question goes on with; and what answers cite."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from openai import AsyncOpenAI
 
 from bos.common.v1 import Source, SourceType
 from bos.composer.v1 import ComposerOutput
 from bos_postgres import connect
 
-from .harness import ANSWER, open_harness
+from .harness import ANSWER, Harness, open_harness
 from .openai_endpoints import client_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from openai import AsyncOpenAI
-
-    from .harness import Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 

@@ -1,7 +1,5 @@
 """OpenAI's client for Node.js."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

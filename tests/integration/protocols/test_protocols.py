@@ -1,20 +1,14 @@
 """The same cases through every endpoint, with the same outcome."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 
 from .a2a_endpoint import A2aGrpcEndpoint, A2aHttpEndpoint, A2aJsonRpcEndpoint
 from .endpoint import Endpoint, GrpcEndpoint, Refused, RestEndpoint, State
-from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS
+from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, Harness
 from .mcp_endpoint import McpEndpoint
 from .openai_endpoints import CompletionsEndpoint, ResponsesEndpoint
-
-if TYPE_CHECKING:
-    from .harness import Harness
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 

@@ -4,8 +4,6 @@ Real servers are built and asked by that target alone, outside the tests: what i
 asked of the scripted model, and of no model at all.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

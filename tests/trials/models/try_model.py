@@ -1,7 +1,5 @@
 """`make trial NAME=model`: asks the demo questions of the configured model; see docs/models.md."""
 
-from __future__ import annotations
-
 import sys
 
 from bos_try.command import main

@@ -1,7 +1,5 @@
 """`make trial NAME=vendors`: our requests through LiteLLM, for each vendor."""
 
-from __future__ import annotations
-
 import sys
 
 from bos_try.vendors import main

@@ -6,19 +6,14 @@ A mutant is one changed expression inside one function: a comparison, a boolean 
 negation, a returned boolean or a small number. The areas take turns, so that each has its share.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json
 import random
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[3]
 _GATEWAY = "services/gateway/src/bos_gateway"

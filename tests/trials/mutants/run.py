@@ -9,8 +9,6 @@ one mutant at a time and runs the tests that reached it until the first one fail
 tried with all tests of Go.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json
@@ -18,12 +16,9 @@ import os
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 _HERE = Path(__file__).parent
 _LIMIT_S = 300

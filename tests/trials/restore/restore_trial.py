@@ -3,25 +3,23 @@
 Every service runs, and the commands are those of the page. ``make trial NAME=restore`` starts it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
 import secrets
 import shutil
 import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import pytest
 from pydantic import SecretStr
 
 from bos.documents.v1 import DOCUMENT_STATE_READY
-from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RUN_STATUS_WAITING_FOR_APPROVAL
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RUN_STATUS_WAITING_FOR_APPROVAL, Approval, Run
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_client.documents import DocumentsClient
@@ -30,14 +28,8 @@ from bos_client.workspace import WorkspaceClient
 from bos_demo.dialogues import load_approved
 from bos_postgres import EmbeddedPostgres, with_database
 from bos_postgres._installation import find_installation
-from bos_standalone.service import serve_all
+from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-
-    from bos.gateway.v1 import Approval, Run
-    from bos_standalone.service import Standalone
 
 pytestmark = pytest.mark.e2e
 

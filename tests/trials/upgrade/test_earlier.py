@@ -1,7 +1,5 @@
 """The earlier version comes from git alone; a clone that lacks it says so, and fails in CI."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

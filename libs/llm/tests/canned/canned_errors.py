@@ -1,7 +1,5 @@
 """Failures as servers tell them: by status, by an object with status 200, by emptiness."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from canned_replies import (

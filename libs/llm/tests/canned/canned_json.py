@@ -1,7 +1,5 @@
 """Replies that mean a value, in all the wrappings that models and servers give it."""
 
-from __future__ import annotations
-
 import json
 
 from canned_replies import (

@@ -1,18 +1,14 @@
 """Replies as real servers give them, each with what it must come to, and a server of them."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from aiohttp import web
 from pydantic import BaseModel, Field
 from serving import endpoint_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 Failure = Literal[
     "output",  # what the model said cannot be used

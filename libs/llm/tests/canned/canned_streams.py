@@ -1,7 +1,5 @@
 """Streams as servers send them, with notes of filters, pings, thoughts and errors in between."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

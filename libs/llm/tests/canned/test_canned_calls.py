@@ -1,8 +1,7 @@
 """Every canned reply over HTTP: a call ends as the right value or error, in few requests."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import canned_errors
 import canned_json
@@ -27,9 +26,6 @@ from bos_llm import (
     system,
     user,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _FOREIGN = "MODEL_REPLY_FOREIGN"
 _ERRORS: dict[str, type[BosError]] = {

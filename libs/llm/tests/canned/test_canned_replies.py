@@ -1,9 +1,8 @@
 """Every canned reply, read without a network: it ends as the right value or the right failure."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import canned_errors
 import canned_json
@@ -23,9 +22,6 @@ from bos_llm.replies.wire import (
     read_chunk,
     read_completion,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SCHEMA = JsonSchema.of(TableChoice)
 WHOLE = [case for case in (*canned_json.CASES, *canned_errors.CASES) if case.status == 200]

@@ -1,18 +1,11 @@
 """Queries that make much out of nothing are refused before they run; honest ones are not."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from bos_sqlguard import DIALECTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_sqlguard import Guard
+from bos_sqlguard import DIALECTS, Guard
 
 pytestmark = pytest.mark.security
 

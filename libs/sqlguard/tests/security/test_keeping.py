@@ -1,13 +1,8 @@
 """The query by which a planner estimates what aggregates hold: what hostile conditions do to it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
-if TYPE_CHECKING:
-    from bos_sqlguard import Guard
+from bos_sqlguard import Guard
 
 pytestmark = pytest.mark.security
 

@@ -1,13 +1,8 @@
 """Rules of one dialect, both sides: columns like functions, and wide fields of formats."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
-if TYPE_CHECKING:
-    from bos_sqlguard import Guard
+from bos_sqlguard import Guard
 
 pytestmark = pytest.mark.security
 

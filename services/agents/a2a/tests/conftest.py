@@ -1,25 +1,27 @@
 """The A2A agent, served, with real remote agents below it and a scripted model."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
 from bos.agent.v1 import (
+    AgentCard,
     AgentInput,
     AgentResult,
     AgentServiceStub,
     ApprovalContext,
     DescribeRequest,
     ExecuteRequest,
+    FileChunk,
+    ProposedAction,
     TaskMetadata,
 )
-from bos.common.v1 import Clarification, ClarificationTurn, ClarifyingQuestion
+from bos.common.v1 import Clarification, ClarificationTurn, ClarifyingQuestion, TraceEvent
 from bos_a2a.service import serve
 from bos_a2a.settings import A2aSettings
 from bos_chassis.settings import ServerSettings
@@ -27,15 +29,8 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map, to_value_map
 from bos_llm import Models
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
-from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-
-    from bos.agent.v1 import AgentCard, FileChunk, ProposedAction
-    from bos.common.v1 import TraceEvent
-    from bos_testkit.scripted_model.replies import Fixture
 
 NAME = "billing"
 NETWORKS = ["127.0.0.0/8"]

@@ -1,23 +1,18 @@
 """A remote agent that misbehaves in a way of one's choice, and records what it is sent."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from bos_testkit.asgi_server import asgi_server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
-
-    from starlette.requests import Request
 
 
 def completed(*parts: Any, **fields: Any) -> dict[str, Any]:

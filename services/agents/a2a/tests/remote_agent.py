@@ -1,14 +1,14 @@
 """A remote agent on the official SDK's server, which does what its messages say."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from a2a.helpers.proto_helpers import new_task_from_user_message
 from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes.agent_card_routes import create_agent_card_routes
 from a2a.server.routes.jsonrpc_routes import create_jsonrpc_routes
@@ -18,14 +18,9 @@ from a2a.types import a2a_pb2 as a2a
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Value
 from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
 
 from bos_testkit.asgi_server import asgi_server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from a2a.server.events import EventQueue
-    from starlette.types import Receive, Scope, Send
 
 PATH = "/billing"
 BINDINGS = {"JSONRPC": f"{PATH}/rpc", "HTTP+JSON": f"{PATH}/v1"}

@@ -1,8 +1,7 @@
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -16,9 +15,6 @@ from bos_testkit.waiting import eventually
 
 from .conftest import NAME, replied, specialist, written
 from .remote_agent import RemoteAgent, data, served
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

@@ -1,10 +1,8 @@
 """Agent contract of the A2A agent, with a real remote agent."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -28,9 +26,6 @@ from bos_testkit.scripted_model.server import ScriptedModel
 
 from .conftest import NAME, NETWORKS, written
 from .remote_agent import RemoteAgent, served
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 TASK = "What is invoice 7?"
 REPLIES = [written(TASK, "Please tell me the amount of invoice 7.")]

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
@@ -11,9 +12,6 @@ from bos.agent.v1 import AgentExecutionStatus
 
 from .conftest import Specialist, specialist, written
 from .hostile_agent import HostileAgent, completed, endless, events, hostile, silent
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 pytestmark = pytest.mark.security
 

@@ -1,15 +1,11 @@
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bos_a2a.settings import A2aSettings
 from bos_errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 URL = {"url": "https://agents.example.com/billing"}
 

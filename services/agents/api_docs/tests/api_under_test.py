@@ -1,25 +1,19 @@
 """An HTTP API that tests script: it records every request and counts effects by their key."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from bos_http import HttpPolicy
-from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from bos_testkit.scripted_model.replies import Fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 
 LOOPBACK = (IPv4Network("127.0.0.1/32"),)
 STEP = {"tools": ("call_api_read", "call_api_write")}

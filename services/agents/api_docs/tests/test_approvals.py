@@ -1,9 +1,7 @@
 """Calls that may change something: proposed exactly, performed once, unknown outcomes."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse
@@ -11,10 +9,7 @@ from starlette.responses import JSONResponse
 from bos.agent.v1 import AgentExecutionStatus, ProposedAction, SideEffectClass
 from bos_testkit.scripted_model.replies import fixture
 
-from .api_under_test import planned
-
-if TYPE_CHECKING:
-    from .api_under_test import ApiUnderTest
+from .api_under_test import ApiUnderTest, planned
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

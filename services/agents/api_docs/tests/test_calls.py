@@ -1,9 +1,7 @@
 """Calls that read: planning, result, errors, repair, trace."""
 
-from __future__ import annotations
-
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -12,10 +10,7 @@ from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import SourceType
 from bos_testkit.scripted_model.replies import fixture
 
-from .api_under_test import planned, worded
-
-if TYPE_CHECKING:
-    from .api_under_test import ApiUnderTest
+from .api_under_test import ApiUnderTest, planned, worded
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

@@ -1,26 +1,20 @@
 """Documents of any author: OpenAPI 3.0 and 3.1, curated files, hostile ones, reloading."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bos_api_docs.catalogue.curated import read_curated
 from bos_api_docs.catalogue.index import CatalogueIndex
 from bos_api_docs.catalogue.loading import Catalogues
-from bos_api_docs.catalogue.model import Paging, merged
+from bos_api_docs.catalogue.model import ApiCatalogue, Paging, merged
 from bos_api_docs.catalogue.openapi import MAX_DOCUMENT_BYTES, MAX_OPERATIONS, read_openapi
 from bos_api_docs.settings import ApiSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError
 from bos_http import HttpClient, HttpPolicy
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_api_docs.catalogue.model import ApiCatalogue
 
 
 def read(document: Any) -> ApiCatalogue:

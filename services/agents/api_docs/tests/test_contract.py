@@ -1,9 +1,7 @@
 """Agent contract of the API agent, with a real HTTP API."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -15,9 +13,6 @@ from bos_testkit.agent_contract import Rule, Subject, agent_subject, own_rules
 from bos_testkit.asgi_server import asgi_server
 
 from .api_under_test import ApiUnderTest, planned, policy
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

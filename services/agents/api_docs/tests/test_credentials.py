@@ -1,9 +1,8 @@
 """Tokens: where they come from, when they expire, and where they never go."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse
@@ -13,12 +12,7 @@ from bos_api_docs.settings import ApiSettings
 from bos_chassis.telemetry import Telemetry
 from bos_http import HttpClient
 
-from .api_under_test import planned, policy, redirect
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .api_under_test import ApiUnderTest
+from .api_under_test import ApiUnderTest, planned, policy, redirect
 
 TASK = "Show the order PO-7"
 PLAN = planned(TASK, path="/orders/7")

@@ -1,9 +1,8 @@
 """Questions about APIs: lists of endpoints, documentation, several APIs, no catalogue."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,12 +10,7 @@ from bos.agent.v1 import AgentExecutionStatus
 from bos_api_docs.answers import asks_for_all
 from bos_testkit.scripted_model.replies import fixture
 
-from .api_under_test import DOCUMENT, planned
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from .api_under_test import ApiUnderTest
+from .api_under_test import DOCUMENT, ApiUnderTest, planned
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

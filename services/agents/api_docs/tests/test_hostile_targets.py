@@ -1,8 +1,6 @@
 """Where calls may lead: paths, parameters, base URLs, next pages, redirects."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,10 +11,7 @@ from bos_agentkit import AgentFailure
 from bos_api_docs.calls.urls import rendered_path, rendered_query
 from bos_http.url import parse
 
-from .api_under_test import planned, redirect
-
-if TYPE_CHECKING:
-    from .api_under_test import ApiUnderTest
+from .api_under_test import ApiUnderTest, planned, redirect
 
 pytestmark = pytest.mark.security
 

@@ -1,13 +1,11 @@
 """kill -9 of the agent's process between sending and the result, with the API counting effects."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack
 
 import grpc
 import pytest
@@ -18,12 +16,7 @@ from bos_testkit.fixtures.agent_harness import AgentHarness
 from bos_testkit.processes import RunningProcess, running_process
 from bos_testkit.scripted_model.server import ScriptedModel
 
-from .api_under_test import STEP, planned
-
-if TYPE_CHECKING:
-    from contextlib import AsyncExitStack
-
-    from .api_under_test import ApiUnderTest
+from .api_under_test import STEP, ApiUnderTest, planned
 
 pytestmark = pytest.mark.process
 

@@ -1,20 +1,14 @@
 """Pages of lists: how they are found, and their bounds."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from bos_api_docs.calls.results import CallResult, rows_of, table_of
 
-from .api_under_test import planned
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from .api_under_test import ApiUnderTest
+from .api_under_test import ApiUnderTest, planned
 
 TASK = "Show the list"
 TOTAL = 5

@@ -1,7 +1,5 @@
 """Steps of the charts agent over gRPC."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Which chart the rules choose, and which rows it draws."""
 
-from __future__ import annotations
-
 from datetime import date
 from decimal import Decimal
 from typing import Any

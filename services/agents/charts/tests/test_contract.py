@@ -1,8 +1,6 @@
 """Agent contract of the charts agent, with real drawing processes."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -13,9 +11,6 @@ from bos_charts.settings import ChartsSettings
 from bos_chassis.values import to_value_map
 from bos_testkit.agent_contract import Rule, Subject, agent_subject, own_rules
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

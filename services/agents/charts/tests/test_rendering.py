@@ -1,7 +1,5 @@
 """Drawing processes: pictures, isolation, limits, shutdown."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.server
@@ -10,7 +8,9 @@ import signal
 import struct
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -19,10 +19,6 @@ from bos_charts.render import pool
 from bos_charts.render.outlines import Outliner
 from bos_charts.render.pool import NotDrawn, Renderer
 from bos_charts.validate import MAX_SPEC_BYTES, SCHEMA_URL
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.process]
 

@@ -1,7 +1,5 @@
 """Specifications: what stands in them, what is refused, and that names in data are data."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,10 +1,9 @@
 """The code agent over gRPC: a program is proposed, and exactly the approved one runs."""
 
-from __future__ import annotations
-
+from contextlib import AsyncExitStack
 from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -22,14 +21,9 @@ from bos_agentkit import AgentTask, action_digest
 from bos_chassis.values import from_value_map, table_rows, to_value
 from bos_code.programs import FRAME_HELPER, input_digests
 from bos_code.prompts import summary_messages
-from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 
 from .conftest import sandbox
-
-if TYPE_CHECKING:
-    from contextlib import AsyncExitStack
-
-    from bos_testkit.scripted_model.replies import Fixture
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.requirement("F-08")]
 

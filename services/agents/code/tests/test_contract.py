@@ -1,8 +1,6 @@
 """Agent contract of the code agent, with a real sandbox."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -16,9 +14,6 @@ from bos_testkit.agent_contract import Rule, Subject, agent_subject, counted, ow
 from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

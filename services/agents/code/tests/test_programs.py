@@ -1,7 +1,5 @@
 """Validation of programs, their helper, digests of their inputs."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

@@ -1,12 +1,11 @@
 """The computation agent over gRPC, with a real sandbox and a scripted model."""
 
-from __future__ import annotations
-
 import asyncio
 import os
+from contextlib import AsyncExitStack
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -18,16 +17,12 @@ from bos_chassis.values import table_rows
 from bos_computation.answers import summary_table
 from bos_computation.prompts import correction_messages, summary_messages
 from bos_computation.replies import ComputationPlan, SummaryTable
+from bos_testkit.fixtures.agent_harness import StepOutcome as Outcome
 from bos_testkit.processes import is_dead
 from bos_testkit.scripted_model.replies import Fixture
 from bos_testkit.waiting import eventually
 
 from .conftest import sandbox
-
-if TYPE_CHECKING:
-    from contextlib import AsyncExitStack
-
-    from bos_testkit.fixtures.agent_harness import StepOutcome as Outcome
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

@@ -1,7 +1,5 @@
 """The calculator, and detection of arithmetic in tasks."""
 
-from __future__ import annotations
-
 import contextlib
 from decimal import Decimal
 from typing import Any

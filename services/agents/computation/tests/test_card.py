@@ -1,7 +1,5 @@
 """Names that the computation agent answers to."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos.agent.v1 import AgentCard

@@ -1,8 +1,6 @@
 """Agent contract of the computation agent, with a real sandbox."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -15,9 +13,6 @@ from bos_testkit.agent_contract import Rule, Subject, agent_subject, own_rules
 from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import sandbox
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

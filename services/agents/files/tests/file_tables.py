@@ -1,21 +1,17 @@
 """Files for tests of queries over files: what a user may upload, and what an attacker would."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import zipfile
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import xlsxwriter  # type: ignore[import-untyped]
 
 from bos_files.queries.engine import TableFile
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 SALES = b"""Region,Amount,Sold on,Note
 North,10.50,2025-01-31,"first, of all"

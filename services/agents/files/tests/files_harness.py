@@ -1,8 +1,7 @@
 """The files service, called by a user and by steps of runs."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bos.agent.v1 import TaskMetadata
 from bos.files.v1 import (
@@ -17,12 +16,7 @@ from bos.files.v1 import (
 from bos_chassis.channels import translate_rpc_errors
 from bos_files.service import SCHEMA
 from bos_postgres import connect
-from bos_testkit.fixtures.agent_harness import AgentHarness
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_testkit.fixtures.agent_harness import StepOutcome
+from bos_testkit.fixtures.agent_harness import AgentHarness, StepOutcome
 
 ADA_KEY = "the-key-of-ada-0123"
 

@@ -1,15 +1,11 @@
 """A resolver and a site of the internet, for downloads."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class Names:

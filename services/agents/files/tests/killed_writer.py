@@ -1,7 +1,5 @@
 """A process that writes a file and kills itself before or after its content is stored."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

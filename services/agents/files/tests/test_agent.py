@@ -1,11 +1,9 @@
 """Steps of the files agent: operations by plans and by the model, approvals, downloads."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pypdfium2
 import pytest
@@ -17,11 +15,8 @@ from bos_files.settings import DownloadPolicy
 from bos_http import HttpClient, HttpRefused
 from bos_testkit.scripted_model.replies import fixture
 
-from .internet import ok
-
-if TYPE_CHECKING:
-    from .files_harness import Files
-    from .internet import Internet
+from .files_harness import Files
+from .internet import Internet, ok
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

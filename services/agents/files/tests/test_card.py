@@ -1,7 +1,5 @@
 """The names by which plans find the files agent."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos_files.card import files_card

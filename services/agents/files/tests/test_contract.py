@@ -1,8 +1,7 @@
 """Agent contract of the files agent."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +14,6 @@ from bos_files.settings import FilesSettings
 from bos_testkit.agent_contract import Rule, Subject, agent_subject, counted, every_rule
 from bos_testkit.agent_contract.subject import USER, connected
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 TASK = "Write a note that says hello"
 EXAMPLE = AgentInput(task=TASK)

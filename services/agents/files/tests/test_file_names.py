@@ -1,7 +1,5 @@
 """Names of tables and columns: safe, and the same for any caller and in any order."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos_files.queries.names import column_names, table_names

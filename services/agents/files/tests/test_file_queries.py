@@ -1,7 +1,5 @@
 """Queries over files: through the guard, in a locked process of their own, within limits."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

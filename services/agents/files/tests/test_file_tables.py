@@ -1,15 +1,16 @@
 """Files become tables with types; files that are none are refused, with the reason."""
 
-from __future__ import annotations
-
 import io
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import xlsxwriter  # type: ignore[import-untyped]
+from duckdb import DuckDBPyConnection
 
 from bos_files.queries.engine import QueryEngine
 from bos_files.queries.limits import QueryLimits
@@ -18,12 +19,6 @@ from bos_files.queries.rejections import FileRejected
 from bos_files.queries.worker import connect
 
 from .file_tables import SALES, bomb, parquet, table_file, workbook
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from duckdb import DuckDBPyConnection
 
 _TEN = datetime(2025, 1, 31, 10)  # noqa: DTZ001 - cells have no zone
 _DAY = datetime(2025, 1, 31)  # noqa: DTZ001

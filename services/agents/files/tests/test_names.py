@@ -1,7 +1,5 @@
 """Names that a file may have, and those that it may not."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

@@ -1,7 +1,5 @@
 """PDF files: every script is drawn by glyphs of a font, and no text is code."""
 
-from __future__ import annotations
-
 import re
 import zlib
 

@@ -1,14 +1,13 @@
 """Workspaces as people reach them: quota, versions, isolation, crashes, audit, accounts."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -32,12 +31,7 @@ from bos_postgres import connect, open_database
 from bos_postgres.audit import By
 from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
 
-from .files_harness import ADA_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from .files_harness import Files
+from .files_harness import ADA_KEY, Files
 
 CHILD = Path(__file__).with_name("killed_writer.py")
 PRIVATE, PUBLIC = generate_keypair()

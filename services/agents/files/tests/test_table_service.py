@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -39,13 +41,7 @@ from bos_files.queries.limits import QueryLimits
 from bos_testkit.waiting import eventually
 
 from .file_tables import SALES, workbook
-from .files_harness import ADA_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-    from pathlib import Path
-
-    from .files_harness import Files
+from .files_harness import ADA_KEY, Files
 
 pytestmark = pytest.mark.process
 

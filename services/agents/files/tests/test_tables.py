@@ -1,7 +1,5 @@
 """CSV and XLSX: exact values, no formulas."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -5,8 +5,6 @@ they get another DuckDB; all have the tables that a user would have, and are int
 run on.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import resource

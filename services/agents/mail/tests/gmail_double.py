@@ -1,19 +1,15 @@
 """A double of the Gmail API's published REST interface, and of Google's token endpoint."""
 
-from __future__ import annotations
-
 import base64
 import email
 import json
 import re
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 CREDENTIALS = {
     "client_id": "client-1",

@@ -1,11 +1,9 @@
 """Actions on a real mailbox: search, read, draft, send once, reply in the thread."""
 
-from __future__ import annotations
-
 import asyncio
 import email
 from email import policy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,10 +11,7 @@ from bos.agent.v1 import AgentExecutionStatus
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
 
-from .mail_servers import breaking, connection
-
-if TYPE_CHECKING:
-    from .mail_servers import ImapServer
+from .mail_servers import ImapServer, breaking, connection
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

@@ -1,11 +1,10 @@
 """Files of earlier steps as attachments: named, shown by digest, sent byte for byte."""
 
-from __future__ import annotations
-
 import email
 import hashlib
+from collections.abc import Sequence
 from email import policy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +16,6 @@ from bos_mail.writing import GivenAttachment
 from bos_testkit.scripted_model.replies import fixture
 
 from .test_agent import AWAITING, FAILED, SUCCEEDED, SUMMARY, TEXT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 REPORT = b"%PDF-1.7 " + bytes(range(256)) * 20
 ROWS = "region,umsatz\nNord,1\nSüd,2\n".encode()

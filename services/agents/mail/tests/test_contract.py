@@ -1,9 +1,7 @@
 """Agent contract of the mail agent, with real mail servers."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -14,12 +12,7 @@ from bos_mail.settings import MailSettings
 from bos_testkit.agent_contract import Rule, Subject, agent_subject, own_rules
 from bos_testkit.scripted_model.replies import fixture
 
-from .mail_servers import LOOPBACK, PASSWORD, connection
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from .mail_servers import ImapServer, SmtpServer
+from .mail_servers import LOOPBACK, PASSWORD, ImapServer, SmtpServer, connection
 
 TEXT = fixture(
     "text", ["### From"], schema="MailText", json={"subject": "Hello", "body": "Dear Max,\n\nAda"}

@@ -1,8 +1,7 @@
 """The same actions over the Gmail API, against a double of its published interface."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
@@ -11,9 +10,6 @@ from bos_testkit.scripted_model.replies import fixture
 
 from .gmail_double import GmailDouble, gmail_double, secret, settings
 from .test_agent import NEWS, OFFER
-
-if TYPE_CHECKING:
-    from contextlib import AsyncExitStack
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 WORDS = {"to": ["asha@supplier.example"], "subject": "Pumps", "body": "Dear Asha,\n\nAda"}

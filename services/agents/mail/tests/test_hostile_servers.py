@@ -1,17 +1,13 @@
 """Mail servers that are silent, endless or senseless: a clear failure within time and memory."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from .mail_servers import connection
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 pytestmark = pytest.mark.security
 

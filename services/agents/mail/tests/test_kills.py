@@ -3,15 +3,15 @@
 ``BOS_TEST_KILLS`` says how often (3 in the suite), ``BOS_TEST_SEED`` where; a failure names both.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import random
 import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -30,13 +30,7 @@ from bos_agentkit import action_digest
 from bos_chassis.values import to_value_map
 from bos_testkit.processes import free_port
 
-from .mail_servers import LOOPBACK, PASSWORD, connection
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator
-
-    from .mail_servers import ImapServer, SmtpServer
+from .mail_servers import LOOPBACK, PASSWORD, ImapServer, SmtpServer, connection
 
 KILLS = int(os.environ.get("BOS_TEST_KILLS", "3"))
 SEED = int(os.environ.get("BOS_TEST_SEED", "1"))

@@ -1,7 +1,5 @@
 """Pure parts with hostile input: search syntax, recipients, headers, bodies of others."""
 
-from __future__ import annotations
-
 import email
 from datetime import UTC, date, datetime
 from email import policy

@@ -1,8 +1,8 @@
 """TLS from the start and by STARTTLS, to servers that prove who they are, and to no others."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,10 +20,6 @@ from .mail_servers import (
     smtp_server,
     starttls_imap_server,
 )
-
-if TYPE_CHECKING:
-    from contextlib import AsyncExitStack
-    from pathlib import Path
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 WORDS = {"to": ["max@example.com"], "subject": "Hello", "body": "Dear Max,\n\nAda"}

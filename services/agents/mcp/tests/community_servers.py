@@ -1,7 +1,5 @@
 """MCP servers of others, from the npm registry, as their authors publish them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,25 +1,28 @@
 """The MCP agent, served, with real MCP servers below it and a scripted model."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
+from mcp.server.mcpserver import MCPServer
 
 from bos.agent.v1 import (
+    AgentCard,
     AgentInput,
     AgentResult,
     AgentServiceStub,
     ApprovalContext,
     DescribeRequest,
     ExecuteRequest,
+    FileChunk,
+    ProposedAction,
     TaskMetadata,
 )
 from bos_chassis.settings import ServerSettings
@@ -30,18 +33,10 @@ from bos_mcp.service import serve
 from bos_mcp.settings import McpSettings
 from bos_testkit.asgi_server import asgi_server
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
-from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .notes_server import build
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-
-    from mcp.server.mcpserver import MCPServer
-
-    from bos.agent.v1 import AgentCard, FileChunk, ProposedAction
-    from bos_testkit.scripted_model.replies import Fixture
 
 NAME = "notes"
 NETWORKS = ["127.0.0.0/8"]

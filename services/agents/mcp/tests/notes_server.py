@@ -1,7 +1,5 @@
 """An MCP server with tools that read and that write; over stdio if it is run as a program."""
 
-from __future__ import annotations
-
 import base64
 import os
 import subprocess

@@ -1,8 +1,7 @@
-from __future__ import annotations
-
 import sys
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +13,6 @@ from bos_testkit.waiting import eventually
 
 from .conftest import NETWORKS, answered, chosen, over_http, specialist
 from .notes_server import PIXEL, build
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED

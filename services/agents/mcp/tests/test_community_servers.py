@@ -1,8 +1,6 @@
 """Servers of others with tools that read and that write, as specialists without code."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +8,6 @@ from bos.agent.v1 import AgentExecutionStatus, SideEffectClass
 
 from .community_servers import community_server
 from .conftest import answered, chosen, specialist
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.process
 

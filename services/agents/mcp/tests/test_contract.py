@@ -1,9 +1,8 @@
 """Agent contract of the MCP agent, with a real MCP server."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +18,6 @@ from bos_testkit.scripted_model.server import ScriptedModel
 
 from .conftest import NAME, NETWORKS, answered, chosen, over_http
 from .notes_server import build
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 TASK = "What does the note plan say?"
 REPLIES = [

@@ -1,9 +1,8 @@
-from __future__ import annotations
-
 import json
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
@@ -21,9 +20,6 @@ from .hostile_server import (
     text,
     tool,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 pytestmark = pytest.mark.security
 

@@ -1,9 +1,7 @@
 """MCP servers as programs that misbehave."""
 
-from __future__ import annotations
-
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +9,6 @@ from bos_testkit.processes import is_dead
 from bos_testkit.waiting import eventually
 
 from .conftest import specialist
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.security
 

@@ -1,12 +1,11 @@
 """The agent as a process of its own, with a program below it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -16,9 +15,6 @@ from bos_testkit.processes import is_dead, service_process
 from bos_testkit.waiting import eventually
 
 from .conftest import SERVER
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.process
 

@@ -1,7 +1,6 @@
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,9 +8,6 @@ from bos_errors import ConfigurationError
 from bos_http import HttpPolicy
 from bos_mcp.server.http import server_policy
 from bos_mcp.settings import McpSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 URL = {"url": "https://mcp.example.com/mcp"}
 PROGRAM = {"command": ["/usr/bin/server", "--root", "/srv"]}

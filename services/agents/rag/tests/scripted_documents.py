@@ -1,10 +1,9 @@
 """A documents service that returns the passages that a test sets."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -13,14 +12,10 @@ from bos.documents.v1 import (
     DocumentMatch,
     DocumentsServiceServicer,
     Passage,
+    SearchDocumentsRequest,
     SearchDocumentsResponse,
     add_DocumentsServiceServicer_to_server,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.documents.v1 import SearchDocumentsRequest
 
 
 def passage(

@@ -1,7 +1,5 @@
 """The agent over gRPC, before scripted documents and a scripted model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import grpc

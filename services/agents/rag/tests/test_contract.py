@@ -1,8 +1,6 @@
 """The agent contract, kept by the document agent."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -14,9 +12,6 @@ from bos_testkit.agent_contract import Rule, Subject, agent_subject, own_rules
 from bos_testkit.scripted_model.replies import fixture
 
 from .scripted_documents import ScriptedDocuments, passage, serving_documents
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,7 +1,5 @@
 """Dates, kinds of documents and exact terms of questions."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

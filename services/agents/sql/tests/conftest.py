@@ -1,19 +1,20 @@
-from __future__ import annotations
-
 import sqlite3
-from contextlib import AsyncExitStack, closing
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import asyncpg
 import pytest
 from pydantic import SecretStr
 
-from bos.agent.v1 import AgentExecutionStatus, AgentInput
-from bos.common.v1 import TraceEventType
+from bos.agent.v1 import AgentExecutionStatus, AgentInput, AgentResult
+from bos.common.v1 import TraceEvent, TraceEventType
 from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value, from_value_map
 from bos_llm import Models
+from bos_mcp_db.service import McpDbServer
 from bos_mcp_db.service import serve as serve_mcp_db
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_sql.service import serve
@@ -21,18 +22,8 @@ from bos_sql.settings import SqlSettings
 from bos_testkit.agents import call_agent
 from bos_testkit.postgres import postgres_dsn, postgres_server
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
-from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from bos.agent.v1 import AgentResult
-    from bos.common.v1 import TraceEvent
-    from bos_mcp_db.service import McpDbServer
-    from bos_testkit.scripted_model.replies import Fixture
 
 __all__ = ["postgres_dsn", "postgres_server"]
 

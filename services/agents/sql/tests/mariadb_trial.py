@@ -1,10 +1,8 @@
 """The SQL agent in front of a real MariaDB: `make test-mariadb`."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncmy
 import asyncpg
@@ -14,13 +12,10 @@ from mariadb_server import PASSWORD, READER, MariaDb, mariadb
 from bos_demo.expectations import same_rows
 from bos_sql.dialects.translate import translate
 from bos_sql.grounding.catalog import Field, Table
-from bos_sqlguard import Guard, GuardPolicy
+from bos_sqlguard import Dialect, Guard, GuardPolicy
 
 from .conftest import SUCCEEDED, StartHarness, draft, fixtures
 from .test_translated_rows import EVERYWHERE
-
-if TYPE_CHECKING:
-    from bos_sqlguard import Dialect
 
 __all__ = ["mariadb"]
 

@@ -1,7 +1,5 @@
 """Whether a query computes a named metric, judged on its syntax tree."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

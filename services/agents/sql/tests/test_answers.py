@@ -1,7 +1,5 @@
 """From task to answer on real databases."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The correction loop."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

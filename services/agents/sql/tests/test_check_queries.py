@@ -1,23 +1,15 @@
 """Queries of the checks: which are asked in each dialect, all of them passed by the guard."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 
 from bos_chassis.values import make_table
 from bos_sql.checks.empty import empty_probes, is_empty
 from bos_sql.checks.joins import fan_out, fan_out_probe, repeating_sources
 from bos_sql.checks.reading import read_shapes
-from bos_sql.checks.shape import is_aggregated, parsed
+from bos_sql.checks.shape import Shape, is_aggregated, parsed
 from bos_sql.checks.totals import totals_probe
 from bos_sql.grounding.catalog import Catalog, Field, Join, Table
-from bos_sqlguard import Guard, GuardPolicy
-
-if TYPE_CHECKING:
-    from bos_sql.checks.shape import Shape
-    from bos_sqlguard import Dialect
+from bos_sqlguard import Dialect, Guard, GuardPolicy
 
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite", "tsql")
 

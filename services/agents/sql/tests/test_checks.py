@@ -8,13 +8,11 @@ import asyncpg
 import pytest
 
 from bos_chassis.values import table_rows
-from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 
 from .conftest import SUCCEEDED, TOTALS, StartHarness, draft, fixtures
 
 if TYPE_CHECKING:
-    from bos_testkit.scripted_model.replies import Fixture
-
     from .conftest import Outcome
 
 ORDERS = "SELECT order_id, amount FROM orders ORDER BY order_id"

@@ -1,7 +1,5 @@
 """Clarification: questions to the user and assumptions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bos_mcp_db.connecting.allow_list import propose
@@ -16,8 +17,6 @@ from bos_mcp_db.connecting.replies import SchemaWords
 from .conftest import GOOD, fixtures
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from .conftest import StartHarness
 
 _SCHEMA = """

@@ -1,8 +1,6 @@
 """Agent contract of the SQL agent, with a real mcp_db."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -17,9 +15,6 @@ from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .conftest import TASK, fixtures, served_database, write_company
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -1,9 +1,7 @@
 """Curated metadata: additions to the catalogue, and errors with their line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +11,6 @@ from bos_sql.grounding.catalog import Catalog, read_catalog
 from bos_sql.grounding.curated import parse_curated, read_curated
 
 from .test_grounding import shop
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD = """
 tables:

@@ -1,7 +1,5 @@
 """The sample company's curated file, and table suggestions for its questions."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Translation of queries into other dialects, and withheld translations."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

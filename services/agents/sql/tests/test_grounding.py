@@ -1,7 +1,5 @@
 """Metadata index: tokeniser, ranking, join paths, schema excerpts, cache."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

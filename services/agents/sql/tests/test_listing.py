@@ -1,7 +1,5 @@
 """Table listing from metadata."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos_chassis.values import table_rows

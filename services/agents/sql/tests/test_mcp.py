@@ -1,17 +1,18 @@
 """MCP client: run token, deadline, cancellation, failures."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sqlite3
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
 from pydantic import SecretStr
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
@@ -30,12 +31,6 @@ from bos_sql.database.mcp import McpClient
 from bos_testkit.waiting import eventually
 
 from .conftest import FAILED, TABLES, StartHarness, draft, fixtures
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from starlette.requests import Request
 
 pytestmark = pytest.mark.requirement("R-05", "D-19")
 

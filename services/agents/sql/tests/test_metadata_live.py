@@ -1,10 +1,8 @@
 """Metadata index on real databases: prompts and trace events."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -14,9 +12,6 @@ from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import FAILED, NEEDS_CLARIFICATION, SUCCEEDED, StartHarness, draft, fixtures
 from .wide_schema import wide_ddl, wide_tables
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WIDE = tuple(table["name"] for table in wide_tables())
 BUILDINGS = "Meeting rooms booked most often, by building"

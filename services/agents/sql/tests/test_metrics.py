@@ -1,19 +1,15 @@
 """Named metrics: the same question gives the same number, or a refusal."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bos_testkit.scripted_model.replies import fixture
 
 from .conftest import FAILED, SUCCEEDED, Harness, StartHarness, draft, fixtures
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 METADATA = """
 tables:

@@ -1,7 +1,5 @@
 """Failures of the model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

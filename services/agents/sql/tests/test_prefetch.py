@@ -1,7 +1,5 @@
 """Prefetch of the schema while the plan is being made."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import grpc

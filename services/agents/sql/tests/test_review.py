@@ -1,7 +1,5 @@
 """The model's review of queries: when it is needed, and effects of corrections."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Guard of the SQL agent: blocked queries and injected instructions."""
 
-from __future__ import annotations
-
 import pytest
 from prometheus_client import CollectorRegistry
 

@@ -1,7 +1,5 @@
 """Small models: one decision per call, and no review."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bos_testkit.scripted_model.replies import fixture

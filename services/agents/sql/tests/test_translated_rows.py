@@ -1,10 +1,8 @@
 """Translated queries on both databases return the same rows, including NULL and fractions."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import pytest
@@ -12,10 +10,7 @@ import pytest
 from bos_demo.expectations import same_rows
 from bos_sql.dialects.translate import translate
 from bos_sql.grounding.catalog import Field, Table
-from bos_sqlguard import Guard, GuardPolicy
-
-if TYPE_CHECKING:
-    from bos_sqlguard import Dialect
+from bos_sqlguard import Dialect, Guard, GuardPolicy
 
 _COLUMNS = {
     "id": "integer",

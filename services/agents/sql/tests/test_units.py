@@ -1,7 +1,5 @@
 """Unit tests: cells of mcp_db, answers without a model, card, settings, prompts."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any

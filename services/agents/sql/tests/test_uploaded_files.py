@@ -1,8 +1,7 @@
 """Which tasks are about uploaded files, and what is then read."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -22,9 +21,6 @@ from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .conftest import FAILED, SUCCEEDED, fixtures
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 FILES = {
     "sales": "sales.csv",

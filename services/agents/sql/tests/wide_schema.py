@@ -4,8 +4,6 @@ One line of ``wide_schema.txt`` per table: ``name: comment | columns``; ``column
 foreign key to the primary key of that table, which is its first column.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

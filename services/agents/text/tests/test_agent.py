@@ -1,7 +1,5 @@
 """What the text agent does with texts, with the model scripted."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

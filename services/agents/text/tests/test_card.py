@@ -1,7 +1,5 @@
 """Names that the text agent and its tools answer to."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos_plans import canonical_step

@@ -1,8 +1,6 @@
 """Agent contract of the text agent."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -13,9 +11,6 @@ from bos_testkit.agent_contract import Rule, Subject, agent_subject, every_rule
 from bos_testkit.scripted_model.replies import fixture
 from bos_text.service import serve
 from bos_text.settings import TextSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

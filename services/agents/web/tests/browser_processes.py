@@ -3,8 +3,6 @@
 Each test has a temporary folder of its own, whose path stands in the command lines of its browsers.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

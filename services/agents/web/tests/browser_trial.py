@@ -1,16 +1,15 @@
 """Pages that only scripts fill, in the real Chromium: `make test-web-browser`, not `make test`."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
 import signal
 import socket
 import tempfile
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -21,16 +20,11 @@ from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError
 from bos_testkit.waiting import eventually
-from bos_web.pages.reader import open_reader
+from bos_web.pages.reader import Reader, open_reader
 from bos_web.settings import WebSettings
 
 from .browser_processes import browsers, folders, is_supervisor, pids, states
 from .web_servers import LOOPBACK, Site, html, serving_site
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from bos_web.pages.reader import Reader
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(300)]
 

@@ -1,7 +1,5 @@
 """The agent over gRPC, before a search API, a site and a scripted model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,10 +1,9 @@
 """What a page shown in a browser may load; decided by the agent, so without a browser here."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -19,9 +18,6 @@ from bos_web.pages.reader import open_reader
 from bos_web.settings import WebSettings
 
 from .web_servers import LOOPBACK, Site, html, serving_site
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 ANYWHERE = "https://pages.example.org/a"
 

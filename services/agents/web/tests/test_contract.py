@@ -1,8 +1,6 @@
 """The agent contract, kept by the web agent."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -14,9 +12,6 @@ from bos_web.service import serve
 from bos_web.settings import WebSettings
 
 from .web_servers import LOOPBACK, SearchApi, Site, serving_site, tavily
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

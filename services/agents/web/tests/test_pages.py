@@ -1,11 +1,10 @@
 """Pages read by their address: text, charset, media types, robots.txt, turns, hostile ones."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -20,9 +19,6 @@ from bos_web.pages.reader import Reader, open_reader
 from bos_web.settings import WebSettings
 
 from .web_servers import LOOPBACK, Site, html, serving_site
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
 
 TEXT = "The carrier moves orchids within five working days of the order, by rail."
 METADATA = "http://169.254.169.254/latest/meta-data/"

@@ -1,9 +1,8 @@
 """Requests and replies of each search API in its published shape, and their failures."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,9 +16,6 @@ from bos_web.search.provider import found, result
 from bos_web.settings import WebSettings
 
 from .web_servers import LOOPBACK, SearchApi, tavily
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 PLAN = {"query": "cast iron & steel", "search_type": "basic"}

@@ -1,7 +1,5 @@
 """Query, kind and time by rule."""
 
-from __future__ import annotations
-
 import pytest
 
 from bos_web.addresses import FoundAddresses, addresses_in

@@ -1,17 +1,13 @@
 """A site and a search API on loopback whose replies tests set."""
 
-from __future__ import annotations
-
 from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 Answer = web.StreamResponse | str | bytes

@@ -1,7 +1,5 @@
 """Pages of blocks for tests of chunking."""
 
-from __future__ import annotations
-
 from bos_documents.parsing.blocks import Block, BlockKind, Page, PageText
 
 

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import uuid
-from typing import TYPE_CHECKING
 
 import pytest
 from document_pages import count_words, heading, page, paragraph, table, words
@@ -9,9 +6,7 @@ from document_pages import count_words, heading, page, paragraph, table, words
 from bos_documents.chunking.chunker import ChunkLimits, chunk_pages
 from bos_documents.chunking.chunks import ChunkKind, TextChunk
 from bos_documents.chunking.sections import document_text
-
-if TYPE_CHECKING:
-    from bos_documents.parsing.blocks import Page
+from bos_documents.parsing.blocks import Page
 
 DOCUMENT = uuid.UUID(int=7)
 LIMITS = ChunkLimits(target_tokens=20, max_tokens=40)

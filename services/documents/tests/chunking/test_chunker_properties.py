@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from document_pages import count_words, heading, page, paragraph, table, words
@@ -11,11 +9,7 @@ from hypothesis import strategies as st
 from bos_documents.chunking.chunker import ChunkLimits, TokenCounter, chunk_pages
 from bos_documents.chunking.chunks import ChunkKind
 from bos_documents.chunking.sections import document_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_documents.parsing.blocks import Page
+from bos_documents.parsing.blocks import Page
 
 DOCUMENT = uuid.UUID(int=7)
 LIMITS = ChunkLimits(target_tokens=16, max_tokens=32)

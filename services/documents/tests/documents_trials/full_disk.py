@@ -6,23 +6,18 @@ Runs in a mount namespace of its own, where it mounts a small file system for ea
 service. Prints one line for each folder once what it says held.
 """
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from documents_harness import READY
 
 from bos_errors import BosError, Unavailable
 from bos_testkit.waiting import eventually
 from documents_trials.service import RealDocuments, real_documents
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SIZE = "160m"
 """More than twice the room that the index wants to write."""

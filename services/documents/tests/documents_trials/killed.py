@@ -6,23 +6,18 @@ which they come: each transaction of a job before and after its commit, and each
 or of the stored files once it is done.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import signal
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import bos_chassis  # noqa: F401  # before anything imports gRPC: see there
 from bos_documents.files import DocumentFiles
 from bos_documents.index.embedded import EmbeddedIndex
 from bos_documents.store.jobs import Jobs
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
 
 KILLED = "killed"
 """The file beside ``KILL_FROM`` that says that something was killed."""

@@ -1,7 +1,5 @@
 """What a test needs of the machine: missing, it fails in CI and is left out elsewhere."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,26 +1,19 @@
 """A documents service as its own process, with its real parsers, embedding model and index."""
 
-from __future__ import annotations
-
 import os
 import signal
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import grpc
 from documents_harness import Caller
 
-from bos.documents.v1 import DocumentsServiceStub
+from bos.documents.v1 import Document, DocumentsServiceStub
 from bos_chassis.telemetry import Telemetry
 from bos_errors import DeadlineExceeded
 from bos_testkit.processes import service_process
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos.documents.v1 import Document
 
 
 @dataclass

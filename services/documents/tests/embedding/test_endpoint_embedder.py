@@ -1,7 +1,5 @@
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -9,13 +7,12 @@ from bos_chassis.telemetry import Telemetry
 from bos_documents.embedding.endpoint import EndpointEmbedder, _batches
 from bos_errors import FailedPrecondition
 from bos_llm import Models
-from bos_testkit.scripted_model.pytest_fixtures import model_settings, scripted_model
+from bos_testkit.scripted_model.pytest_fixtures import (
+    ScriptedModelFactory,
+    model_settings,
+    scripted_model,
+)
 from bos_testkit.scripted_model.wire import embed
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 __all__ = ["scripted_model"]
 

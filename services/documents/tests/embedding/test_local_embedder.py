@@ -1,10 +1,10 @@
-from __future__ import annotations
-
 import asyncio
 import math
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +12,6 @@ from bos_documents.embedding import shipped_model
 from bos_documents.embedding.local import LocalEmbedder
 from bos_documents.embedding.shipped_model import count_tokens, load_tokenizer, shipped_files
 from bos_errors import ConfigurationError, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 LONG = " ".join(f"clause number {n} on delivery." for n in range(150))
 

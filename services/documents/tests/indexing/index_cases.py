@@ -1,7 +1,5 @@
 """Chunks for tests of indexes."""
 
-from __future__ import annotations
-
 import math
 import uuid
 from typing import Any

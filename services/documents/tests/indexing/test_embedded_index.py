@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
@@ -7,8 +5,8 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from index_cases import DOCUMENT, MODEL, OTHER_DOCUMENT, chunk, chunk_id, direction
@@ -19,9 +17,6 @@ from bos_documents.index.embedded import EmbeddedIndex
 from bos_documents.index.port import IndexedChunk, IndexFilter
 from bos_documents.index.rewriting import RewriteFailed, rewrite
 from bos_errors import ConfigurationError, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LOG = Telemetry.for_tests().logger("index")
 ANY = IndexFilter()

@@ -3,13 +3,13 @@
 With ``BOS_TEST_QDRANT_URL`` it runs against that server too (`make trial NAME=qdrant`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import warnings
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from index_cases import DOCUMENT, MODEL, OTHER_DOCUMENT, chunk, chunk_id, direction
@@ -17,15 +17,9 @@ from qdrant_client import AsyncQdrantClient
 
 from bos_chassis.telemetry import Telemetry
 from bos_documents.index.embedded import EmbeddedIndex
-from bos_documents.index.port import IndexFilter, Legs
+from bos_documents.index.port import ChunkIndex, IndexFilter, Legs
 from bos_documents.index.server import ServerIndex, connect
 from bos_errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_documents.index.port import ChunkIndex
 
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect:UserWarning")
 ANY = IndexFilter()

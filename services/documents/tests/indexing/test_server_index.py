@@ -1,11 +1,10 @@
 """Failures of a Qdrant server, shown by a server that answers as it is scripted to."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -16,9 +15,6 @@ from bos_documents.index import encoding
 from bos_documents.index.port import IndexFilter, Legs
 from bos_documents.index.server import Layout, ServerIndex, connect
 from bos_errors import BosError, FailedPrecondition, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """Writes chunks until it is killed; a program of the crash test."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts that do not say in which encoding they are."""
 
-from __future__ import annotations
-
 import codecs
 import random
 

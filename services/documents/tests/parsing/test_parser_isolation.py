@@ -1,9 +1,7 @@
 """Parser processes that cannot cut themselves off from the network: said, counted, refused."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,12 +13,8 @@ from bos_documents.parsing import pool as pool_module
 from bos_documents.parsing.pool import ParserPool
 from bos_documents.parsing.port import ParserFailed
 from bos_documents.parsing.rejections import WorkerFailed
+from bos_documents.ports import Engines
 from bos_documents.settings import DocumentsSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_documents.ports import Engines
 
 pytestmark = [pytest.mark.process, pytest.mark.security]
 

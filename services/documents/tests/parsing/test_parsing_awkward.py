@@ -1,8 +1,6 @@
 """Awkward files: each has a clear outcome, and none stops the pool."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from sample_files.awkward import AWKWARD, Awkward
@@ -11,9 +9,6 @@ from bos_documents.parsing.blocks import BlockKind
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.pool import ParserPool
 from bos_documents.parsing.rejections import REASONS, DocumentRejected
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.process, pytest.mark.security]
 

@@ -1,18 +1,12 @@
 """What is read of each format, in this process; limits and isolation are tested elsewhere."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from sample_files.mail import mail
 from sample_files.office import cell, docx, p, pptx, pptx_table, rows, shape, tbl, xlsx
 from sample_files.pdf import PdfPage, Text, paragraph, pdf
 
+from bos_documents.parsing.blocks import Page
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.reader import open_document
-
-if TYPE_CHECKING:
-    from bos_documents.parsing.blocks import Page
 
 
 def read(content: bytes, name: str = "") -> list[Page]:

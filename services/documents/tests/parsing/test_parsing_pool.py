@@ -1,16 +1,15 @@
 """Parser processes: killed, cancelled, forged, many at once; nothing of them is left."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import resource
 import signal
 import sys
 import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from sample_files.office import docx, p, rows, xlsx
@@ -23,9 +22,6 @@ from bos_documents.parsing.pool import ParserPool
 from bos_documents.parsing.rejections import DocumentRejected, WorkerFailed
 from bos_testkit.processes import is_dead
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
 
 pytestmark = pytest.mark.process
 

@@ -4,18 +4,14 @@ The outcome is ``read`` (some text), ``blank`` (opened, but no text on any page)
 a rejection.
 """
 
-from __future__ import annotations
-
 import random
 import struct
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from sample_files import mail, office
 from sample_files.pdf import PdfPage, Text, encrypted_pdf, paragraph, pdf, scan
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 EMPTY, KIND, DAMAGED = "DOCUMENT_EMPTY", "DOCUMENT_TYPE_UNSUPPORTED", "DOCUMENT_DAMAGED"
 ENCRYPTED, UNSAFE = "DOCUMENT_ENCRYPTED", "DOCUMENT_UNSAFE"

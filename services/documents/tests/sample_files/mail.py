@@ -1,7 +1,5 @@
 """E-mails."""
 
-from __future__ import annotations
-
 from email.message import EmailMessage
 
 

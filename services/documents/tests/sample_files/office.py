@@ -1,7 +1,5 @@
 """Office files (DOCX, PPTX, XLSX), written by hand from their parts."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from html import escape

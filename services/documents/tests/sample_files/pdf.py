@@ -1,7 +1,5 @@
 """PDF files, written by hand, so that everything in them is known."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import dataclass, field
 

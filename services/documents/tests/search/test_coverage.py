@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from bos_documents.context import in_context

@@ -1,6 +1,4 @@
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+import random
 
 import pytest
 from hypothesis import given
@@ -9,9 +7,6 @@ from hypothesis import strategies as st
 from bos_documents.index.port import Legs, Scored
 from bos_documents.search.fusion import Fused, FusionRule, Method, fuse
 from bos_documents.search.identifiers import folded, holds, identifiers
-
-if TYPE_CHECKING:
-    import random
 
 RRF = FusionRule(Method.RRF, identifier_boost=0)
 BLEND = FusionRule(Method.BLEND, identifier_boost=0)

@@ -1,16 +1,11 @@
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from documents_harness import ADA_KEY, Caller, Starter, ada_auth
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 
 @pytest.fixture

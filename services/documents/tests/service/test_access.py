@@ -1,11 +1,9 @@
 """Who may call what: people their own, runs searching alone, identity for accounts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from documents_harness import ADA_KEY, PRIVATE_KEY, PUBLIC_KEY, TEXT, ada_auth
+from documents_harness import ADA_KEY, PRIVATE_KEY, PUBLIC_KEY, TEXT, Caller, Starter, ada_auth
 
 from bos.documents.v1 import (
     DeleteDocumentRequest,
@@ -19,9 +17,6 @@ from bos_chassis.settings import AuthSettings
 from bos_documents.service import READER, SCHEMA
 from bos_errors import NotFound, PermissionDenied, Unauthenticated
 from bos_postgres import open_database
-
-if TYPE_CHECKING:
-    from documents_harness import Caller, Starter
 
 
 async def test_run_token_may_only_search_its_users_documents(

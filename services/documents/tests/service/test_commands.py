@@ -1,30 +1,24 @@
 """`bos documents …` and its client against a running service."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import signal
 import sys
 import unicodedata
+from asyncio.subprocess import Process
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from documents_harness import ADA_KEY, READY, TEXT
+from documents_harness import ADA_KEY, READY, TEXT, Caller, Starter
 
 from bos_client.documents import DocumentsClient
 from bos_errors import InvalidArgument, NotFound
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-
-    from documents_harness import Caller, Starter
 
 BOS = Path(sys.executable).with_name("bos")
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}

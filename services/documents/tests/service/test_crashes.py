@@ -1,27 +1,20 @@
 """kill -9 of the service at every stage: another replica goes on, without duplicates."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from documents_harness import READY, Caller, parts_of
+from documents_harness import READY, Caller, Starter, parts_of
 
 from bos.documents.v1 import DocumentsServiceStub
 from bos_chassis.telemetry import Telemetry
 from bos_documents.context import ENTRIES
 from bos_errors import BosError
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from documents_harness import Starter
 
 pytestmark = pytest.mark.process
 

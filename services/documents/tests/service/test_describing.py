@@ -1,10 +1,9 @@
 """Descriptions: by the model, by rule where it fails, and documents that give it orders."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from documents_harness import Starter
 
 from bos.documents.v1 import SearchFilter
 from bos_documents.ingest.prompts import description_messages
@@ -18,9 +17,6 @@ from bos_documents.ingest.rules import (
     topics_of,
 )
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from documents_harness import Starter
 
 TEXT = "# Scope\nSupply agreement of 3 March 2026 between Kaveri Foods and others."
 

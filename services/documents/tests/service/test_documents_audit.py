@@ -1,20 +1,14 @@
 """Audit trail of documents: uploads, deletions, re-reading, without content."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING
 
 import pytest
-from documents_harness import FAILED, READY
+from documents_harness import FAILED, READY, Caller
 
 from bos_documents.service import SCHEMA
 from bos_errors import BosError
 from bos_postgres import connect
 from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
-
-if TYPE_CHECKING:
-    from documents_harness import Caller
 
 PLANTED = "planted"
 

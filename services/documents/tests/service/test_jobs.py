@@ -1,16 +1,14 @@
 """Jobs: attempts, back-off, quarantine, leases, deletion of what is being read, repair."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from documents_doubles import WordEmbedder, engines
-from documents_harness import FAILED, READY, TEXT
+from documents_harness import FAILED, READY, TEXT, Caller, Starter
 
 from bos.documents.v1 import DocumentState
 from bos_documents.context import ENTRIES
@@ -21,9 +19,6 @@ from bos_documents.store.jobs import Job, JobLost, Jobs, Stage
 from bos_errors import NotFound
 from bos_postgres import open_database
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from documents_harness import Caller, Starter
 
 
 async def until(documents: Caller, sql: str, wanted: Any) -> None:

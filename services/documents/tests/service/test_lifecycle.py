@@ -1,20 +1,14 @@
 """A document from its upload to its deletion."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
-from documents_harness import FAILED, READY, TEXT, parts_of
+from documents_harness import FAILED, READY, TEXT, Caller, Starter, parts_of
 
 from bos.documents.v1 import DocumentState, SearchFilter, SearchMode, UploadDocumentRequest
 from bos_documents.context import ENTRIES
 from bos_errors import InvalidArgument, NotFound
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from documents_harness import Caller, Starter
 
 
 @pytest.mark.requirement("G-12")

@@ -1,24 +1,18 @@
 """Bounds of what one user may have, under concurrent uploads and on a full disk."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from documents_harness import FAILED, READY, parts_of
+from documents_harness import FAILED, READY, Caller, Starter, parts_of
 
 from bos.documents.v1 import SearchMode
 from bos_documents.context import ENTRIES
 from bos_errors import BosError, DeadlineExceeded, ResourceExhausted, Unavailable
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from documents_harness import Caller, Starter
 
 
 async def outcomes(documents: Caller, texts: list[str]) -> list[Any]:

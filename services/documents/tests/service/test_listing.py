@@ -1,17 +1,12 @@
 """Documents found in the list by words and states, and a document's passages in its order."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from documents_harness import FAILED, READY
+from documents_harness import FAILED, READY, Caller
 
 from bos.documents.v1 import DocumentState, ListChunksRequest, ListDocumentsRequest
 from bos_errors import InvalidArgument, NotFound, PermissionDenied
-
-if TYPE_CHECKING:
-    from documents_harness import Caller
 
 TEXT = "# Terms\nOne.\nTwo.\f# Prices\nThree."
 

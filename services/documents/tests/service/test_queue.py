@@ -1,22 +1,17 @@
 """Operators see how the reading of documents stands, in counts alone."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
-from documents_harness import ADA_KEY, FAILED, ada_auth
+from documents_harness import ADA_KEY, FAILED, Caller, Starter, ada_auth
 
-from bos.documents.v1 import GetIngestionQueueRequest, IngestionServiceStub
+from bos.documents.v1 import (
+    GetIngestionQueueRequest,
+    GetIngestionQueueResponse,
+    IngestionServiceStub,
+)
 from bos_chassis.channels import translate_rpc_errors
 from bos_documents.service import SCHEMA
 from bos_errors import PermissionDenied
 from bos_testkit.audit import audit_entries
-
-if TYPE_CHECKING:
-    from documents_harness import Caller, Starter
-
-    from bos.documents.v1 import GetIngestionQueueResponse
 
 PLANTED = "planted"
 

@@ -1,20 +1,14 @@
 """Watching a document: changes, bounds, clients that go, documents that go."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING
 
 import pytest
-from documents_harness import READY
+from documents_harness import READY, Caller, Starter
 
 from bos.documents.v1 import DocumentState, WatchDocumentRequest
 from bos_errors import NotFound, ResourceExhausted
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from documents_harness import Caller, Starter
 
 TEN = "\f".join(f"Page {number}" for number in range(10))
 

@@ -3,8 +3,6 @@
 It mounts small file systems, which needs root: `make test-documents-disk`, not `make test`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -3,27 +3,22 @@
 Scans are made of pages of text: drawn, turned a little and covered with noise.
 """
 
-from __future__ import annotations
-
 import shutil
 import zlib
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pypdfium2 as pdfium
 import pytest
 from documents_harness import READY
 from documents_trials.machine import needs
+from documents_trials.service import RealDocuments
 from sample_files.pdf import PdfPage, paragraph, pdf
 
 from bos.documents.v1 import DocumentState
 from bos_documents.parsing.blocks import PageText
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.pool import ParserPool, with_tesseract
-
-if TYPE_CHECKING:
-    from documents_trials.service import RealDocuments
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

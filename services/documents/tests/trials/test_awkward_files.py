@@ -1,22 +1,16 @@
 """Awkward files through the whole service: each ends with a reason, and none stops the queue."""
 
-from __future__ import annotations
-
 import os
 import random
-from typing import TYPE_CHECKING
 
 import pytest
 from documents_harness import FAILED, READY
+from documents_trials.service import RealDocuments
 from sample_files.awkward import AWKWARD, Awkward
 
+from bos.documents.v1 import Document
 from bos_documents.parsing.rejections import REASONS
 from bos_errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from documents_trials.service import RealDocuments
-
-    from bos.documents.v1 import Document
 
 pytestmark = [pytest.mark.process, pytest.mark.security, pytest.mark.timeout(900)]
 

@@ -1,22 +1,15 @@
 """Deleting a user or a document leaves nothing to find: no row, no vector, no file."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import grpc
 import pytest
-from documents_trials.service import real_documents
+from documents_trials.service import RealDocuments, real_documents
 from token_issuer import ISSUER, Issuer, key_file
 
 from bos.account.v1 import AccountDataServiceStub, EraseAccountDataRequest
 from bos_chassis.auth.account_data import ERASE
 from bos_documents.service import SCHEMA
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from documents_trials.service import RealDocuments
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 

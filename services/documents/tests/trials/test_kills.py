@@ -6,10 +6,10 @@ import asyncio
 import os
 import random
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
@@ -25,9 +25,6 @@ from bos_documents.context import ENTRIES
 from bos_documents.index.embedded import EmbeddedIndex
 from bos_errors import BosError
 from bos_testkit.processes import is_dead
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(3600)]
 

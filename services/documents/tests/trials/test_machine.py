@@ -1,7 +1,5 @@
 """Tests that need something of the machine."""
 
-from __future__ import annotations
-
 import pytest
 from documents_trials.machine import needs
 

@@ -1,18 +1,12 @@
 """A document from upload to deletion through real parsers, embedding model and index."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from documents_harness import READY
+from documents_trials.service import RealDocuments
 from sample_files import office
 
 from bos.documents.v1 import ChunkKind, SearchMode
 from bos_errors import NotFound
-
-if TYPE_CHECKING:
-    from documents_trials.service import RealDocuments
 
 pytestmark = pytest.mark.process
 

@@ -1,8 +1,6 @@
 """Admissible log events: of each kind, one that counts and one that comes too late."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from gateway_harness.decide_logs import (
@@ -31,13 +29,8 @@ from bos.runlog.v1 import (
 )
 from bos_gateway.core.decide import decide
 from bos_gateway.core.fold import admissible, apply, fold
-from bos_gateway.core.run_state import UnknownEvent
+from bos_gateway.core.run_state import RunState, UnknownEvent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_gateway.core.run_state import RunState
 
 CANCEL = event(cancel_requested=CancelRequested(reason="enough"))
 END = event(run_finished=RunFinished())

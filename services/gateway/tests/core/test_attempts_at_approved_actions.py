@@ -1,7 +1,5 @@
 """Which failed attempts are followed by another, and what is said of actions that were lost."""
 
-from __future__ import annotations
-
 import pytest
 from gateway_harness.decide_logs import START, adopted, asking, decided, recorded
 

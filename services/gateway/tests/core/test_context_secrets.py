@@ -1,9 +1,8 @@
 """Credentials in a request's context are found by their declared keys, and taken out."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from google.protobuf.json_format import MessageToDict
@@ -22,9 +21,6 @@ from bos_gateway.admission.context_secrets import (
 )
 from bos_gateway.admission.token_files import MAX_TOKEN_BYTES, in_token_files
 from bos_gateway.core.shown.masking import Masker
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEYS = DeclaredKeys(
     [

@@ -1,7 +1,5 @@
 """Fold and decide, driven without any service: what a run wants next."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

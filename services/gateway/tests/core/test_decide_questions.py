@@ -1,7 +1,5 @@
 """A step that has a question for the user ends the run, and lets nothing new begin."""
 
-from __future__ import annotations
-
 import pytest
 from gateway_harness.revised_logs import (
     START,

@@ -1,7 +1,5 @@
 """What is shown of a proposed action: all of it, visibly, and never the same for two actions."""
 
-from __future__ import annotations
-
 import hashlib
 import string
 import unicodedata

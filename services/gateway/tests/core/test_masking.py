@@ -1,7 +1,5 @@
 """Credentials in what services say: each form of them becomes a mask, and nothing else does."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

@@ -1,25 +1,19 @@
 """Origins of a tainted proposal: which steps, sources and inputs a person sees it rests on."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from gateway_harness.revised_logs import START, accepted, after, finished, mended, planned
 
 from bos.agent.v1 import AgentResult, ProposedAction
 from bos.common.v1 import ConversationMessage, Source
+from bos.gateway.v1 import Approval
 from bos_gateway.core.fold import apply
 from bos_gateway.core.proposals import approval_for
+from bos_gateway.core.run_state import RunState
 from bos_gateway.core.shown.display import approval_display
 from bos_gateway.core.shown.origins import MAX_ORIGINS, MAX_SOURCES
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.gateway.v1 import Approval
-    from bos_gateway.core.run_state import RunState
 
 TAINTED = "rests on content that others wrote"
 EFFECT = "effect not declared: may not be undone"

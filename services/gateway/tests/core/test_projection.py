@@ -1,17 +1,11 @@
 """Clients see of the log what is listed here, and nothing that was only given the same name."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from google.protobuf.message import Message
 
 from bos.gateway.v1 import AgentRequest, RunEvent
 from bos.runlog.v1 import LogEvent, SubTask
 from bos_gateway.core.public_events import project
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
 
 # Public name of each kind, and its fields that are the log's own.
 SHOWN = {

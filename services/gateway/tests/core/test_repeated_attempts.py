@@ -1,23 +1,22 @@
 """Another attempt at a step: once its dispatch is in the log, by an owner that still is one."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from gateway_harness.decide_logs import LIMIT, START, accepted, planned, recorded
 
 from bos.agent.v1 import AgentCard
+from bos.runlog.v1 import LogEvent
 from bos_agentkit import AgentFailure
 from bos_chassis.auth.access import AccessRules, AccessSettings
 from bos_chassis.channels import Channels
 from bos_chassis.telemetry import Telemetry
 from bos_gateway.core.decide import RunStep, decide
 from bos_gateway.core.fold import fold
-from bos_gateway.effects.context import EffectContext
+from bos_gateway.effects.context import Deps, EffectContext
 from bos_gateway.effects.memory_budget import MemoryBudget
 from bos_gateway.effects.registry import Registry
 from bos_gateway.effects.run_tokens import Tokens
@@ -29,10 +28,6 @@ from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import FailingAgent, agent_server
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from bos.runlog.v1 import LogEvent
-    from bos_gateway.effects.context import Deps
 
 
 class Log:

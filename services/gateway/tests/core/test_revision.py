@@ -1,9 +1,7 @@
 """When a run gets another plan, and when it does not."""
 
-from __future__ import annotations
-
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from gateway_harness.revised_logs import (
@@ -43,10 +41,8 @@ from bos_chassis.values import to_value_map
 from bos_gateway.core.decide import MakePlan, next_wake
 from bos_gateway.core.fold import apply, fold
 from bos_gateway.core.revision_context import definitive_failure, revision_context
+from bos_gateway.core.run_state import RunState
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from bos_gateway.core.run_state import RunState
 
 # When there is another plan
 

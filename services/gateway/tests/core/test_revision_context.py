@@ -1,9 +1,5 @@
 """Revision context for the planner, validation of new plans, and results that count."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from gateway_harness.revised_logs import (
     COMPOSES,
@@ -46,6 +42,7 @@ from bos.planner.v1 import (
     INTENT_UNSPECIFIED,
     IntentRoute,
     Plan,
+    Step,
 )
 from bos.runlog.v1 import (
     ApprovalRequested,
@@ -64,10 +61,6 @@ from bos_gateway.core.revision import revision_problems
 from bos_gateway.core.revision_context import journal, revision_context, working_context
 from bos_gateway.core.run_state import BrokenLog, RunState
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from bos.planner.v1 import Step
-
 
 # What a new plan may be
 

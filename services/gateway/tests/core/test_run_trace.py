@@ -1,9 +1,7 @@
 """Spans of a run as its log has them: one root, parents that are there, links, ends."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from gateway_harness.decide_logs import START, decided, event, proposing
@@ -38,15 +36,10 @@ from bos.runlog.v1 import (
     SubTask,
 )
 from bos_chassis.telemetry import Telemetry
-from bos_chassis.tracing.spans import traceparent_of
+from bos_chassis.tracing.spans import FinishedSpan, traceparent_of
 from bos_gateway.core.tracing.ids import RunTrace
 from bos_gateway.core.tracing.timeline import bare_run_span, run_spans
 from bos_testkit.otlp.spans import SeenSpan, Trace
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_chassis.tracing.spans import FinishedSpan
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 DECIDED_IN = "00-11111111111111111111111111111111-2222222222222222-01"

@@ -1,7 +1,5 @@
 """Calls that follow runs are bounded, for everybody together and for each account."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import pytest

@@ -1,17 +1,12 @@
 """Taint reaches all that text of others reaches, even if agents lie, and nothing else."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import pytest
 from gateway_harness.taint_harness import TaintHarness
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DataObject
+from hypothesis.strategies import DataObject
 
 pytestmark = pytest.mark.thorough
 

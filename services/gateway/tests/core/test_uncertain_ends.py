@@ -1,9 +1,6 @@
 """Outcome unknown: every end of a step that may have acted says so."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from gateway_harness.decide_logs import (
@@ -39,10 +36,8 @@ from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_gateway.core.decide import Record, decide
 from bos_gateway.core.fold import apply, fold
 from bos_gateway.core.proposals import MAX_APPROVAL_BYTES
+from bos_gateway.core.run_state import RunState
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from bos_gateway.core.run_state import RunState
 
 LATE = START + timedelta(seconds=92)
 CANCEL = event(cancel_requested=CancelRequested(reason="enough"))

@@ -1,7 +1,5 @@
 """Bodies of webhook events: whole where they fit, and what is left out is named."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 from typing import Any

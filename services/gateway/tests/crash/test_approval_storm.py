@@ -3,12 +3,10 @@
 Effects are counted where they land, at the agent, which is no part of any gateway.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
@@ -24,6 +22,7 @@ from bos.gateway.v1 import (
     APPROVAL_STATUS_DENIED,
     APPROVAL_STATUS_TIMED_OUT,
     RUN_STATUS_WAITING_FOR_APPROVAL,
+    Approval,
     ApprovalServiceStub,
     RespondApprovalRequest,
 )
@@ -33,11 +32,6 @@ from bos_postgres import connect
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from bos.gateway.v1 import Approval
 
 _RUNS = 60
 _DECIDING = 16

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import jwt
@@ -22,13 +23,9 @@ from bos_gateway.effects.run_tokens import Tokens
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.ownership.clock import DatabaseClock, monotonic
 from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.forked import ForkedProcess
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from bos_testkit.forked import ForkedProcess
 
 pytestmark = pytest.mark.crash
 

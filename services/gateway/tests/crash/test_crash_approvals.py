@@ -4,17 +4,16 @@ Each case ends one gateway just before the commit and another one just after it,
 ``test_crash_points.py``. Every approved action had its effect once.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 from gateway_harness.crash import commit_points
 from gateway_harness.crash.clients import Clients, at, gateways, has_seen, until_waiting
 from gateway_harness.crash.harness import ASKS, WAITS, CrashHarness, Gateway, may_be_away
+from gateway_harness.harness import Client
 from gateway_harness.run_contract import stored_runs
 
 from bos.gateway.v1 import (
@@ -28,11 +27,6 @@ from bos.gateway.v1 import (
 )
 from bos_errors import AgentErrorType
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gateway_harness.harness import Client
 
 pytestmark = pytest.mark.crash
 

@@ -4,8 +4,6 @@ The processes go on, unlike in ``test_crash_points.py``: each must find out by i
 become of its runs.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from contextlib import AsyncExitStack

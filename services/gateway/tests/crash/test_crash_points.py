@@ -4,8 +4,6 @@ Each case ends one gateway just before a commit is sent and another one just aft
 acknowledged, before any client was notified. Their clients go on at a third.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from contextlib import AsyncExitStack

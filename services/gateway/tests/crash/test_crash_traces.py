@@ -1,8 +1,6 @@
 """The trace of a run is whole over kills and hand-overs of its owners."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from gateway_harness.crash.harness import replica_process
@@ -21,10 +19,6 @@ from bos_testkit.deploy import DeployAgent
 from bos_testkit.otlp.spans import SeenSpan, span_receiver
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 pytestmark = pytest.mark.crash
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
 
+import asyncpg
 import pytest
 from gateway_harness.harness import Harness, gateway_process
 from gateway_harness.postgres_proxy import postgres_proxy
@@ -17,9 +17,6 @@ from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.otlp.spans import span_receiver
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    import asyncpg
 
 _END_S = 40.0
 

@@ -1,7 +1,5 @@
 """A run that was accepted while a new lease was being taken."""
 
-from __future__ import annotations
-
 import asyncio
 from uuid import uuid4
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 from gateway_harness.ownership_rows import adopt, expire, insert_run, owner_of
 
@@ -24,11 +25,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import connect, open_database
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
 
 pytestmark = pytest.mark.crash
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -29,9 +29,6 @@ from bos_gateway.service import migrate_store
 from bos_postgres import open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
 
 pytestmark = pytest.mark.crash
 

@@ -1,32 +1,26 @@
 """Quarantine with default settings: a run that kills its owners, frozen gateways, others."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections import Counter
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import asyncpg
 import grpc
 import pytest
 from gateway_harness.crash.harness import replica_process
+from gateway_harness.harness import Client, Harness
 
+from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import RUN_STATUS_FAILED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import LogEvent
+from bos_agentkit import AgentTask
 from bos_testkit.agents import EchoAgent, RecordingAgent
+from bos_testkit.forked import ForkedProcess
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
-    from bos_testkit.forked import ForkedProcess
 
 # Those of the product, in the place of the shorter ones that other tests use.
 DEFAULTS = {"lease_s": 3.0, "lease_renewal_s": 1.0}

@@ -1,7 +1,5 @@
 """A run outlives the process that drives it."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 

@@ -1,12 +1,12 @@
 """Several gateways on one PostgreSQL, any of which may die, freeze or be drained at any moment."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -17,7 +17,7 @@ from gateway_harness.postgres_proxy import postgres_proxy
 from gateway_harness.run_contract import Seen
 from gateway_harness.streamed import answer_text, logged
 
-from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT
+from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, AgentResult
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
     RUN_STATUS_SUCCEEDED,
@@ -25,19 +25,13 @@ from bos.gateway.v1 import (
     RunEvent,
 )
 from bos.runlog.v1 import LogEvent
+from bos_agentkit import AgentTask
 from bos_gateway.run_log import notifications
 from bos_gateway.runs import background
 from bos_testkit.agents import CountingAgent, EchoAgent, SlowAgent
+from bos_testkit.forked import ForkedProcess
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from uuid import UUID
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
-    from bos_testkit.forked import ForkedProcess
 
 pytestmark = pytest.mark.crash
 

@@ -6,26 +6,22 @@ import asyncio
 import signal
 from collections import Counter
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
 from gateway_harness.harness import Harness, gateway_process
 from gateway_harness.streamed import logged
 
-from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
+from bos.agent.v1 import AgentResult
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, RunEvent
 from bos.runlog.v1 import LogEvent
+from bos_agentkit import AgentTask
 from bos_client import BosClient
 from bos_testkit.agents import EchoAgent
+from bos_testkit.forked import ForkedProcess
 from bos_testkit.plans import step
 from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from bos.agent.v1 import AgentResult
-    from bos.gateway.v1 import RunEvent
-    from bos_agentkit import AgentTask
-    from bos_testkit.forked import ForkedProcess
 
 pytestmark = pytest.mark.crash
 

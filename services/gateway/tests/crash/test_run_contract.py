@@ -1,9 +1,7 @@
 """The checker of crash tests finds what it is there to find."""
 
-from __future__ import annotations
-
 import copy
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from gateway_harness.crash.harness import WAITS, CrashHarness, follow_anywhere, open_crash_harness
@@ -14,9 +12,6 @@ from bos.gateway.v1 import RUN_STATUS_FAILED, OrchestratorResponse
 from bos.runlog.v1 import LogEvent
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = pytest.mark.crash
 

@@ -1,7 +1,5 @@
 """Trial: one short round of the random crash test, hostile agents and a poison included."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

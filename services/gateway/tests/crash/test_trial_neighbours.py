@@ -1,13 +1,13 @@
 """Trials: one run, one account or one replica in trouble, and everybody else beside it."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
+from gateway_harness.harness import Client, Harness
 from gateway_harness.trials import (
     HELD_STEP_S,
     add_raw,
@@ -18,19 +18,13 @@ from gateway_harness.trials import (
     until,
 )
 
+from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
 )
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import AgentResult
 
 _OTHERS = 5
 

@@ -1,7 +1,5 @@
 """Trial: PostgreSQL and every gateway gone in one moment; nothing that was seen is."""
 
-from __future__ import annotations
-
 import pytest
 from gateway_harness.crash.power import power_cuts
 

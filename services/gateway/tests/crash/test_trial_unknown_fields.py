@@ -1,10 +1,9 @@
 """Unknown fields: protobuf keeps them, no bound covers them, so the log must drop them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from gateway_harness.harness import Client, Harness
 from gateway_harness.trials import add_raw, plan_by_question, replica, succeeded
 
 from bos.agent.v1 import AgentResult
@@ -17,9 +16,6 @@ from bos.gateway.v1 import (
     WatchRunRequest,
 )
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Client, Harness
 
 _NUMBER = 5000
 

@@ -1,14 +1,14 @@
 """Trial: this version and the next one beside one another, and back again."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import pytest
 from gateway_harness.crash import next_version
-from gateway_harness.harness import gateway_process
+from gateway_harness.harness import Client, Harness, gateway_process
 from gateway_harness.trials import (
     DEFAULT_LEASE,
     HELD_STEP_S,
@@ -21,19 +21,12 @@ from gateway_harness.trials import (
     until,
 )
 
+from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
+from bos_testkit.forked import ForkedProcess
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractAsyncContextManager
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_testkit.forked import ForkedProcess
 
 # A replica that cannot read a run leaves it to others for this long, and then for longer.
 _HOLD_OFF_S = 0.2

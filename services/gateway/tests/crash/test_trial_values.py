@@ -3,12 +3,11 @@
 For any result of an agent, its run ends once, stays readable, and does not affect others.
 """
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gateway_harness.harness import Harness
 from gateway_harness.trials import (
     add_raw,
     ended_once,
@@ -18,15 +17,10 @@ from gateway_harness.trials import (
     succeeded,
 )
 
-from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED
+from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED, AgentResult
 from bos.common.v1 import Value
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Harness
-
-    from bos.agent.v1 import AgentResult
 
 _REFERENCED = 250_000
 _MOST_MEMORY_KIB = 1024 * 1024

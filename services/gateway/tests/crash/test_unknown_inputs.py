@@ -1,22 +1,17 @@
 """Inputs of a kind that this version does not know are left to a newer replica."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
 from gateway_harness.disconnects import run_under_way
+from gateway_harness.harness import Harness
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_SUCCEEDED
 from bos.runlog.v1 import CancelRequested, LogEvent
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Harness
 
 pytestmark = pytest.mark.crash
 

@@ -1,14 +1,13 @@
 """An approved action with unknown outcome: the user is asked once more."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
-from gateway_harness.harness import kinds, result_of
+from gateway_harness.harness import Client, Harness, kinds, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 
 from bos.agent.v1 import (
@@ -24,25 +23,18 @@ from bos.gateway.v1 import (
     APPROVAL_DECISION_DENY,
     APPROVAL_KIND_OUTCOME_UNKNOWN,
     APPROVAL_KIND_PROPOSED,
+    Approval,
     ApprovalServiceStub,
     RespondApprovalRequest,
     RunEvent,
 )
-from bos_agentkit import AgentServiceSettings, agent_service
+from bos_agentkit import AgentServiceSettings, ToolContext, agent_service
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import InvalidArgument, Unavailable, from_rpc_error
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.gateway.v1 import Approval
-    from bos_agentkit import ToolContext
 
 
 class LosingAgent(DeployAgent):

@@ -7,32 +7,26 @@ at which the receiver has an event that the gateway has not marked as delivered 
 which runs wait for approvals, ``BOS_TEST_DOWN_S`` how long the receiver is down at least.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import random
 import time
 from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from gateway_harness.crash.harness import ASKS, Gateway, crashing_gateway, may_be_away
+from aiohttp import web
+from gateway_harness.crash.harness import ASKS, CrashHarness, Gateway, crashing_gateway, may_be_away
 from gateway_harness.receiver import LOOPBACK, Received, Receiver, accept, open_receiver
 from standardwebhooks.webhooks import Webhook as Verifier
 
 from bos.gateway import v1 as gateway
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from aiohttp import web
-    from gateway_harness.crash.harness import CrashHarness
 
 RUNS = int(os.environ.get("BOS_TEST_RUNS", "12"))
 SEED = int(os.environ.get("BOS_TEST_SEED", "1"))

@@ -14,10 +14,10 @@ import random
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import grpc
@@ -37,13 +37,8 @@ from gateway_harness.harness import Client, gateway_settings
 from gateway_harness.run_contract import Seen, check_contract, stored_runs
 from gateway_harness.versions import agrees
 
-from bos.gateway.v1 import APPROVAL_DECISION_APPROVE
+from bos.gateway.v1 import APPROVAL_DECISION_APPROVE, Approval
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from bos.gateway.v1 import Approval
 
 pytestmark = [pytest.mark.crash, pytest.mark.postgres]
 

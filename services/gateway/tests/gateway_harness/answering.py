@@ -1,8 +1,6 @@
 """Questions whose runs ask for approvals, and decisions by callers with credentials."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -17,9 +15,7 @@ from bos.gateway.v1 import (
     RespondApprovalRequest,
 )
 from bos_errors import from_rpc_error
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Client
+from gateway_harness.harness import Client
 
 
 def approvals(gateway: Client) -> Any:

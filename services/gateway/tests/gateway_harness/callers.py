@@ -1,17 +1,13 @@
 """Callers with access tokens of an issuer of the tests' own."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bos_chassis.settings import AuthSettings
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = Ed25519PrivateKey.generate()
 ISSUER = "https://login.example.com"

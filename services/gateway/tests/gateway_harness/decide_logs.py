@@ -1,9 +1,6 @@
 """Logs of runs for fold and decide, made without any service."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SUCCEEDED,
@@ -30,10 +27,8 @@ from bos.runlog.v1 import (
 from bos_gateway.core.budget import freeze_shares
 from bos_gateway.core.decide import Classify, Record, RunStep, decide
 from bos_gateway.core.fold import apply, fold
+from bos_gateway.core.run_state import RunState
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from bos_gateway.core.run_state import RunState
 
 START = datetime(2026, 6, 15, 12, tzinfo=UTC)
 LIMIT = timedelta(seconds=100)

@@ -1,13 +1,8 @@
 """Clients that ask, see some of what happens, and drop the stream."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from bos.gateway.v1 import RunEvent
-    from bos_testkit.agents import SlowAgent
-    from gateway_harness.harness import Client
+from bos.gateway.v1 import RunEvent
+from bos_testkit.agents import SlowAgent
+from gateway_harness.harness import Client
 
 
 async def seen_until(

@@ -6,12 +6,14 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import grpc
 
+from bos.agent.v1 import AgentResult, InstructionMode
 from bos.common.v1 import TRACE_EVENT_TYPE_DECISION
 from bos.composer.v1 import (
     ComposeRequest,
@@ -38,22 +40,15 @@ from bos.planner.v1 import (
     Step,
     add_PlannerServiceServicer_to_server,
 )
-from bos_chassis.server import Servicer, grpc_server
+from bos_agentkit import Agent
+from bos_chassis.server import GrpcServer, Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
-from bos_errors import FailedPrecondition
+from bos_errors import BosError, FailedPrecondition
 from bos_gateway.service import serve
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import agent_server
 from bos_testkit.forked import ForkedProcess, forked_process
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-
-    from bos.agent.v1 import AgentResult, InstructionMode
-    from bos_agentkit import Agent
-    from bos_chassis.server import GrpcServer
-    from bos_errors import BosError
 
 ERASE = "from bos_gateway.operator.commands.erasing import erase; erase(prog_name='bos runs erase')"
 """A program: ``bos runs erase`` in a process of its own."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentInput,
     AgentResult,
     AgentServiceServicer,
     DescribeResponse,
+    ExecuteRequest,
     ExecuteResponse,
     add_AgentServiceServicer_to_server,
 )
@@ -16,12 +19,7 @@ from bos.common.v1 import Value, ValueList, ValueMap
 from bos_agentkit import agent_card
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from bos.agent.v1 import AgentInput, ExecuteRequest
-    from gateway_harness.harness import Harness
+from gateway_harness.harness import Harness
 
 
 class RawAgent(AgentServiceServicer):

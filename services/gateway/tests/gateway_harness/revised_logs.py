@@ -1,9 +1,7 @@
 """Logs of runs whose plans fail and are revised, event by event, and what such a run wants next."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
@@ -16,7 +14,7 @@ from bos.agent.v1 import (
 from bos.gateway.v1 import (
     AgentRequest,
 )
-from bos.planner.v1 import Plan, PlannerDecision
+from bos.planner.v1 import Plan, PlannerDecision, Step
 from bos.runlog.v1 import (
     LogEvent,
     Planned,
@@ -29,11 +27,8 @@ from bos_chassis.values import to_value, to_value_map
 from bos_gateway.core.budget import freeze_shares
 from bos_gateway.core.decide import Compose, MakePlan, Record, RunStep, decide
 from bos_gateway.core.fold import apply, fold
+from bos_gateway.core.run_state import RunState
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from bos.planner.v1 import Step
-    from bos_gateway.core.run_state import RunState
 
 START = datetime(2026, 6, 15, 12, tzinfo=UTC)
 LIMIT = timedelta(seconds=100)

@@ -1,13 +1,8 @@
 """What a client makes of a stream: events of the log, text of the answer, and where to go on."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.gateway.v1 import RunEvent
+from bos.gateway.v1 import RunEvent
 
 
 def logged(events: Sequence[RunEvent]) -> list[RunEvent]:

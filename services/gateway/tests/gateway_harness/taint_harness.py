@@ -6,32 +6,41 @@ the gateway does with it is its own code: accepting, folding, deciding, stepping
 telling memory. Beside that the harness keeps a model of its own: which runs are dirty.
 """
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 import grpc
+from google.protobuf.message import Message
+from hypothesis.strategies import DataObject
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_AWAITING_APPROVAL,
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     SIDE_EFFECT_CLASS_IDEMPOTENT,
     AgentCard,
+    AgentInput,
     AgentResult,
+    ExecuteRequest,
     ExecuteResponse,
     ProposedAction,
     Tool,
 )
-from bos.common.v1 import AgentError, Clarification, ClarifyingQuestion, ConversationMessage
+from bos.common.v1 import (
+    AgentError,
+    Clarification,
+    ClarifyingQuestion,
+    ConversationMessage,
+    LongTermMemory,
+)
 from bos.composer.v1 import ComposerOutput
 from bos.gateway import v1 as gateway
 from bos.gateway.v1 import AgentRequest
-from bos.memory.v1 import OpenTurnResponse
-from bos.planner.v1 import Plan
+from bos.memory.v1 import OpenTurnResponse, RecordTurnRequest
+from bos.planner.v1 import Plan, Step
 from bos.runlog.v1 import (
     AnswerStarted,
     ApprovalResolved,
@@ -47,12 +56,13 @@ from bos_chassis.values import to_value, to_value_map
 from bos_gateway.admission.accept import new_run
 from bos_gateway.admission.memory import facts_request, take_in, turn_request
 from bos_gateway.core.clarification import continued
-from bos_gateway.core.decide import Classify, Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.core.decide import Classify, Command, Compose, MakePlan, Record, RunStep, decide
 from bos_gateway.core.fold import fold, waits
 from bos_gateway.core.proposals import resolved
 from bos_gateway.core.response import composed_response
 from bos_gateway.core.revision import completed, revision_problems
 from bos_gateway.core.revision_context import revision_context
+from bos_gateway.core.run_state import RunState
 from bos_gateway.effects import compose
 from bos_gateway.effects.classify import taken_to_add
 from bos_gateway.effects.context import EffectContext
@@ -64,19 +74,6 @@ from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.plans import step
 from gateway_harness.revised_logs import FAILED, SKIPPED, SUCCEEDED
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from google.protobuf.message import Message
-    from hypothesis.strategies import DataObject
-
-    from bos.agent.v1 import AgentInput, ExecuteRequest
-    from bos.common.v1 import LongTermMemory
-    from bos.memory.v1 import RecordTurnRequest
-    from bos.planner.v1 import Step
-    from bos_gateway.core.decide import Command
-    from bos_gateway.core.run_state import RunState
 
 MARK = "EVIL"
 READER, LIAR = "reader", "liar"

@@ -1,24 +1,18 @@
 """Traces of runs that gateway processes drive, as who receives OTLP has them."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
+from bos_agentkit import Agent
 from bos_chassis.telemetry import Telemetry
 from bos_testkit.agents import EchoAgent, SlowAgent, agent_server
 from bos_testkit.otlp.spans import SeenSpan, Trace
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 from gateway_harness.disconnects import seen_until
-from gateway_harness.harness import gateway_process, kinds
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from bos_agentkit import Agent
-    from gateway_harness.harness import Harness
+from gateway_harness.harness import Harness, gateway_process, kinds
 
 RUN, OWN = "invoke_workflow bos", "own run"
 EXECUTE = "bos.agent.v1.AgentService/Execute"

@@ -7,9 +7,12 @@ are deployed. What the doubles here send was never checked by agentkit.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
+import asyncpg
 import grpc
 
 from bos.agent.v1 import (
@@ -17,25 +20,17 @@ from bos.agent.v1 import (
     AgentResult,
     ExecuteResponse,
 )
-from bos.gateway.v1 import GetRunRequest
+from bos.gateway.v1 import GetRunRequest, Run
+from bos.planner.v1 import Step
 from bos.runlog.v1 import LogEvent
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
+from bos_testkit.forked import ForkedProcess
 from gateway_harness.crash.harness import replica_process
+from gateway_harness.harness import Client, Harness
 from gateway_harness.raw_agents import RawAgent, add_raw_agent
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-    from uuid import UUID
-
-    import asyncpg
-
-    from bos.gateway.v1 import Run
-    from bos.planner.v1 import Step
-    from bos_testkit.forked import ForkedProcess
-    from gateway_harness.harness import Client, Harness
 
 # As deployed: gateway_settings() shortens the lease for tests that wait for it to run out.
 DEFAULT_LEASE = {"lease_s": 3, "lease_renewal_s": 1}

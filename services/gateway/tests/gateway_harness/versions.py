@@ -1,12 +1,9 @@
 """Messages of two versions compared: the later one may have fields that the earlier one lacks."""
 
-from __future__ import annotations
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from google.protobuf.descriptor import FieldDescriptor
-    from google.protobuf.message import Message
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
 
 
 def agrees(one: Message, other: Message) -> bool:

@@ -1,22 +1,16 @@
 """Calls of WebhookService, as tests make them."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 
 from bos.gateway import v1 as gateway
-from bos_errors import from_rpc_error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bos_errors import BosError
-    from gateway_harness.harness import Client
+from bos_errors import BosError, from_rpc_error
+from gateway_harness.harness import Client
 
 DEADLINE_S = 60
 PENDING = gateway.WEBHOOK_DELIVERY_STATE_PENDING

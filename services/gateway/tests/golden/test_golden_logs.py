@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+import asyncpg
 import grpc
 import pytest
 from gateway_harness.golden.logs import NAMES, load, meaning, pinned
+from gateway_harness.harness import Harness
 
 from bos.gateway.v1 import RUN_STATUS_EXECUTING, GetRunRequest, RunEvent, WatchRunRequest
 from bos.runlog.v1 import LogEvent, RunAccepted
@@ -23,12 +25,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.statements import SCHEMA_VERSION
 from bos_gateway.service import migrate_store, new_run_id
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    import asyncpg
-    from gateway_harness.harness import Harness
 
 # LogEvent with an event in field 99, which no version before it knows.
 OF_A_NEWER_VERSION = b"\x9a\x06\x00"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -42,11 +44,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import migrate_store, new_run_id
 from bos_postgres import connect, open_database
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
 
 _BLOCKED = """
 SELECT count(*) FROM pg_stat_activity

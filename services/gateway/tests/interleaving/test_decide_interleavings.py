@@ -1,9 +1,5 @@
 """Fold and decide, driven without any service: a run ends in any order of events."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from gateway_harness.decide_logs import (
     START,
@@ -18,22 +14,18 @@ from gateway_harness.decide_logs import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AGENT_EXECUTION_STATUS_SUCCEEDED
 from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import APPROVAL_STATUS_APPROVED, APPROVAL_STATUS_DENIED
 from bos.runlog.v1 import AnswerStarted, LogEvent, RunFinished
 from bos_chassis.values import to_value_map
-from bos_gateway.core.decide import Classify, Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.core.decide import Classify, Command, Compose, MakePlan, Record, RunStep, decide
 from bos_gateway.core.fold import fold
 from bos_gateway.core.response import composed_response
+from bos_gateway.core.run_state import RunState
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DataObject
-
-    from bos_gateway.core.decide import Command
-    from bos_gateway.core.run_state import RunState
 
 pytestmark = pytest.mark.thorough
 

@@ -12,13 +12,12 @@ known to be in the log yet, as the product does. After every move the contract o
 * Nothing acknowledged is lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -40,9 +39,6 @@ from bos_gateway.service import migrate_store
 from bos_postgres import connect, open_database
 from bos_testkit.plans import step
 from bos_testkit.postgres import create_database
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
 
 pytestmark = pytest.mark.crash
 

@@ -1,9 +1,6 @@
 """Fold and decide with failing plans: every run ends, and nothing is done twice."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
 from gateway_harness.revised_logs import (
@@ -18,11 +15,12 @@ from gateway_harness.revised_logs import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from bos.agent.v1 import SIDE_EFFECT_CLASS_IRREVERSIBLE, AgentResult
 from bos.common.v1 import AgentError
 from bos.composer.v1 import ComposerOutput
-from bos.planner.v1 import PlannerDecision
+from bos.planner.v1 import PlannerDecision, Step
 from bos.runlog.v1 import AnswerStarted, LogEvent, PlanFailed, RunAdopted, RunFinished, StepFinished
 from bos_chassis.values import to_value_map
 from bos_gateway.core.decide import Command, Compose, MakePlan, Record, RunStep, decide
@@ -30,13 +28,8 @@ from bos_gateway.core.fold import fold
 from bos_gateway.core.response import composed_response
 from bos_gateway.core.revision import completed, revision_problems
 from bos_gateway.core.revision_context import journal, revision_context
+from bos_gateway.core.run_state import RunState
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import DataObject
-
-    from bos.planner.v1 import Step
-    from bos_gateway.core.run_state import RunState
 
 pytestmark = pytest.mark.thorough
 

@@ -1,13 +1,12 @@
 """How many runs and streams are admitted: per user over all replicas, and per replica."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 from gateway_harness.admission import AS_ANNA, as_account, execute, run_of, writers
+from gateway_harness.harness import Client, Harness
 
 from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.gateway.v1 import (
@@ -28,9 +27,6 @@ from bos_gateway.service import migrate_store
 from bos_testkit.agents import SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Client, Harness
 
 
 @pytest.fixture

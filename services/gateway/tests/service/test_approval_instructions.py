@@ -1,24 +1,17 @@
 """Instructions instead of a plain approval lead to another proposal, never past it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import grpc
 import pytest
 from gateway_harness.harness import Harness, result_of
 
 from bos.agent.v1 import (
     INSTRUCTION_MODE_OVERRIDE,
+    InstructionMode,
 )
 from bos_errors import InvalidArgument, from_rpc_error
+from bos_testkit.deploy import DeployAgent
 
 from .test_approvals import APPROVE, DENY, Following, agent, patient, respond
-
-if TYPE_CHECKING:
-    from bos.agent.v1 import InstructionMode
-    from bos_testkit.deploy import DeployAgent
-
 
 __all__ = ["agent"]
 

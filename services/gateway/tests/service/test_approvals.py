@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
+import asyncpg
 import grpc
 import pytest
 from gateway_harness.harness import Client, Harness, kinds, result_of
@@ -35,6 +37,7 @@ from bos.gateway.v1 import (
     RespondApprovalRequest,
     RunEvent,
 )
+from bos.planner.v1 import Step
 from bos.runlog.v1 import LogEvent
 from bos_errors import AlreadyExists, NotFound, from_rpc_error
 from bos_gateway.run_log.session import SCHEMA
@@ -43,13 +46,6 @@ from bos_testkit.agents import EchoAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
-    import asyncpg
-
-    from bos.planner.v1 import Step
 
 APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
 TOOLS = ("check_deploy_status", "trigger_deployment", "rollback_deployment")

@@ -1,13 +1,15 @@
 """Who answers beside the asker: by role and group; under four eyes never the asker alone."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from gateway_harness.answering import approvals, asked, get, refusal, respond, seen_by
 from gateway_harness.callers import signed_in, token
+from gateway_harness.harness import Client, Harness
 
 from bos.agent.v1 import ProposedAction
 from bos.gateway.v1 import (
@@ -29,13 +31,6 @@ from bos_postgres import acquire, connect, for_user, open_database
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from gateway_harness.harness import Client, Harness
 
 APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
 ASKER = token("ada", "pilots")

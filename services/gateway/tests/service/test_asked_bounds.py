@@ -1,24 +1,16 @@
 """Rows, columns and backend of a request: handed to agents, kept in tables, logged, inherited."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from gateway_harness.harness import Harness
 
+from bos.agent.v1 import AgentResult
 from bos.common.v1 import Column, Row, Table, Value
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, AgentRequest
-from bos_agentkit import succeeded
+from bos_agentkit import AgentTask, succeeded
 from bos_gateway.core.clarification import ClarificationReply, with_inherited
 from bos_gateway.core.result_limits import bound_table
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
 
 MOST = 2**31 - 1
 

@@ -1,23 +1,24 @@
 """Audit trail of the gateway: each action with its entry, or neither; no content."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
 import os
 import sys
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from gateway_harness.answering import approvals, asked, refusal, respond
 from gateway_harness.callers import signed_in, token
-from gateway_harness.harness import ERASE, gateway_process
+from gateway_harness.harness import ERASE, Client, Harness, gateway_process
 from gateway_harness.receiver import KEYS
 from prometheus_client import CollectorRegistry
 
+from bos.agent.v1 import AgentResult
 from bos.common.v1 import DatabaseQuery
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
@@ -54,14 +55,6 @@ from bos_testkit.agents import EchoAgent, FileAgent, RecordingAgent, SlowAgent
 from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail, until_audited
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import AgentResult
 
 APPROVE, DENY = APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY
 ADA, MAX = token("ada"), token("max", roles=("user", "approver"))

@@ -1,16 +1,16 @@
 """What others send is kept within bounds: answers, their pieces, and traces of steps."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from gateway_harness.harness import result_of
+from gateway_harness.harness import Harness, result_of
 
+from bos.agent.v1 import AgentResult
 from bos.common.v1 import TraceEventType
 from bos.composer.v1 import ComposerOutput
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
+from bos_agentkit import AgentTask
 from bos_gateway.core.result_limits import (
     MAX_ANSWER_BYTES,
     MAX_TRACE_BYTES,
@@ -20,12 +20,6 @@ from bos_gateway.core.result_limits import (
 from bos_gateway.effects import compose
 from bos_testkit.agents import EchoAgent, RecordingAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
 
 NOW = datetime(2026, 6, 15, 12, tzinfo=UTC)
 

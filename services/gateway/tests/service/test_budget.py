@@ -1,13 +1,13 @@
 """The token budget of a run: decided from the log alone, then through a whole gateway."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from gateway_harness.harness import Harness
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SKIPPED,
@@ -47,18 +47,12 @@ from bos_gateway.core.budget import (
     left,
     steps_left,
 )
-from bos_gateway.core.decide import Compose, MakePlan, Record, RunStep, decide
+from bos_gateway.core.decide import Command, Compose, MakePlan, Record, RunStep, decide
 from bos_gateway.core.fold import add_usage, apply, fold
+from bos_gateway.core.run_state import RunState
 from bos_gateway.effects.plan import usable_problems
 from bos_testkit.agents import EchoAgent, FailingAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Harness
-    from hypothesis.strategies import DataObject
-
-    from bos_gateway.core.decide import Command
-    from bos_gateway.core.run_state import RunState
 
 START = datetime(2026, 6, 15, 12, tzinfo=UTC)
 

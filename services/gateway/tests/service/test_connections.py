@@ -1,16 +1,17 @@
 """Users' connections: who gets them, that nothing of them is kept, and what happens without."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from gateway_harness.harness import Client, Harness
 from identity_harness import Caller, Starter
 
+from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import AgentRequest, AskRequest, RunStatus
 from bos.identity.v1 import DeleteConnectionRequest, PutConnectionRequest
-from bos_agentkit import agent_card, succeeded
+from bos_agentkit import AgentTask, agent_card, succeeded
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_gateway.operator.commands.cards import check_cards, check_connections
@@ -18,14 +19,6 @@ from bos_gateway.permits.connections import connections_problem
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
 
 SECRET = "app-password-4711"
 KIND = "mail.imap"

@@ -1,12 +1,11 @@
 """Replies to clarifying questions go on with the same purpose."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
+from gateway_harness.harness import Harness
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_FAILED,
@@ -29,7 +28,7 @@ from bos.gateway.v1 import (
 )
 from bos.planner.v1 import MakePlanResponse
 from bos.runlog.v1 import LogEvent, RunAccepted, RunFinished
-from bos_agentkit import needs_clarification, succeeded
+from bos_agentkit import AgentTask, needs_clarification, succeeded
 from bos_errors import BosError, FailedPrecondition, InvalidArgument, from_rpc_error
 from bos_gateway.core.clarification import (
     MAX_REPLY_CHARS,
@@ -43,11 +42,6 @@ from bos_gateway.core.clarification import (
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Harness
-
-    from bos_agentkit import AgentTask
 
 pytestmark = pytest.mark.requirement("D-04")
 

@@ -1,9 +1,6 @@
 """Tokens of a day at gateways: what users hear, and what is counted when runs end."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
@@ -13,6 +10,7 @@ from gateway_harness.admission import (
     days,
     unsettled,
 )
+from gateway_harness.harness import Harness
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED, AgentResult
 from bos.common.v1 import Usage
@@ -20,16 +18,12 @@ from bos.gateway.v1 import (
     AgentRequest,
     AskRequest,
 )
+from bos_agentkit import AgentTask
 from bos_errors import ResourceExhausted, from_rpc_error
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Harness
-
-    from bos_agentkit import AgentTask
 
 
 class Spender(RecordingAgent):

@@ -1,9 +1,8 @@
 """`bos doctor` about registration and proxies."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +11,6 @@ from bos_gateway.operator.commands.deployment import Deployment
 from bos_gateway.operator.commands.doctor import examine
 from bos_gateway.operator.commands.findings import Level
 from bos_gateway.operator.commands.proxies import check_proxies
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROXY = {"BOS_REST_TRUSTED_PROXIES": "10.0.0.0/8"}
 KEYS = {"BOS_AUTH_PROXY_PUBLIC_KEYS": "a key"}

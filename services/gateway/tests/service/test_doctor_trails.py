@@ -1,8 +1,7 @@
 """`bos doctor` about audit trails."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +10,6 @@ from bos_gateway.operator.commands.findings import Finding, Level
 from bos_gateway.operator.commands.trails import check_trails
 from bos_postgres import connect
 from bos_postgres.audit import AuditEntry, drop_older, migrate_audit, record, seal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SEALED = 250
 SCHEMAS = ("gateway", "identity")

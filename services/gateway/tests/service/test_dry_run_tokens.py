@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import asyncpg
 import grpc
 import pytest
 from gateway_harness.admission import AS_ANNA, as_account
+from gateway_harness.harness import Harness
 
 from bos.common.v1 import Usage
 from bos.gateway.v1 import AgentRequest, PlanQuestionRequest
@@ -22,12 +25,6 @@ from bos_gateway.settings import GatewaySettings
 from bos_postgres import connect, fetchval, open_database
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
-    from gateway_harness.harness import Harness
 
 PLAN = PlanQuestionRequest(request=AgentRequest(question="What would you do?"))
 

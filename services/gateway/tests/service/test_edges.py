@@ -1,11 +1,10 @@
 """Edge cases: unowned runs, repeated work, effects of one user's failures on others."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import asyncpg
 import grpc
@@ -13,6 +12,9 @@ import pytest
 from gateway_harness.disconnects import run_under_way
 from gateway_harness.harness import Client, Harness, kinds, result_of
 
+from bos.agent.v1 import (
+    AgentResult,
+)
 from bos.common.v1 import TraceEvent
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
@@ -32,13 +34,6 @@ from bos_errors import (
 from bos_gateway.core.result_limits import sound_trace
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.agent.v1 import (
-        AgentResult,
-    )
 
 
 class Answering(Agent):

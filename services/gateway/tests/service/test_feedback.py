@@ -1,12 +1,12 @@
 """Feedback on runs: stored beside the log, changed, taken back, and of their owner alone."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from gateway_harness.callers import signed_in, token
+from gateway_harness.harness import Harness
 
 from bos.gateway.v1 import (
     FEEDBACK_RATING_DOWN,
@@ -23,11 +23,6 @@ from bos.gateway.v1 import (
 )
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gateway_harness.harness import Harness
 
 ADA = token("ada")
 EVE = token("eve")

@@ -1,24 +1,19 @@
 """Links in what runs say: after content of others only addresses stay that the run was given."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from gateway_harness.harness import Harness, open_harness
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 
+from bos.agent.v1 import AgentResult
 from bos.common.v1 import ReportSection, Source
 from bos.composer.v1 import ComposerOutput
+from bos.gateway.v1 import OrchestratorResponse, RunEvent
 from bos_chassis.links import REMOVED
 from bos_chassis.values import make_table, to_value_map
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.agent.v1 import AgentResult
-    from bos.gateway.v1 import OrchestratorResponse, RunEvent
 
 pytestmark = pytest.mark.security
 

@@ -1,14 +1,18 @@
 """What members of groups are offered and sent: cards, plans, steps and tools, on a real gateway."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from gateway_harness.callers import signed_in, token
+from gateway_harness.harness import Client, Harness
 
-from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AGENT_EXECUTION_STATUS_SUCCEEDED
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentResult,
+)
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE as APPROVE
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
@@ -22,7 +26,7 @@ from bos.gateway.v1 import (
     RespondApprovalRequest,
     WatchRunRequest,
 )
-from bos_agentkit import agent_card, failed, succeeded
+from bos_agentkit import AgentTask, agent_card, failed, succeeded
 from bos_chassis.auth.access import AccessSettings
 from bos_chassis.auth.callers import current_principal, generate_keypair
 from bos_chassis.settings import AuthSettings
@@ -34,14 +38,6 @@ from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, RecordingAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
 
 GROUPS = {
     "analysts": {"agents": ["sql"], "tools": ["*"], "tables": {"company": ["orders"]}},

@@ -3,13 +3,11 @@
 In every case the run ends once, its log stays readable, and other runs are not affected.
 """
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from gateway_harness.harness import kinds, result_of
+from gateway_harness.harness import Client, Harness, kinds, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, nested, success, wide
 from google.protobuf import struct_pb2
 from google.protobuf.duration_pb2 import Duration
@@ -57,9 +55,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_plans import MAX_VALUES
 from bos_postgres import connect
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Client, Harness
 
 INT64 = 2**63 - 1
 HUGE = ValueMap(fields={"k": Value(string_value="x" * 3_000_000)})

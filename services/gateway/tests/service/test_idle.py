@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
 from bos_gateway.ownership import owners
@@ -15,11 +17,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_gateway.webhooks import outbox
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    import asyncpg
 
 ENDED, WAITING = 20_000, 5_000
 ME = uuid4()

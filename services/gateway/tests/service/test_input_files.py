@@ -1,18 +1,17 @@
 """Files of earlier steps: sent to agents that take them, within a bound, and never logged."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
-from gateway_harness.harness import gateway_process, result_of
+from gateway_harness.harness import Harness, gateway_process, result_of
 
-from bos.agent.v1 import AgentExecutionStatus, InputFile
-from bos_agentkit import agent_card
+from bos.agent.v1 import AgentExecutionStatus, AgentResult, InputFile
+from bos_agentkit import AgentTask, agent_card
 from bos_artefacts import Owner, open_artefacts
 from bos_errors import ResourceExhausted, Unavailable
 from bos_gateway.effects.input_files import InputFiles
@@ -22,14 +21,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import FileAgent, RecordingAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gateway_harness.harness import Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 REPORT, ROWS = b"%PDF-1.7 " + bytes(range(256)) * 40, b"a,b\n1,2\n"

@@ -1,11 +1,8 @@
 """Which key profile a step must use: from a setting into the log, and from there to the agent."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from gateway_harness.decide_logs import START, accepted, planned
+from gateway_harness.harness import Harness
 
 from bos_errors import ConfigurationError
 from bos_gateway.core.decide import Record, decide
@@ -13,9 +10,6 @@ from bos_gateway.core.fold import fold
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Harness
 
 
 @pytest.mark.parametrize(

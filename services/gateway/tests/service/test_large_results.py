@@ -1,17 +1,16 @@
 """Large results: whole for everybody in the log itself, and read in pages of bounded size."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from gateway_harness.harness import result_of
+from gateway_harness.harness import Harness, result_of
 
 from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import GetRunRequest, RunEvent
 from bos.runlog.v1 import LogEvent, StepFinished
-from bos_agentkit import succeeded
+from bos_agentkit import Agent, AgentTask, succeeded
 from bos_errors import ConfigurationError
 from bos_gateway.run_log.reader import PAGE_BYTES, PAGE_EVENTS, READER, Runs
 from bos_gateway.run_log.session import SCHEMA
@@ -19,13 +18,6 @@ from bos_gateway.service import migrate_store
 from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent, RecordingAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gateway_harness.harness import Harness
-
-    from bos_agentkit import Agent, AgentTask
 
 ROWS = 7000
 CELL = "x" * 250

@@ -4,13 +4,12 @@ The gateway is the real one; the agent speaks its contract and keeps to nothing 
 reaches with its run token is in ``tests/security/test_hostile_agent.py``.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from gateway_harness.answering import asked, seen_by
-from gateway_harness.harness import result_of
+from gateway_harness.harness import Harness, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, nested, success
 
 from bos.agent.v1 import (
@@ -32,11 +31,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_testkit.agents import EchoAgent
 from bos_testkit.audit import audit_entries
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from gateway_harness.harness import Harness
 
 pytestmark = pytest.mark.security
 

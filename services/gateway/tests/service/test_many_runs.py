@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+import pytest
 
 from bos.gateway.v1 import (
     APPROVAL_STATUS_APPROVED,
@@ -25,12 +29,6 @@ from bos_gateway.run_log.reader import READER, Runs
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import acquire, connect, fetch, open_database
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import asyncpg
-    import pytest
 
 RUNS, WAITING, FAILED = 20_000, 300, 7
 ONE_RUN, A_PAGE = 30, 400

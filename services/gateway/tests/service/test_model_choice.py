@@ -1,13 +1,13 @@
 """The model that a question chooses: out of those that are offered, for the whole of its run."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
+from gateway_harness.harness import Harness
 
+from bos.agent.v1 import AgentResult
 from bos.common.v1 import ClarifyingQuestion
 from bos.gateway.v1 import (
     RUN_STATUS_CLARIFICATION_NEEDED,
@@ -18,10 +18,11 @@ from bos.gateway.v1 import (
     ListRunsRequest,
     PlanQuestionRequest,
 )
-from bos_agentkit import failed, needs_clarification, succeeded
+from bos_agentkit import AgentTask, failed, needs_clarification, succeeded
 from bos_errors import AlreadyExists, BosError, ConfigurationError, InvalidArgument, from_rpc_error
 from bos_gateway.settings import GatewaySettings
 from bos_testkit.agents import RecordingAgent
+from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
@@ -29,13 +30,6 @@ from bos_testkit.waiting import eventually
 
 from .test_approvals import APPROVE, Following, agent, patient, respond
 from .test_operator import bos, environment, examined
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
-    from bos_testkit.deploy import DeployAgent
 
 __all__ = ["agent"]
 

@@ -4,13 +4,12 @@ Retries of steps, revisions of plans and retries of the transport must not multi
 each other: the caller of the model retries, and no other layer does.
 """
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from gateway_harness.harness import result_of
+from gateway_harness.harness import Harness, result_of
 
 from bos.agent.v1 import (
     AgentServiceServicer,
@@ -31,16 +30,9 @@ from bos_llm import Models
 from bos_llm.errors import ModelUnavailable
 from bos_testkit.agents import EchoAgent, FailingAgent, OneCallAgent
 from bos_testkit.plans import step
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gateway_harness.harness import Harness
-
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-    from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.scripted_model.server import ScriptedModel
 
 _ATTEMPTS = 2
 

@@ -1,17 +1,16 @@
 """``bos doctor``, ``bos runs log`` and ``bos runs adopted`` against real services."""
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import json
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from gateway_harness.harness import Harness, gateway_process
 from google.protobuf.struct_pb2 import Struct
 
@@ -32,11 +31,6 @@ from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from click.testing import Result
 
 SECRET = "do-not-print-me"
 

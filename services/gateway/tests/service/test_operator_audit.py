@@ -1,24 +1,17 @@
 """``bos audit`` against real trails."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from bos_gateway.operator.commands.audit import audit
 from bos_postgres import connect, create_database, drop_database, with_database
 from bos_postgres.audit import AuditEntry, migrate_audit, record, seal
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from click.testing import Result
-
-    from bos_testkit.postgres import PostgresServer
+from bos_testkit.postgres import PostgresServer
 
 COUNT = 700
 

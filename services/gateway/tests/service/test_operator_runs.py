@@ -1,7 +1,5 @@
 """What an operator is shown of runs: their logs, their attempts, and who drove them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from uuid import uuid4

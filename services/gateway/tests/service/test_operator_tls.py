@@ -1,12 +1,12 @@
 """``bos doctor`` where services speak TLS: expired, expiring and foreign certificates."""
 
-from __future__ import annotations
-
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -19,10 +19,6 @@ from bos_chassis.settings import ServerSettings, TlsSettings
 from bos_chassis.telemetry import Telemetry
 from bos_cli.main import main
 from bos_testkit.certificates import Authority
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.security
 

@@ -1,16 +1,20 @@
 """Operators see how others' runs stand, and end them; of what is in them they see nothing."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import asyncpg
 import pytest
 from gateway_harness.answering import refusal
 from gateway_harness.callers import signed_in, token
+from gateway_harness.harness import Client, Harness
 
-from bos.agent.v1 import AGENT_EXECUTION_STATUS_FAILED, AGENT_EXECUTION_STATUS_SUCCEEDED
+from bos.agent.v1 import (
+    AGENT_EXECUTION_STATUS_FAILED,
+    AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentResult,
+)
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
     RUN_STATUS_EXECUTING,
@@ -28,19 +32,11 @@ from bos.gateway.v1 import (
     OperatorServiceStub,
     WatchRunRequest,
 )
-from bos_agentkit import failed, succeeded
+from bos_agentkit import AgentTask, failed, succeeded
 from bos_gateway.run_log.session import SCHEMA
 from bos_testkit.agents import RecordingAgent, SlowAgent
 from bos_testkit.audit import audit_entries
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
 
 PLANTED = "planted"
 ADA, BEA = token("ada"), token("bea")

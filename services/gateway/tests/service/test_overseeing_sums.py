@@ -1,13 +1,14 @@
 """Operators filter runs, and see approvals, spend and storage; administrators read the trail."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from gateway_harness.answering import asked, refusal, respond
 from gateway_harness.callers import signed_in, token
+from gateway_harness.harness import Client, Harness
 
+from bos.agent.v1 import AgentResult
 from bos.audit.v1 import AuditServiceStub, ListAuditEntriesRequest
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
@@ -21,21 +22,13 @@ from bos.gateway.v1 import (
     ListUserRunsRequest,
     OperatorServiceStub,
 )
-from bos_agentkit import failed, succeeded
+from bos_agentkit import AgentTask, failed, succeeded
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.audit import audit_entries, seal_all
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
 
 PLANTED = "planted"
 ADA, BEA = token("ada"), token("bea")

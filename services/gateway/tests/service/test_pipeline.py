@@ -1,13 +1,12 @@
 """A run continues during its commits; uncommitted events are neither shown nor acted on."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from gateway_harness.harness import Harness
 from gateway_harness.run_contract import stored_runs
 
 from bos.agent.v1 import (
@@ -24,21 +23,14 @@ from bos.gateway.v1 import (
     CancelRunRequest,
     GetRunRequest,
 )
-from bos_gateway.core.run_state import BrokenLog
+from bos.runlog.v1 import LogEvent
+from bos_gateway.core.run_state import BrokenLog, RunState
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.runs import orchestrator
 from bos_postgres import connect
 from bos_testkit.agents import CountingAgent, EchoAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gateway_harness.harness import Harness
-
-    from bos.runlog.v1 import LogEvent
-    from bos_gateway.core.run_state import RunState
 
 _HOLD = """
 CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,10 +1,10 @@
 """Credentials that services echo are neither stored, nor sent, logged or traced."""
 
-from __future__ import annotations
-
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -15,6 +15,7 @@ from google.protobuf.struct_pb2 import Struct
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
+    AgentResult,
     ExecuteResponse,
     SideEffectClass,
     TraceBatch,
@@ -30,12 +31,6 @@ from bos_testkit.plans import step
 
 from .test_approvals import APPROVE, Following, get, respond, until_nobodys
 from .test_run_secrets import new_key
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos.agent.v1 import AgentResult
 
 SECRET, PASSWORD = "Planted/47+11-Token", "Pl4nted-Password"
 MASK = "[secret shop_token]"

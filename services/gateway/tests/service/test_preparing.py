@@ -1,12 +1,11 @@
 """Agents prepare (`Agent.prepare`) while a run is planned; runs do not depend on it."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
 
 import jwt
+from gateway_harness.harness import Client, Harness
 
+from bos.agent.v1 import TaskMetadata
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, RUN_STATUS_SUCCEEDED, CancelRunRequest
 from bos_agentkit import agent_card
 from bos_chassis.auth.callers import current_run_token, generate_keypair
@@ -14,11 +13,6 @@ from bos_chassis.settings import AuthSettings
 from bos_testkit.agents import EchoAgent, PreparingAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import TaskMetadata
 
 
 class TokenKeeper(PreparingAgent):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import grpc
 import pytest
@@ -11,6 +13,7 @@ from gateway_harness.harness import ComposerDouble, PlannerDouble
 
 from bos.composer.v1 import (
     ComposeRequest,
+    ComposeResponse,
     ComposerServiceStub,
     add_ComposerServiceServicer_to_server,
 )
@@ -20,19 +23,12 @@ from bos.planner.v1 import (
     add_PlannerServiceServicer_to_server,
 )
 from bos_chassis.channels import Channels, service_config
-from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.server import GrpcServer, Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_errors import Unavailable
 from bos_gateway.effects import call_retries
 from bos_gateway.effects.call_retries import answered, streamed
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from contextlib import AbstractAsyncContextManager
-
-    from bos.composer.v1 import ComposeResponse
-    from bos_chassis.server import GrpcServer
 
 PLAN, COMPOSE = MakePlanRequest(question="What?"), ComposeRequest(question="What?")
 OPTIONS: dict[str, Any] = {"timeout_s": 20.0, "token": ()}

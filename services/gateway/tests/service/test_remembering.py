@@ -1,13 +1,13 @@
 """Memory of a run: context it gets, turns it stores, and runs without memory."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from gateway_harness.harness import Harness
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 from google.protobuf import struct_pb2
 
@@ -39,11 +39,6 @@ from bos_errors import BosError, InvalidArgument, Unavailable
 from bos_postgres import connect
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gateway_harness.harness import Harness
 
 SAID = ConversationMessage(role=MessageRole.MESSAGE_ROLE_USER, content="What was revenue in Q2?")
 KNOWN = LongTermMemory(critical=CriticalFacts(user_name="Ada"))

@@ -1,13 +1,12 @@
 """Requests at the edge: what is accepted, refused, found, listed and planned."""
 
-from __future__ import annotations
-
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
+from gateway_harness.harness import Harness
 from google.protobuf import struct_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.struct_pb2 import Struct
@@ -37,9 +36,6 @@ from bos_errors import (
 )
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Harness
 
 _NONE = SideEffectClass.SIDE_EFFECT_CLASS_NONE
 

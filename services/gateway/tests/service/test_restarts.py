@@ -1,17 +1,17 @@
 """Planner, composer and agents that die at work: waited for, and asked again."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from gateway_harness.harness import ComposerDouble, PlannerDouble, result_of
+from gateway_harness.harness import ComposerDouble, Harness, PlannerDouble, result_of
 
-from bos.agent.v1 import AgentExecutionStatus
+from bos.agent.v1 import AgentExecutionStatus, AgentResult
 from bos.composer.v1 import (
     ComposeRequest,
+    ComposeResponse,
     ComposerServiceStub,
     add_ComposerServiceServicer_to_server,
 )
@@ -20,7 +20,7 @@ from bos.planner.v1 import (
     PlannerServiceStub,
     add_PlannerServiceServicer_to_server,
 )
-from bos_agentkit import agent_card
+from bos_agentkit import AgentTask, agent_card
 from bos_chassis.channels import Channels
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
@@ -30,15 +30,6 @@ from bos_gateway.effects import call_retries
 from bos_gateway.effects.call_retries import answered, streamed
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gateway_harness.harness import Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos.composer.v1 import ComposeResponse
-    from bos_agentkit import AgentTask
 
 PLAN, COMPOSE = MakePlanRequest(question="What?"), ComposeRequest(question="What?")
 OPTIONS: dict[str, Any] = {"timeout_s": 60.0, "token": ()}

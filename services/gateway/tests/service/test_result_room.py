@@ -1,11 +1,9 @@
 """Memory for results: of one run, and of all runs of a process together."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gateway_harness.decide_logs import accepted, event, planned
-from gateway_harness.harness import result_of
+from gateway_harness.harness import Harness, result_of
 from gateway_harness.raw_agents import RawAgent, add_raw_agent, success
 
 from bos.agent.v1 import AgentResult
@@ -16,11 +14,6 @@ from bos_gateway.core.result_limits import MAX_RESULT_BYTES
 from bos_gateway.core.run_state import RunState
 from bos_gateway.effects.memory_budget import MemoryBudget
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gateway_harness.harness import Harness
 
 
 def test_room_is_shared_and_comes_back_with_the_state() -> None:

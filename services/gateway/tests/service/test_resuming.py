@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
+from gateway_harness.harness import Harness
 from prometheus_client import CollectorRegistry
 
 from bos.runlog.v1 import LogEvent, RunAccepted
@@ -29,12 +32,6 @@ from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    import asyncpg
-    from gateway_harness.harness import Harness
 
 
 class HeldUpWriter(LogWriter):

@@ -7,17 +7,19 @@ import importlib
 import os
 import sys
 import tomllib
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+import asyncpg
 import grpc
 import pytest
 from click.testing import CliRunner
-from gateway_harness.harness import ERASE
+from gateway_harness.harness import ERASE, Harness
 from prometheus_client import CollectorRegistry
 
 from bos.gateway.v1 import RUN_STATUS_CANCELLED, GetRunRequest
+from bos_artefacts import Owner
 from bos_errors import FailedPrecondition, Unavailable
 from bos_gateway.api import LOCAL_USER
 from bos_gateway.metrics import GatewayMetrics
@@ -30,15 +32,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import acquire, connect, open_database
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
-    from gateway_harness.harness import Harness
-
-    from bos_artefacts import Owner
-
 
 SECOND = 1 / 86400  # in days
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 from uuid import uuid4
 
+import asyncpg
 import pytest
+from gateway_harness.harness import Client, Harness
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SKIPPED
 from bos.gateway.v1 import (
@@ -20,7 +23,10 @@ from bos.gateway.v1 import (
     ApprovalServiceStub,
     GetRunRequest,
     RespondApprovalRequest,
+    Run,
+    RunEvent,
 )
+from bos.planner.v1 import Step
 from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_agentkit import AgentFailure, agent_card
 from bos_gateway.run_log.notifications import CHANNEL
@@ -29,15 +35,6 @@ from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, FailingAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
-    import asyncpg
-    from gateway_harness.harness import Client, Harness
-
-    from bos.gateway.v1 import Run, RunEvent
-    from bos.planner.v1 import Step
 
 
 def broken(error: str = "HttpError") -> FailingAgent:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -34,11 +35,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.writer import LogWriter, LostRun
 from bos_gateway.service import migrate_store, new_run_id
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
 
 
 @pytest.fixture

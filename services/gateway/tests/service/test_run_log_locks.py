@@ -1,7 +1,5 @@
 """What the log writer does about runs and tables that are locked or slow, and about a full disk."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from typing import Any

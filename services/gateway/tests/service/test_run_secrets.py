@@ -1,18 +1,16 @@
 """Credentials that came with a question: who gets them, where they are kept, and for how long."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import pytest
-from gateway_harness.harness import SHORT_LEASE, gateway_process
+from gateway_harness.harness import SHORT_LEASE, Client, Harness, gateway_process
 from google.protobuf.struct_pb2 import Struct
 
 from bos.gateway.v1 import CancelRunRequest, GetRunRequest, RunStatus
@@ -24,16 +22,9 @@ from bos_gateway.operator.commands.store import check_secrets
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.settings import GatewaySettings
 from bos_postgres import connect
-from bos_testkit.agents import EchoAgent, SlowAgent
+from bos_testkit.agents import EchoAgent, RecordingAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos_testkit.agents import RecordingAgent
 
 SECRET = "shop-token-4711"
 FIXED = f"k1={base64.b64encode(bytes(range(32))).decode()}"

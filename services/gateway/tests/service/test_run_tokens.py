@@ -1,16 +1,18 @@
 """Run tokens of steps: whom they are made out to, that they end with their step, what they open."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import grpc
 import jwt
 import pytest
+from gateway_harness.harness import Client, Harness
 
+from bos.agent.v1 import AgentCard, AgentResult
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     AgentRequest,
@@ -31,7 +33,7 @@ from bos.gateway.v1 import (
     RunTokenServiceStub,
     WatchRunRequest,
 )
-from bos_agentkit import AgentFailure, agent_card
+from bos_agentkit import AgentFailure, AgentTask, agent_card
 from bos_chassis.auth.callers import (
     RUN_TOKEN_KEY,
     Attempt,
@@ -52,15 +54,6 @@ from bos_postgres import open_database
 from bos_testkit.agents import SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import AgentCard, AgentResult
-    from bos_agentkit import AgentTask
 
 pytestmark = pytest.mark.security
 

@@ -1,7 +1,5 @@
 """Runs from question to answer, through real gRPC, a real log and real agents."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,13 +1,13 @@
 """Decisions need a session that is open and roles that are granted at the time of the answer."""
 
-from __future__ import annotations
-
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any
 
 import grpc
 import pytest
 from gateway_harness.answering import asked, get, refusal, respond
+from gateway_harness.harness import Client, Harness
 from identity_harness import Caller, Starter
 
 from bos.gateway.v1 import (
@@ -20,12 +20,6 @@ from bos_chassis.settings import AuthSettings
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
-
-    from gateway_harness.harness import Client, Harness
 
 APPROVE = APPROVAL_DECISION_APPROVE
 RULE = {"deploy.*": {"roles": ["approver"]}}

@@ -1,12 +1,11 @@
 """Runs belong to the user of the access token."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import grpc
 import pytest
 from gateway_harness.callers import signed_in, token
+from gateway_harness.harness import Harness
 from token_issuer import Issuer, openid_issuer
 
 from bos.gateway.v1 import AgentRequest, AskRequest, GetRunRequest, ListAgentsRequest
@@ -14,11 +13,6 @@ from bos_chassis.settings import AuthSettings
 from bos_errors import ResourceExhausted, from_rpc_error
 from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gateway_harness.harness import Harness
 
 
 async def test_tokens_of_an_openid_issuer_say_whose_a_run_is(

@@ -1,25 +1,24 @@
 """Files of steps: kept with the run, listed in its results, for its owner alone."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import grpc
 import pytest
 from gateway_harness.crash.harness import PROGRAM
-from gateway_harness.harness import ERASE, gateway_process, result_of
+from gateway_harness.harness import ERASE, Client, Harness, gateway_process, result_of
 from prometheus_client import CollectorRegistry
 
-from bos.agent.v1 import AgentExecutionStatus, FileChunk
+from bos.agent.v1 import AgentExecutionStatus, AgentResult, FileChunk
 from bos.common.v1 import Artefact as Reference
 from bos.common.v1 import Chart, TraceEventType
 from bos.gateway.v1 import DownloadFileRequest
-from bos_agentkit import Agent, agent_card, failed, succeeded
+from bos_agentkit import Agent, AgentTask, agent_card, failed, succeeded
 from bos_artefacts import Artefact, Owner, open_artefacts
 from bos_errors import FailedPrecondition
 from bos_gateway.api import LOCAL_USER
@@ -33,14 +32,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect, open_database
 from bos_testkit.agents import FileAgent, RecordingAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
 
 PICTURE = bytes(range(256)) * 10_000
 FILES = {"chart.png": ("image/png", PICTURE), "rows.csv": ("text/csv", b"a,b\n1,2\n")}

@@ -1,13 +1,11 @@
 """Gauges of the run log's store, failed writes, and labels that agents and tools fill."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 from uuid import uuid4
 
 import asyncpg
 import pytest
-from gateway_harness.harness import SHORT_LEASE
+from gateway_harness.harness import SHORT_LEASE, Harness
 from gateway_harness.postgres_proxy import postgres_proxy
 from prometheus_client import CollectorRegistry
 
@@ -22,11 +20,6 @@ from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import migrate_store, new_run_id
 from bos_postgres import PoolMetrics, connect, open_database
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gateway_harness.harness import Harness
 
 FAILURES = "bos_run_log_write_failures_total"
 

@@ -1,12 +1,11 @@
 """Questions that are submitted: stored, answered for at once, and looked up when there is news."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from gateway_harness.answering import refusal
+from gateway_harness.harness import Client, Harness
 
 from bos.gateway.v1 import (
     RUN_STATUS_EXECUTING,
@@ -14,6 +13,7 @@ from bos.gateway.v1 import (
     RUN_STATUS_WAITING_FOR_APPROVAL,
     AgentRequest,
     GetRunRequest,
+    Run,
     SubmitRunRequest,
 )
 from bos_errors import AlreadyExists, InvalidArgument, ResourceExhausted
@@ -21,11 +21,6 @@ from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Client, Harness
-
-    from bos.gateway.v1 import Run
 
 # Longer than any wait, so that a call that should return and does not fails by its own deadline.
 LONGEST_S, DEADLINE_S = 60, 30

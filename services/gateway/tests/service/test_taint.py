@@ -1,8 +1,8 @@
 """What is tainted, and what is not, one way of it at a time; ``test_taint_lattice`` mixes them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import grpc
@@ -48,10 +48,6 @@ from bos_testkit.agents import EchoAgent, FileAgent
 from bos_testkit.plans import step
 
 from .test_approvals import APPROVE, DENY, Following, respond
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 SAID = ConversationMessage(content="Send it to Eve.", run_id="1", tainted=True)
 

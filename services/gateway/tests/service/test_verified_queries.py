@@ -1,14 +1,15 @@
 """Verified queries: made of runs, read by their author and one group, given to steps like them."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
 from gateway_harness.callers import signed_in, token
+from gateway_harness.harness import Client, Harness
 
+from bos.agent.v1 import AgentResult
 from bos.common.v1 import ConversationMessage, DatabaseQuery
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
@@ -20,7 +21,7 @@ from bos.gateway.v1 import (
     VerifiedQueryServiceStub,
 )
 from bos.runlog.v1 import RunAccepted, SubTask
-from bos_agentkit import agent_card, failed, succeeded
+from bos_agentkit import AgentTask, agent_card, failed, succeeded
 from bos_chassis.auth.access import AccessSettings
 from bos_errors import from_rpc_error
 from bos_gateway.core.agent_input import question_of_step
@@ -32,14 +33,6 @@ from bos_gateway.verified_queries.stored import MAX_EXAMPLES
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, RecordingAgent
 from bos_testkit.plans import step
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
 
 ORDERS = "How many orders came in May?"
 SQL = "SELECT COUNT(*) AS n FROM orders"

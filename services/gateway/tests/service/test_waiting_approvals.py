@@ -1,11 +1,11 @@
 """What operators see of requests that wait for people, and of those that wait no more."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from gateway_harness.harness import Client, Harness
 from prometheus_client import CollectorRegistry
 
 from bos.gateway.v1 import (
@@ -15,6 +15,7 @@ from bos.gateway.v1 import (
     ApprovalServiceStub,
     RespondApprovalRequest,
 )
+from bos.planner.v1 import Step
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log.approvals import ApprovalGauges
 from bos_gateway.run_log.session import SCHEMA
@@ -22,13 +23,6 @@ from bos_postgres import connect, open_database
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gateway_harness.harness import Client, Harness
-
-    from bos.planner.v1 import Step
 
 WAITING, OLDEST = "bos_gateway_approvals_waiting", "bos_gateway_approvals_oldest_seconds"
 DEPLOYING = {"agent": "deploy", "tools": "trigger_deployment"}

@@ -1,21 +1,15 @@
 """Where events may be posted: hostile addresses are refused, when added and when posted to."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
+from gateway_harness.harness import Harness
 from gateway_harness.receiver import KEYS, Receiver, open_receiver
 from gateway_harness.webhooks import DEADLINE_S, add, hooks, refused, try_out
 
 from bos.gateway import v1 as gateway
 from bos_errors import FailedPrecondition, InvalidArgument, ResourceExhausted
 from bos_testkit.internet.urls import HOSTILE_URLS
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gateway_harness.harness import Harness
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """Events of one run come in order, and hold up no other run."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
-from gateway_harness.receiver import accept, answer, open_receiver
+from aiohttp import web
+from gateway_harness.harness import Client, Harness
+from gateway_harness.receiver import Receiver, accept, answer, open_receiver
 from gateway_harness.webhooks import GIVEN_UP, add, deliveries, ended
 
 from bos.gateway import v1 as gateway
@@ -13,11 +11,6 @@ from bos_testkit.agents import EchoAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from aiohttp import web
-    from gateway_harness.harness import Client, Harness
-    from gateway_harness.receiver import Receiver
 
 
 class Refusing:

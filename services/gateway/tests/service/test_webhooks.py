@@ -1,12 +1,11 @@
 """Webhooks: signed events of a user's runs, posted from an outbox, to what may be called alone."""
 
-from __future__ import annotations
-
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
+from gateway_harness.harness import Harness
 from gateway_harness.receiver import (
     KEYS,
     LOOPBACK,
@@ -43,11 +42,6 @@ from bos_testkit.audit import audit_entries
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from gateway_harness.harness import Harness
 
 PENDING = gateway.WEBHOOK_DELIVERY_STATE_PENDING
 DELIVERED = gateway.WEBHOOK_DELIVERY_STATE_DELIVERED

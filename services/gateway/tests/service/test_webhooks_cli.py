@@ -1,14 +1,12 @@
 """``bos webhooks …`` against a real gateway, and what becomes of webhooks with their account."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from gateway_harness.harness import Harness
 from gateway_harness.receiver import answer, open_receiver
 
 from bos_gateway.run_log.retention import Scope, erase, erase_some
@@ -18,9 +16,6 @@ from bos_postgres import connect
 from bos_testkit.agents import EchoAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from gateway_harness.harness import Harness
 
 pytestmark = pytest.mark.process
 BOS = Path(sys.executable).with_name("bos")

@@ -1,22 +1,15 @@
 """What a model adds to the drafted metadata, and what it cannot."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from connect_rig import database, model_variables, quoted, read
+from connect_rig import Connect, database, model_variables, quoted, read
 
 from bos_mcp_db.connecting.draft import MAX_METRICS, Draft, MetricDraft
 from bos_mcp_db.connecting.model_draft import MAX_CALLS
+from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 from bos_testkit.scripted_model.replies import fixture
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from connect_rig import Connect
-
-    from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
 
 _SHOP = """
 CREATE TABLE customers (customer_id INTEGER PRIMARY KEY, name TEXT, region TEXT);

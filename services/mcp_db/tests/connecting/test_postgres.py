@@ -1,27 +1,20 @@
 """``bos connect`` with PostgreSQL: the role's script, run, and the role tried."""
 
-from __future__ import annotations
-
 import secrets
 import stat
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from connect_rig import read
+from connect_rig import Connect, Connected, read
 from mcp_db_rig import call, running
 
 from bos_mcp_db.connecting.roles.postgres import scram_verifier
 from bos_mcp_db.connecting.roles.script import role_url
 from bos_mcp_db.connecting.roles.trial import try_role
 from bos_mcp_db.settings import DatabaseSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from connect_rig import Connect, Connected
 
 _SHOP = """
 CREATE SCHEMA crm;

@@ -1,20 +1,13 @@
 """``bos connect`` with the double of SQL Server: all but making the role."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
-from connect_rig import read
+from connect_rig import Connect, read
 
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.databases import open_backend
 from bos_mcp_db.failures import QueryFailed
 from bos_mcp_db.settings import McpDbSettings
 from bos_sqlguard import GuardPolicy
-
-if TYPE_CHECKING:
-    from connect_rig import Connect
 
 
 async def test_tables_are_proposed_and_the_script_is_written(

@@ -1,22 +1,15 @@
 """``bos connect`` with SQLite files: what it proposes, drafts, writes and refuses."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from connect_rig import database, quoted, read
+from connect_rig import Connect, database, quoted, read
 
 from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.connecting.roles.trial import try_role
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from connect_rig import Connect
 
 _SHOP = """
 CREATE TABLE customers (customer_id INTEGER PRIMARY KEY, name TEXT NOT NULL, email TEXT);

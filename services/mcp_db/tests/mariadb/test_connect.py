@@ -1,19 +1,11 @@
 """``bos connect`` with MariaDB: the user's script, run, and the user tried."""
 
-from __future__ import annotations
-
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
-from connect_rig import read
-from mariadb_server import PASSWORD
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from connect_rig import Connect, Connected
-    from mariadb_server import MariaDb
+from connect_rig import Connect, Connected, read
+from mariadb_server import PASSWORD, MariaDb
 
 _ADMINISTRATOR = "bos_admin"
 _MORE = """\

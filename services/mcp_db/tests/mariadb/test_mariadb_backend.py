@@ -1,12 +1,12 @@
 """With the guard off MariaDB itself still refuses, stops and distinguishes values."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from mariadb_server import PASSWORD, READER, TABLES, MariaDb, running_mariadb
@@ -23,10 +23,6 @@ from bos_mcp_db.failures import (
 )
 from bos_mcp_db.provisioning import provision_mysql
 from bos_testkit.certificates import Authority
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.security
 

@@ -5,12 +5,11 @@ no table that was not granted is read, and nothing runs longer than the time lim
 as the guard writes them, are understood.
 """
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from mariadb_server import MariaDb, mariadb_database
@@ -22,9 +21,6 @@ from bos_mcp_db.backends.mysql.session import parse_address
 from bos_mcp_db.failures import QueryFailed, QueryFailure
 from bos_sqlguard import Guard, GuardPolicy
 from bos_testkit.hostile import guard_corpus
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(600)]
 

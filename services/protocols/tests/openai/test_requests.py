@@ -1,9 +1,8 @@
 """Messages taken apart, streams that wait, and bounds."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 from starlette.requests import Request
@@ -13,9 +12,6 @@ from bos_protocols.openai.errors import error_reply
 from bos_protocols.openai.messages import MAX_MESSAGES, talk_of
 from bos_protocols.openai.requests import MAX_BODY_BYTES, ChatRequest, ResponsesRequest, parsed
 from bos_protocols.openai.sse import HEARTBEAT, with_heartbeat
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 
 def user(text: Any) -> dict[str, Any]:

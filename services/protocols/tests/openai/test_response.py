@@ -1,9 +1,8 @@
 """The events of a response are the same on every replica, at any time."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -28,9 +27,6 @@ from bos_protocols.openai.completion import CompletionMaker
 from bos_protocols.openai.parts import Part, part_of
 from bos_protocols.openai.response import ResponseMaker
 from bos_protocols.openai.shown import annotations_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PART = Part("0197")
 ANSWER = "It is done 🎉."

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import asyncpg
 
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import OrchestratorResponse, RunEvent, RunStatus
+from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
 from bos_demo.company import DEFAULT_TODAY, load_postgres
 from bos_demo.expectations import expected_facts
+from bos_demo.questions import Question
 from bos_errors import BosError
 from bos_llm import ModelOutputInvalid
 from bos_postgres import EmbeddedPostgres, create_database
+from bos_standalone.service import Standalone
 from bos_testkit.runs import SeenRun
 
 from .calls import calls_of
@@ -27,15 +32,6 @@ from .judge import (
     stages_of,
     written_by_model,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
-
-    from bos.gateway.v1 import OrchestratorResponse, RunEvent
-    from bos_chassis.telemetry import Telemetry
-    from bos_demo.questions import Question
-    from bos_standalone.service import Standalone
 
 _MICROS = 1_000_000
 _UNPRICED = "no price is known"

@@ -1,7 +1,5 @@
 """The command: which model, which questions, and what counts as passed."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -9,14 +7,15 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_chassis.concurrency.loop import new_event_loop
 from bos_chassis.telemetry import Telemetry
-from bos_demo.questions import load_questions
+from bos_demo.questions import Question, load_questions
 from bos_errors import BosError, ConfigurationError
 from bos_llm import ModelSettings
 from bos_standalone.service import serve_all
@@ -24,6 +23,7 @@ from bos_standalone.settings import StandaloneSettings
 
 from .asking import Asker, facts_of
 from .calls import OK, calls_of
+from .judge import Outcome
 from .report import line, summary, table, write_json
 from .servers import (
     MODEL,
@@ -34,13 +34,6 @@ from .servers import (
     slow_settings,
     still_generating,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_demo.questions import Question
-
-    from .judge import Outcome
 
 OUTPUT = ROOT / ".data/try-model.json"
 CONFIGURED, SCRIPTED, LLAMA, LITELLM = "configured", "scripted", "llama", "litellm"

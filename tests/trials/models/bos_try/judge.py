@@ -1,25 +1,17 @@
 """What became of one question: right, wrong, asked back or failed, and whether the wire held."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import OrchestratorResponse, RunEvent, RunStatus
 from bos.planner.v1 import Intent
 from bos_chassis.values import from_value, from_value_map
 from bos_demo.expectations import mentions
+from bos_demo.questions import Question
+from bos_testkit.runs import SeenRun
 
-from .calls import UNEXPECTED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.gateway.v1 import OrchestratorResponse, RunEvent
-    from bos_demo.questions import Question
-    from bos_testkit.runs import SeenRun
-
-    from .calls import Call
+from .calls import UNEXPECTED, Call
 
 Verdict = Literal["right", "wrong", "asked", "failed"]
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "asked", "failed")

@@ -3,20 +3,15 @@
 What a vendor is known to refuse is refused in its words, so that our requests have to get by.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from starlette.requests import Request
 
 ANSWER = '{"reason": "orders hold revenue", "table": "orders", "is_clear": true}'
 """What every model says, asked for JSON or not."""

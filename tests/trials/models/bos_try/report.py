@@ -1,20 +1,14 @@
 """Report on a model: a table for people, JSON for comparisons of models."""
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from .calls import OK, tokens
-from .judge import VERDICTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from .judge import Outcome
+from .judge import VERDICTS, Outcome
 
 _FORMAT = 1
 _HEADINGS = ("question", "verdict", "calls", "bad", "sent", "received", "cost", "s", "stages")

@@ -1,23 +1,19 @@
 """Model servers of our own: llama.cpp's with a small model, and LiteLLM in front of it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
 import secrets
 import signal
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 
 from bos_errors import ConfigurationError
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 ROOT = Path(__file__).parents[4]
 HERE = Path(__file__).parents[1]

@@ -3,13 +3,11 @@
 Shown are the requests that reached the vendor, so that what LiteLLM drops, maps or refuses is seen.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import uvicorn
 from pydantic import BaseModel, Field, SecretStr
@@ -21,9 +19,6 @@ from bos_testkit.processes import free_port
 
 from .recorder import ANSWER, Recorder
 from .servers import ROOT, litellm
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 LOGS = ROOT / ".data"
 VENDORS = {

@@ -8,9 +8,10 @@ outcome may allow one more.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import grpc
 
@@ -22,6 +23,7 @@ from bos.gateway.v1 import (
     APPROVAL_STATUS_CANCELLED,
     APPROVAL_STATUS_DENIED,
     RUN_STATUS_CANCELLED,
+    Approval,
     ApprovalServiceStub,
     ApprovalStatus,
     RespondApprovalRequest,
@@ -29,17 +31,16 @@ from bos.gateway.v1 import (
 from bos_errors import AgentErrorType
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
-from gateway_harness.crash.harness import ASKS, cancel_anywhere, follow_anywhere, may_be_away
-from gateway_harness.run_contract import stored_runs
-
-if TYPE_CHECKING:
-    import random
-    from collections.abc import Callable, Sequence
-
-    from bos.gateway.v1 import Approval
-    from gateway_harness.crash.harness import AskedAgent, CrashHarness
-    from gateway_harness.harness import Client
-    from gateway_harness.run_contract import Seen, StoredRun
+from gateway_harness.crash.harness import (
+    ASKS,
+    AskedAgent,
+    CrashHarness,
+    cancel_anywhere,
+    follow_anywhere,
+    may_be_away,
+)
+from gateway_harness.harness import Client
+from gateway_harness.run_contract import Seen, StoredRun, stored_runs
 
 TIMEOUT_S = 5.0
 """Time for deciding; who waits longer is too late."""

@@ -1,10 +1,8 @@
 """Clients of gateways that are ended or frozen, and what a crash test waits for."""
 
-from __future__ import annotations
-
 import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from bos_gateway.run_log.session import SCHEMA
@@ -17,12 +15,8 @@ from gateway_harness.crash.harness import (
     crashing_gateway,
     follow_anywhere,
 )
+from gateway_harness.harness import Client
 from gateway_harness.run_contract import Seen, Verdict, check_contract
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from gateway_harness.harness import Client
 
 EACH = 4
 """Clients per gateway."""

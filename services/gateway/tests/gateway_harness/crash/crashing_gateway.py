@@ -19,22 +19,18 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from bos_chassis.process import run_service
+from bos_chassis.server import GrpcServer
 from bos_chassis.telemetry import setup_telemetry
 from bos_gateway import service
 from bos_gateway.run_log.notifications import Notifications
 from bos_gateway.settings import GatewaySettings
 from gateway_harness.crash import commit_points
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_chassis.server import GrpcServer
 
 _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 

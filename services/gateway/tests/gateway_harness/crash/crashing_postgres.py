@@ -1,20 +1,15 @@
 """A PostgreSQL of a test's own that can crash and come back under the same URL."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal
 import tempfile
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bos_postgres import EmbeddedPostgres, connect
 from bos_testkit.processes import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class CrashingPostgres:

@@ -8,41 +8,41 @@ import os
 import signal
 import time
 from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 
 import grpc
 
-from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_IRREVERSIBLE
+from bos.agent.v1 import (
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
+    SIDE_EFFECT_CLASS_IRREVERSIBLE,
+    AgentResult,
+    SideEffectClass,
+)
 from bos.gateway.v1 import CancelRunRequest, WatchRunRequest
 from bos.planner.v1 import (
     MakePlanRequest,
     MakePlanResponse,
     Plan,
+    Step,
     add_PlannerServiceServicer_to_server,
 )
-from bos_agentkit import succeeded
+from bos_agentkit import AgentTask, succeeded
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_errors import InvalidArgument
 from bos_testkit.agents import CountingAgent, RecordingAgent
 from bos_testkit.deploy import DeployAgent
+from bos_testkit.forked import ForkedProcess
 from bos_testkit.plans import step
 from gateway_harness.crash.hostile import HostileAgent, add_hostile, hostile_steps
 from gateway_harness.harness import Client, Harness, PlannerDouble, gateway_process, open_harness
 from gateway_harness.run_contract import Execution, Seen
 from gateway_harness.streamed import cursor
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-
-    from bos.agent.v1 import AgentResult, SideEffectClass
-    from bos.planner.v1 import Step
-    from bos_agentkit import AgentTask
-    from bos_testkit.forked import ForkedProcess
 
 PROGRAM = Path(__file__).parent / "crashing_gateway.py"
 _MOST_RECONNECTS = 2000

@@ -7,7 +7,8 @@ takes its gateway down and whichever rows are in the same log table.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SUCCEEDED,
@@ -18,17 +19,13 @@ from bos.agent.v1 import (
     add_AgentServiceServicer_to_server,
 )
 from bos.common.v1 import Value, ValueList
+from bos.planner.v1 import Step
 from bos_agentkit import agent_card
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
 from bos_testkit.plans import step
+from gateway_harness.harness import Harness
 from gateway_harness.run_contract import MISCHIEF, POISON
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from bos.planner.v1 import Step
-    from gateway_harness.harness import Harness
 
 PATIENCE = "patience"
 """In a question: one of its steps takes longer than a poison needs to kill."""

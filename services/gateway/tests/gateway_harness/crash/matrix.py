@@ -19,23 +19,17 @@ What happens in a round is drawn from its seed; when it happens depends on the m
 ``--seed`` with the seed of a round that failed and ``--rounds 1`` tries the same again.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os
 import random
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from gateway_harness.crash.round import ACTIONS, RoundPlan, one_round
 from gateway_harness.crash.stats import Stats
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gateway_harness.run_contract import Verdict
+from gateway_harness.run_contract import Verdict
 
 _ROUND_S = 45.0
 _LEASE_S = 3.0

@@ -3,19 +3,14 @@
 What it adds is as small as can be, so that all else it does is what this version does.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import bos_gateway
 from bos.runlog.v1 import LogEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ROOT = Path(__file__).parents[5]
 _PROTO = "bos/runlog/v1/log_event.proto"

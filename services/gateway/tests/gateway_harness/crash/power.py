@@ -10,17 +10,15 @@ background writer is slowed down (``crash/crashing_postgres.py``), so that a com
 wait for the disk is lost for sure.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os
 import random
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from bos_gateway.run_log.session import SCHEMA
@@ -30,18 +28,14 @@ from gateway_harness.crash.crashing_postgres import CrashingPostgres, crashing_p
 from gateway_harness.crash.harness import (
     MENDS,
     CrashHarness,
+    Gateway,
     ask_anywhere,
     follow_anywhere,
     open_crash_harness,
     replica_process,
 )
+from gateway_harness.harness import Client
 from gateway_harness.run_contract import Seen, Verdict, check_contract
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gateway_harness.crash.harness import Gateway
-    from gateway_harness.harness import Client
 
 _GATEWAYS = 2
 _CLIENTS = 16

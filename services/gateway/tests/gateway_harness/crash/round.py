@@ -11,10 +11,10 @@ import signal
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -42,6 +42,7 @@ from gateway_harness.crash.harness import (
 )
 from gateway_harness.crash.hostile import KINDS, PATIENCE
 from gateway_harness.crash.stats import Death, Stats
+from gateway_harness.harness import Client
 from gateway_harness.postgres_proxy import Proxy, postgres_proxy
 from gateway_harness.run_contract import (
     MISCHIEF,
@@ -52,11 +53,6 @@ from gateway_harness.run_contract import (
     check_contract,
     stored_runs,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-
-    from gateway_harness.harness import Client
 
 _GATEWAYS = 3
 _CLIENTS = 12

@@ -4,8 +4,6 @@ The clock is moved for the whole process before anything of ours is imported. On
 real one: its core asks the machine itself, and both halves of a real host would agree.
 """
 
-from __future__ import annotations
-
 import datetime
 import runpy
 import sys

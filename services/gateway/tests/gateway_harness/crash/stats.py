@@ -1,17 +1,12 @@
 """What a random crash test counts over all its rounds."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from uuid import UUID
 
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from gateway_harness.crash.approvers import Decided
-    from gateway_harness.run_contract import Verdict
+from gateway_harness.crash.approvers import Decided
+from gateway_harness.run_contract import Verdict
 
 
 @dataclass

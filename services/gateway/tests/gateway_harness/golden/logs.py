@@ -5,12 +5,11 @@ each with its length before it; ``NAME.json`` what the fold and the projection m
 logs are never recorded anew: a later schema gets a folder of its own.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.proto import parse_length_prefixed, serialize_length_prefixed
@@ -21,11 +20,7 @@ from bos.runlog.v1 import LogEvent
 from bos_gateway.core.fold import fold
 from bos_gateway.core.public_events import project
 from bos_gateway.core.revision_context import journal
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_gateway.core.run_state import RunState
+from bos_gateway.core.run_state import RunState
 
 GOLDEN = Path(__file__).parent / "stored"
 NAMES = sorted(str(path.relative_to(GOLDEN).with_suffix("")) for path in GOLDEN.rglob("*.binpb"))

@@ -10,13 +10,11 @@ The second is for a change that is meant to show other things of old runs; the l
 as they are.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from bos.agent.v1 import INSTRUCTION_MODE_ENHANCE
@@ -40,9 +38,6 @@ from bos_testkit.plans import step
 from bos_testkit.postgres import embedded_server
 from gateway_harness.golden.logs import NAMES, load, pin, save
 from gateway_harness.harness import Harness, open_harness
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 
 async def succeeded(harness: Harness) -> str:
