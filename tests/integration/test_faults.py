@@ -4,25 +4,34 @@ Faults tested elsewhere stand in docs/operations/faults.md; ``make trial NAME=fa
 them all.
 """
 
+from __future__ import annotations
+
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.gateway.v1 import RunStatus
-from bos_mcp_db.settings import DatabaseSettings
 from bos_postgres import create_database
 from bos_testkit.certificates import Authority
-from bos_testkit.postgres import PostgresServer
 from bos_testkit.scripted_model.server import TEXT_CALLS
 
-from .faults_harness import Certificates, FaultsHarness, open_faults_harness
+from .faults_harness import Certificates, open_faults_harness
 from .faults_replies import BOTH, LIST_TABLES, REPLIES, SEARCHED
-from .harness import Outcome, rows
+from .harness import rows
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from bos_mcp_db.settings import DatabaseSettings
+    from bos_testkit.postgres import PostgresServer
+
+    from .faults_harness import FaultsHarness
+    from .harness import Outcome
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
