@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
-from gateway_harness.postgres_proxy import Proxy, postgres_proxy
+from gateway_harness.postgres_proxy import postgres_proxy
 
 from bos.documents.v1 import DocumentsServiceStub, WatchDocumentRequest
 from bos_chassis.metrics.exposition import metrics_server
@@ -33,7 +30,7 @@ from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_llm import Models
 from bos_mcp_db.service import serve as serve_mcp_db
-from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
+from bos_mcp_db.settings import McpDbSettings
 from bos_memory.service import serve as serve_memory
 from bos_memory.settings import MemorySettings
 from bos_planner.service import serve as serve_planner
@@ -45,16 +42,27 @@ from bos_sandbox.service import serve as serve_sandbox
 from bos_sandbox.settings import SandboxSettings
 from bos_sql.service import serve as serve_sql
 from bos_sql.settings import SqlSettings
-from bos_testkit.certificates import Authority
 from bos_testkit.processes import free_port
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
-from bos_testkit.scripted_model.replies import Fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .chain_replies import DOCUMENT
-from .faults_parts import Make, Part
+from .faults_parts import Part
 from .harness import TODAY, Outcome
 from .library import upload
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from datetime import timedelta
+    from pathlib import Path
+
+    from gateway_harness.postgres_proxy import Proxy
+
+    from bos_mcp_db.settings import DatabaseSettings
+    from bos_testkit.certificates import Authority
+    from bos_testkit.scripted_model.replies import Fixture
+
+    from .faults_parts import Make
 
 AGENTS: Final = ("sql", "computation", "rag")
 _LONGEST_RUN_S = 120.0

@@ -1,5 +1,7 @@
 """Questions that faults are tried with, and what the model says to them beside the demo."""
 
+from __future__ import annotations
+
 from typing import Final
 
 from bos_demo.scripted.replies import composer_section
