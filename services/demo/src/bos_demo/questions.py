@@ -14,18 +14,16 @@ row (`{name@2}`: of the second) or a field of the program's result.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bos_demo.dialects import Dialect, write_sql
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import date
 
 Kind = Literal[
     "sql",
