@@ -18,6 +18,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
+from bos_chassis.concurrency.fair_limiter import FairLimiter
 from bos_errors import ConfigurationError
 from bos_mcp_db.backends import mssql_schema
 from bos_mcp_db.backends.backend import Limits
@@ -26,10 +27,9 @@ from bos_mcp_db.backends.mssql import _RIGHTS, _SESSION, _SHAPE, MssqlBackend
 from bos_mcp_db.backends.mssql_driver import parse_address
 from bos_mcp_db.backends.mssql_session import ServerError
 from bos_mcp_db.backends.mssql_wire import ConnectionFailed
-from bos_mcp_db.concurrency_limiter import ConcurrencyLimiter
 from bos_mcp_db.databases import Database, open_databases
 from bos_mcp_db.envelope import result_envelope
-from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryRefused
+from bos_mcp_db.failures import DatabaseBusy, DatabaseUnavailable, QueryFailed, QueryRefused
 from bos_mcp_db.names import literal
 from bos_mcp_db.provisioning import provision_mssql
 from bos_mcp_db.samples import HiddenColumns, sample_values
@@ -321,7 +321,7 @@ def database(script: Script, *tables: str) -> Database:
     policy = GuardPolicy("tsql", frozenset(tables))
     adapter = MssqlBackend(script, default_schema="dbo", threads=1)
     return Database(
-        "main", "", tables, 3, LIMITS, Guard(policy), adapter, ConcurrencyLimiter(2, 60)
+        "main", "", tables, 3, LIMITS, Guard(policy), adapter, FairLimiter(2, 60, DatabaseBusy)
     )
 
 

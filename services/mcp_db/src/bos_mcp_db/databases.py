@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from bos_chassis.auth.access import Access, AccessRules
+from bos_chassis.concurrency.fair_limiter import FairLimiter
 from bos_errors import ConfigurationError
 from bos_mcp_db.backends.backend import Backend, Limits, ListedBackend, Result, TableInfo
 from bos_mcp_db.backends.mssql import MssqlBackend
@@ -20,8 +21,13 @@ from bos_mcp_db.backends.mysql.session import parse_address as parse_mysql_addre
 from bos_mcp_db.backends.password_file import password_source
 from bos_mcp_db.backends.postgres import PostgresBackend
 from bos_mcp_db.backends.sqlite import SqliteBackend
-from bos_mcp_db.concurrency_limiter import ConcurrencyLimiter
-from bos_mcp_db.failures import NothingReadable, QueryRefused, UnknownDatabase, UnknownTable
+from bos_mcp_db.failures import (
+    DatabaseBusy,
+    NothingReadable,
+    QueryRefused,
+    UnknownDatabase,
+    UnknownTable,
+)
 from bos_mcp_db.names import split_table
 from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_sqlguard import Dialect, Guard, GuardPolicy, load_functions
@@ -53,7 +59,7 @@ class Database:
     limits: Limits
     guard: Guard
     backend: Backend
-    limiter: ConcurrencyLimiter
+    limiter: FairLimiter
     role: str = ""
     """What reads in place of the user of the connection; empty: that user."""
     narrowed: bool = False
@@ -259,7 +265,7 @@ def _build(
         limits=limits,
         guard=Guard(policy),
         backend=open_backend(name, url, policy, settings),
-        limiter=ConcurrencyLimiter(settings.pool_size, settings.queue_timeout_s),
+        limiter=FairLimiter(settings.pool_size, settings.queue_timeout_s, DatabaseBusy),
     )
 
 

@@ -20,7 +20,7 @@ import pydantic_monty as monty
 from bos.sandbox.v1 import ProgramStatus, RunProgramResponse, Tier
 from bos_chassis.values import to_value
 from bos_errors import ConfigurationError, ResourceExhausted
-from bos_sandbox.concurrency import ConcurrencyLimiter
+from bos_sandbox.concurrency import limiter
 from bos_sandbox.limits import RunLimits
 from bos_sandbox.outcomes import ended, limit, result_problem
 from bos_sandbox.output import Output, OutputLimitExceeded
@@ -47,7 +47,7 @@ class Interpreter:
         self._pool = pool
         self._settings = settings
         self._prelude = prelude
-        self._limiter = ConcurrencyLimiter(settings.max_workers, settings.queue_timeout_s)
+        self._limiter = limiter(settings.max_workers, settings.queue_timeout_s)
 
     async def run(
         self, program: Program, inputs: Mapping[str, Any], limits: RunLimits

