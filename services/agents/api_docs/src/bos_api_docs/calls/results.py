@@ -12,7 +12,10 @@ from pydantic import BaseModel, ConfigDict
 from bos.common.v1 import Table
 from bos_chassis.values import make_table
 
-_ROWS_NAMES = ("data", "items", "results", "records", "rows", "value", "values", "content")
+_ROWS_NAMES = (
+    *("data", "items", "results", "records", "rows", "value", "values", "content", "list", "edges"),
+    *("docs", "entries"),
+)
 _MAX_COLUMNS = 50
 _MAX_DEPTH = 16
 _MAX_NODES = 30_000
@@ -121,7 +124,7 @@ def rows_of(value: Any, path: str = "") -> list[dict[str, Any]] | None:
         return _as_rows(value)
     if not isinstance(value, dict):
         return None
-    for holder in (value, value.get("_embedded")):
+    for holder in (value, *(value.get(name) for name in ("_embedded", "data", "result"))):
         if not isinstance(holder, dict):
             continue
         for name in _ROWS_NAMES:
@@ -137,7 +140,10 @@ def _as_rows(value: Any) -> list[dict[str, Any]] | None:
     if not isinstance(value, list):
         return None
     if all(isinstance(each, dict) for each in value):
-        return value
+        # Relay's edges hold the rows as nodes.
+        nodes = [each.get("node") for each in value if each.keys() <= {"node", "cursor"}]
+        whole = len(nodes) == len(value) and all(isinstance(each, dict) for each in nodes)
+        return nodes if whole else value
     scalars = all(not isinstance(each, dict | list) for each in value)
     return [{"value": each} for each in value] if scalars else None
 
