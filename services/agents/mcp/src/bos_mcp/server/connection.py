@@ -40,6 +40,7 @@ from bos_http.endpoints import Exchange
 from bos_mcp.server.catalogue import Catalogue, catalogue_of
 from bos_mcp.server.http import EXCHANGE, http_streams
 from bos_mcp.server.stdio import stdio_streams
+from bos_mcp.server.tolerant import tolerant_streams
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -260,8 +261,10 @@ class Connection:
 
     def _transport(self) -> AbstractAsyncContextManager[Any]:
         if self._server.url:
-            return http_streams(self._server, self._settings.http, self._telemetry)
-        return stdio_streams(self._server, self._ended)
+            streams = http_streams(self._server, self._settings.http, self._telemetry)
+        else:
+            streams = stdio_streams(self._server, self._ended)
+        return tolerant_streams(streams, self._log)
 
     def _ended(self) -> None:
         """Note at once that the program says no more; the connection is ended by the next look."""
