@@ -22,8 +22,9 @@ array                                  ``[…]``                                
 JSON object                            ``{"$map": {"key": …}}``                     map
 =====================================  ===========================================  ==============
 
-An untagged object never occurs. Fractions of a second have up to six digits. A reader that meets an
-unknown tag must fail rather than guess.
+An untagged object never occurs. Fractions of a second have up to six digits. Dates and
+timestamps that Python has not (``infinity``, before year 1, after 9999) are text, as the database
+shows them. A reader that meets an unknown tag must fail rather than guess.
 """
 
 from __future__ import annotations

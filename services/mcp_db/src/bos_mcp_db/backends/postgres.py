@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from contextlib import asynccontextmanager, suppress
 from copy import copy
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -20,6 +18,7 @@ from bos_mcp_db.backends.backend import (
     TableInfo,
 )
 from bos_mcp_db.backends.postgres_plan import kept_bytes
+from bos_mcp_db.backends.postgres_values import cell, set_codecs
 from bos_mcp_db.backends.rows import RowCollector, check_columns, check_cost, check_kept
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut, RoleUnavailable
 from bos_mcp_db.names import quote, split_table
@@ -167,7 +166,7 @@ class PostgresBackend:
             timeout=_CONNECT_TIMEOUT_S,
             # A transaction pooler in between breaks cached statements.
             statement_cache_size=0,
-            init=_prepare_connection,
+            init=set_codecs,
             reset=_nothing_to_reset,
             server_settings={
                 "application_name": "bos-mcp-db",
@@ -342,10 +341,14 @@ async def _fetch(
         check_kept(kept_bytes(await _plan(connection, kept.query), kept), limits)
     cursor = await statement.cursor()
     collector = RowCollector(limits)
+    kinds = [attribute.type.kind for attribute in attributes]
     while collector.wanted > 0:
         asked = min(collector.wanted, _ROWS_PER_FETCH)
         batch = await cursor.fetch(asked)
-        collector.add([_cell(value) for value in row.values()] for row in batch)
+        collector.add(
+            [cell(value, kind) for value, kind in zip(row.values(), kinds, strict=True)]
+            for row in batch
+        )
         if len(batch) < asked:
             break
     return Result(
@@ -363,37 +366,14 @@ async def _plan(connection: PoolConnectionProxy[Any], sql: str) -> Mapping[str, 
     return plan
 
 
-async def _prepare_connection(connection: asyncpg.Connection[Any]) -> None:
-    for name in ("json", "jsonb"):
-        await connection.set_type_codec(
-            name, schema="pg_catalog", encoder=str, decoder=_load_json, format="text"
-        )
-    # PostgreSQL's own words ("1 mon 3 days"); a timedelta has no months.
-    await connection.set_type_codec(
-        "interval", schema="pg_catalog", encoder=str, decoder=str, format="text"
-    )
-
-
 async def _nothing_to_reset(_connection: asyncpg.Connection[Any]) -> None:
     """In the place of asyncpg's reset: :meth:`PostgresBackend._reset` has done it."""
-
-
-def _load_json(text: str) -> Any:
-    return json.loads(text, parse_float=Decimal)
 
 
 def _column_type(name: str, kind: str) -> ColumnType:
     if kind in ("array", "composite"):
         return "structured"
     return _TYPES.get(name, "string")
-
-
-def _cell(value: Any) -> Any:
-    if isinstance(value, asyncpg.Record):
-        return {key: _cell(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_cell(item) for item in value]
-    return value
 
 
 def _is_closed(connection: PoolConnectionProxy[Any]) -> bool:
