@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -202,7 +202,8 @@ async def test_values_keep_their_types(backend: MySqlBackend) -> None:
             "timestamp",
             datetime.fromisoformat("2025-01-31 10:00:00.5"),
         ),
-        "TIME '10:00:00'": ("string", timedelta(hours=10)),
+        "TIME '10:00:00'": ("string", "10:00:00"),
+        "TIME '-838:59:59.5'": ("string", "-838:59:59.500000"),
         "JSON_OBJECT('a', 1)": ("string", '{"a": 1}'),
         "NULL": ("string", None),
         "'%s %d'": ("string", "%s %d"),
@@ -212,6 +213,19 @@ async def test_values_keep_their_types(backend: MySqlBackend) -> None:
 
     assert found.types == [kind for kind, _ in expected.values()]
     assert found.rows == [[value for _, value in expected.values()]]
+
+
+async def test_bits_are_numbers_and_zero_dates_texts(
+    backend: MySqlBackend, mariadb: MariaDb, mariadb_shop: str
+) -> None:
+    for statement in (
+        f"CREATE TABLE {mariadb_shop}.odd (b BIT(8), d DATE, m DATETIME, t TIME)",
+        f"INSERT INTO {mariadb_shop}.odd VALUES (b'10101010', '0000-00-00', 0, '34:00:00')",
+        provision_mysql(READER, ["odd"], database=mariadb_shop),
+    ):
+        await mariadb.administer(statement)
+    found = await backend.query("SELECT * FROM odd", LIMITS)
+    assert found.rows == [[170, "0000-00-00", "0000-00-00 00:00:00", "34:00:00"]]
 
 
 async def test_names_and_quotes_do_not_go_by_the_servers_own_defaults(

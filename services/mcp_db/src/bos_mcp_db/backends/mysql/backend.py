@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,7 @@ _TYPES: dict[int, ColumnType] = {
     FIELD_TYPE.NEWDATE: "date",
     FIELD_TYPE.DATETIME: "timestamp",
     FIELD_TYPE.TIMESTAMP: "timestamp",
-    FIELD_TYPE.BIT: "bytes",
+    FIELD_TYPE.BIT: "int64",
     FIELD_TYPE.GEOMETRY: "bytes",
 }
 
@@ -163,10 +164,13 @@ async def _fetch(connection: asyncmy.Connection, sql: str, limits: Limits) -> Re
         raise QueryFailed("The statement returns no rows; only SELECT queries are run.")
     check_columns(len(described), limits)
     collector = RowCollector(limits)
+    codes = [column[1] for column in described]
     while collector.wanted > 0:
         asked = min(collector.wanted, _ROWS_PER_FETCH)
         batch = await cursor.fetchmany(asked)
-        collector.add(list(row) for row in batch)
+        collector.add(
+            [_cell(value, code) for value, code in zip(row, codes, strict=True)] for row in batch
+        )
         if len(batch) < asked:
             break
     return Result(
@@ -178,6 +182,16 @@ async def _fetch(connection: asyncmy.Connection, sql: str, limits: Limits) -> Re
         rows=collector.rows,
         truncated=collector.truncated,
     )
+
+
+def _cell(value: Any, code: int) -> Any:
+    """A value as a cell: a ``TIME`` as the server writes it, a ``BIT`` as its number."""
+    if isinstance(value, timedelta):
+        ahead = abs(value)
+        seconds, fraction = ahead.days * 86_400 + ahead.seconds, ahead.microseconds
+        text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        return ("-" if value < timedelta() else "") + text + (f".{fraction:06}" if fraction else "")
+    return int.from_bytes(value) if code == FIELD_TYPE.BIT and isinstance(value, bytes) else value
 
 
 def _column_type(code: int, cells: Sequence[Any]) -> ColumnType:
