@@ -10,7 +10,7 @@ import pytest
 from ending_sessions import End, EndingProxy, message
 
 from bos_mcp_db.backends.backend import Limits
-from bos_mcp_db.backends.postgres import PostgresBackend
+from bos_mcp_db.backends.postgres.backend import PostgresBackend
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed
 
 LIMITS = Limits(
@@ -70,8 +70,8 @@ async def test_wherever_a_session_ends_the_database_is_unavailable(
 
 @pytest.mark.parametrize(
     "query",
-    ["SELECT ROW(s) FROM pg_stats AS s LIMIT 1", "SELECT e FROM everything AS e"],
-    ids=["unknown type", "unsupported type"],
+    ["SELECT ROW(s) FROM pg_stats AS s LIMIT 1"],
+    ids=["unknown type"],
 )
 async def test_a_value_that_cannot_be_read_is_the_fault_of_the_query(
     reader_dsn: str, query: str

@@ -8,7 +8,7 @@ import pytest
 from mcp.client.client import Client
 from mcp_db_rig import as_reader, call, provisioned, running
 
-from bos_mcp_db.backends.postgres_plan import kept_bytes
+from bos_mcp_db.backends.postgres.plan import kept_bytes
 from bos_mcp_db.settings import DatabaseSettings
 from bos_sqlguard import Kept
 

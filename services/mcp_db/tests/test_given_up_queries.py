@@ -10,7 +10,7 @@ import pytest
 from ending_sessions import EndingProxy, HoldingProxy
 
 from bos_mcp_db.backends.backend import Limits
-from bos_mcp_db.backends.postgres import PostgresBackend
+from bos_mcp_db.backends.postgres.backend import PostgresBackend
 from bos_mcp_db.failures import DatabaseUnavailable
 
 LIMITS = Limits(max_rows=10, max_columns=10, max_bytes=100_000, timeout_s=60)

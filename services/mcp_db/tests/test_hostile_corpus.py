@@ -18,7 +18,7 @@ from mcp_db_rig import as_reader, call, provisioned, running
 
 from bos_errors import BosError
 from bos_mcp_db.backends.backend import Backend, Limits
-from bos_mcp_db.backends.postgres import PostgresBackend
+from bos_mcp_db.backends.postgres.backend import PostgresBackend
 from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.failures import QueryFailure
 from bos_mcp_db.settings import DatabaseSettings

@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from bos_mcp_db.backends.postgres_values import cell, day, interval, moment, set_codecs
+from bos_mcp_db.backends.postgres.values import cell, day, interval, moment, set_codecs
 from bos_mcp_db.values import decode, encode
 
 # Expressions whose cells are the server's text.

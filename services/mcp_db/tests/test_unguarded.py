@@ -11,7 +11,7 @@ import pytest
 from mcp_db_rig import READER, TABLES
 
 from bos_mcp_db.backends.backend import Limits
-from bos_mcp_db.backends.postgres import PostgresBackend
+from bos_mcp_db.backends.postgres.backend import PostgresBackend
 from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.failures import QueryFailed, QueryRefused, QueryTimedOut
 from bos_mcp_db.provisioning import provision_sql

@@ -19,7 +19,7 @@ from bos_mcp_db.backends.mssql_session import OpenSession
 from bos_mcp_db.backends.mysql.backend import MySqlBackend
 from bos_mcp_db.backends.mysql.session import parse_address as parse_mysql_address
 from bos_mcp_db.backends.password_file import password_source
-from bos_mcp_db.backends.postgres import PostgresBackend
+from bos_mcp_db.backends.postgres.backend import PostgresBackend
 from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.failures import (
     DatabaseBusy,

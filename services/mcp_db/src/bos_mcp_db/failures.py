@@ -91,8 +91,9 @@ class DatabaseUnavailable(QueryFailure, Unavailable):
 
     default_reason = "DATABASE_UNAVAILABLE"
 
-    def __init__(self) -> None:
-        super().__init__("The database cannot be reached.")
+    def __init__(self, cause: str = "") -> None:
+        """An error whose text names the cause, if one is known; it must be safe to show."""
+        super().__init__(f"The database cannot be reached{cause and ': '}{cause}.")
 
 
 class RoleUnavailable(QueryFailure, FailedPrecondition):

@@ -92,8 +92,10 @@ async def _check_tables(databases: Databases, telemetry: Telemetry) -> None:
     for database in databases.all():
         try:
             found = {table.name for table in await database.describe()}
-        except DatabaseUnavailable:
-            log.warning("database unavailable at start", database=database.name)
+        except DatabaseUnavailable as error:
+            log.warning(
+                "database unavailable at start", database=database.name, reason=error.message
+            )
             continue
         missing = [table for table in database.tables if table not in found]
         if missing:

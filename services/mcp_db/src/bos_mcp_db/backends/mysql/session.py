@@ -12,6 +12,7 @@ import asyncmy
 from asyncmy.constants.CLIENT import MULTI_STATEMENTS
 from asyncmy.errors import MySQLError
 
+from bos_mcp_db.backends.connect_causes import connect_cause
 from bos_mcp_db.backends.server_address import ServerAddress, parse_server_address
 from bos_mcp_db.failures import DatabaseUnavailable
 
@@ -109,9 +110,9 @@ async def connect(address: ServerAddress) -> asyncmy.Connection:
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             await connection.connect()
-    except (MySQLError, OSError, RuntimeError, ValueError):
+    except (MySQLError, OSError, RuntimeError, ValueError) as error:
         # Such errors name hosts, users and databases.
-        raise DatabaseUnavailable from None
+        raise DatabaseUnavailable(connect_cause(error)) from None
     return cast("asyncmy.Connection", connection)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import asyncpg
 
 from bos_errors import FailedPrecondition
+from bos_mcp_db.backends.connect_causes import connect_cause
 from bos_mcp_db.backends.password_file import password_source
 from bos_mcp_db.connecting.roles.sessions import Outcome
 from bos_mcp_db.connecting.texts import one_line
@@ -134,9 +135,9 @@ async def postgres_session(url: str) -> AsyncIterator[PostgresSession]:
                 "lock_timeout": "5s",
             },
         )
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError):
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ValueError) as error:
         # Such errors name hosts, users and databases.
-        raise DatabaseUnavailable from None
+        raise DatabaseUnavailable(connect_cause(error)) from None
     try:
         yield PostgresSession(connection)
     except (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError):

@@ -17,8 +17,9 @@ from bos_mcp_db.backends.backend import (
     TableColumn,
     TableInfo,
 )
-from bos_mcp_db.backends.postgres_plan import kept_bytes
-from bos_mcp_db.backends.postgres_values import cell, set_codecs
+from bos_mcp_db.backends.connect_causes import connect_cause
+from bos_mcp_db.backends.postgres.plan import kept_bytes
+from bos_mcp_db.backends.postgres.values import cell, set_codecs
 from bos_mcp_db.backends.rows import RowCollector, check_columns, check_cost, check_kept
 from bos_mcp_db.failures import DatabaseUnavailable, QueryFailed, QueryTimedOut, RoleUnavailable
 from bos_mcp_db.names import quote, split_table
@@ -321,9 +322,9 @@ class PostgresBackend:
                     await self._pool
                     whole._is_open = True
             return await self._pool.acquire(timeout=_CONNECT_TIMEOUT_S)
-        except (ValueError, *_ASYNCPG_FAILURES):
+        except (ValueError, *_ASYNCPG_FAILURES) as error:
             # Such errors name hosts, users and databases.
-            raise DatabaseUnavailable from None
+            raise DatabaseUnavailable(connect_cause(error)) from None
 
 
 async def _fetch(
