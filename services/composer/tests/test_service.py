@@ -239,8 +239,10 @@ async def test_overlong_answer_is_truncated(start: Any, make: Any) -> None:
     rig = await start(max_answer_chars=1000)
     wanted = make.request(question="Tell me at length", token_budget=50_000)
     deltas, output = await rig.compose(wanted)
-    assert len("".join(deltas)) == 1000
-    assert len(output.answer) <= 1000
+    shown, said = output.answer.rsplit("\n\n", 1)
+    assert "".join(deltas) == output.answer
+    assert len(shown) <= 1000
+    assert said == "(The answer reached its length limit and is cut off here.)"
     assert from_value(output.trace[-1].data["cut_off"]) is True
     assert output.usage.model_calls == 1
     assert output.usage.unreported_tokens > 1000, "all that it could have consumed"

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 _MAX_FOLLOWUPS = 6
 _INVALID = ModelOutputInvalid.default_reason
+_CUT_OFF = "(The answer reached its length limit and is cut off here.)"
 
 
 @dataclass(slots=True)
@@ -119,7 +120,8 @@ class Composer:
             deterministic = False
             found = written_findings(answer, sections)
             missing = [section for section in sections if section.heading not in found]
-            for lacking in self._lacking(answer, missing, request, citations):
+            added = (_CUT_OFF,) if written.cut_off else ()
+            for lacking in (*added, *self._lacking(answer, missing, request, citations)):
                 answer = f"{answer}\n\n{lacking}"
                 yield ComposeResponse(delta=f"\n\n{lacking}")
         except NoReply as failure:
