@@ -86,8 +86,13 @@ def explanation(shape: Shape, findings: Sequence[Finding], *, is_stated: bool = 
             return "Rows match the filters, but no group fulfils the condition on groups (HAVING)."
         if finding.probe.without is None and not finding.probe.is_grouped:
             if not finding.has_rows:
-                joined = " together" if len(shape.tables) > 1 else ""
-                return f"Without any filter there are no rows either: {names} hold none{joined}."
+                # Conditions of joins are kept in the probe, so that no table is known to be empty.
+                where = (
+                    f"the join of {names} has none"
+                    if len(shape.tables) > 1
+                    else f"{names} has none"
+                )
+                return f"Without any filter there are no rows either: {where}."
             if len(filters) == 1:
                 values = _known_values(shape, filters[0])
                 if is_stated and not values:

@@ -127,6 +127,10 @@ async def _explain_empty(shapes: Sequence[Shape], prober: Prober, done: Checked)
     for shape in shapes:
         if shape.part and not await _has_no_rows(shape, prober):
             continue
+        # A single row of NULL or 0 may well be what the filters leave.
+        is_value = bool(done.result.table.rows) and bool(shape.filters)
+        if is_value and not shape.part and not await _has_no_rows(shape, prober):
+            return
         findings: list[Finding] = []
         for probe in empty_probes(shape, prober.left):
             table = await prober.table(probe.query, "empty result")
