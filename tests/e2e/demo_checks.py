@@ -4,16 +4,28 @@ Replies are checked against the sample company in ``services/demo``; here a few 
 are asked of the whole product.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
+
+import asyncpg
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.common.v1 import SourceType
 from bos.gateway.v1 import OrchestratorResponse, RunStatus
+from bos_chassis.telemetry import Telemetry
+from bos_client import BosClient
 from bos_demo.expectations import mentions
 from bos_demo.questions import Question, RagStep, WebStep
+from bos_standalone.service import Standalone, serve_all
+from bos_standalone.settings import StandaloneSettings
 
+Company: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 MOST_CALLS: Final = {
     "sql": 3,
     "computation": 2,
@@ -29,14 +41,40 @@ MOST_TOKENS: Final = 25_000
 _PLAN_AND_ANSWER: Final = 2
 
 
-def reaching(questions: Sequence[Question], *, of_each: int = 2) -> list[Question]:
-    """The first questions of each shape: the agents, and which steps need which."""
-    found: dict[tuple[object, ...], list[Question]] = {}
+@asynccontextmanager
+async def serving(
+    data: Path,
+    questions: Sequence[Question],
+    *,
+    agents: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> AsyncIterator[Standalone]:
+    """A standalone that offers these questions, with all agents or these alone."""
+    loaded = StandaloneSettings.load(data_dir=data, **settings)
+    more = {} if agents is None else {"agents": agents}
+    async with serve_all(loaded, Telemetry.for_tests("standalone"), **more) as standalone:
+        assert {each.question for each in questions} <= set(standalone.questions)
+        yield standalone
+
+
+def some_agents(*names: str) -> dict[str, str]:
+    """Agents of the repository by name, with their entry points."""
+    return {name: f"bos_{name}.service:serve" for name in names}
+
+
+async def answer(product: Standalone, question: Question) -> OrchestratorResponse:
+    async with BosClient(product.target, api_key=product.api_key) as bos, asyncio.timeout(180):
+        return await bos.ask(question.question, context=product.context)
+
+
+def reaching(questions: Sequence[Question]) -> list[Question]:
+    """The first question of each shape: the agents, and which steps need which."""
+    found: dict[tuple[object, ...], Question] = {}
     for each in questions:
         places = {step.id: place for place, step in enumerate(each.steps)}
         needs = tuple(tuple(places[i] for i in each.depends_on(step)) for step in each.steps)
-        found.setdefault((each.intent, each.agents, needs), []).append(each)
-    return [each for alike in found.values() for each in alike[:of_each]]
+        found.setdefault((each.intent, each.agents, needs), each)
+    return [*found.values()]
 
 
 def assert_answered(response: OrchestratorResponse, question: Question) -> None:
@@ -54,7 +92,6 @@ def assert_answered(response: OrchestratorResponse, question: Question) -> None:
 
 
 def assert_states(response: OrchestratorResponse, facts: Sequence[Any]) -> None:
-    """The answer states every fact, and there are some."""
     assert facts
     assert [fact for fact in facts if not mentions(response.answer, fact)] == [], response.answer
 

@@ -7,74 +7,44 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from decimal import Decimal
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-import asyncpg
 import pytest
 import pytest_asyncio
 
 from bos.gateway.v1 import RunStatus
 from bos.planner.v1 import Intent
-from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
-from bos_demo.company import DEFAULT_TODAY, load_postgres
+from bos_demo.company import DEFAULT_TODAY
 from bos_demo.expectations import expected_facts, expected_rows, mentions, same_rows
 from bos_demo.questions import (
     ChartsStep,
+    Question,
     SqlStep,
     load_every_question,
     load_questions,
 )
 from bos_demo.scripted.report import report_headings
-from bos_postgres import create_database
-from bos_standalone.service import serve_all
-from bos_standalone.settings import StandaloneSettings
+from bos_standalone.service import Standalone
 
-from .demo_checks import assert_answered, assert_states, reaching
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from bos_demo.questions import Question
-    from bos_standalone.service import Standalone
-    from bos_testkit.postgres import PostgresServer
-
-    Company = asyncpg.Connection[asyncpg.Record]
+from .demo_checks import Company, assert_answered, assert_states, reaching, serving, some_agents
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 QUESTIONS = load_questions("charts")
 REPORTS = load_questions("reports")
-AGENTS = {name: f"bos_{name}.service:serve" for name in ("sql", "computation", "charts")}
 MOST_POINTS = 100
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def product(
-    tmp_path_factory: pytest.TempPathFactory,
-    clean_environment: None,
-    started_before: Callable[[Path], Path],
-) -> AsyncIterator[Standalone]:
-    data = started_before(tmp_path_factory.mktemp("data"))
-    settings = StandaloneSettings.load(data_dir=data, rest=False)
-    telemetry = Telemetry.for_tests("standalone")
-    async with serve_all(settings, telemetry, agents=AGENTS) as standalone:
-        asked = {question.question for question in (*QUESTIONS, *REPORTS)}
-        assert asked <= set(standalone.questions)
+async def product(data: Path) -> AsyncIterator[Standalone]:
+    agents = some_agents("sql", "computation", "charts")
+    async with serving(data, (*QUESTIONS, *REPORTS), agents=agents, rest=False) as standalone:
         yield standalone
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def company(postgres_server: PostgresServer) -> AsyncIterator[Company]:
-    """A connection to a company of our own, for the reference queries."""
-    dsn = await create_database(postgres_server.dsn(), "reference_company_of_charts")
-    await load_postgres(dsn)
-    connection = await asyncpg.connect(dsn, server_settings={"search_path": "company"})
-    yield connection
-    await connection.close()
 
 
 @pytest.mark.parametrize("question", reaching(QUESTIONS), ids=lambda each: each.id)
@@ -104,7 +74,7 @@ async def test_chart_shows_figures_of_an_independent_query(
     assert_states(response, await expected_facts(company, question, DEFAULT_TODAY))
 
 
-@pytest.mark.parametrize("question", reaching(REPORTS, of_each=1), ids=lambda each: each.id)
+@pytest.mark.parametrize("question", reaching(REPORTS), ids=lambda each: each.id)
 @pytest.mark.requirement("D-01", "D-30", "D-32", "T-08")
 async def test_report_charts_show_figures_of_independent_queries(
     question: Question, product: Standalone, company: Company

@@ -3,8 +3,7 @@
 import asyncio
 import io
 import zipfile
-from collections.abc import AsyncIterator, Callable
-from importlib.resources import files
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +13,25 @@ import pytest
 import pytest_asyncio
 from click.testing import CliRunner
 
-from bos_chassis.telemetry import Telemetry
-from bos_cli.evaluation.grading import grade
-from bos_cli.evaluation.outcomes import outcome_of
-from bos_cli.evaluation.questions import read_set
 from bos_cli.main import main
 from bos_client import BosClient
 from bos_client.text import files_of
 from bos_client.workspace import WorkspaceClient
 from bos_demo.questions import FilesStep, Question, load_questions
-from bos_standalone.service import Standalone, serve_all
-from bos_standalone.settings import StandaloneSettings
+from bos_standalone.service import Standalone
 
-from .demo_checks import assert_answered, reaching
+from .demo_checks import assert_answered, reaching, serving, some_agents
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 QUESTIONS = load_questions("files")
-UPLOADS = load_questions("uploads")
-AGENTS = {name: f"bos_{name}.service:serve" for name in ("sql", "computation", "files")}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def product(
-    tmp_path_factory: pytest.TempPathFactory,
-    clean_environment: None,
-    started_before: Callable[[Path], Path],
-) -> AsyncIterator[Standalone]:
-    data = started_before(tmp_path_factory.mktemp("data"))
+async def product(data: Path) -> AsyncIterator[Standalone]:
     # Without the rag agent no document is loaded, but the file of the workspace is there.
-    settings = StandaloneSettings.load(data_dir=data, demo_documents=True)
-    telemetry = Telemetry.for_tests("standalone")
-    async with serve_all(settings, telemetry, agents=AGENTS) as standalone:
-        asked = {question.question for question in (*QUESTIONS, *UPLOADS)}
-        assert asked <= set(standalone.questions)
+    agents = some_agents("sql", "computation", "files")
+    async with serving(data, QUESTIONS, agents=agents, demo_documents=True) as standalone:
         yield standalone
 
 
@@ -75,24 +59,6 @@ async def test_result_becomes_the_file_that_was_asked_for(
     # Spaces of a PDF are distances, which readers guess at.
     said = "".join((text_of(content) or response.answer).split())
     assert [text for text in question.holds if "".join(text.split()) not in said] == []
-
-
-@pytest.mark.parametrize("question", UPLOADS, ids=lambda each: each.id)
-async def test_uploaded_file_is_queried_as_a_table(question: Question, product: Standalone) -> None:
-    """The set has the rows of independent queries of the database, where the same prices are."""
-    found = read_set(Path(str(files("bos_demo") / "evaluation.yaml")))
-    (expected,) = [each.expect for each in found.questions if each.id == question.id]
-    async with BosClient(product.target, api_key=product.api_key) as bos, asyncio.timeout(60):
-        response = await bos.ask(question.question, context=product.context)
-        run = await bos.get_run(response.run_id)
-    assert_answered(response, question)
-    assert expected.rows
-    assert expected.mentions
-    assert expected.cites == ["spares-2026.csv"]
-    assert [each for each in grade(expected, outcome_of(run)) if not each.passed] == []
-    assert [each.title for each in response.sources] == ["spares-2026.csv"]
-    (result,) = response.agent_results
-    assert result.tainted
 
 
 async def test_workspace_is_offered_over_rest(product: Standalone) -> None:
@@ -153,7 +119,6 @@ async def test_bos_files_puts_lists_gets_and_removes(
 
 
 def text_of(content: bytes) -> str:
-    """What people read of a file."""
     if content.startswith(b"%PDF-"):
         document = pypdfium2.PdfDocument(content)
         try:

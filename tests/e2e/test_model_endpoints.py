@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-import asyncpg
 import pytest
 import pytest_asyncio
 
 from bos.gateway.v1 import RunStatus
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
-from bos_demo.company import DEFAULT_TODAY, load_postgres
+from bos_demo.company import DEFAULT_TODAY
 from bos_demo.expectations import expected_facts, mentions
-from bos_demo.questions import load_questions
+from bos_demo.questions import Question, load_questions
 from bos_demo.scripted.dialogue import dialogue_fixtures
 from bos_demo.scripted.replies import demo_fixtures
 from bos_llm.settings import DEFAULT_MODELS
-from bos_postgres import create_database
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
 from bos_testkit.runs import SeenRun
@@ -34,40 +34,21 @@ from bos_testkit.scripted_model.quirks import THINKING_TEMPERATURE, THOUGHTS, Qu
 from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-    from pathlib import Path
-
-    from bos_demo.questions import Question
-    from bos_testkit.postgres import PostgresServer
-
-    Company = asyncpg.Connection[asyncpg.Record]
+from .demo_checks import Company
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 BY_ID = {question.id: question for question in load_questions()}
 QUESTION = BY_ID["top-five-customers-share"]
 STAGES = frozenset({"planned", "step_started", "revision_started", "answer_started"})
-# One for each oddity, so that no two tests ask the same.
+# libs/llm shows all oddities; each question is another, so that no two tests ask the same.
 ODD: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "ignores the schema": ("customers-per-region", {"ignores_response_format": True}),
     "refuses the schema": (
         "best-selling-products",
         {"refuses": {"json_schema": "plain", "temperature": "plain"}},
     ),
-    "refuses every form": (
-        "late-suppliers",
-        {"refuses": {"json_schema": "string", "json_object": "string", "max_tokens": "forbidden"}},
-    ),
     "thinks aloud": ("stock-value", {"thinks": "content"}),
-    "thinks aside": ("payment-methods", {"thinks": "reasoning_content"}),
-    "answers in parts": ("lapsed-customers", {"in_parts": True}),
-    "explains its JSON": ("ticket-satisfaction", {"wraps": "prose_and_fence"}),
     "calls a tool": ("payroll-per-department", {"calls_tool": True}),
-    "sends odd chunks": (
-        "margin-per-category",
-        {"odd_chunks": ("no_delta", "null_delta", "null_choices", "no_choices", "ping", "comment")},
-    ),
     "does not stream": ("discontinued-stock", {"whole_for_stream": True}),
 }
 
@@ -77,16 +58,6 @@ async def model(clean_environment: None) -> AsyncIterator[ScriptedModel]:
     fixtures = [*demo_fixtures(DEFAULT_TODAY), *dialogue_fixtures(DEFAULT_TODAY)]
     async with ScriptedModel(fixtures) as server:
         yield server
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def company(postgres_server: PostgresServer) -> AsyncIterator[Company]:
-    """A connection to a company of our own, for what answers must say."""
-    dsn = await create_database(postgres_server.dsn(), "company_of_endpoints")
-    await load_postgres(dsn)
-    connection = await asyncpg.connect(dsn, server_settings={"search_path": "company"})
-    yield connection
-    await connection.close()
 
 
 @dataclass(frozen=True)
@@ -191,21 +162,6 @@ async def test_an_address_and_a_name_are_enough(of_an_address: Product, company:
     assert of_an_address.name == "harness-model"
     for request in requests:
         assert ("### Reply" in request.prompt) == (request.schema is not None)
-
-
-async def test_the_v1_endpoint_of_azure_is_enough(
-    folder: Path, model: ScriptedModel, company: Company
-) -> None:
-    env = (
-        f"AZURE_OPENAI_ENDPOINT={model.azure_endpoint}/openai/v1/\n"
-        "AZURE_OPENAI_API_KEY=azure-0123456789\nBOS_MODEL=our-deployment\n"
-    )
-    async with started(folder, model, env) as product:
-        run = await product.ask(QUESTION)
-        await assert_planned_and_answered(product, QUESTION, company, run)
-        assert {request.path for request in model.requests} == {"/openai/v1/chat/completions"}
-        assert {request.model for request in model.requests} == {"our-deployment"}
-        assert {request.key_end for request in model.requests} == {"6789"}
 
 
 @pytest.mark.parametrize("kind", ODD)

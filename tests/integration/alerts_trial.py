@@ -29,9 +29,16 @@ from bos_testkit.certificates import Authority
 from bos_testkit.postgres import PostgresServer
 from bos_testkit.processes import free_port
 
-from .faults_harness import Certificates, FaultsHarness, open_faults_harness
-from .faults_parts import Part
-from .faults_replies import BOTH, LIST_TABLES, REPLIES, SEARCHED
+from .faults_harness import (
+    BOTH,
+    LIST_TABLES,
+    REPLIES,
+    SEARCHED,
+    Certificates,
+    FaultsHarness,
+    Part,
+    open_faults_harness,
+)
 from .library import upload
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
@@ -203,7 +210,7 @@ async def test_expired_certificate_raises_its_alert_until_replaced(watched: Watc
             async with asyncio.timeout(120):
                 # Files are looked at with every new connection.
                 while await watched.raised("BosCertificateExpires", service="planner") != expired:
-                    served.drop_connections()
+                    served.link.cut()
                     await asyncio.sleep(_PAUSE_S)
 
 

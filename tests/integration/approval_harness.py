@@ -7,7 +7,6 @@ real planner and composer around one scripted model.
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from bos_planner.settings import PlannerSettings
 from bos_standalone.rest import find_binary, serve_rest
 from bos_testkit.agents import agent_server
 from bos_testkit.deploy import DeployAgent
+from bos_testkit.forked import ForkedProcess, forked_process
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
@@ -61,14 +61,11 @@ FIXTURES = [
 
 @dataclass
 class Worker:
-    """One gateway and the REST in front of it."""
-
     target: str
-    process: asyncio.subprocess.Process
+    process: ForkedProcess
     rest_url: str = ""
 
     async def kill(self) -> None:
-        """End the gateway as a crash does."""
         self.process.kill()
         await self.process.wait()
 
@@ -84,7 +81,6 @@ class ApprovalHarness:
 
     @asynccontextmanager
     async def worker(self) -> AsyncIterator[Worker]:
-        """One more gateway with REST."""
         binary = find_binary(None)
         assert binary is not None, "build it first: make rest"
         async with self.gateway() as worker:
@@ -98,28 +94,17 @@ class ApprovalHarness:
     @asynccontextmanager
     async def gateway(self, port: int = 0) -> AsyncIterator[Worker]:
         """One more gateway alone; killed at the end if it still runs."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "bos_gateway"),
-            env={
-                **os.environ,
-                **self.environment,
-                "BOS_GATEWAY_SERVER__PORT": str(port),
-            },
-            stdout=asyncio.subprocess.PIPE,
+        environment = {**os.environ, **self.environment, "BOS_GATEWAY_SERVER__PORT": str(port)}
+        started = forked_process(
+            "-m", "bos_gateway", environment=environment, imported=("bos_gateway.service",)
         )
-        assert process.stdout is not None
-        try:
+        async with started as process:
             line = await asyncio.wait_for(process.stdout.readline(), 60)
             yield Worker(json.loads(line)["address"], process)
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
 
 
 @asynccontextmanager
 async def open_approval_harness(dsn: str) -> AsyncIterator[ApprovalHarness]:
-    """Two workers on an empty database."""
     telemetry = Telemetry.for_tests("harness")
     server = ServerSettings(port=0, grace_s=0.2)
     async with AsyncExitStack() as stack:

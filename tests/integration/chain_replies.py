@@ -63,25 +63,20 @@ def figures(*answers: str) -> list[float]:
 
 
 def report(*answers: str) -> bytes:
-    """The bytes of the report that a program makes of these answers."""
     return b"%PDF-1.4 " + repr(figures(*answers)).encode() + bytes(range(256))
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A question, the steps of its plan, and what it has to lead to."""
-
     question: str
     steps: tuple[dict[str, Any], ...]
 
     @property
     def agents(self) -> list[str]:
-        """Agents of the steps."""
         return [str(step["agent"]) for step in self.steps]
 
     @property
     def report(self) -> bytes | None:
-        """What the program writes; None if there is no program."""
         tasks = [step["task"] for step in self.steps]
         if COMPARE in tasks:
             return report(DOCS.answer, NEWS.answer)
@@ -128,10 +123,6 @@ CHAINS = {
         "compare them",
         (_docs(), _index(), _code(COMPARE, "documents", "index")),
     ),
-    "fan-out": Chain(
-        "Search my docs for the budget; from it analyse the trend, and find public benchmarks",
-        (_docs(), _code(ANALYSE, "documents"), _index("documents")),
-    ),
     "diamond to a mail": Chain(
         "Search my docs, compare them with public benchmarks and a program, mail what comes out",
         (
@@ -145,7 +136,6 @@ CHAINS = {
 
 
 def replies() -> Iterator[Fixture]:
-    """Yield all replies."""
     yield from rag_replies("chains", DOCS)
     yield from web_replies("chains", NEWS)
     yield from _program(ANALYSE, PROGRAM)

@@ -11,43 +11,35 @@ import email
 import json
 import secrets
 from base64 import urlsafe_b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from email import policy
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
-from mail_servers import PASSWORD, USER, imap_server, smtp_server
+from mail_servers import PASSWORD, USER, ImapServer, SmtpServer, imap_server, smtp_server
 
-from bos.documents.v1 import DocumentsServiceStub, WatchDocumentRequest
+from bos.gateway.v1 import Approval, RunEvent
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.values import from_value_map
 from bos_client import BosClient
 from bos_client.user_connections import ConnectionClient
 from bos_demo.company import DEFAULT_TODAY
-from bos_demo.documents.rendering import render
-from bos_demo.documents.sources import load_sources
-from bos_demo.website.service import serve_website
+from bos_demo.website.service import Website, serve_website
 from bos_errors import Unavailable
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_testkit.runs import SeenRun
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .chain_replies import CHAINS, DOCUMENT, replies
-from .killable import Killable, running
-from .library import upload
+from .effects_trial.respawning import Respawning, running
+from .library import upload_source
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
+Seen = Callable[[RunEvent], Awaitable[None]]
+"""Called with each event as it comes."""
 
-    from mail_servers import ImapServer, SmtpServer
-
-    from bos.gateway.v1 import Approval, RunEvent
-    from bos_demo.website.service import Website
-
-    Seen = Callable[[RunEvent], Awaitable[None]]
-    """Called with each event as it comes."""
 
 _KEY = "a-key-of-the-chains"
 _ISSUER = "https://identity.test"
@@ -79,7 +71,7 @@ class ChainRun(SeenRun):
 class Chains:
     """The running services."""
 
-    services: dict[str, Killable]
+    services: dict[str, Respawning]
     model: ScriptedModel
     smtp: SmtpServer
     bos: BosClient = field(default_factory=lambda: BosClient(""))
@@ -151,10 +143,11 @@ async def open_chains(dsn: str, folder: Path, *, gateways: int = 1) -> AsyncIter
         model = await enter(ScriptedModel(replies()))
         imap, smtp = await enter(imap_server()), await enter(smtp_server())
         services = _services(dsn, folder, model, site, gateways)
-        await enter(running(services))
+        await enter(running(*services.values()))
         made = Chains(services, model, smtp)
         await _connect(services["identity"].address, imap, smtp)
-        await _upload(services["documents"].address)
+        async with grpc.aio.insecure_channel(services["documents"].address) as channel:
+            await upload_source(channel, DOCUMENT, authorization=f"Bearer {_KEY}")
         targets = [each.address for name, each in services.items() if name.startswith("gateway")]
         made.bos = await enter(BosClient(f"ipv4:{','.join(targets)}", api_key=_KEY))
         await made.ready()
@@ -163,7 +156,7 @@ async def open_chains(dsn: str, folder: Path, *, gateways: int = 1) -> AsyncIter
 
 def _services(
     dsn: str, folder: Path, model: ScriptedModel, site: Website, gateways: int
-) -> dict[str, Killable]:
+) -> dict[str, Respawning]:
     """All services, none of them started."""
     private, public = generate_keypair()
     signing = folder / "signing.pem"
@@ -180,12 +173,12 @@ def _services(
         "OPENAI_API_KEY": "sk-scripted-0123456789abcdef",
         "BOS_MODEL": "scripted",
     }
-    found: dict[str, Killable] = {}
+    found: dict[str, Respawning] = {}
 
     def add(name: str, given: dict[str, str], **own: str) -> str:
         module = f"bos_{name.partition('-')[0]}"
         settings = {**given, **{f"{module.upper()}_{key}": value for key, value in own.items()}}
-        found[name] = Killable(name, module, settings, folder / f"{name}.log")
+        found[name] = Respawning(module, settings, folder / f"{name}.log")
         return found[name].address
 
     networks = [str(each) for each in site.networks]
@@ -249,17 +242,3 @@ async def _connect(identity: str, imap: ImapServer, smtp: SmtpServer) -> None:
         fields |= {f"{name}_security": "none"}
     async with ConnectionClient(identity, api_key=_KEY) as client:
         await client.connect("mail.imap", PASSWORD, fields)
-
-
-async def _upload(address: str) -> None:
-    """Upload the document, and wait until it is read."""
-    (source,) = [each for each in load_sources() if each.name == DOCUMENT]
-    metadata = (("authorization", f"Bearer {_KEY}"),)
-    async with grpc.aio.insecure_channel(address) as channel:
-        stub = DocumentsServiceStub(channel)
-        answer = await stub.UploadDocument(
-            upload(source.name, render(source)), timeout=60, metadata=metadata
-        )
-        request = WatchDocumentRequest(document_id=answer.document.document_id)
-        async for _ in stub.WatchDocument(request, timeout=240, metadata=metadata):
-            pass

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import grpc
-from gateway_harness.postgres_proxy import postgres_proxy
+from gateway_harness.postgres_proxy import Proxy, postgres_proxy
 
-from bos.documents.v1 import DocumentsServiceStub, WatchDocumentRequest
 from bos_chassis.metrics.exposition import metrics_server
 from bos_chassis.settings import ServerSettings, TlsSettings
 from bos_chassis.telemetry import Telemetry
@@ -20,9 +22,7 @@ from bos_composer.settings import ComposerSettings
 from bos_computation.service import serve as serve_computation
 from bos_computation.settings import ComputationSettings
 from bos_demo.company import DEFAULT_TODAY
-from bos_demo.documents.rendering import render
-from bos_demo.documents.sources import load_sources
-from bos_demo.scripted.replies import demo_fixtures
+from bos_demo.scripted.replies import composer_section, demo_fixtures
 from bos_documents.service import serve as serve_documents
 from bos_documents.settings import DocumentsSettings
 from bos_gateway.run_log.session import SCHEMA
@@ -30,7 +30,7 @@ from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_llm import Models
 from bos_mcp_db.service import serve as serve_mcp_db
-from bos_mcp_db.settings import McpDbSettings
+from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_memory.service import serve as serve_memory
 from bos_memory.settings import MemorySettings
 from bos_planner.service import serve as serve_planner
@@ -42,37 +42,77 @@ from bos_sandbox.service import serve as serve_sandbox
 from bos_sandbox.settings import SandboxSettings
 from bos_sql.service import serve as serve_sql
 from bos_sql.settings import SqlSettings
+from bos_testkit.certificates import Authority
 from bos_testkit.processes import free_port
 from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
-from .chain_replies import DOCUMENT
-from .faults_parts import Part
-from .harness import TODAY, Outcome
-from .library import upload
+from .chain_replies import DOCS, DOCUMENT
+from .effects_trial.gates import Gate
+from .harness import TODAY, Outcome, plan_reply, planned, program_reply, query_replies
+from .library import upload_source
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from datetime import timedelta
-    from pathlib import Path
-
-    from gateway_harness.postgres_proxy import Proxy
-
-    from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.certificates import Authority
-    from bos_testkit.scripted_model.replies import Fixture
-
-    from .faults_parts import Make
-
+Make: TypeAlias = Callable[[ServerSettings, Telemetry], AbstractAsyncContextManager[Any]]
 AGENTS: Final = ("sql", "computation", "rag")
 _LONGEST_RUN_S = 120.0
 _SLOW_LINK_S = 0.02
+LIST_TABLES: Final = "List all tables in the database"
+BOTH: Final = "Name the regions and add the numbers up"
+SEARCHED: Final = "Look the flights up and add the numbers up"
+_SUM = planned("sum", "computation", "add the numbers up")
+REPLIES: Final = (
+    plan_reply(BOTH, planned("regions", "sql", "name the regions"), _SUM),
+    plan_reply(SEARCHED, planned("passages", "rag", DOCS.task), _SUM),
+    *query_replies("name the regions", "SELECT region_name FROM regions", "regions"),
+    program_reply("add the numbers up", "result = {'total': 4000 + 321}"),
+    *(
+        fixture(f"answer: {question}", [composer_section(question)], text="It is in the results.")
+        for question in (BOTH, SEARCHED)
+    ),
+)
+
+
+@dataclass
+class Part:
+    """A service behind a link that can be slow; both keep their ports."""
+
+    name: str
+    make: Make
+    tls: TlsSettings
+    """Its certificate, whose files may be replaced."""
+    behind: int = field(default_factory=free_port)
+    port: int = field(default_factory=free_port)
+    metrics_port: int = field(default_factory=free_port)
+    """Where Prometheus reads it, while it runs."""
+    _running: AsyncExitStack | None = None
+
+    def __post_init__(self) -> None:
+        self.link = Gate(self.behind, self.port)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        """Start it, and the link to it; its metrics begin anew."""
+        self._running = AsyncExitStack()
+        enter = self._running.enter_async_context
+        telemetry = Telemetry.for_tests(self.name)
+        server = ServerSettings(port=self.behind, grace_s=0.2, tls=self.tls)
+        await enter(self.make(server, telemetry))
+        await enter(metrics_server(telemetry.registry, "127.0.0.1", self.metrics_port))
+        await enter(self.link.listening())
+
+    async def stop(self) -> None:
+        """Stop it, if it runs: connections are refused from then on."""
+        if self._running is not None:
+            running, self._running = self._running, None
+            await running.aclose()
 
 
 @dataclass
 class FaultsHarness:
-    """Running services, and the client of their gateway."""
-
     client: BosClient
     model: ScriptedModel
     parts: dict[str, Part]
@@ -90,7 +130,6 @@ class FaultsHarness:
         return [self.metrics_port, *(part.metrics_port for part in self.parts.values())]
 
     async def ask(self, question: str, conversation: str = "") -> Outcome:
-        """Ask, and follow the run to its end."""
         self.asked += 1
         async with asyncio.timeout(_LONGEST_RUN_S):
             stream = self.client.ask_stream(
@@ -99,13 +138,11 @@ class FaultsHarness:
             return Outcome([event async for event in stream])
 
     async def ask_at_once(self, question: str, times: int) -> list[Outcome]:
-        """Ask several times concurrently."""
         return list(await asyncio.gather(*(self.ask(question) for _ in range(times))))
 
     def slow_down(self, *, slow: bool) -> None:
-        """Make every link slow, or fast again."""
         for part in self.parts.values():
-            part.delay_s = _SLOW_LINK_S if slow else 0.0
+            part.link.delay_s = _SLOW_LINK_S if slow else 0.0
 
     async def count(self, what: str) -> int:
         """A number that the run log knows, as a SQL expression over its tables."""
@@ -126,12 +163,10 @@ class Certificates:
         self._left = left
 
     def issue(self, service: str, *, expired: bool = False) -> TlsSettings:
-        """A new certificate of a service, in the place of the one before."""
         issued = self._authority.issue(service, expired=expired, left=self._left)
         return issued.model_copy(update={"refresh_s": 0.1})
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """Certificate of an outside caller."""
         tls = self.issue("outside")
         assert tls.ca_file is not None
         assert tls.key_file is not None
@@ -172,7 +207,8 @@ async def open_faults_harness(
         for part in parts.values():
             await part.start()
         credentials = certificates.credentials()
-        await _upload(parts["documents"].address, credentials)
+        async with grpc.aio.secure_channel(parts["documents"].address, credentials) as channel:
+            await upload_source(channel, DOCUMENT)
         postgres = await enter(postgres_proxy(store_url))
         outside = {"client_certificates": False}
         gateway = await enter(
@@ -203,7 +239,6 @@ async def open_faults_harness(
 def _services(
     company: DatabaseSettings, dsn: str, folder: Path, models: Models, parts: dict[str, Part]
 ) -> dict[str, Make]:
-    """How each service is started, those that others need first; ``parts`` knows addresses."""
 
     def of(serve: Any, settings: Any, /, targets: Any = dict, **options: Any) -> Make:
         given = {name: options.pop(name) for name in ("models",) if name in options}
@@ -245,14 +280,3 @@ def _services(
             models=models,
         ),
     }
-
-
-async def _upload(address: str, credentials: grpc.ChannelCredentials) -> None:
-    """Upload a document of the company, and wait until it is read."""
-    (source,) = [each for each in load_sources() if each.name == DOCUMENT]
-    async with grpc.aio.secure_channel(address, credentials) as channel:
-        stub = DocumentsServiceStub(channel)
-        answer = await stub.UploadDocument(upload(source.name, render(source)), timeout=60)
-        request = WatchDocumentRequest(document_id=answer.document.document_id)
-        async for _ in stub.WatchDocument(request, timeout=240):
-            pass

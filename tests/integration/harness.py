@@ -1,14 +1,13 @@
 """The real services around one scripted model, and what tests say to it and ask of it.
 
 The same ``serve`` functions as in production, every service on a port of its own. Beyond what
-``bos serve all`` starts, a harness takes agents that misbehave, replies that mislead, and services
-that stop in the middle.
+``bos serve all`` starts, a harness takes agents that misbehave and replies that mislead.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.json_format import MessageToJson
@@ -70,12 +69,10 @@ class Outcome(SeenRun):
     """One run as its client saw it, and its trace."""
 
     def attempts(self, step_id: str) -> int:
-        """How often the step was sent to its agent."""
         started = [e.step_started for e in self.events if e.HasField("step_started")]
         return sum(each.step_id == step_id for each in started)
 
     def errors(self, agent: str) -> list[str]:
-        """Messages of the agent's ERROR events in the response's trace."""
         return [
             event.message
             for event in self.response.trace
@@ -83,7 +80,6 @@ class Outcome(SeenRun):
         ]
 
     def tools(self, agent: str) -> set[str]:
-        """Tools that the agent called."""
         return {
             event.message
             for event in self.response.trace
@@ -91,7 +87,6 @@ class Outcome(SeenRun):
         }
 
     def decision(self, message: str) -> dict[str, Any]:
-        """Data of the first trace event called ``message``."""
         event = next(event for event in self.response.trace if event.message == message)
         return {name: from_value(event.data[name]) for name in event.data}
 
@@ -110,14 +105,11 @@ def no_internals(shown: Message | str) -> None:
 
 @dataclass
 class Harness:
-    """Running services; those in ``parts`` can be stopped one by one."""
-
     client: BosClient
     model: ScriptedModel
     mcp_telemetry: Telemetry
     telemetry: Telemetry
     """Of all services but mcp_db."""
-    parts: dict[str, AsyncExitStack] = field(default_factory=dict)
 
     async def ask(self, question: str, **options: Any) -> Outcome:
         """Ask with trace and the company's today, and follow the run to its end."""
@@ -127,10 +119,6 @@ class Harness:
             aclosing(self.client.ask_stream(question, **options)) as stream,
         ):
             return Outcome([event async for event in stream])
-
-    async def stop(self, part: str) -> None:
-        """Stop one service, for good."""
-        await self.parts.pop(part).aclose()
 
     def queries(self) -> int:
         """Queries that reached mcp_db, run or refused."""
@@ -144,12 +132,7 @@ class Harness:
         )
 
     def calls(self, schema: str) -> int:
-        """Calls of the model that asked for ``schema``."""
         return sum(request.schema == schema for request in self.model.requests)
-
-    async def _start(self, part: str, service: AbstractAsyncContextManager[Any]) -> Any:
-        stack = self.parts[part] = AsyncExitStack()
-        return await stack.enter_async_context(service)
 
 
 @asynccontextmanager
@@ -159,12 +142,8 @@ async def open_harness(
     *,
     replies: Sequence[Fixture] = (),
     agents: Sequence[Agent] = (),
-    targets: Mapping[str, str] | None = None,
     gateway: Mapping[str, Any] | None = None,
-    planner: Mapping[str, Any] | None = None,
     models: Mapping[str, Any] | None = None,
-    databases: Mapping[str, DatabaseSettings] | None = None,
-    apart: bool = False,
 ) -> AsyncIterator[Harness]:
     """Every service, with ``agents`` beside sql and computation.
 
@@ -173,99 +152,53 @@ async def open_harness(
         store_url: Empty database for the run log.
         replies: Replies of the model beside those to the demo questions.
         agents: More agents, each served for real.
-        targets: More targets for the gateway's list, of agents served elsewhere or nowhere.
         gateway: Settings of the gateway.
-        planner: Settings of the planner.
         models: Settings of the models.
-        databases: More databases by the names that requests give as their backend.
-        apart: Each service knows of the endpoint only what it has seen itself, as it would in a
-            process of its own.
     """
     telemetry = Telemetry.for_tests("harness")
     server = ServerSettings(port=0, grace_s=0.2)
     async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(
-            ScriptedModel(
-                [*demo_fixtures(DEFAULT_TODAY), *dialogue_fixtures(DEFAULT_TODAY), *replies]
-            )
-        )
+        enter = stack.enter_async_context
+        said = [*demo_fixtures(DEFAULT_TODAY), *dialogue_fixtures(DEFAULT_TODAY), *replies]
+        model = await enter(ScriptedModel(said))
         # The policy of production; only the waits are short.
         short = {"retry_base_s": 0.001, "retry_cap_s": 0.002, "breaker_s": 0.001}
-        options = {**short, **(models or {})}
-        settled = model_settings(model, **options)
-        shared = await stack.enter_async_context(Models(settled, telemetry))
-
-        async def known() -> Models:
-            return await stack.enter_async_context(Models(settled, telemetry)) if apart else shared
-
-        harness = Harness(BosClient(""), model, Telemetry.for_tests("mcp_db"), telemetry)
-        stack.push_async_callback(_stop_all, harness)
-        mcp_db = await harness._start(
-            "mcp_db",
-            serve_mcp_db(
-                McpDbSettings.load(
-                    server=server, databases={"company": company, **(databases or {})}
-                ),
-                harness.mcp_telemetry,
-            ),
+        settled = model_settings(model, **{**short, **(models or {})})
+        given: dict[str, Any] = {"models": await enter(Models(settled, telemetry))}
+        mcp_telemetry = Telemetry.for_tests("mcp_db")
+        databases = McpDbSettings.load(server=server, databases={"company": company})
+        mcp_db = await enter(serve_mcp_db(databases, mcp_telemetry))
+        warm = SandboxSettings.load(server=server, warm_workers=1)
+        sandbox = await enter(serve_sandbox(warm, telemetry.named("sandbox")))
+        planner = await enter(
+            serve_planner(PlannerSettings.load(server=server), telemetry, **given)
         )
-        sandbox = await harness._start(
-            "sandbox",
-            serve_sandbox(
-                SandboxSettings.load(server=server, warm_workers=1), telemetry.named("sandbox")
-            ),
-        )
-        served = {
-            "planner": serve_planner(
-                PlannerSettings.load(server=server, **(planner or {})),
-                telemetry,
-                models=await known(),
-            ),
-            "composer": serve_composer(
-                ComposerSettings.load(server=server), telemetry, models=await known()
-            ),
-            "sql": serve_sql(
-                SqlSettings.load(server=server, mcp_url=mcp_db.url),
-                telemetry,
-                models=await known(),
-            ),
-            "computation": serve_computation(
-                ComputationSettings.load(server=server, sandbox_target=sandbox.address),
-                telemetry,
-                models=await known(),
-            ),
-        }
+        composing = ComposerSettings.load(server=server)
+        composer = await enter(serve_composer(composing, telemetry, **given))
+        querying = SqlSettings.load(server=server, mcp_url=mcp_db.url)
+        computing = ComputationSettings.load(server=server, sandbox_target=sandbox.address)
         addresses = {
-            name: (await harness._start(name, service)).address for name, service in served.items()
+            "sql": (await enter(serve_sql(querying, telemetry, **given))).address,
+            "computation": (await enter(serve_computation(computing, telemetry, **given))).address,
         }
         for agent in agents:
-            name = agent.card.name
-            addresses[name] = await harness._start(name, agent_server(agent))
-        planner_target, composer_target = addresses.pop("planner"), addresses.pop("composer")
-        listed = {**addresses, **(targets or {})}
+            addresses[agent.card.name] = await enter(agent_server(agent))
         settings = GatewaySettings.load(
             **{
                 "server": server,
                 "store_url": store_url,
-                "planner_target": planner_target,
-                "composer_target": composer_target,
+                "planner_target": planner.address,
+                "composer_target": composer.address,
                 # As in deployment config: one line, one entry per agent.
-                "agent_targets": ",".join(f"{name}={at}" for name, at in listed.items()),
+                "agent_targets": ",".join(f"{name}={at}" for name, at in addresses.items()),
                 "backoff_s": 0.01,
                 "restart_wait_s": 0,
                 **(gateway or {}),
             }
         )
-        running = await harness._start(
-            "gateway", serve_gateway(settings, telemetry.named("gateway"))
-        )
-        harness.client = await stack.enter_async_context(BosClient(running.address))
-        yield harness
-
-
-async def _stop_all(harness: Harness) -> None:
-    for part in reversed(list(harness.parts)):
-        await harness.stop(part)
+        running = await enter(serve_gateway(settings, telemetry.named("gateway")))
+        client = await enter(BosClient(running.address))
+        yield Harness(client, model, mcp_telemetry, telemetry)
 
 
 def plan_reply(question: str, *steps: Mapping[str, Any], **reply: Any) -> Fixture:
@@ -285,7 +218,6 @@ def plan_reply(question: str, *steps: Mapping[str, Any], **reply: Any) -> Fixtur
 
 
 def planned(step_id: str, agent: str, task: str, *needs: str, **inputs: Any) -> dict[str, Any]:
-    """One step of a plan as the model writes it."""
     named = [{"name": name, "value": value} for name, value in inputs.items()]
     return {
         "step_id": step_id,
@@ -320,5 +252,4 @@ def program_reply(task: str, code: str) -> Fixture:
 
 
 def rows(table: Table) -> list[list[Any]]:
-    """Cells as Python values."""
     return [[from_value(cell) for cell in row.values] for row in table.rows]

@@ -1,62 +1,33 @@
-"""Documents service with its real engines, and the document agent before it."""
+"""A document of the sample company, uploaded and read."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
-from bos.documents.v1 import DocumentUpload, UploadDocumentRequest
-from bos_chassis.settings import AuthSettings, ServerSettings
-from bos_chassis.telemetry import Telemetry
-from bos_documents import service as documents
-from bos_documents.settings import DocumentsSettings
-from bos_llm import Models
-from bos_rag import service as rag
-from bos_rag.settings import RagSettings
+from collections.abc import Iterator
 
+import grpc
 
-@asynccontextmanager
-async def documents_and_rag(
-    dsn: str, folder: Path, models: Models, *, describing: Models | None = None
-) -> AsyncIterator[tuple[Any, Any]]:
-    """Both servers, until the block is left.
-
-    Args:
-        dsn: Empty database of the documents service.
-        folder: Where its files go.
-        models: Of the agent.
-        describing: Of the service; None: descriptions are by rule.
-    """
-    async with AsyncExitStack() as stack:
-        found = await stack.enter_async_context(
-            documents.serve(
-                DocumentsSettings.load(
-                    server=ServerSettings.load(grace_s=0.1),
-                    auth=AuthSettings.load(),
-                    store_url=dsn,
-                    files_url=(folder / "files").as_uri(),
-                    index_folder=folder / "index",
-                    spool_folder=folder / "spool",
-                ),
-                Telemetry.for_tests("documents"),
-                models=describing,
-            )
-        )
-        agent = await stack.enter_async_context(
-            rag.serve(
-                RagSettings.load(
-                    server=ServerSettings(reflection=False, grace_s=1),
-                    auth=AuthSettings.load(),
-                    documents_target=found.address,
-                ),
-                Telemetry.for_tests("rag"),
-                models=models,
-            )
-        )
-        yield found, agent
+from bos.documents.v1 import (
+    DocumentsServiceStub,
+    DocumentUpload,
+    UploadDocumentRequest,
+    WatchDocumentRequest,
+)
+from bos_demo.documents.rendering import render
+from bos_demo.documents.sources import load_sources
 
 
 def upload(name: str, content: bytes) -> Iterator[UploadDocumentRequest]:
-    """Messages that upload a file."""
     yield UploadDocumentRequest(upload=DocumentUpload(name=name))
     yield UploadDocumentRequest(content=content)
+
+
+async def upload_source(channel: grpc.aio.Channel, name: str, **how: str) -> None:
+    """Upload a document of the company with this metadata, and wait until it is read."""
+    (source,) = [each for each in load_sources() if each.name == name]
+    metadata, stub = tuple(how.items()), DocumentsServiceStub(channel)
+    answer = await stub.UploadDocument(
+        upload(source.name, render(source)), timeout=60, metadata=metadata
+    )
+    request = WatchDocumentRequest(document_id=answer.document.document_id)
+    async for _ in stub.WatchDocument(request, timeout=240, metadata=metadata):
+        pass

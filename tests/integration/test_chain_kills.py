@@ -1,4 +1,4 @@
-"""kill -9 of any one process at any event of a chain changes nothing but the time it takes.
+"""Chains of real agents: cited answers and effects; kill -9 of any process costs only time.
 
 The one exception is the mail agent while its server takes a message: the outcome is then said to be
 unknown.
@@ -9,6 +9,7 @@ unknown.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import random
 from collections.abc import AsyncIterator
@@ -24,7 +25,7 @@ from bos_errors import AgentErrorType
 from bos_postgres import create_database
 from bos_testkit.postgres import PostgresServer
 
-from .chain_replies import CHAINS, REPORT
+from .chain_replies import CHAINS, MANAGER, REPORT
 from .chains_harness import ChainRun, Chains, open_chains
 from .harness import no_internals
 
@@ -51,6 +52,58 @@ async def chains(
     folder = tmp_path_factory.mktemp("chain_kills")
     async with open_chains(dsn, folder, gateways=2) as chains:
         yield chains
+
+
+@pytest.mark.requirement("T-15")
+@pytest.mark.parametrize("name", CHAINS)
+async def test_a_chain_of_agents_ends_in_a_cited_answer_and_its_effects(
+    chains: Chains, name: str
+) -> None:
+    chain, before = CHAINS[name], len(chains.mails())
+    run = await chains.ask(name)
+
+    assert run.response.status == RunStatus.RUN_STATUS_SUCCEEDED, run.response
+    assert [each.agent_name for each in run.response.agent_results] == chain.agents
+    assert sorted(quote for _, quote in run.cited) == sorted(chain.cites)
+    for number in range(1, len(run.response.sources) + 1):
+        assert f"[{number}]" in run.response.answer
+    for event in run.events:
+        assert "Traceback" not in str(event)
+    no_internals(run.response.answer)
+
+    files = [file for each in run.response.agent_results for file in each.files]
+    if chain.report is None:
+        assert files == []
+    else:
+        (made,) = files
+        assert (made.name, made.media_type) == (REPORT, "application/pdf")
+        assert await chains.bos.download_file(run.response.run_id, made.digest) == chain.report
+
+    mails = chains.mails()[before:]
+    if "mail" not in chain.agents:
+        assert mails == []
+        return
+    assert chain.report is not None
+    assert mails == [{REPORT: chain.report}]
+    shown = run.shown("send_email")
+    assert shown["to"] == [MANAGER]
+    assert shown["attachments"] == [
+        {
+            "name": REPORT,
+            "content": "",
+            "media_type": "application/pdf",
+            "size_bytes": len(chain.report),
+            "sha256": hashlib.sha256(chain.report).hexdigest(),
+            "step": "analysis",
+        }
+    ]
+
+
+async def test_branches_run_concurrently(chains: Chains) -> None:
+    run = await chains.ask("parallel")
+    started = [run.at("step_started", step) for step in ("documents", "index")]
+    ended = [run.at("step_finished", step) for step in ("documents", "index")]
+    assert max(started) < min(ended)
 
 
 @dataclass(frozen=True)
@@ -90,7 +143,6 @@ class Kill:
             self._work = asyncio.create_task(self._kill())
 
     async def ended(self) -> None:
-        """Wait until the process is up again."""
         if self._work is not None:
             await self._work
 

@@ -133,76 +133,9 @@ async def test_figure_is_the_same_over_grpc_rest_and_command_line(
     assert (tmp_path / figure.name).read_bytes() == content
 
 
-@pytest.mark.parametrize(
-    ("run_id", "digest", "key", "status", "reason"),
-    [
-        ("its own", "0" * 64, "right", 404, "FILE_NOT_FOUND"),
-        ("another", "right", "right", 404, "NOT_FOUND"),
-        ("its own", "right", "wrong", 401, "TOKEN_INVALID"),
-        ("its own", "0" * 63, "right", 400, "INVALID_ARGUMENT"),
-    ],
-)
-async def test_missing_and_foreign_files_are_errors(
-    rest_product: RestHarness,
-    approved: tuple[Approval, OrchestratorResponse],
-    run_id: str,
-    digest: str,
-    key: str,
-    status: int,
-    reason: str,
-) -> None:
-    _, response = approved
-    run = response.run_id if run_id == "its own" else "0199f0a4-7b1e-7c4e-9d8e-3f1f5a3b2c10"
-    named = figure_of(response).digest.removeprefix("sha256:") if digest == "right" else digest
-    token = rest_product.key if key == "right" else "wrong"
-    async with (
-        aiohttp.ClientSession(rest_product.url) as session,
-        session.get(
-            f"/v1/runs/{run}/files/{named}", headers={"Authorization": f"Bearer {token}"}
-        ) as reply,
-    ):
-        error = (await reply.json())["error"]
-    assert reply.status == status, error
-    assert "Content-Disposition" not in reply.headers
-    (info,) = [each for each in error["details"] if each["@type"].endswith("ErrorInfo")]
-    assert info["reason"] == reason
-
-
-@pytest.mark.requirement("M-17", "M-18", "M-19")
-async def test_instructions_lead_to_another_approval(
-    rest_product: RestHarness,
-) -> None:
-    known = connection(rest_product)
-    shown = []
-    async with BosClient(known["target"], api_key=rest_product.key) as bos:
-        async for event in bos.ask_stream(QUESTION.question, context=known["context"]):
-            if event.HasField("approval_requested"):
-                approval = event.approval_requested.approval
-                shown.append(approval.actions[0].arguments.fields["code"].string_value)
-                instructions = "as a line chart, please" if len(shown) == 1 else ""
-                await bos.approve(approval.approval_id, instructions)
-        response = event.run_finished.response
-    first, second = shown
-    assert ("axes.bar(" in first, "axes.plot(" in second) == (True, True)
-    drawing = response.agent_results[1]
-    assert from_value_map(drawing.data)["code"] == second
-    assert "as a line chart, please" in drawing.task_description
-    assert [file.name for file in drawing.files] == list(from_value_map(drawing.data)["files"])
-
-
 async def test_denied_nothing_runs_and_the_rest_is_answered(rest_product: RestHarness) -> None:
     _, response = await decided(rest_product, "deny")
     assert response.status == RunStatus.RUN_STATUS_PARTIALLY_SUCCEEDED
     drawing = response.agent_results[1]
     assert (drawing.status, drawing.error.type) == (SKIPPED, "denied_by_user")
     assert list(drawing.files) == []
-
-
-@pytest.mark.requirement("M-14", "F-08")
-async def test_program_is_skipped_if_no_approver_can_be_asked(rest_product: RestHarness) -> None:
-    known = connection(rest_product)
-    async with BosClient(known["target"], api_key=rest_product.key) as bos:
-        response = await bos.ask(QUESTION.question, context=known["context"])
-    drawing = response.agent_results[1]
-    assert (drawing.status, drawing.error.type) == (SKIPPED, "hitl_skipped_non_streaming")
-    assert drawing.performed_actions == []

@@ -17,7 +17,7 @@ from bos_postgres import connect, create_database
 from bos_standalone.stores import COMPANY_DATABASE
 from bos_testkit.postgres import PostgresServer
 
-from .effects_trial.actions import Action, Kind, Person, draw
+from .effects_trial.actions import Action, Kind, Person
 from .effects_trial.deployment import Stores
 from .effects_trial.trial import Company, run_trial
 from .effects_trial.verdict import judge
@@ -67,11 +67,8 @@ CASES: list[tuple[Kind, Person, AgentExecutionStatus | None, str, Mapping[str, i
     ("note", "approves", DONE, "", {LABEL: 1}, ""),
     ("note", "approves", DONE, "", {LABEL: 2}, "landed 2 times"),
     ("note", "approves", DONE, "", {}, "has not landed"),
-    ("note", "approves", FAILED, "OutcomeUnknown", {}, ""),
     ("note", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, ""),
-    ("note", "approves", FAILED, "OutcomeUnknown", {LABEL: 2}, "landed 2 times"),
     ("ticket", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, "the other side knows"),
-    ("file", "approves", FAILED, "OutcomeUnknown", {LABEL: 1}, "the other side knows"),
     ("mail", "approves", FAILED, "Unavailable", {}, "given up"),
     ("mail", "approves", FAILED, "Unavailable", {LABEL: 1}, "not done and has landed"),
     ("mail", "approves", None, "", {}, "no result"),
@@ -79,7 +76,6 @@ CASES: list[tuple[Kind, Person, AgentExecutionStatus | None, str, Mapping[str, i
     ("mail", "denies", SKIPPED, "denied_by_user", {LABEL: 1}, "not approved and landed"),
     ("mail", "denies", DONE, "", {}, "not skipped"),
     ("mail", "never answers", None, "", {}, ""),
-    ("mail", "never answers", None, "", {LABEL: 1}, "not approved and landed"),
     ("mail", "never answers", DONE, "", {}, "before a decision"),
     ("mail", "sees another action", FAILED, "PermissionDenied", {}, ""),
     ("mail", "sees another action", FAILED, "PermissionDenied", {CHANGED: 1}, "landed"),
@@ -96,11 +92,3 @@ def test_verdict_finds_forbidden_effects() -> None:
         case = kind, person, status, error, landed
         assert len(verdict.breaches) == bool(breach), case
         assert breach in "".join(verdict.breaches), case
-
-
-def test_actions_are_drawn_from_the_seed_alone() -> None:
-    assert draw(40, 1) == draw(40, 1) != draw(40, 2)
-    assert sum(each.person == "approves" for each in draw(40, 1)) == 40
-    assert {each.person for each in draw(6, 1)} == {
-        *("approves", "denies", "never answers", "sees another action")
-    }

@@ -8,30 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.gateway.v1 import RunStatus
+from bos_mcp_db.settings import DatabaseSettings
 from bos_postgres import create_database
 from bos_testkit.certificates import Authority
+from bos_testkit.postgres import PostgresServer
 from bos_testkit.scripted_model.server import TEXT_CALLS
 
-from .faults_harness import Certificates, open_faults_harness
-from .faults_replies import BOTH, LIST_TABLES, REPLIES, SEARCHED
-from .harness import rows
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from bos_mcp_db.settings import DatabaseSettings
-    from bos_testkit.postgres import PostgresServer
-
-    from .faults_harness import FaultsHarness
-    from .harness import Outcome
+from .faults_harness import (
+    BOTH,
+    LIST_TABLES,
+    REPLIES,
+    SEARCHED,
+    Certificates,
+    FaultsHarness,
+    open_faults_harness,
+)
+from .harness import Outcome, rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -126,7 +126,7 @@ async def test_expired_certificate_costs_its_own_part(
         # Connections that were made before stay good; new ones show the new certificate.
         status = RunStatus.RUN_STATUS_SUCCEEDED
         while status == RunStatus.RUN_STATUS_SUCCEEDED:
-            harness.parts["sql"].drop_connections()
+            harness.parts["sql"].link.cut()
             status = (await harness.ask(BOTH)).response.status
     for outcome in await harness.ask_at_once(BOTH, AT_ONCE):
         names_the_failure(outcome, "regions", "sum")

@@ -1,11 +1,9 @@
 """Memory from end to end: a user's facts are in her prompts, and in no other user's."""
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -20,13 +18,12 @@ from bos.memory.v1 import (
     ListConversationsRequest,
     MemoryServiceStub,
 )
-from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient
-from bos_standalone.service import Standalone, serve_all
-from bos_standalone.settings import StandaloneSettings
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
+
+from .conftest import StartProduct
 
 PASSWORD = "correct horse battery"
 COMPANY = "Analytical Engines"
@@ -43,8 +40,6 @@ FOUND = fixture(
 
 @dataclass
 class Person:
-    """A user who signed in."""
-
     bos: BosClient
     memory: Any
     token: str
@@ -87,34 +82,15 @@ async def model() -> AsyncIterator[ScriptedModel]:
 
 
 @pytest.fixture
-async def product(
-    tmp_path: Path,
-    postgres_dsn: str,
-    model: ScriptedModel,
-    clean_environment: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> AsyncIterator[Standalone]:
-    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
-        database.execute("CREATE TABLE bicycles (id INTEGER PRIMARY KEY)")
-    for name, value in {
-        "BOS_STORE_URL": postgres_dsn,
-        "BOS_DATABASE_URL": f"sqlite:///{tmp_path / 'shop.db'}",
-        "BOS_DATABASE_ALLOWED_TABLES": "bicycles",
-        "BOS_STANDALONE_REST": "false",
-        "BOS_IDENTITY_ARGON2_MEMORY_KIB": "8",
-        "BOS_IDENTITY_ARGON2_TIME_COST": "1",
-        "BOS_GATEWAY_MEMORY_TIMEOUT_S": "20",  # however busy the machine is
-        "OPENAI_BASE_URL": model.base_url,
-        "BOS_MODEL": "scripted",
-    }.items():
-        monkeypatch.setenv(name, value)
-    settings = StandaloneSettings.load(data_dir=tmp_path / "data", grace_s=0.1)
-    async with serve_all(settings, Telemetry.for_tests("standalone")) as running:
-        yield running
-
-
-@pytest.fixture
-async def people(product: Standalone, model: ScriptedModel) -> AsyncIterator[dict[str, Person]]:
+async def people(
+    start_product: StartProduct, model: ScriptedModel
+) -> AsyncIterator[dict[str, Person]]:
+    product, _ = await start_product(
+        model,
+        BOS_IDENTITY_ARGON2_MEMORY_KIB="8",
+        BOS_IDENTITY_ARGON2_TIME_COST="1",
+        BOS_GATEWAY_MEMORY_TIMEOUT_S="20",  # however busy the machine is
+    )
     found = {}
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context

@@ -1,8 +1,10 @@
-"""REST in front of the whole product: the walk that the guide shows, line by line."""
+"""Blocks of the guide, as they stand there, on the whole product with REST."""
 
 import asyncio
 import json
+import os
 import re
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from .rest_harness import ROOT, RestHarness
+from .rest_harness import BOS, ROOT, RestHarness
+
+PASSWORD = "correct horse battery"
 
 pytestmark = [pytest.mark.e2e, pytest.mark.rest, pytest.mark.asyncio(loop_scope="module")]
 
@@ -23,21 +27,11 @@ async def http(rest_product: RestHarness) -> AsyncIterator[aiohttp.ClientSession
         yield session
 
 
-def walk_of_the_readme() -> list[str]:
-    text = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
-    section = text.partition("\n## REST\n")[2].partition("\n## ")[0]
-    block = re.search(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    assert block
-    return [line for line in block[1].splitlines() if line]
-
-
 async def outputs(folder: Path, lines: list[str]) -> list[str]:
     """What each line prints when the shell runs all of them, one after the other."""
     mark = "=== next line"
     script = "\n".join(f"{line}\nprintf '\\n{mark}\\n'" for line in lines)
-    process = await asyncio.create_subprocess_exec(
-        *("sh", "-c", script), cwd=folder, stdout=asyncio.subprocess.PIPE
-    )
+    process = await asyncio.create_subprocess_exec(*("sh", "-c", script), cwd=folder, stdout=PIPE)
     printed, _ = await process.communicate()
     return printed.decode().split(f"\n{mark}\n")
 
@@ -48,7 +42,7 @@ def events(text: str) -> list[tuple[str, str]]:
 
 @pytest.mark.requirement("A-01")
 async def test_the_walk_of_the_readme(rest_product: RestHarness) -> None:
-    lines = walk_of_the_readme()
+    lines = [line for line in lines_of("REST") if line]
     printed = dict(zip(lines, await outputs(rest_product.folder, lines), strict=False))
 
     def after(start: str) -> str:
@@ -138,3 +132,89 @@ async def test_raw_json_is_checked_field_by_field(
     assert [len(row) for row in table["rows"]] == [1, 1]
     assert len(table["columns"]) == 1
     assert table["truncated"]
+
+
+def lines_of(heading: str) -> list[str]:
+    text = (ROOT / "docs/guide.md").read_text(encoding="utf-8")
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    block = re.search(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    assert block
+    return [line.replace(".venv/bin/bos", str(BOS)) for line in block[1].splitlines()]
+
+
+async def started(folder: Path, line: str) -> asyncio.subprocess.Process:
+    """The line in a shell without a terminal, so that it prompts for nothing."""
+    environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": ""}
+    return await asyncio.create_subprocess_exec(
+        *("sh", "-c", line), cwd=folder, env=environment, stdin=PIPE, stdout=PIPE
+    )
+
+
+async def output(folder: Path, line: str, typed: str = "") -> str:
+    printed, _ = await (await started(folder, line)).communicate(typed.encode())
+    return printed.decode()
+
+
+async def until_asked(folder: Path) -> str:
+    async with asyncio.timeout(60):
+        while True:
+            found: dict[str, Any] = json.loads(await output(folder, f"{BOS} approvals list --json"))
+            if found.get("approvals"):
+                (approval,) = found["approvals"]
+                return str(approval["approval_id"])
+
+
+def id_behind(word: str, printed: str) -> str:
+    """The last id that follows the word, which is that of the outcome."""
+    return str(re.findall(rf"{word} ([0-9a-f-]{{36}})", printed)[-1])
+
+
+async def test_signing_in(rest_product: RestHarness) -> None:
+    folder = rest_product.folder
+    lines = lines_of("Signing in")
+    assert len(lines) <= 5
+    register, log_in, who, ask, log_out = lines
+    before = json.loads(await output(folder, f"{BOS} runs list --json"))
+    for line in (register, log_in):
+        # There is no terminal to prompt for it.
+        assert "ada" in await output(folder, line.replace("#", "--password-stdin #"), PASSWORD)
+    assert "ada" in await output(folder, who)
+    assert "\nAnswer\n" in await output(folder, ask)
+    assert len(json.loads(await output(folder, f"{BOS} runs list --json"))["runs"]) == 1
+    await output(folder, log_out)
+    assert json.loads(await output(folder, f"{BOS} runs list --json")) == before
+
+
+async def test_following_up(rest_product: RestHarness) -> None:
+    folder = rest_product.folder
+    lines = lines_of("Following up")
+    assert len(lines) <= 5
+    ask, follow_up, ambiguous, reply = lines
+    first = await output(folder, ask)
+    conversation = id_behind("conversation", first)
+    second = await output(folder, follow_up.replace("CONVERSATION_ID", conversation))
+    assert id_behind("conversation", second) == conversation
+    assert "\nAnswer\n" in second
+    assert second.partition("\nAnswer\n")[2] != first.partition("\nAnswer\n")[2]
+    asked_back = await output(folder, ambiguous)
+    assert "Pumps" in asked_back
+    assert "\u25b6 shift sql" in asked_back
+    answered = await output(folder, reply.replace("RUN_ID", id_behind("Run", asked_back)))
+    assert "gross margin of pumps, by working days" in answered.partition("\nAnswer\n")[2]
+
+
+async def test_approving(rest_product: RestHarness) -> None:
+    folder = rest_product.folder
+    lines = lines_of("Approving")
+    assert len(lines) <= 5
+    ask, list_them, show, approve = lines
+    asking = await started(folder, ask)
+    approval_id = await until_asked(folder)
+    assert approval_id in await output(folder, list_them)
+    shown = await output(folder, show.replace(" ID", f" {approval_id}"))
+    assert "savefig" in shown, "the very program"
+    decided = await output(folder, approve.replace(" ID", f" {approval_id}"))
+    assert decided.strip() == f"Request {approval_id}: approved"
+    printed, _ = await asking.communicate()
+    assert "approved: chart" in printed.decode()
+    assert "\nAnswer\n" in printed.decode()

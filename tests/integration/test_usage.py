@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
@@ -18,10 +17,8 @@ from bos_cli.render.parts import show_end
 from bos_mcp_db.settings import DatabaseSettings
 from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY
 
+from .conftest import StartHarness
 from .harness import Harness, open_harness
-
-if TYPE_CHECKING:
-    from .conftest import StartHarness
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -52,7 +49,6 @@ def total(usages: Iterable[Usage]) -> tuple[int, int, int, int]:
 
 
 def counted(telemetry: Telemetry, name: str, **labels: str) -> float:
-    """The sum of the samples of a metric that have these labels."""
     return sum(
         sample.value
         for metric in telemetry.registry.collect()
@@ -165,15 +161,3 @@ async def test_profile_of_a_step_applies_to_its_own_model_calls_only(
     assert {key for schema, key in used if schema == "ComputationPlan"} == {"cmmn"}
     # Planner and composer use the ordinary key of their own settings.
     assert {key for schema, key in used if schema in ("PlannerReply", None)} == {SCRIPTED_KEY[-4:]}
-
-
-@pytest.mark.requirement("N-07")
-async def test_agent_without_the_profile_calls_no_model(
-    start_harness: StartHarness,
-) -> None:
-    harness = await start_harness(gateway={"key_profiles": {"sql": "research"}})
-    outcome = await harness.ask(QUESTION)
-    (failed,) = [r for r in outcome.response.agent_results if r.agent_name == "sql"]
-    assert failed.error.type == "ConfigurationError"
-    assert "BOS_MODEL_KEYS" in failed.error.message
-    assert not [r for r in harness.model.requests if r.schema in SQL_SCHEMAS]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import grpc
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from google.rpc import error_details_pb2, status_pb2
 
+from .public_rpcs import PublicRpc
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from google.protobuf.message import Message
-
-    from .public_rpcs import PublicRpc
+    from .isolation_harness import IsolationHarness
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -37,8 +37,6 @@ _LOST = "Internal error from Core"
 
 @dataclass(frozen=True)
 class Heard:
-    """How a call ended."""
-
     code: str
     """Name of the gRPC code; over HTTP the one that the body names, if the status fits it."""
     reason: str
@@ -55,27 +53,41 @@ class Heard:
 
     @property
     def shape(self) -> tuple[str, str, str]:
-        """All that an error says."""
         return self.code, self.reason, self.message
+
+
+def bearer(token: str) -> Metadata:
+    return (("authorization", f"Bearer {token}"),)
+
+
+def _started(
+    channel: grpc.aio.Channel, rpc: PublicRpc, messages: list[Message], metadata: Metadata
+) -> Any:
+    make = channel.stream_stream if rpc.method.client_streaming else channel.unary_stream
+    return make(
+        rpc.path,
+        request_serializer=type(messages[0]).SerializeToString,
+        response_deserializer=GetMessageClass(rpc.method.output_type).FromString,
+    )(
+        _each(messages) if rpc.method.client_streaming else messages[0],
+        timeout=TIMEOUT_S,
+        metadata=metadata,
+    )
+
+
+async def answers_of(
+    channel: grpc.aio.Channel, rpc: PublicRpc, messages: list[Message], metadata: Metadata
+) -> list[Any]:
+    """Every message that comes back of a call that succeeds."""
+    return [each async for each in _started(channel, rpc, messages, metadata)]
 
 
 async def call_grpc(
     channel: grpc.aio.Channel, rpc: PublicRpc, message: Message, metadata: Metadata
 ) -> Heard:
     """Call it; of a stream, up to its first message."""
-    response_type = GetMessageClass(rpc.method.output_type)
-    make = channel.stream_stream if rpc.method.client_streaming else channel.unary_stream
     while True:
-        call: Any = make(
-            rpc.path,
-            request_serializer=type(message).SerializeToString,
-            response_deserializer=response_type.FromString,
-        )(
-            _each(rpc.messages(message)) if rpc.method.client_streaming else message,
-            timeout=TIMEOUT_S,
-            metadata=metadata,
-        )
-        heard = await _heard(call)
+        heard = await _heard(_started(channel, rpc, rpc.messages(message), metadata))
         # The client says so of its own, in place of the status, if that came while it was sending.
         if not (rpc.method.client_streaming and _LOST in heard.text):
             return heard
@@ -164,3 +176,20 @@ def _of_body(content: str) -> tuple[str, str, str]:
         return str(error["status"]), str(info["reason"]), str(error["message"])
     except (ValueError, KeyError, TypeError):
         return "HTTP", "", ""
+
+
+async def ways(
+    services: IsolationHarness,
+    channel: grpc.aio.Channel,
+    rpc: PublicRpc,
+    message: Message,
+    metadata: Metadata,
+) -> dict[str, Heard]:
+    """The answers to one call over gRPC and over each of its HTTP bindings."""
+    heard = {"gRPC": await call_grpc(channel, rpc, message, metadata)}
+    for binding in rpc.bindings:
+        verb, path, body = binding.request(message)
+        heard[f"REST {binding.verb} {binding.template}"] = await call_http(
+            services.http, verb, services.rest_url + path, metadata, body
+        )
+    return heard

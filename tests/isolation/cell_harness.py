@@ -4,87 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
+import sys
 import time
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import jwt
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from bos.gateway.v1 import (
-    ApprovalServiceStub,
-    GetApprovalRequest,
-    OrchestratorServiceStub,
-    WatchRunRequest,
-)
-from bos.identity.v1 import (
-    AdministrationServiceStub,
-    ApiKeyServiceStub,
-    CreateInvitationRequest,
-    CreatePasswordResetRequest,
-    IdentityServiceStub,
-    RevokeApiKeyRequest,
-    RevokeSessionRequest,
-    SetUserGroupsRequest,
-    SetUserRolesRequest,
-)
-from bos.memory.v1 import MemoryTurnServiceStub, RecordTurnRequest
-from bos_agentkit import agent_card, succeeded
+from bos.agent.v1 import AgentResult
+from bos_agentkit import AgentTask, agent_card, succeeded
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, Attempt, current_run_token, generate_keypair
 from bos_chassis.auth.scopes import SCOPES
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent, agent_server
 
-from .cell_kinds import (
-    APPROVERS_SESSION,
-    ENDED_SESSION,
-    ENDED_STEP,
-    EXPIRED_CALL,
-    EXPIRED_KEY,
-    EXPIRED_SESSION,
-    EXPIRED_STEP,
-    FORGED_STEP,
-    KEY,
-    NOTHING,
-    OWN_CALL,
-    OWN_STEP,
-    REVOKED_KEY,
-    SESSION,
-    STATIC_KEY,
-    STEP,
-    STEP_AS_BEARER,
-    STEP_FOR_ANOTHER,
-)
-from .cell_processes import START_S, start_process
-from .isolation_credentials import api_key
-from .isolation_documents import give_document
-from .isolation_files import give_file
+from . import cell_kinds as kinds
+from .cell_calls import Metadata, bearer
 from .isolation_harness import (
     CONVERSATION,
-    FILE_NAME,
     HELD,
     KEEPS,
     SECRET,
     IsolationHarness,
     Person,
-    log_in,
     open_isolation_harness,
-    sign_in,
 )
-from .isolation_webhooks import give_webhook
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
-
-    from .cell_calls import Metadata
-
+START_S = 120.0
+"""For a service, or an agent's step, to begin."""
 ENDS = "and end at once"
 """In a question about which the keeper does not keep on."""
 ROW = f"the {SECRET} of ada"
@@ -121,7 +75,6 @@ class Keeper(RecordingAgent):
         self._kept = asyncio.Condition()
 
     async def behave(self, task: AgentTask) -> AgentResult:
-        """Keep the token, then wait."""
         ends = ENDS in task.effective_task
         async with self._kept:
             self.tokens[task.input.metadata.user_id, ends] = current_run_token() or ""
@@ -139,20 +92,13 @@ class Keeper(RecordingAgent):
 
 @dataclass(frozen=True)
 class Target:
-    """A server that is called."""
-
     name: str
+    """Also the audience of run tokens for it."""
     channel: grpc.aio.Channel
-
-    @property
-    def audience(self) -> str:
-        return self.name
 
 
 @dataclass
 class CellHarness:
-    """What is called, by whom, about what."""
-
     services: IsolationHarness
     keeper: Keeper
     targets: dict[str, Target]
@@ -160,9 +106,6 @@ class CellHarness:
     mcp_url: str
     metrics: dict[str, str]
     """Where metrics are, by service."""
-    people: dict[str, Person]
-    things: dict[str, str] = field(default_factory=dict)
-    """What is ada's, by what the table calls it."""
     secrets: dict[str, str] = field(default_factory=dict)
     """Secrets of a user that give access to their holder."""
     credentials: dict[str, Metadata] = field(default_factory=dict)
@@ -171,6 +114,15 @@ class CellHarness:
     """Runs of ada's that she has brought to their end."""
     keys: dict[str, str] = field(default_factory=dict)
     """Keys of ada's, by the scope that they lack."""
+
+    @property
+    def people(self) -> dict[str, Person]:
+        return self.services.people
+
+    @property
+    def things(self) -> dict[str, str]:
+        """What is ada's, by what the table calls it."""
+        return self.services.things
 
     @property
     def planted(self) -> list[str]:
@@ -190,7 +142,6 @@ class CellHarness:
         return {self.people["ada"].user_id, *own, *self.services.runs.values()}
 
     def claims(self, who: str, *, ended: bool = False) -> dict[str, Any]:
-        """Of the token of a running step of a user."""
         token = self.keeper.tokens[self.people[who].user_id, ended]
         return dict(jwt.decode(token, options={"verify_signature": False}))
 
@@ -217,44 +168,38 @@ class CellHarness:
         return ((RUN_TOKEN_KEY, token),)
 
     def rightful(self, owner: str, target: Target, scope: str = "") -> Metadata:
-        """What the call of the owner is made with."""
         if owner == "gateway":
-            return self.call_token("ada", target.audience)
+            return self.call_token("ada", target.name)
         if owner == "step":
-            return self.step_token("ada", [target.audience, "mcp_db", "sandbox"])
+            return self.step_token("ada", [target.name, "mcp_db", "sandbox"])
         if owner == "identity":
             about = self.people["bea"].user_id
             return bearer(self.services.token(sub=about, account_data=scope))
         return () if owner == "no user" else bearer(self.people[owner].access_token)
 
     def credential(self, caller: str, label: str, target: Target, scope: str) -> Metadata:
-        """What a caller of the table calls with."""
         real = self.keeper.tokens[self.people["ada"].user_id, False]
-        audiences = [target.audience, "mcp_db", "sandbox"]
+        audiences = [target.name, "mcp_db", "sandbox"]
         if label in self.credentials:
             return self.credentials[label]
-        if caller in _WHO and label == SESSION:
+        if caller in _WHO and label == kinds.SESSION:
             return bearer(self.people[_WHO[caller]].access_token)
-        if caller in _WHO and label == OWN_STEP:
+        if caller in _WHO and label == kinds.OWN_STEP:
             return self.step_token(_WHO[caller], audiences)
-        if caller in _WHO and label == OWN_CALL:
-            return self.call_token(_WHO[caller], target.audience)
+        if caller in _WHO and label == kinds.OWN_CALL:
+            return self.call_token(_WHO[caller], target.name)
         return {
-            NOTHING: lambda: (),
-            STEP: lambda: ((RUN_TOKEN_KEY, real),),
-            STEP_AS_BEARER: lambda: bearer(real),
-            STEP_FOR_ANOTHER: lambda: self.step_token("ada", ["echo"]),
-            EXPIRED_STEP: lambda: self.step_token("ada", audiences, ttl_s=-60),
-            EXPIRED_CALL: lambda: self.call_token("ada", target.audience, ttl_s=-60),
-            ENDED_STEP: lambda: self.step_token("ada", audiences, ended=True),
-            KEY: lambda: bearer(self.keys.get(scope, self.keys[""])),
-            FORGED_STEP: lambda: forged(real),
-            STATIC_KEY: lambda: bearer(DATABASE_KEY),
+            kinds.NOTHING: lambda: (),
+            kinds.STEP: lambda: ((RUN_TOKEN_KEY, real),),
+            kinds.STEP_AS_BEARER: lambda: bearer(real),
+            kinds.STEP_FOR_ANOTHER: lambda: self.step_token("ada", ["echo"]),
+            kinds.EXPIRED_STEP: lambda: self.step_token("ada", audiences, ttl_s=-60),
+            kinds.EXPIRED_CALL: lambda: self.call_token("ada", target.name, ttl_s=-60),
+            kinds.ENDED_STEP: lambda: self.step_token("ada", audiences, ended=True),
+            kinds.KEY: lambda: bearer(self.keys.get(scope, self.keys[""])),
+            kinds.FORGED_STEP: lambda: forged(real),
+            kinds.STATIC_KEY: lambda: bearer(DATABASE_KEY),
         }[label]()
-
-
-def bearer(token: str) -> Metadata:
-    return (("authorization", f"Bearer {token}"),)
 
 
 def forged(token: str) -> Metadata:
@@ -267,7 +212,6 @@ def forged(token: str) -> Metadata:
 
 @asynccontextmanager
 async def open_cell_harness(dsn: str, folder: Path) -> AsyncIterator[CellHarness]:
-    """All services, and people who have something there."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         keeper = Keeper()
@@ -300,7 +244,6 @@ async def open_cell_harness(dsn: str, folder: Path) -> AsyncIterator[CellHarness
             targets,
             f"http://{started['mcp_db'][0]}",
             {name: f"http://127.0.0.1:{port}/metrics" for name, port in metrics.items()},
-            dict(services.people),
         )
         await _let_people_in(harness)
         await _give_ada_twins(harness, stack)
@@ -345,120 +288,103 @@ async def _inside(
     return {**found, **{name: task.result() for name, task in then.items()}}
 
 
+async def start_process(
+    stack: AsyncExitStack, name: str, variables: dict[str, str]
+) -> tuple[str, int]:
+    """Start a service as a process of its own; its address, and the port of its metrics."""
+    kept = {each: os.environ[each] for each in ("PATH", "PYTHONPATH") if each in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", f"bos_{name}"),
+        env={**kept, **variables},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    stack.push_async_callback(_stop, process)
+    assert process.stdout is not None
+    async with asyncio.timeout(START_S):
+        line = await process.stdout.readline()
+    assert line, f"{name} did not start"
+    said = json.loads(line)
+    return said["address"], said["metrics_port"]
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
+    await process.wait()
+
+
 async def _let_people_in(harness: CellHarness) -> None:
     """Others, and those of whom ada disposes."""
-    stub = IdentityServiceStub(harness.services.channels["bos.identity.v1"])
-    administration = AdministrationServiceStub(harness.services.channels["bos.identity.v1"])
+    services, people = harness.services, harness.people
     for name in ("gus", "olga", "paul", "bea", "ann"):
-        harness.people[name] = await sign_in(stub, name)
-    as_ada = bearer(harness.people["ada"].access_token)
-    await administration.SetUserGroups(
-        SetUserGroupsRequest(user_id=harness.people["gus"].user_id, groups=["hr"]), metadata=as_ada
-    )
+        await services.sign_in(name)
+    groups = {"user_id": people["gus"].user_id, "groups": ["hr"]}
+    await services.call("ada", "AdministrationService.SetUserGroups", **groups)
     for name, role in {"olga": "operator", "paul": "approver"}.items():
-        await administration.SetUserRoles(
-            SetUserRolesRequest(user_id=harness.people[name].user_id, roles=["user", role]),
-            metadata=as_ada,
-        )
+        roles = {"user_id": people[name].user_id, "roles": ["user", role]}
+        await services.call("ada", "AdministrationService.SetUserRoles", **roles)
     for name in ("gus", "olga", "paul"):
-        harness.people[name] = await log_in(stub, name)
-    harness.things["account"] = harness.people["bea"].user_id
-    ann = await log_in(stub, "ann")
-    harness.secrets["to refresh"] = ann.refresh_token
-    harness.secrets["to log out"] = (await log_in(stub, "ann")).refresh_token
-    reset = await administration.CreatePasswordReset(
-        CreatePasswordResetRequest(user_id=harness.people["bea"].user_id), metadata=as_ada
+        people[name] = await services.log_in(name)
+    harness.things["account"] = people["bea"].user_id
+    harness.secrets["to refresh"] = (await services.log_in("ann")).refresh_token
+    harness.secrets["to log out"] = (await services.log_in("ann")).refresh_token
+    reset = await services.call(
+        "ada", "AdministrationService.CreatePasswordReset", user_id=people["bea"].user_id
     )
     harness.secrets["to reset"] = reset.code
 
 
 async def _give_ada_twins(harness: CellHarness, stack: AsyncExitStack) -> None:
     """What she ends herself, after others have tried to."""
-    services, ada, things = harness.services, harness.people["ada"], harness.things
-    identity = IdentityServiceStub(services.channels["bos.identity.v1"])
-    things["run"] = services.runs["ended"]
-    things["run that asked"] = services.runs["asking"]
-    things["approval"] = services.approval_id
-    approvals = ApprovalServiceStub(services.channels["bos.gateway.v1"])
-    as_ada = bearer(ada.access_token)
-    asked_for = GetApprovalRequest(approval_id=services.approval_id)
-    waiting = await approvals.GetApproval(asked_for, metadata=as_ada)
-    things["run that waits"] = waiting.approval.run_id
-    things["run to cancel"], call = await services.ask(ada, f"{HELD}: the {SECRET}?", "to-cancel")
-    stack.callback(call.cancel)
-    asked = f"{HELD}: the {SECRET}, too?"
-    things["run for an operator to cancel"], call = await services.ask(
-        ada, asked, "to-be-cancelled"
+    services, things = harness.services, harness.things
+    waiting = await services.call(
+        "ada", "ApprovalService.GetApproval", approval_id=things["approval"]
     )
-    stack.callback(call.cancel)
-    things["session"] = (await log_in(identity, "ada")).session_id
-    things["key"], harness.secrets["key"] = await api_key(services, ada, ["account"])
-    administration = AdministrationServiceStub(services.channels["bos.identity.v1"])
-    invited = await administration.CreateInvitation(CreateInvitationRequest(), metadata=as_ada)
+    things["run that waits"] = waiting.approval.run_id
+    for run in ("run to cancel", "run for an operator to cancel"):
+        things[run], call = await services.ask(
+            "ada", f"{HELD}: the {SECRET}, {run}?", run.replace(" ", "-")
+        )
+        stack.callback(call.cancel)
+    things["session"] = (await services.log_in("ada")).session_id
+    things["key"], harness.secrets["key"] = await services.api_key("ada", ["account"])
+    invited = await services.call("ada", "AdministrationService.CreateInvitation")
     things["invitation"] = invited.invitation.invitation_id
     harness.secrets["invitation"] = invited.code
-    things["document"], things["passage"] = services.document_id, services.chunk_id
     for which in ("delete", "read anew"):
         text = f"The {SECRET} to {which}."
-        mine = services.channels["bos.documents.v1"], ada.access_token
-        things[f"document to {which}"] = await give_document(*mine, text, "a.txt")
-    table = services.channels["bos.files.v1"], ada.access_token, "rows-of-ada.csv"
-    things["table"] = await give_file(*table, f"name\n{SECRET}\n")
-    things["file"] = FILE_NAME
-    doomed = services.channels["bos.files.v1"], ada.access_token, f"doomed {SECRET}.txt"
-    things["file to delete"] = await give_file(*doomed, "Gone soon.")
-    things["webhook"], things["doomed query"] = services.webhook_id, services.doomed_query_id
-    channel = services.channels["bos.gateway.v1"]
-    things["webhook to delete"] = await give_webhook(channel, ada.access_token, "to-delete")
-    things["conversation"] = CONVERSATION
+        things[f"document to {which}"] = await services.give_document("a.txt", text)
+    things["table"] = await services.give_file("rows-of-ada.csv", f"name\n{SECRET}\n")
+    things["file to delete"] = await services.give_file(f"doomed {SECRET}.txt", "Gone soon.")
+    things["webhook to delete"] = await services.give_webhook("to-delete")
     things["conversation to delete"] = f"{CONVERSATION}-to-delete"
-    turn = RecordTurnRequest(
-        user_id=ada.user_id,
-        run_id=things["run that asked"],
-        conversation_id=things["conversation to delete"],
-        question=f"And the {SECRET}?",
-    )
-    turn.ask_time.GetCurrentTime()
-    turn.answer_time.GetCurrentTime()
-    token = services.run_tokens.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
-    await MemoryTurnServiceStub(services.channels["bos.memory.v1"]).RecordTurn(
-        turn, metadata=((RUN_TOKEN_KEY, token),)
-    )
+    await services.record_turn(things["run that asked"], things["conversation to delete"])
 
 
 async def _let_steps_run(harness: CellHarness, stack: AsyncExitStack) -> None:
-    """A step of everybody's that is under way, and one of ada's that has ended."""
+    """A step of each user's that is under way, and one of ada's that has ended."""
+    services = harness.services
     for name in ("ada", *_WHO.values()):
-        person = harness.people[name]
-        run, call = await harness.services.ask(person, f"{KEEPS}: the plans", f"keeps-{name}")
+        run, call = await services.ask(name, f"{KEEPS}: the plans", f"keeps-{name}")
         stack.callback(call.cancel)
-        await harness.keeper.token(person.user_id)
+        await harness.keeper.token(harness.people[name].user_id)
         if name == "ada":
             harness.things["run with a step"] = run
-    ada = harness.people["ada"]
-    run, call = await harness.services.ask(ada, f"{KEEPS}: the {SECRET}, {ENDS}", "ends")
-    call.cancel()
-    stub = OrchestratorServiceStub(harness.services.channels["bos.gateway.v1"])
-    async for _ in stub.WatchRun(
-        WatchRunRequest(run_id=run), metadata=bearer(ada.access_token), timeout=START_S
-    ):
-        pass
-    await harness.keeper.token(ada.user_id, ended=True)
+    await services.ended("ada", f"{KEEPS}: the {SECRET}, {ENDS}", "ends")
+    await harness.keeper.token(harness.people["ada"].user_id, ended=True)
 
 
 async def _end_credentials(harness: CellHarness) -> None:
     """Credentials of ada's that have expired or were revoked, and keys that lack a scope."""
     services, ada = harness.services, harness.people["ada"]
-    channel, as_ada = services.channels["bos.identity.v1"], bearer(ada.access_token)
-    ended = await log_in(IdentityServiceStub(channel), "ada")
-    await IdentityServiceStub(channel).RevokeSession(
-        RevokeSessionRequest(session_id=ended.session_id), metadata=as_ada
-    )
-    revoked_id, revoked = await api_key(services, ada, SCOPES)
-    await ApiKeyServiceStub(channel).RevokeApiKey(
-        RevokeApiKeyRequest(key_id=revoked_id), metadata=as_ada
-    )
-    expired_id, expired = await api_key(services, ada, SCOPES)
+    ended = await services.log_in("ada")
+    session = ended.session_id
+    await services.call("ada", "IdentityService.RevokeSession", session_id=session)
+    revoked_id, revoked = await services.api_key("ada", [*SCOPES])
+    await services.call("ada", "ApiKeyService.RevokeApiKey", key_id=revoked_id)
+    expired_id, expired = await services.api_key("ada", [*SCOPES])
     async with connect(services.dsn) as connection:
         changed = await connection.execute(
             "UPDATE identity.api_keys SET expires_at = now() - interval '1 minute' "
@@ -468,14 +394,15 @@ async def _end_credentials(harness: CellHarness) -> None:
     assert changed == "UPDATE 1"
     now = int(time.time())
     harness.credentials = {
-        EXPIRED_SESSION: bearer(
+        kinds.EXPIRED_SESSION: bearer(
             services.token(sub=ada.user_id, sid=ada.session_id, iat=now - 700, exp=now - 60)
         ),
-        EXPIRED_KEY: bearer(expired),
-        ENDED_SESSION: bearer(ended.access_token),
-        REVOKED_KEY: bearer(revoked),
-        APPROVERS_SESSION: bearer(harness.people["paul"].access_token),
+        kinds.EXPIRED_KEY: bearer(expired),
+        kinds.ENDED_SESSION: bearer(ended.access_token),
+        kinds.REVOKED_KEY: bearer(revoked),
+        kinds.APPROVERS_SESSION: bearer(harness.people["paul"].access_token),
     }
     for scope in ("", *SCOPES):
-        lacking = [each for each in SCOPES if each != scope]
-        _, harness.keys[scope] = await api_key(services, ada, lacking)
+        _, harness.keys[scope] = await services.api_key(
+            "ada", [each for each in SCOPES if each != scope]
+        )

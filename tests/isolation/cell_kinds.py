@@ -6,11 +6,8 @@ the credentials are is in ``cell_harness``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 CALLERS = (
     "anonymous",
@@ -83,9 +80,6 @@ NOT_FOUND = Outcome("NOT_FOUND", "NOT_FOUND")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of RPC."""
-
-    name: str
     owner: str
     """Whose call must succeed: ``ada``, ``gateway`` (for a run of ada's) or ``step`` (of ada's)."""
     cells: Mapping[str, Mapping[str, Outcome]]
@@ -93,7 +87,6 @@ class Kind:
 
 
 def _of_people(
-    name: str,
     others: Outcome,
     *,
     key: Outcome = NO_SCOPE,
@@ -103,7 +96,6 @@ def _of_people(
     """What people call: gateway, identity and memory."""
     ended = {} if ended_session is None else {ENDED_SESSION: ended_session}
     return Kind(
-        name,
         "ada",
         {
             "anonymous": {NOTHING: MISSING},
@@ -118,14 +110,13 @@ def _of_people(
 
 # Of the gateway. What changes something is not called with ada's ended session: that is good until
 # it expires, which what reads shows.
-READS_RUN = _of_people("reads an owner's run", NOT_FOUND, ended_session=STAYS)
-CHANGES_RUN = _of_people("changes an owner's run", NOT_FOUND)
-LISTS_OWN = _of_people("lists what is the caller's own", OK, ended_session=STAYS)
-ADDS_OWN = _of_people("adds what is the caller's own", OK)
-DECIDES = _of_people("decides for an owner", NOT_FOUND, ended_session=SESSION_OVER)
-_NO_OPERATOR = _of_people("for operators alone, of any user's run", NO_ROLE, ended_session=NO_ROLE)
+READS_RUN = _of_people(NOT_FOUND, ended_session=STAYS)
+CHANGES_RUN = _of_people(NOT_FOUND)
+LISTS_OWN = _of_people(OK, ended_session=STAYS)
+ADDS_OWN = _of_people(OK)
+DECIDES = _of_people(NOT_FOUND, ended_session=SESSION_OVER)
+_NO_OPERATOR = _of_people(NO_ROLE, ended_session=NO_ROLE)
 OPERATES = Kind(
-    _NO_OPERATOR.name,
     "olga",
     {
         **_NO_OPERATOR.cells,
@@ -135,28 +126,21 @@ OPERATES = Kind(
 )
 """Ada administers: her session that has ended shows that administrators are no operators."""
 
-READS_TRAIL = _of_people(
-    "for administrators alone, of a service's trail", NO_ROLE, key=NO_PERSON, ended_session=STAYS
-)
+READS_TRAIL = _of_people(NO_ROLE, key=NO_PERSON, ended_session=STAYS)
 
 # Of memory, which knows run tokens of the gateway's own calls.
-READS_MEMORY = _of_people(
-    "reads an owner's memory", NOT_FOUND, ended_session=STAYS, step=BAD_RUN_TOKEN
-)
-CHANGES_MEMORY = _of_people("changes an owner's memory", NOT_FOUND, step=BAD_RUN_TOKEN)
-READS_OWN_MEMORY = _of_people(
-    "reads the caller's own memory", OK, ended_session=STAYS, step=BAD_RUN_TOKEN
-)
-CHANGES_OWN_MEMORY = _of_people("changes the caller's own memory", OK, step=BAD_RUN_TOKEN)
+READS_MEMORY = _of_people(NOT_FOUND, ended_session=STAYS, step=BAD_RUN_TOKEN)
+CHANGES_MEMORY = _of_people(NOT_FOUND, step=BAD_RUN_TOKEN)
+READS_OWN_MEMORY = _of_people(OK, ended_session=STAYS, step=BAD_RUN_TOKEN)
+CHANGES_OWN_MEMORY = _of_people(OK, step=BAD_RUN_TOKEN)
 
 
 def _of_documents(
-    name: str, others: Outcome, own_step: Outcome, *, ended_session: Outcome | None = None
+    others: Outcome, own_step: Outcome, *, ended_session: Outcome | None = None
 ) -> Kind:
     """What people call, and some of it steps whose run token names documents."""
-    people = _of_people(name, others, ended_session=ended_session, step=BAD_RUN_TOKEN)
+    people = _of_people(others, ended_session=ended_session, step=BAD_RUN_TOKEN)
     return Kind(
-        name,
         "ada",
         {
             **people.cells,
@@ -167,61 +151,39 @@ def _of_documents(
     )
 
 
-READS_DOCUMENT = _of_documents("reads an owner's document", NOT_FOUND, DENIED, ended_session=STAYS)
-CHANGES_DOCUMENT = _of_documents("changes an owner's document", NOT_FOUND, DENIED)
-LISTS_DOCUMENTS = _of_documents("lists the caller's documents", OK, DENIED, ended_session=STAYS)
-ADDS_DOCUMENT = _of_documents("adds to the caller's documents", OK, DENIED)
-SEARCHES = _of_documents("searches the caller's documents", OK, OK, ended_session=STAYS)
-READS_PASSAGE = _of_documents("reads an owner's passage", NOT_FOUND, NOT_FOUND, ended_session=STAYS)
+READS_DOCUMENT = _of_documents(NOT_FOUND, DENIED, ended_session=STAYS)
+CHANGES_DOCUMENT = _of_documents(NOT_FOUND, DENIED)
+LISTS_DOCUMENTS = _of_documents(OK, DENIED, ended_session=STAYS)
+ADDS_DOCUMENT = _of_documents(OK, DENIED)
+SEARCHES = _of_documents(OK, OK, ended_session=STAYS)
+READS_PASSAGE = _of_documents(NOT_FOUND, NOT_FOUND, ended_session=STAYS)
 
-_NO_READER = _of_documents(
-    "for operators alone, of all documents", NO_ROLE, DENIED, ended_session=NO_ROLE
-)
+_NO_READER = _of_documents(NO_ROLE, DENIED, ended_session=NO_ROLE)
 COUNTS_DOCUMENTS = Kind(
-    _NO_READER.name,
     "olga",
     {**_NO_READER.cells, "operator": {SESSION: OK, OWN_STEP: DENIED}},
 )
 
 # Of workspaces, whose server has an authenticator of its own for steps: what these are handed is no
 # credential here.
-READS_FILE = _of_people("reads an owner's file", NOT_FOUND, ended_session=STAYS)
-CHANGES_FILE = _of_people("changes an owner's file", NOT_FOUND)
-LISTS_FILES = _of_people("lists the caller's files", OK, ended_session=STAYS)
-ADDS_FILE = _of_people("adds to the caller's files", OK)
+READS_FILE = _of_people(NOT_FOUND, ended_session=STAYS)
+CHANGES_FILE = _of_people(NOT_FOUND)
+LISTS_FILES = _of_people(OK, ended_session=STAYS)
+ADDS_FILE = _of_people(OK)
 
 # Of identity, where a session that has ended is no use at all.
-OF_ACCOUNT = _of_people(
-    "names something of an owner's account", NOT_FOUND, ended_session=SESSION_OVER
-)
-OWN_ACCOUNT = _of_people("is about the caller's own account", OK, ended_session=SESSION_OVER)
-OTHERS_KEYS = _of_people("keys of a named account", NO_ROLE, ended_session=SESSION_OVER)
-CONNECTS = _of_people(
-    "stores a connection of the caller's own", OK, key=NO_PERSON, ended_session=SESSION_OVER
-)
-DISCONNECTS = _of_people(
-    "deletes a connection of the caller's own",
-    NOT_FOUND,
-    key=NO_PERSON,
-    ended_session=SESSION_OVER,
-)
-MAKES_KEYS = _of_people(
-    "makes keys for a named account", NO_ROLE, key=NO_PERSON, ended_session=SESSION_OVER
-)
+OF_ACCOUNT = _of_people(NOT_FOUND, ended_session=SESSION_OVER)
+OWN_ACCOUNT = _of_people(OK, ended_session=SESSION_OVER)
+OTHERS_KEYS = _of_people(NO_ROLE, ended_session=SESSION_OVER)
+CONNECTS = _of_people(OK, key=NO_PERSON, ended_session=SESSION_OVER)
+DISCONNECTS = _of_people(NOT_FOUND, key=NO_PERSON, ended_session=SESSION_OVER)
+MAKES_KEYS = _of_people(NO_ROLE, key=NO_PERSON, ended_session=SESSION_OVER)
 NEEDS_PASSWORD = _of_people(
-    "needs the present password",
-    Outcome("INVALID_ARGUMENT", "INVALID_ARGUMENT"),
-    key=NO_PERSON,
-    ended_session=SESSION_OVER,
+    Outcome("INVALID_ARGUMENT", "INVALID_ARGUMENT"), key=NO_PERSON, ended_session=SESSION_OVER
 )
-ADMINISTRATION = _of_people(
-    "for administrators alone", NO_ROLE, key=NO_PERSON, ended_session=SESSION_OVER
-)
-EXPORTS_OWN = _of_people(
-    "exports the caller's own account", OK, key=NO_PERSON, ended_session=SESSION_OVER
-)
+ADMINISTRATION = _of_people(NO_ROLE, key=NO_PERSON, ended_session=SESSION_OVER)
+EXPORTS_OWN = _of_people(OK, key=NO_PERSON, ended_session=SESSION_OVER)
 IDENTITY_ONLY = Kind(
-    "for identity alone, about the user of its token",
     "identity",
     {
         "anonymous": {NOTHING: MISSING},
@@ -232,15 +194,12 @@ IDENTITY_ONLY = Kind(
         "API key without scope": {KEY: FOR_IDENTITY},
     },
 )
-ABOUT_SESSION = _of_people(
-    "says whether the call's own credential is good", OK, key=OK, ended_session=OK
-)
+ABOUT_SESSION = _of_people(OK, key=OK, ended_session=OK)
 
 
-def _of_steps(name: str, *, own_step: Outcome, ended: Outcome = STEP_OVER) -> Kind:
+def _of_steps(*, own_step: Outcome, ended: Outcome = STEP_OVER) -> Kind:
     """What agents and what they call take: tokens of steps that are under way."""
     return Kind(
-        name,
         "step",
         {
             "anonymous": {NOTHING: MISSING},
@@ -257,17 +216,13 @@ def _of_steps(name: str, *, own_step: Outcome, ended: Outcome = STEP_OVER) -> Ki
     )
 
 
-SERVES_STEPS = _of_steps("serves any step that may call it, and holds no user's data", own_step=OK)
-READS_FOR_USER = _of_steps("reads what the step's user has alone", own_step=OK)
-QUERIES_FOR_USER = _of_steps(
-    "queries what the step's user has alone",
-    own_step=Outcome("PERMISSION_DENIED", "QUERY_REFUSED"),
-)
-WORKS_FOR_STEP = _of_steps("works for the step that the token names", own_step=OTHER_STEP)
+SERVES_STEPS = _of_steps(own_step=OK)
+READS_FOR_USER = _of_steps(own_step=OK)
+QUERIES_FOR_USER = _of_steps(own_step=Outcome("PERMISSION_DENIED", "QUERY_REFUSED"))
+WORKS_FOR_STEP = _of_steps(own_step=OTHER_STEP)
 
 
 GATEWAY_ONLY = Kind(
-    "for the gateway alone",
     "gateway",
     {
         "anonymous": {NOTHING: MISSING},
@@ -279,7 +234,6 @@ GATEWAY_ONLY = Kind(
     },
 )
 GATEWAY_FOR_ITS_RUN = Kind(
-    "for the gateway alone, about the user of its token",
     "gateway",
     {
         "anonymous": {NOTHING: MISSING},
@@ -298,7 +252,6 @@ GATEWAY_FOR_ITS_RUN = Kind(
     },
 )
 ABOUT_RUN_TOKEN = Kind(
-    "says whether the step of the call's own run token is under way",
     "step",
     {
         "anonymous": {NOTHING: MISSING},
@@ -318,7 +271,6 @@ ABOUT_RUN_TOKEN = Kind(
 def open_to_all(outcome: Outcome) -> Kind:
     """Needs no credential, and looks at none: everybody hears the same."""
     return Kind(
-        "open to everybody",
         "no user",
         {
             "anonymous": {NOTHING: outcome},
@@ -331,16 +283,4 @@ def open_to_all(outcome: Outcome) -> Kind:
     )
 
 
-KINDS = (
-    *(READS_RUN, CHANGES_RUN, LISTS_OWN, ADDS_OWN, DECIDES, OPERATES, READS_TRAIL),
-    *(READS_MEMORY, CHANGES_MEMORY, READS_OWN_MEMORY, CHANGES_OWN_MEMORY),
-    *(READS_DOCUMENT, CHANGES_DOCUMENT, LISTS_DOCUMENTS, ADDS_DOCUMENT, SEARCHES, READS_PASSAGE),
-    COUNTS_DOCUMENTS,
-    *(READS_FILE, CHANGES_FILE, LISTS_FILES, ADDS_FILE),
-    *(OF_ACCOUNT, OWN_ACCOUNT, OTHERS_KEYS, MAKES_KEYS, CONNECTS, DISCONNECTS),
-    *(NEEDS_PASSWORD, ADMINISTRATION),
-    *(EXPORTS_OWN, IDENTITY_ONLY),
-    *(READS_FOR_USER, QUERIES_FOR_USER),
-    *(ABOUT_SESSION, SERVES_STEPS, WORKS_FOR_STEP, GATEWAY_ONLY, GATEWAY_FOR_ITS_RUN),
-    *(ABOUT_RUN_TOKEN, open_to_all(OK)),
-)
+OPEN = open_to_all(OK)

@@ -7,49 +7,20 @@ What there is comes from the server: its tools from its own list, its methods an
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import MagicMock
+
+import aiohttp
 
 from bos_mcp_db.api import Tools, build_server
 from bos_mcp_db.web import HEALTH_PATH, MCP_PATH, build_app
 
-from .cell_calls import Heard, call_http
-from .cell_harness import TABLE
-from .cell_kinds import (
-    BAD_KEY,
-    BAD_RUN_TOKEN,
-    ENDED_SESSION,
-    ENDED_STEP,
-    EXPIRED_KEY,
-    EXPIRED_SESSION,
-    EXPIRED_STEP,
-    FORGED_STEP,
-    KEY,
-    MISSING,
-    NOTHING,
-    OK,
-    OTHERS,
-    OWN_CALL,
-    OWN_STEP,
-    REVOKED_KEY,
-    RUN_TOKEN_OVER,
-    SESSION,
-    STATIC_KEY,
-    STEP_AS_BEARER,
-    STEP_FOR_ANOTHER,
-    STEP_OVER,
-    Kind,
-    Outcome,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import aiohttp
-
-    from .cell_calls import Metadata
-    from .cell_harness import CellHarness
+from . import cell_kinds as kinds
+from .cell_calls import Heard, Metadata, call_http
+from .cell_harness import TABLE, CellHarness
+from .cell_kinds import OTHERS, Kind, Outcome
 
 _ACCEPT = "application/json, text/event-stream"
 _CALL = "tools/call"
@@ -70,9 +41,7 @@ NO_TABLES = Outcome("MCP", "NOTHING_READABLE")
 
 @dataclass(frozen=True)
 class McpRow:
-    """A method of the protocol, or a tool."""
-
-    others: Outcome = OK
+    others: Outcome = kinds.OK
     """What those hear who call for a step of their own, and whose groups read no table."""
     params: Callable[[CellHarness], Mapping[str, Any]] = lambda _: {}
     shows: bool = False
@@ -83,22 +52,32 @@ class McpRow:
     def kind(self) -> Kind:
         """For steps of this audience; a static key is one of a group that reads no table."""
         return Kind(
-            "for steps, which read what their users' groups may",
             "step",
             {
-                "anonymous": {NOTHING: MISSING, FORGED_STEP: BAD_RUN_TOKEN},
+                "anonymous": {kinds.NOTHING: kinds.MISSING, kinds.FORGED_STEP: kinds.BAD_RUN_TOKEN},
                 **{
-                    caller: {SESSION: BAD_KEY, OWN_STEP: self.others, OWN_CALL: BAD_RUN_TOKEN}
+                    caller: {
+                        kinds.SESSION: kinds.BAD_KEY,
+                        kinds.OWN_STEP: self.others,
+                        kinds.OWN_CALL: kinds.BAD_RUN_TOKEN,
+                    }
                     for caller in OTHERS
                 },
-                "run token": {STEP_FOR_ANOTHER: BAD_RUN_TOKEN, STEP_AS_BEARER: BAD_KEY},
-                "expired": {
-                    EXPIRED_STEP: RUN_TOKEN_OVER,
-                    EXPIRED_SESSION: BAD_KEY,
-                    EXPIRED_KEY: BAD_KEY,
+                "run token": {
+                    kinds.STEP_FOR_ANOTHER: kinds.BAD_RUN_TOKEN,
+                    kinds.STEP_AS_BEARER: kinds.BAD_KEY,
                 },
-                "revoked": {ENDED_STEP: STEP_OVER, ENDED_SESSION: BAD_KEY, REVOKED_KEY: BAD_KEY},
-                "API key without scope": {KEY: BAD_KEY, STATIC_KEY: self.others},
+                "expired": {
+                    kinds.EXPIRED_STEP: kinds.RUN_TOKEN_OVER,
+                    kinds.EXPIRED_SESSION: kinds.BAD_KEY,
+                    kinds.EXPIRED_KEY: kinds.BAD_KEY,
+                },
+                "revoked": {
+                    kinds.ENDED_STEP: kinds.STEP_OVER,
+                    kinds.ENDED_SESSION: kinds.BAD_KEY,
+                    kinds.REVOKED_KEY: kinds.BAD_KEY,
+                },
+                "API key without scope": {kinds.KEY: kinds.BAD_KEY, kinds.STATIC_KEY: self.others},
             },
         )
 
@@ -135,7 +114,6 @@ def built_methods() -> set[str]:
 
 
 def built_paths() -> set[str]:
-    """Paths of the server's router."""
     app: Any = build_app(build_server(_no_tools()), host="127.0.0.1", auth=None)
     return {route.path for route in app.routes}
 

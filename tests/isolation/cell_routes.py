@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 
-if TYPE_CHECKING:
-    from .cell_harness import CellHarness
+from .cell_harness import CellHarness
 
 _SERVER = Path(__file__).parents[2] / "services/rest/internal/server/handler.go"
 _DOCS = Path(__file__).parents[2] / "services/rest/internal/openapi/docs.go"
@@ -53,7 +52,6 @@ RPC_OF_PATH = {
 
 
 def body_of_path(path: str, harness: CellHarness) -> Any:
-    """What a path of :data:`RPC_OF_PATH` is sent."""
     form = aiohttp.FormData()
     form.add_field("file", b"What everybody has.", filename="everybody.txt")
     bodies = {

@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from google.protobuf.message import Message
 
 from bos.agent.v1 import AgentInput, ExecuteRequest, PrepareRequest, TaskMetadata
 from bos.gateway.v1 import APPROVAL_DECISION_APPROVE, FEEDBACK_RATING_UP
@@ -18,17 +20,11 @@ from bos.memory.v1 import ExtractFactsRequest, RecordTurnRequest
 from bos_agentkit import agent_card
 
 from . import cell_kinds as kinds
+from .cell_harness import CellHarness
 from .cell_kinds import Kind, Outcome, open_to_all
-from .isolation_harness import FILE, PASSWORD, SECRET
-from .isolation_webhooks import NEW_WEBHOOK
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message
-
-    from .cell_harness import CellHarness
+from .isolation_harness import FILE, NEW_WEBHOOK, PASSWORD, SECRET
 
 Request = Callable[["CellHarness"], "Message | Mapping[str, Any]"]
-_REFUSALS = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 
 
 def nothing(_: CellHarness) -> Mapping[str, Any]:
@@ -37,8 +33,6 @@ def nothing(_: CellHarness) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Row:
-    """An RPC."""
-
     kind: Kind
     request: Request = nothing
     """What everybody asks for."""
@@ -74,7 +68,6 @@ def also(first: Request, **fields: Any) -> Request:
 
 
 def secrets(**fields: str) -> Request:
-    """A request with a secret that gives access to its holder."""
     return lambda harness: {name: harness.secrets[which] for name, which in fields.items()}
 
 

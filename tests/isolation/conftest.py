@@ -1,33 +1,15 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from bos_postgres import create_database
+from bos_testkit.postgres import PostgresServer
 
 from .cell_harness import CellHarness, open_cell_harness
-from .isolation_harness import IsolationHarness, open_isolation_harness
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import pytest
-
-    from bos_testkit.postgres import PostgresServer
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def services(
-    clean_environment: None,
-    postgres_server: PostgresServer,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[IsolationHarness]:
-    """Services for users, and what ada has there."""
-    dsn = await create_database(postgres_server.dsn(), f"isolation_{secrets.token_hex(6)}")
-    async with open_isolation_harness(dsn, tmp_path_factory.mktemp("keys")) as opened:
-        yield opened
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

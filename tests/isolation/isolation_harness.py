@@ -1,41 +1,41 @@
-"""Gateway, identity and REST on real ports, with two people signed in and what one of them has."""
+"""Services for users and REST on real ports, with two users signed in and what one of them has."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 import aiohttp
 import grpc
 import jwt
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from documents_doubles import engines
 from gateway_harness.harness import ComposerDouble, PlannerDouble
+from google.protobuf.message import Message
 
-from bos.composer.v1 import add_ComposerServiceServicer_to_server
+from bos.agent.v1 import AgentResult
+from bos.common.v1 import DatabaseQuery
+from bos.composer.v1 import ComposeResponse, add_ComposerServiceServicer_to_server
+from bos.documents.v1 import DocumentState
 from bos.gateway.v1 import AgentRequest, AskStreamRequest, OrchestratorServiceStub, RunEvent
-from bos.identity.v1 import (
-    AdministrationServiceStub,
-    IdentityServiceStub,
-    LogInRequest,
-    RegisterUserRequest,
-    SetUserGroupsRequest,
-)
-from bos.memory.v1 import (
-    MemoryServiceStub,
-    MemoryTurnServiceStub,
-    RecordTurnRequest,
-    UpdateLongTermMemoryRequest,
-)
-from bos.planner.v1 import add_PlannerServiceServicer_to_server
+from bos.memory.v1 import RecordTurnRequest
+from bos.planner.v1 import MakePlanResponse, add_PlannerServiceServicer_to_server
+from bos_agentkit import AgentTask
 from bos_chassis.auth.access import AccessSettings
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
+from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
+from bos_documents.service import serve as serve_documents
+from bos_documents.settings import DocumentsSettings
+from bos_files.service import serve as serve_files
+from bos_files.settings import FilesSettings
 from bos_gateway.service import serve as serve_gateway
 from bos_gateway.settings import GatewaySettings
 from bos_identity.service import serve as serve_identity
@@ -44,22 +44,12 @@ from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_memory.service import serve as serve_memory
 from bos_memory.settings import MemorySettings
 from bos_standalone.rest import find_binary, serve_rest
-from bos_testkit.agents import EchoAgent, agent_server
+from bos_testkit.agents import EchoAgent, FileAgent, agent_server
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
-from .isolation_credentials import give_credentials
-from .isolation_documents import documents_for, give_secret
-from .isolation_files import files_for, give_file
-from .isolation_verified import QueryingFileAgent, give_verified_query
-from .isolation_webhooks import WEBHOOK_SETTINGS, give_webhook
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
-
-    from bos.composer.v1 import ComposeResponse
-    from bos.planner.v1 import MakePlanResponse
+from .cell_calls import Metadata, answers_of, bearer
+from .public_rpcs import all_rpcs
 
 PASSWORD = "correct horse battery"
 HELD = "Tell me slowly"
@@ -78,8 +68,9 @@ FILE = f"The plans of the {SECRET}".encode()
 FILE_NAME = "the-plan-of-ada.txt"
 """Of a file in her workspace, which holds the secret; no other user has one of this name."""
 CONVERSATION = "a-conversation-of-ada"
-"""Kept by memory, for her alone."""
-_FILES = {"plan.html": ("text/html", FILE)}
+_NOWHERE: Final = "http://127.0.0.1:9"
+NEW_WEBHOOK: Final = f"{_NOWHERE}/everybody"
+_RPCS: Final = {rpc.name: rpc for rpc in all_rpcs()}
 
 
 class AskingPlanner(PlannerDouble):
@@ -110,10 +101,19 @@ class PatientComposer(ComposerDouble):
             yield response
 
 
+class QueryingFileAgent(FileAgent):
+    """Succeeds with files, and with a query that they rest on."""
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        result = await super().behave(task)
+        query = DatabaseQuery(database="company", dialect="postgres", sql="SELECT 1 FROM plans")
+        query.tables.append("plans")
+        result.query.CopyFrom(query)
+        return result
+
+
 @dataclass
 class Person:
-    """A user who signed in."""
-
     user_id: str
     username: str
     session_id: str
@@ -123,8 +123,6 @@ class Person:
 
 @dataclass
 class IsolationHarness:
-    """What tests call, and what they call it with."""
-
     channels: dict[str, grpc.aio.Channel]
     """By package of the contracts: one server has all services of a package."""
     dsn: str
@@ -133,34 +131,19 @@ class IsolationHarness:
     private_key: Any
     run_tokens: RunTokenSigner
     """Signs run tokens as the gateway does; every service has the key that verifies them."""
-    public_run_key: str = ""
-    """Verifies them."""
-    addresses: dict[str, str] = field(default_factory=dict)
-    metrics: dict[str, int | None] = field(default_factory=dict)
+    public_run_key: str
+    addresses: dict[str, str]
+    metrics: dict[str, int | None]
     """Ports of the services' metrics."""
     people: dict[str, Person] = field(default_factory=dict)
     runs: dict[str, str] = field(default_factory=dict)
     """Ada's runs: one that has ended, one that is under way, one that asked her something."""
-    approval_id: str = ""
-    """What a third run of hers waits for."""
-    key_id: str = ""
-    """An API key of hers."""
-    document_id: str = ""
-    chunk_id: str = ""
-    """A document of hers, and a passage of it."""
-    webhook_id: str = ""
-    """A webhook of hers."""
-    query_id: str = ""
-    """A query that she has verified."""
-    doomed_query_id: str = ""
-    """Another one, to be deleted."""
-    invitation_id: str = ""
-    """An invitation that she has made: she was the first, and so administers."""
+    things: dict[str, str] = field(default_factory=dict)
+    """What is ada's, by what the table of cells calls it."""
 
     def token(self, **changes: Any) -> str:
         """An access token of eve's, signed by identity's own key, with other claims."""
-        eve = self.people["eve"]
-        now = int(time.time())
+        eve, now = self.people["eve"], int(time.time())
         claims = {
             "iss": "bos-identity",
             "aud": "bos",
@@ -173,7 +156,26 @@ class IsolationHarness:
         headers = jwt.get_unverified_header(eve.access_token)
         return jwt.encode(claims, self.private_key, algorithm="EdDSA", headers=headers)
 
-    async def ask(self, person: Person, question: str, request_id: str) -> tuple[str, Any]:
+    async def call(
+        self,
+        who: str,
+        name: str,
+        message: Message | None = None,
+        /,
+        *,
+        content: bytes = b"",
+        metadata: Metadata = (),
+        **fields: Any,
+    ) -> Any:
+        """Response of an RPC called by a user, or with this metadata; of a stream, all messages."""
+        rpc = _RPCS[name]
+        channel = self.channels[rpc.service.rpartition(".")[0]]
+        metadata = metadata or (bearer(self.people[who].access_token) if who else ())
+        sent = rpc.message(**fields) if message is None else message
+        answers = await answers_of(channel, rpc, rpc.messages(sent, content), metadata)
+        return answers if rpc.streams else answers[0]
+
+    async def ask(self, who: str, question: str, request_id: str) -> tuple[str, Any]:
         """Start a run; its id, and the stream that follows it."""
         stub = OrchestratorServiceStub(self.channels["bos.gateway.v1"])
         request = AgentRequest(
@@ -182,10 +184,71 @@ class IsolationHarness:
         call = stub.AskStream(
             AskStreamRequest(request=request),
             timeout=120,
-            metadata=(("authorization", f"Bearer {person.access_token}"),),
+            metadata=bearer(self.people[who].access_token),
         )
         first = await call.read()
         return first.event.run_id, call
+
+    async def ended(self, who: str, question: str, request_id: str) -> str:
+        run_id, call = await self.ask(who, question, request_id)
+        while await call.read() is not grpc.aio.EOF:
+            pass
+        return run_id
+
+    async def sign_in(self, name: str) -> None:
+        email = f"{name}@example.com"
+        await self.call(
+            "", "IdentityService.RegisterUser", username=name, email=email, password=PASSWORD
+        )
+        self.people[name] = await self.log_in(name)
+
+    async def log_in(self, name: str) -> Person:
+        login = await self.call("", "IdentityService.LogIn", username=name, password=PASSWORD)
+        tokens, session = login.tokens, login.session.session_id
+        return Person(login.user.user_id, name, session, tokens.access_token, tokens.refresh_token)
+
+    async def api_key(self, who: str, scopes: list[str]) -> tuple[str, str]:
+        """A key of a user with these scopes: its id, and the key itself."""
+        made = await self.call(who, "ApiKeyService.CreateApiKey", name="a program", scopes=scopes)
+        return made.api_key.key_id, made.secret
+
+    async def give_document(self, name: str, text: str) -> str:
+        """The id of a document of ada's that can be searched."""
+        upload = "DocumentsService.UploadDocument"
+        uploaded = await self.call("ada", upload, upload__name=name, content=text.encode())
+        document_id = str(uploaded.document.document_id)
+        seen = await self.call("ada", "DocumentsService.WatchDocument", document_id=document_id)
+        assert seen[-1].document.state == DocumentState.DOCUMENT_STATE_READY
+        return document_id
+
+    async def give_file(self, name: str, text: str) -> str:
+        upload = "FileService.UploadFile"
+        uploaded = await self.call("ada", upload, upload__name=name, content=text.encode())
+        return str(uploaded.file.name)
+
+    async def give_webhook(self, path: str) -> str:
+        """The id of a new webhook of ada's, at an address where no server answers."""
+        made = await self.call("ada", "WebhookService.CreateWebhook", url=f"{_NOWHERE}/{path}")
+        return str(made.webhook.webhook_id)
+
+    async def give_verified_query(self, run_id: str) -> str:
+        """The id of a new one, made of a run of ada's that has a query."""
+        made = await self.call("ada", "VerifiedQueryService.CreateVerifiedQuery", run_id=run_id)
+        return str(made.verified_query.query_id)
+
+    async def record_turn(self, run_id: str, conversation_id: str) -> None:
+        ada = self.people["ada"].user_id
+        turn = RecordTurnRequest(
+            user_id=ada,
+            run_id=run_id,
+            conversation_id=conversation_id,
+            question=f"What about the {SECRET}?",
+        )
+        turn.ask_time.GetCurrentTime()
+        turn.answer_time.GetCurrentTime()
+        token = self.run_tokens.mint(ada, run_id, "", ["memory"], 60)
+        metadata = ((RUN_TOKEN_KEY, token),)
+        await self.call("", "MemoryTurnService.RecordTurn", turn, metadata=metadata)
 
 
 @asynccontextmanager
@@ -196,9 +259,9 @@ async def open_isolation_harness(
     agents: Mapping[str, str] = MappingProxyType({}),
     identity_settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> AsyncIterator[IsolationHarness]:
-    """Everything that people can call, on an empty database.
+    """Everything that users can call, on an empty database.
 
-    ``agents`` are more of them, by name, with their addresses; everybody may use them.
+    ``agents`` are more of them, by name, with their addresses; every user may call them.
     """
     private_pem, _ = generate_keypair()
     key_file = folder / "signing.pem"
@@ -207,6 +270,8 @@ async def open_isolation_harness(
     telemetry = Telemetry.for_tests("harness")
     run_key, public_run_key = generate_keypair()
     data_services: dict[str, str] = {}
+    binary = find_binary(None)
+    assert binary is not None, "build it first: make rest"
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
 
@@ -215,29 +280,20 @@ async def open_isolation_harness(
             plain = ServerSettings.load(grace_s=0.2)
             return (await enter(grpc_server(plain, served, telemetry=telemetry))).address
 
-        planner = await double(
-            AskingPlanner(), add_PlannerServiceServicer_to_server, "bos.planner.v1.PlannerService"
-        )
-        composer = await double(
-            PatientComposer(),
-            add_ComposerServiceServicer_to_server,
-            "bos.composer.v1.ComposerService",
-        )
+        common: dict[str, Any] = {"server": server, "store_url": dsn}
+        identity_settings = {
+            "auth": AuthSettings.load(run_token_public_keys=public_run_key),
+            "signing_key_files": [key_file],
+            "key_encryption_keys": new_key_encryption_key(),
+            "access_token_s": 7200,
+            "registration_open": True,
+            "argon2_time_cost": 1,
+            "argon2_memory_kib": 8,
+            **identity_settings,
+        }
         identity = await enter(
             serve_identity(
-                IdentitySettings.load(
-                    server=server,
-                    auth=AuthSettings.load(run_token_public_keys=public_run_key),
-                    telemetry=TelemetrySettings.load(),
-                    store_url=dsn,
-                    signing_key_files=[key_file],
-                    key_encryption_keys=new_key_encryption_key(),
-                    access_token_s=7200,
-                    registration_open=True,
-                    argon2_time_cost=1,
-                    argon2_memory_kib=8,
-                    **identity_settings,
-                ),
+                IdentitySettings.load(**common, **identity_settings),
                 telemetry.named("identity"),
                 account_data=lambda: data_services,
             )
@@ -247,192 +303,159 @@ async def open_isolation_harness(
             "identity_target": identity.address,
             "run_token_public_keys": public_run_key,
         }
+        gateway_settings = {
+            "auth": AuthSettings.load(**people),
+            "run_token_private_key": run_key,
+            # However busy the machine is, what is under way stays so.
+            "run_timeout_s": 3600,
+            "agent_timeout_s": 3600,
+            "compose_timeout_s": 3600,
+            "approval_timeout_s": 86400,
+            "planner_target": await double(
+                AskingPlanner(),
+                add_PlannerServiceServicer_to_server,
+                "bos.planner.v1.PlannerService",
+            ),
+            "composer_target": await double(
+                PatientComposer(),
+                add_ComposerServiceServicer_to_server,
+                "bos.composer.v1.ComposerService",
+            ),
+            # What ada is asked about finance may answer as well, and approvers; what they
+            # may use, and others may not, is with the agent that deploys.
+            "approvers": {"deploy.*": {"groups": ["finance"], "roles": ["approver"]}},
+            "access": AccessSettings.load(
+                groups={"crew": {"agents": ["deploy"], "tools": ["deploy.*"]}},
+                everybody={"agents": ["echo", "drawing", *agents], "tables": {"*": ["*"]}},
+            ),
+            "agent_targets": {
+                "echo": await enter(agent_server(EchoAgent("echo"))),
+                "deploy": await enter(agent_server(DeployAgent())),
+                "drawing": await enter(
+                    agent_server(QueryingFileAgent("drawing", {"plan.html": ("text/html", FILE)}))
+                ),
+                **agents,
+            },
+            "artefacts_url": (folder / "artefacts").as_uri(),
+            "secrets_keys": "one=" + "A" * 43 + "=",
+            "webhook_internal_origins": {_NOWHERE: ("127.0.0.0/8",)},
+            # More than all callers of a table add.
+            "max_webhooks_per_user": 100,
+        }
         gateway = await enter(
             serve_gateway(
-                GatewaySettings.load(
-                    server=server,
-                    auth=AuthSettings.load(**people),
-                    run_token_private_key=run_key,
-                    telemetry=TelemetrySettings.load(),
-                    store_url=dsn,
-                    # However busy the machine is, what is under way stays so.
-                    run_timeout_s=3600,
-                    agent_timeout_s=3600,
-                    compose_timeout_s=3600,
-                    planner_target=planner,
-                    composer_target=composer,
-                    approval_timeout_s=86400,
-                    # What ada is asked about finance may answer as well, and approvers; what they
-                    # may use, and others may not, is with the agent that deploys.
-                    approvers={"deploy.*": {"groups": ["finance"], "roles": ["approver"]}},
-                    access=AccessSettings.load(
-                        groups={"crew": {"agents": ["deploy"], "tools": ["deploy.*"]}},
-                        everybody={"agents": ["echo", "drawing", *agents], "tables": {"*": ["*"]}},
-                    ),
-                    agent_targets={
-                        "echo": await enter(agent_server(EchoAgent("echo"))),
-                        "deploy": await enter(agent_server(DeployAgent())),
-                        "drawing": await enter(agent_server(QueryingFileAgent("drawing", _FILES))),
-                        **agents,
-                    },
-                    artefacts_url=(folder / "artefacts").as_uri(),
-                    **WEBHOOK_SETTINGS,
-                ),
-                telemetry.named("gateway"),
+                GatewaySettings.load(**common, **gateway_settings), telemetry.named("gateway")
             )
         )
-        memory = await enter(
-            serve_memory(
-                MemorySettings.load(
-                    server=server,
-                    auth=AuthSettings.load(**people),
-                    telemetry=TelemetrySettings.load(),
-                    store_url=dsn,
-                ),
-                telemetry.named("memory"),
-                models=None,
-            )
+        memory_settings = MemorySettings.load(**common, auth=AuthSettings.load(**people))
+        memory = await enter(serve_memory(memory_settings, telemetry.named("memory"), models=None))
+        checked = AuthSettings.load(run_token_check_target=gateway.address, **people)
+        documents_settings = DocumentsSettings.load(
+            **common,
+            auth=checked,
+            files_url=(folder / "documents").as_uri(),
+            spool_folder=folder / "spool",
+            poll_s=0.5,
         )
         documents = await enter(
-            documents_for(
-                dsn,
-                folder,
-                server,
-                AuthSettings.load(run_token_check_target=gateway.address, **people),
-                telemetry,
+            serve_documents(
+                documents_settings,
+                telemetry.named("documents"),
+                models=None,
+                engines=engines(folder),
             )
         )
-        files = await enter(
-            files_for(
-                dsn,
-                folder,
-                server,
-                AuthSettings.load(run_token_check_target=gateway.address, **people),
-                telemetry,
-            )
+        files_settings = FilesSettings.load(
+            **common, auth=checked, workspace_url=(folder / "files").as_uri()
         )
-        served = (gateway, identity, memory, documents, files)
-        data_services |= {each.service: each.address for each in served if each != identity}
-        binary = find_binary(None)
-        assert binary is not None, "build it first: make rest"
+        files = await enter(serve_files(files_settings, telemetry.named("files"), models=None))
+        served = {
+            "gateway": gateway,
+            "identity": identity,
+            "memory": memory,
+            "documents": documents,
+            "files": files,
+        }
+        data_services |= {each.service: each.address for each in served.values()}
+        del data_services[identity.service]
         rest = await enter(
             serve_rest(
                 binary,
-                gateway_target=gateway.address,
-                identity_target=identity.address,
-                memory_target=memory.address,
-                documents_target=documents.address,
-                files_target=files.address,
+                **{f"{name}_target": each.address for name, each in served.items()},
                 ports=(0,),
                 grace_s=0.2,
                 log=telemetry.named("rest").logger("bos.rest"),
             )
         )
-        at_gateway = await enter(grpc.aio.insecure_channel(gateway.address))
-        at_identity = await enter(grpc.aio.insecure_channel(identity.address))
-        at_memory = await enter(grpc.aio.insecure_channel(memory.address))
-        at_documents = await enter(grpc.aio.insecure_channel(documents.address))
-        at_files = await enter(grpc.aio.insecure_channel(files.address))
+        channels = {
+            f"bos.{name}.v1": await enter(grpc.aio.insecure_channel(each.address))
+            for name, each in served.items()
+        }
         harness = IsolationHarness(
-            channels={
-                "bos.gateway.v1": at_gateway,
-                "bos.identity.v1": at_identity,
-                "bos.memory.v1": at_memory,
-                "bos.documents.v1": at_documents,
-                "bos.files.v1": at_files,
-                "bos.audit.v1": at_gateway,
-            },
+            channels={**channels, "bos.audit.v1": channels["bos.gateway.v1"]},
             dsn=dsn,
             rest_url=rest.url,
             http=await enter(aiohttp.ClientSession()),
             private_key=load_pem_private_key(private_pem.encode(), None),
             run_tokens=RunTokenSigner(run_key),
             public_run_key=public_run_key,
-            addresses={each.service: each.address for each in served},
-            metrics={each.service: each.metrics_port for each in served},
+            addresses={each.service: each.address for each in served.values()},
+            metrics={each.service: each.metrics_port for each in served.values()},
         )
         for name in ("ada", "eve"):
-            harness.people[name] = await sign_in(IdentityServiceStub(at_identity), name)
-        await _put_ada_into_a_group(harness)
-        await give_credentials(harness, SECRET)
+            await harness.sign_in(name)
+        await _give_ada_an_account(harness)
         await _give_ada_runs(harness, stack)
-        await _give_ada_memory(harness)
-        ada = harness.people["ada"]
-        harness.document_id, harness.chunk_id = await give_secret(at_documents, ada, SECRET)
-        await give_file(at_files, ada.access_token, FILE_NAME, f"The {SECRET} of the workspace.")
+        await _give_ada_data(harness)
         yield harness
 
 
-async def _put_ada_into_a_group(harness: IsolationHarness) -> None:
-    """She may use the agent that deploys, and eve may not."""
-    ada, channel = harness.people["ada"], harness.channels["bos.identity.v1"]
-    await AdministrationServiceStub(channel).SetUserGroups(
-        SetUserGroupsRequest(user_id=ada.user_id, groups=["crew"]),
-        metadata=(("authorization", f"Bearer {ada.access_token}"),),
-    )
-    harness.people["ada"] = await log_in(IdentityServiceStub(channel), "ada")
-
-
-async def sign_in(stub: Any, username: str) -> Person:
-    """Register a user and open a session."""
-    email = f"{username}@example.com"
-    await stub.RegisterUser(RegisterUserRequest(username=username, email=email, password=PASSWORD))
-    return await log_in(stub, username)
-
-
-async def log_in(stub: Any, username: str) -> Person:
-    """Open a session."""
-    login = await stub.LogIn(LogInRequest(username=username, password=PASSWORD))
-    return Person(
-        login.user.user_id,
-        username,
-        login.session.session_id,
-        login.tokens.access_token,
-        login.tokens.refresh_token,
-    )
+async def _give_ada_an_account(harness: IsolationHarness) -> None:
+    """A group whose agent deploys, which eve may not use; a key, connections, an invitation."""
+    ada = harness.people["ada"].user_id
+    await harness.call("ada", "AdministrationService.SetUserGroups", user_id=ada, groups=["crew"])
+    harness.people["ada"] = await harness.log_in("ada")
+    await harness.api_key("ada", ["account"])
+    for kind in ("mail.gmail", "mail.imap"):
+        password = f"password of the {SECRET}"
+        await harness.call(
+            "ada", "ConnectionService.PutConnection", kind=kind, label=SECRET, secret=password
+        )
+    await harness.call("ada", "AdministrationService.CreateInvitation")
 
 
 async def _give_ada_runs(harness: IsolationHarness, stack: AsyncExitStack) -> None:
-    ada = harness.people["ada"]
-    ended, call = await harness.ask(ada, f"{DRAWS}: the {SECRET}?", "request-1")
-    while await call.read() is not grpc.aio.EOF:
-        pass
-    under_way, call = await harness.ask(ada, f"{HELD}: what of the {SECRET}?", "request-2")
+    ended = await harness.ended("ada", f"{DRAWS}: the {SECRET}?", "request-1")
+    under_way, call = await harness.ask("ada", f"{HELD}: what of the {SECRET}?", "request-2")
     stack.callback(call.cancel)
-    asking, call = await harness.ask(ada, f"{UNCLEAR}: the {SECRET}", "request-4")
-    while await call.read() is not grpc.aio.EOF:
-        pass
+    asking = await harness.ended("ada", f"{UNCLEAR}: the {SECRET}", "request-4")
     harness.runs = {"ended": ended, "under way": under_way, "asking": asking}
-    _, call = await harness.ask(ada, f"{ASKS}: the {SECRET}", "request-3")
+    _, call = await harness.ask("ada", f"{ASKS}: the {SECRET}", "request-3")
     stack.callback(call.cancel)
     event = RunEvent()
     while not event.HasField("approval_requested"):
         event = (await call.read()).event
-    harness.approval_id = event.approval_requested.approval.approval_id
-    of_ada = harness.channels["bos.gateway.v1"], ada.access_token
-    harness.webhook_id = await give_webhook(*of_ada, SECRET)
-    harness.query_id = await give_verified_query(*of_ada, ended)
-    drawn, call = await harness.ask(ada, f"{DRAWS}: the {SECRET}, again", "drawn-again")
-    while await call.read() is not grpc.aio.EOF:
-        pass
-    harness.doomed_query_id = await give_verified_query(*of_ada, drawn)
+    drawn = await harness.ended("ada", f"{DRAWS}: the {SECRET}, again", "drawn-again")
+    harness.things |= {
+        "run": ended,
+        "run that asked": asking,
+        "approval": event.approval_requested.approval.approval_id,
+        "webhook": await harness.give_webhook(SECRET),
+        "query": await harness.give_verified_query(ended),
+        "doomed query": await harness.give_verified_query(drawn),
+    }
 
 
-async def _give_ada_memory(harness: IsolationHarness) -> None:
-    ada, channel = harness.people["ada"], harness.channels["bos.memory.v1"]
-    turn = RecordTurnRequest(
-        user_id=ada.user_id,
-        run_id=harness.runs["ended"],
-        conversation_id=CONVERSATION,
-        question=f"What about the {SECRET}?",
-    )
-    turn.ask_time.GetCurrentTime()
-    turn.answer_time.GetCurrentTime()
-    token = harness.run_tokens.mint(ada.user_id, turn.run_id, "", ["memory"], 60)
-    await MemoryTurnServiceStub(channel).RecordTurn(turn, metadata=((RUN_TOKEN_KEY, token),))
-    update = UpdateLongTermMemoryRequest()
-    update.memory.critical.user_name = SECRET
-    credential = f"Bearer {ada.access_token}"
-    await MemoryServiceStub(channel).UpdateLongTermMemory(
-        update, metadata=(("authorization", credential),)
-    )
+async def _give_ada_data(harness: IsolationHarness) -> None:
+    """Memory, a document with one passage, and a file of her workspace."""
+    await harness.record_turn(harness.runs["ended"], CONVERSATION)
+    update = "MemoryService.UpdateLongTermMemory"
+    await harness.call("ada", update, memory__critical__user_name=SECRET)
+    document = await harness.give_document(f"{SECRET}.txt", f"The {SECRET} of the documents.")
+    found = await harness.call("ada", "DocumentsService.SearchDocuments", query=SECRET)
+    harness.things |= {
+        "conversation": CONVERSATION,
+        "document": document,
+        "passage": found.passages[0].chunk.chunk_id,
+        "file": await harness.give_file(FILE_NAME, f"The {SECRET} of the workspace."),
+    }

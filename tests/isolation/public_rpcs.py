@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from google.api import annotations_pb2
 from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.descriptor_pb2 import MethodOptions
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
@@ -20,20 +23,12 @@ from grpc_reflection.v1alpha import reflection_pb2
 import bos
 from bos.common.v1.access_pb2 import open_method
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from google.protobuf.descriptor import Descriptor, MethodDescriptor
-    from google.protobuf.message import Message
-
 _VARIABLE = re.compile(r"\{(\w+)\}")
 _DEPTH = 4
 
 
 @dataclass(frozen=True)
 class Binding:
-    """One way to call it over HTTP."""
-
     verb: str
     template: str
     body: str
@@ -50,8 +45,6 @@ class Binding:
 
 @dataclass(frozen=True)
 class PublicRpc:
-    """A public method."""
-
     service: str
     method: MethodDescriptor
 
@@ -75,7 +68,6 @@ class PublicRpc:
 
     @property
     def open(self) -> bool:
-        """Whether it needs no credential."""
         return bool(self.method.GetOptions().Extensions[open_method]) or self.service.startswith(
             "grpc."
         )
@@ -104,10 +96,10 @@ class PublicRpc:
                 setattr(target, last, value)
         return made
 
-    def messages(self, first: Message) -> list[Message]:
+    def messages(self, first: Message, content: bytes = b"What everybody has.") -> list[Message]:
         """A stream of requests that begins with ``first``, and what makes it a whole one."""
         if self.name in ("DocumentsService.UploadDocument", "FileService.UploadFile"):
-            return [first, type(first)(content=b"What everybody has.")]  # type: ignore[call-arg]
+            return [first, type(first)(content=content)]  # type: ignore[call-arg]
         return [first]
 
     @property
@@ -122,7 +114,6 @@ class PublicRpc:
 
 
 def public_rpcs() -> list[PublicRpc]:
-    """All of them, by name."""
     return sorted(_public(), key=lambda rpc: rpc.name)
 
 

@@ -4,36 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
-import grpc
 import pytest
 
-from bos.gateway.v1 import (
-    FEEDBACK_RATING_UP,
-    FeedbackServiceStub,
-    RunFeedback,
-    SetRunFeedbackRequest,
-)
-from bos.identity.v1 import (
-    AccountServiceStub,
-    AdministrationServiceStub,
-    DeleteAccountRequest,
-    ExportAccountRequest,
-    IdentityServiceStub,
-    SetUserRolesRequest,
-)
-from bos.memory.v1 import MemoryServiceStub, UpdateLongTermMemoryRequest
+from bos.gateway.v1 import FEEDBACK_RATING_UP
 from bos_chassis.auth.account_data import HOLDERS
 from bos_postgres import connect, create_database
+from bos_testkit.postgres import PostgresServer
 
-from .isolation_harness import PASSWORD, SECRET, IsolationHarness, log_in, open_isolation_harness
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from bos_testkit.postgres import PostgresServer
+from .isolation_harness import PASSWORD, SECRET, IsolationHarness, open_isolation_harness
 
 pytestmark = pytest.mark.isolation
 
@@ -65,10 +48,6 @@ _HOLD_HER = {
 }
 
 
-def metadata(token: str) -> tuple[tuple[str, str], ...]:
-    return (("authorization", f"Bearer {token}"),)
-
-
 async def holding(dsn: str, *texts: str) -> dict[str, list[str]]:
     """The rows, by table, that hold one of the texts in any column, as text or as bytes."""
     wanted = [*texts, *(text.encode().hex() for text in texts)]
@@ -93,59 +72,44 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def to_the_end(call: Any) -> None:
-    while await call.read() is not grpc.aio.EOF:
-        pass
-
-
 async def value(dsn: str, sql: str, *arguments: object) -> Any:
     async with connect(dsn) as connection:
         return await connection.fetchval(sql, *arguments)
 
 
-async def give_eve_what_she_keeps(harness: IsolationHarness) -> None:
-    """She administers from now on, has asked something, and something is remembered of her."""
-    ada = harness.people["ada"]
-    await AdministrationServiceStub(harness.channels["bos.identity.v1"]).SetUserRoles(
-        SetUserRolesRequest(user_id=harness.people["eve"].user_id, roles=["user", "administrator"]),
-        metadata=metadata(ada.access_token),
-    )
-    eve = await log_in(IdentityServiceStub(harness.channels["bos.identity.v1"]), "eve")
-    _, call = await harness.ask(eve, "What is hers?", "request-of-eve")
-    await to_the_end(call)
-    request = UpdateLongTermMemoryRequest()
-    request.memory.critical.user_name = "green"
-    await MemoryServiceStub(harness.channels["bos.memory.v1"]).UpdateLongTermMemory(
-        request, metadata=metadata(eve.access_token)
-    )
-
-
-async def let_ada_judge(harness: IsolationHarness) -> None:
-    """She says something about a run of hers that has ended."""
-    feedback = RunFeedback(rating=FEEDBACK_RATING_UP, note=f"Yes: the {SECRET}")
-    request = SetRunFeedbackRequest(run_id=harness.runs["ended"], feedback=feedback)
-    await FeedbackServiceStub(harness.channels["bos.gateway.v1"]).SetRunFeedback(
-        request, metadata=metadata(harness.people["ada"].access_token)
-    )
+@asynccontextmanager
+async def opened(server: PostgresServer, folder: Path) -> AsyncIterator[IsolationHarness]:
+    """Ada has judged a run of hers; eve administers, has asked something, and is remembered."""
+    dsn = await create_database(server.dsn(), f"accounts_{secrets.token_hex(6)}")
+    async with open_isolation_harness(dsn, folder) as harness:
+        roles = {"user_id": harness.people["eve"].user_id, "roles": ["user", "administrator"]}
+        await harness.call("ada", "AdministrationService.SetUserRoles", **roles)
+        harness.people["eve"] = await harness.log_in("eve")
+        await harness.ended("eve", "What is hers?", "request-of-eve")
+        update = "MemoryService.UpdateLongTermMemory"
+        await harness.call("eve", update, memory__critical__user_name="green")
+        await harness.call(
+            "ada",
+            "FeedbackService.SetRunFeedback",
+            run_id=harness.runs["ended"],
+            feedback__rating=FEEDBACK_RATING_UP,
+            feedback__note=f"Yes: the {SECRET}",
+        )
+        yield harness
 
 
 async def test_account_is_deleted_with_all_data_and_late_arrivals(
     clean_environment: None, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    dsn = await create_database(postgres_server.dsn(), f"deletion_{secrets.token_hex(6)}")
-    async with open_isolation_harness(dsn, tmp_path) as harness:
-        await give_eve_what_she_keeps(harness)
-        await let_ada_judge(harness)
+    async with opened(postgres_server, tmp_path) as harness:
+        dsn = harness.dsn
         ada, eve = harness.people["ada"], harness.people["eve"]
         of_ada = (ada.user_id, "ada@example.com", SECRET)
         assert set(await holding(dsn, *of_ada)) >= _HOLD_HER
         assert len(files_holding(tmp_path, SECRET.encode())) >= 2  # of a run, and a document
         hers = await holding(dsn, eve.user_id)
         assert set(hers) >= {"gateway.runs", "memory.user_long_term_memory", "identity.users"}
-        accounts = AccountServiceStub(harness.channels["bos.identity.v1"])
-        await accounts.DeleteAccount(
-            DeleteAccountRequest(current_password=PASSWORD), metadata=metadata(ada.access_token)
-        )
+        await harness.call("ada", "AccountService.DeleteAccount", current_password=PASSWORD)
 
         async def erased() -> bool:
             return await value(dsn, "SELECT erased_at FROM identity.account_deletions") is not None
@@ -154,8 +118,7 @@ async def test_account_is_deleted_with_all_data_and_late_arrivals(
         # What was on its way then may come in yet: that is what the last round is for.
         assert "gateway.runs" not in await holding(dsn, *of_ada)
         # Her last access token is good for a while yet elsewhere.
-        _, call = await harness.ask(ada, f"Once more: the {SECRET}?", "request-that-is-late")
-        await to_the_end(call)
+        await harness.ended("ada", f"Once more: the {SECRET}?", "request-that-is-late")
         assert "gateway.runs" in await holding(dsn, SECRET)
         await value(dsn, "UPDATE identity.account_deletions SET ends_at = now(), next_at = now()")
 
@@ -174,32 +137,26 @@ async def test_account_is_deleted_with_all_data_and_late_arrivals(
 async def test_an_export_holds_what_is_ones_own_and_nothing_of_others(
     clean_environment: None, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
-    dsn = await create_database(postgres_server.dsn(), f"export_{secrets.token_hex(6)}")
-    async with open_isolation_harness(dsn, tmp_path) as harness:
-        await give_eve_what_she_keeps(harness)
-        await let_ada_judge(harness)
-        accounts = AccountServiceStub(harness.channels["bos.identity.v1"])
+    async with opened(postgres_server, tmp_path) as harness:
         exported: dict[str, dict[str, bytes]] = {}
-        for name, person in harness.people.items():
+        for name in harness.people:
             files = exported.setdefault(name, {})
-            async for part in accounts.ExportAccount(
-                ExportAccountRequest(), metadata=metadata(person.access_token), timeout=60
-            ):
+            for part in await harness.call(name, "AccountService.ExportAccount"):
                 files[part.path] = files.get(part.path, b"") + part.content
         ada, eve = (b"".join(exported[name].values()) for name in ("ada", "eve"))
         assert {path.partition("/")[0] for path in exported["ada"]} == {"identity", *HOLDERS}
         for run_id in harness.runs.values():
             assert SECRET.encode() in exported["ada"][f"gateway/runs/{run_id}.json"]
         webhooks = exported["ada"]["gateway/webhooks.json"]
-        assert harness.webhook_id.encode() in webhooks
+        assert harness.things["webhook"].encode() in webhooks
         assert b"whsec_" not in webhooks
         assert "gateway/webhooks.json" not in exported["eve"]
         verified = exported["ada"]["gateway/verified-queries.json"]
-        assert harness.query_id.encode() in verified
+        assert harness.things["query"].encode() in verified
         assert SECRET.encode() in verified
         assert "gateway/verified-queries.json" not in exported["eve"]
         assert f"The plans of the {SECRET}".encode() in exported["ada"].values()
-        document = exported["ada"][f"documents/documents/{harness.document_id}.bin"]
+        document = exported["ada"][f"documents/documents/{harness.things['document']}.bin"]
         assert document == f"The {SECRET} of the documents.".encode()
         contents = [each for path, each in exported["ada"].items() if path.startswith("files/")]
         assert f"The {SECRET} of the workspace.".encode() in contents

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -16,9 +17,9 @@ from google.protobuf.message import Message
 
 from bos_chassis.auth.scopes import SCOPE_OF
 
-from .cell_calls import Heard, call_grpc, call_http, call_silently
+from .cell_calls import Heard, Metadata, call_grpc, call_http, call_silently, ways
 from .cell_harness import AGENTS, INSIDE, CellHarness, Target
-from .cell_kinds import CALLERS, KINDS, NO_ROLE, NOT_FOUND, OK, SESSION, Outcome
+from .cell_kinds import CALLERS, NO_ROLE, NOT_FOUND, OK, OPEN, SESSION, Outcome
 from .cell_mcp import (
     MCP_ROWS,
     OPEN_AT_MCP,
@@ -39,13 +40,7 @@ from .cell_routes import (
     own_paths,
 )
 from .cell_rows import NOT_SERVED, ROWS, Row
-from .public_rpcs import all_rpcs
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from .cell_calls import Metadata
-    from .public_rpcs import PublicRpc
+from .public_rpcs import PublicRpc, all_rpcs
 
 pytestmark = [
     pytest.mark.isolation,
@@ -92,7 +87,7 @@ async def test_unserved_methods_are_refused_for_all_callers(harness: CellHarness
     (name,) = NOT_SERVED
     rpc = RPCS[name]
     for target in harness.targets.values():
-        for caller, cells in KINDS[-1].cells.items():
+        for caller, cells in OPEN.cells.items():
             for label in cells:
                 credential = harness.credential(caller, label, target, "")
                 heard = await call_grpc(target.channel, rpc, rpc.message(), credential)
@@ -137,10 +132,9 @@ async def _cell(
     where: str,
     wrong: list[str],
 ) -> None:
-    """One cell, in every way that there is."""
     rpc, row, target = called
     message = built(rpc, row.request(harness))
-    for way, heard in (await _ways(harness, rpc, target, message, credential, outcome)).items():
+    for way, heard in (await _all_ways(harness, rpc, target, message, credential, outcome)).items():
         expected = (outcome.code, outcome.reason)
         if way.startswith("REST") and credential and credential[0][0] != "authorization":
             # The endpoint looks at one header alone.
@@ -170,33 +164,30 @@ async def _unlike_missing(
     }
     credential = harness.credential("other user", SESSION, target, "")
     there, missing = [
-        await _ways(harness, rpc, target, built(rpc, fields), credential)
+        await ways(harness.services, target.channel, rpc, built(rpc, fields), credential)
         for fields in (asked, made_up)
     ]
     return [way for way, heard in there.items() if heard.shape != missing[way].shape]
 
 
-async def _ways(
+async def _all_ways(
     harness: CellHarness,
     rpc: PublicRpc,
     target: Target,
     message: Message,
     credential: Metadata,
-    outcome: Outcome | None = None,
+    outcome: Outcome,
 ) -> Mapping[str, Heard]:
-    heard = {"gRPC": await call_grpc(target.channel, rpc, message, credential)}
-    if outcome is not None and outcome.at_headers and not rpc.open:
+    """Also without a message, where headers decide, and by the paths that are no bindings."""
+    services = harness.services
+    heard = await ways(services, target.channel, rpc, message, credential)
+    if outcome.at_headers and not rpc.open:
         heard["gRPC without a message"] = await call_silently(target.channel, rpc.path, credential)
-    http, url = harness.services.http, harness.services.rest_url
-    for binding in rpc.bindings:
-        verb, path, body = binding.request(message)
-        way = f"REST {binding.verb} {binding.template}"
-        heard[way] = await call_http(http, verb, url + path, credential, body)
     for route, called in RPC_OF_PATH.items():
-        if f"/{called}" == rpc.path and outcome is not None:
+        if f"/{called}" == rpc.path:
             verb, _, path = route.partition(" ")
-            body = body_of_path(route, harness)
-            heard[f"REST {route}"] = await call_http(http, verb, url + path, credential, body)
+            body, url = body_of_path(route, harness), services.rest_url + path
+            heard[f"REST {route}"] = await call_http(services.http, verb, url, credential, body)
     return heard
 
 
@@ -208,7 +199,7 @@ async def _owner_is_answered(
     credential = harness.rightful(row.who, target, SCOPE_OF.get(rpc.path.removeprefix("/"), ""))
     heard: Mapping[str, Heard]
     if rpc.reads:
-        heard = await _ways(harness, rpc, target, message, credential)
+        heard = await ways(harness.services, target.channel, rpc, message, credential)
     else:
         heard = {"gRPC": await call_grpc(target.channel, rpc, message, credential)}
     if row.ends:
@@ -298,7 +289,7 @@ async def test_browser_sessions_and_links_require_their_headers(harness: CellHar
 
 
 async def _same_for_all(harness: CellHarness, verb: str, url: str) -> Heard:
-    target, kind = harness.targets["gateway"], KINDS[-1]
+    target, kind = harness.targets["gateway"], OPEN
     for caller, cells in kind.cells.items():
         for label in cells:
             credential = harness.credential(caller, label, target, "")

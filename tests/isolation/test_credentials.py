@@ -11,33 +11,25 @@ import hashlib
 import hmac
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 from uuid import uuid4
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from google.protobuf.message import Message
 
-from bos.identity.v1 import IdentityServiceStub, RefreshSessionRequest
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, RunTokenSigner, generate_keypair
 from bos_chassis.auth.scopes import SCOPE_OF
 
-from .cell_calls import Heard, call_grpc, call_http
-from .cell_harness import bearer
+from .cell_calls import Heard, Metadata, bearer, call_grpc
+from .cell_calls import ways as ways_of
+from .cell_harness import CellHarness
 from .cell_kinds import REVOKED_KEY
 from .cell_rows import ROWS
-from .isolation_credentials import api_key
-from .isolation_harness import SECRET, log_in
-from .public_rpcs import public_rpcs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from google.protobuf.message import Message
-
-    from .cell_calls import Metadata
-    from .cell_harness import CellHarness
-    from .public_rpcs import PublicRpc
+from .isolation_harness import SECRET
+from .public_rpcs import PublicRpc, public_rpcs
 
 pytestmark = [
     pytest.mark.isolation,
@@ -83,16 +75,8 @@ APPROVERS: dict[str, dict[str, Any]] = {
 async def ways(
     harness: CellHarness, rpc: PublicRpc, message: Message, metadata: Metadata
 ) -> Mapping[str, Heard]:
-    """The answers to one call over gRPC and over each of its HTTP bindings."""
-    services = harness.services
-    channel = services.channels[rpc.service.rpartition(".")[0]]
-    heard = {"gRPC": await call_grpc(channel, rpc, message, metadata)}
-    for binding in rpc.bindings:
-        verb, path, body = binding.request(message)
-        heard[f"{binding.verb} {binding.template}"] = await call_http(
-            services.http, verb, services.rest_url + path, metadata, body
-        )
-    return heard
+    channel = harness.services.channels[rpc.service.rpartition(".")[0]]
+    return await ways_of(harness.services, channel, rpc, message, metadata)
 
 
 def request(harness: CellHarness, rpc: PublicRpc, *, missing: bool = False) -> Message:
@@ -207,8 +191,9 @@ async def test_made_up_keys_are_refused_as_revoked_ones(harness: CellHarness) ->
 
 async def test_keys_with_the_scope_are_answered(harness: CellHarness) -> None:
     for name in QUIET:
-        rpc, eve = RPCS[name], harness.people["eve"]
-        _, key = await api_key(harness.services, eve, [SCOPE_OF[rpc.path.removeprefix("/")]])
+        rpc = RPCS[name]
+        scope = SCOPE_OF[rpc.path.removeprefix("/")]
+        _, key = await harness.services.api_key("eve", [scope])
         for way, heard in (await ways(harness, rpc, rpc.message(), bearer(key))).items():
             assert heard.code == "OK", (name, way, heard)
 
@@ -257,19 +242,18 @@ async def test_agents_of_another_group_are_not_listed(harness: CellHarness) -> N
 
 async def test_request_ids_of_two_users_are_two_runs(harness: CellHarness) -> None:
     services = harness.services
-    run_id, call = await services.ask(harness.people["eve"], "What about me?", "request-2")
+    run_id, call = await services.ask("eve", "What about me?", "request-2")
     call.cancel()
     assert run_id not in services.runs.values()
 
 
 async def test_replayed_refresh_token_ends_its_session(harness: CellHarness) -> None:
     rpc, me = RPCS["IdentityService.RefreshSession"], RPCS["IdentityService.GetUser"]
-    stub = IdentityServiceStub(harness.services.channels["bos.identity.v1"])
-    used = (await log_in(stub, "eve")).refresh_token
-    newest = (await stub.RefreshSession(RefreshSessionRequest(refresh_token=used))).tokens
+    used = (await harness.services.log_in("eve")).refresh_token
+    newest = await harness.services.call("", rpc.name, refresh_token=used)
     # Its answer has arrived, as what was issued is used.
-    newer = RefreshSessionRequest(refresh_token=newest.refresh_token)
-    newest = (await stub.RefreshSession(newer)).tokens
+    newest = await harness.services.call("", rpc.name, refresh_token=newest.tokens.refresh_token)
+    newest = newest.tokens
     answers = [*(await ways(harness, rpc, rpc.message(refresh_token=used), ())).values()]
     # The replay ended the session, so its newest tokens are refused as well.
     last = rpc.message(refresh_token=newest.refresh_token)

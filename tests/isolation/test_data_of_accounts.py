@@ -74,7 +74,6 @@ _PLACES_OF_OTHERS = {
 
 
 def members() -> dict[str, Path]:
-    """Folders of all services and agents by name."""
     found = [
         *ROOT.glob("services/*/pyproject.toml"),
         *ROOT.glob("services/agents/*/pyproject.toml"),
@@ -114,18 +113,6 @@ def places() -> set[str]:
         for name in variable.names
         if _PLACES.search(name)
     }
-
-
-def test_a_table_with_users_is_found_and_one_without_is_not() -> None:
-    assert _OWNED.search("CREATE TABLE documents (\n    owner_id uuid NOT NULL")
-    assert _OWNED.search("    user_id text")
-    assert not _OWNED.search("CREATE TABLE replicas (\n    replica_id uuid PRIMARY KEY")
-
-
-def test_packages_that_store_data_are_found() -> None:
-    assert stores(["bos-chassis", "qdrant-client>=1.20"])
-    assert stores(["bos-artefacts"])
-    assert not stores(["bos-chassis", "bos-postgresql-words>=1", "aiohttp>=3"])
 
 
 def test_services_that_store_users_offer_deletion() -> None:

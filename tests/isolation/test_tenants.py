@@ -1,21 +1,21 @@
-"""The schema can be parted by tenant: docs/operations/beyond-one-postgresql.md."""
+"""Tables with an owner: under row-level security, and parted by tenant without a change.
+
+See docs/operations/beyond-one-postgresql.md.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
+import asyncpg
 import pytest
 
 from bos_documents.service import migrate_store as migrate_documents
 from bos_files.service import migrate_store as migrate_files
 from bos_gateway.service import migrate_store as migrate_gateway
+from bos_identity.service import migrate_store as migrate_identity
 from bos_memory.service import migrate_store as migrate_memory
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
 
 pytestmark = [pytest.mark.isolation, pytest.mark.postgres]
 
@@ -41,6 +41,20 @@ WHERE n.nspname IN ('gateway', 'memory', 'documents', 'files') AND c.relkind IN 
       AND c.relname NOT LIKE 'audit\\_%' AND c.relname NOT LIKE '%migrations'
 GROUP BY 1
 """
+# Columns that say, by themselves or by what they refer to, whose a row is.
+_OWNED = """
+SELECT DISTINCT n.nspname || '.' || c.relname AS name, c.relrowsecurity AS is_secured
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_attribute AS a ON a.attrelid = c.oid
+WHERE n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
+      AND c.relkind IN ('r', 'p')
+      AND a.attname IN ('user_id', 'run_id', 'session_id')
+"""
+_READERS = """
+SELECT r.rolname FROM pg_roles AS r
+WHERE r.rolname LIKE 'bos\\_%\\_reader' AND (r.rolsuper OR r.rolbypassrls OR r.rolcanlogin)
+"""
 _UNIQUE = """
 SELECT i.indrelid::regclass::text AS name,
        array_agg(a.attname::text ORDER BY a.attnum) AS columns
@@ -58,7 +72,13 @@ async def session(
     empty_postgres_dsn: str,
 ) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
     """A database with the tables of every service that a cell has."""
-    for migrate in (migrate_gateway, migrate_memory, migrate_documents, migrate_files):
+    for migrate in (
+        migrate_gateway,
+        migrate_memory,
+        migrate_documents,
+        migrate_files,
+        migrate_identity,
+    ):
         await migrate(empty_postgres_dsn)
     async with connect(empty_postgres_dsn) as opened:
         yield opened
@@ -83,3 +103,14 @@ async def test_tables_can_be_parted_by_account(
         if row["name"] in parted and row["target"] not in parted
     ]
     assert leaving == []
+
+
+async def test_tables_with_an_owner_are_under_row_level_security(
+    session: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    tables = {row["name"]: row["is_secured"] for row in await session.fetch(_OWNED)}
+    assert {"gateway.runs", "identity.sessions", "documents.chunks", "files.versions"} <= {*tables}
+    assert [name for name, is_secured in tables.items() if not is_secured] == []
+    assert await session.fetch(_READERS) == [], "reader roles that bypass it"
+    known = "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'bos\\_%\\_reader'"
+    assert await session.fetchval(known)

@@ -1,5 +1,6 @@
-"""Runs as clients of A2A see them."""
+"""Runs as clients of A2A see them, and what their replies decide."""
 
+import pytest
 from a2a.types import a2a_pb2 as a2a
 from google.protobuf.json_format import MessageToDict
 
@@ -24,6 +25,8 @@ from bos.gateway.v1 import (
     Run,
     RunStatus,
 )
+from bos_conversation import Decision
+from bos_protocols.a2a.messages import NamedDecision, Said, decision_in
 from bos_protocols.a2a.tasks import Waiting, artifacts_of, task_of
 
 URL = "https://bos.example.org"
@@ -148,3 +151,31 @@ def test_a_later_approval_says_that_it_has_to_be_named() -> None:
     later = task_of(held, waiting(first=False), URL).status.message.parts[0].text
     assert "`yes 0198`" in later
     assert "`yes 0198`" not in task_of(held, waiting(first=True), URL).status.message.parts[0].text
+
+
+YES, NO = Decision(approved=True), Decision(approved=False)
+ID = "0197a4b2-1111-7000-8000-000000000001"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("yes", NamedDecision("", YES)),
+        ("No.", NamedDecision("", NO)),
+        ("", NamedDecision("", NO)),
+        (f"yes {ID}", NamedDecision(ID, YES)),
+        (f"deny  {ID} ", NamedDecision(ID, NO)),
+        ("yes but later", NamedDecision("", Decision(True, "yes but later"))),
+        ("no way", NamedDecision("", Decision(True, "no way"))),
+        (f"use {ID}", NamedDecision("", Decision(True, f"use {ID}"))),
+    ],
+)
+def test_a_word_decides_and_an_id_behind_it_names(text: str, named: NamedDecision) -> None:
+    assert decision_in(Said(text, ())) == named
+
+
+def test_data_decides_before_words_do() -> None:
+    data = {"decision": "deny", "approval_id": ID, "instructions": "left out of a refusal"}
+    assert decision_in(Said("yes", (data,))) == NamedDecision(ID, NO)
+    more = {"decision": "approve", "instructions": "to staging"}
+    assert decision_in(Said("", (more,))) == NamedDecision("", Decision(True, "to staging"))

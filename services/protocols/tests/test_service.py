@@ -80,34 +80,16 @@ async def test_a2a_is_offered_over_grpc_and_tls_to_callers_without_certificates(
             async with grpc.aio.secure_channel(f"localhost:{port}", trusted) as channel:
                 card = await A2AServiceStub(channel).GetExtendedAgentCard(  # type: ignore[no-untyped-call]
                     GetExtendedAgentCardRequest(),
-                    metadata=(("authorization", "Bearer k"), ("a2a-version", "1.0")),
+                    metadata=(
+                        ("authorization", "Bearer k"),
+                        ("bos-proxy-token", "forged"),
+                        ("a2a-version", "1.0"),
+                    ),
                 )
+    assert "bos-proxy-token" not in seen.metadata
     assert seen.metadata["authorization"] == "Bearer k"
     offered = [one.url for one in card.supported_interfaces if one.protocol_binding == "GRPC"]
     assert offered == [server.a2a_address]
-
-
-async def test_a_word_about_the_client_is_not_taken_over_grpc() -> None:
-    async with gateway() as (endpoint, seen):
-        settings = endpoint.settings.model_copy(
-            update={
-                "server": ServerSettings.load(port=0, grace_s=0),
-                "a2a_server": ServerSettings.load(port=0, grace_s=0),
-            }
-        )
-        async with (
-            serve(settings, Telemetry.for_tests("protocols")) as server,
-            grpc.aio.insecure_channel(server.a2a_address) as channel,
-        ):
-            await A2AServiceStub(channel).GetExtendedAgentCard(  # type: ignore[no-untyped-call]
-                GetExtendedAgentCardRequest(),
-                metadata=(
-                    ("authorization", "Bearer k"),
-                    ("bos-proxy-token", "forged"),
-                    ("a2a-version", "1.0"),
-                ),
-            )
-    assert "bos-proxy-token" not in seen.metadata
 
 
 async def test_the_gateway_is_called_with_the_callers_credential_and_address() -> None:

@@ -31,6 +31,23 @@ class Finished:
     err: str
 
 
+async def run_bos(home: Path, *arguments: str, says: str = "", **environment: str) -> Finished:
+    """Run ``bos`` of a user with this home, with these variables and standard input."""
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(BOS, *arguments),
+        cwd=home,
+        env={**kept, "HOME": str(home), **environment},
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+    )
+    out, err = await process.communicate(says.encode())
+    assert process.returncode is not None
+    return Finished(process.returncode, out.decode(), err.decode())
+
+
 @dataclass
 class Folder:
     """A working directory, and the processes started in it."""

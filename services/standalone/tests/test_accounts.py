@@ -1,11 +1,9 @@
-"""``bos users`` and ``bos keys`` against a standalone: inviting, roles, keys, new passwords."""
+"""Accounts of a standalone: ``bos users`` and ``bos keys``, sign-in, required secrets."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-import sys
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +11,25 @@ from pathlib import Path
 import grpc
 import pytest
 
-from bos.identity.v1 import IdentityServiceStub, RegisterUserRequest
+from bos.identity.v1 import (
+    GetUserRequest,
+    IdentityServiceStub,
+    LogInRequest,
+    RegisterUserRequest,
+    SignInMethod,
+)
 from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.names import ROLES
 from bos_chassis.telemetry import Telemetry
-from bos_errors import PermissionDenied
+from bos_client import BosClient
+from bos_errors import ConfigurationError, NotFound, PermissionDenied
+from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.signing.key_ring import new_key_encryption_key
 from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
 
-BOS = Path(sys.executable).with_name("bos")
+from .conftest import run_bos
+
 PASSWORD, NEW = "correct horse battery", "another one, longer"
 CODE = re.compile(r"\bbos[ip]_[\w-]{43}")
 KEY = re.compile(r"\bbosk_[0-9a-f]{32}_[\w-]{43}")
@@ -43,25 +51,18 @@ class Person:
 
     async def bos(self, *arguments: str, code: int = 0, says: str = PASSWORD, key: str = "") -> str:
         """Output of a command, with this on its standard input."""
-        process = await asyncio.create_subprocess_exec(
-            *(BOS, *arguments),
-            cwd=self.home,
-            env={
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-                "HOME": str(self.home),
-                "BOS_TARGET": self.harness.target,
-                "BOS_IDENTITY_TARGET": self.harness.addresses["identity"],
-                "BOS_MEMORY_TARGET": self.harness.addresses["memory"],
-                **({"BOS_API_KEY": key} if key else {}),
-            },
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+        addresses = self.harness.addresses
+        done = await run_bos(
+            self.home,
+            *arguments,
+            says=f"{says}\n",
+            BOS_TARGET=self.harness.target,
+            BOS_IDENTITY_TARGET=addresses["identity"],
+            BOS_MEMORY_TARGET=addresses["memory"],
+            **({"BOS_API_KEY": key} if key else {}),
         )
-        out, _ = await process.communicate(f"{says}\n".encode())
-        assert process.returncode == code, (arguments, out.decode())
-        return out.decode()
+        assert done.code == code, (arguments, done)
+        return done.out + done.err
 
     async def sign_up(self, name: str, *more: str) -> None:
         """Register, and sign in."""
@@ -80,17 +81,6 @@ async def test_administrator_invites_assigns_roles_closes_accounts(
         assert "Roles: user, administrator" in await ada.bos("whoami")
         (code,) = CODE.findall(await ada.bos("users", "invite", "--group", "finance"))
         assert "finance" in await ada.bos("users", "invitations")
-        assert "No mailbox is connected" in await ada.bos("mail", "status")
-        connected = await ada.bos(
-            *("mail", "connect", "ada@example.com", "--imap", "mail.example.com"),
-            "--password-stdin",
-        )
-        assert "Connected ada@example.com" in connected
-        shown = await ada.bos("mail", "status") + await ada.bos("mail", "status", "--json")
-        assert "ada@example.com at IMAP mail.example.com" in shown
-        assert PASSWORD not in connected + shown
-        assert "Disconnected" in await ada.bos("mail", "disconnect")
-        assert "No mailbox" in await ada.bos("mail", "disconnect")
         await eve.sign_up("eve", "--invitation", code)
         assert "Groups: finance" in await eve.bos("whoami")
         assert "role administrator" in await eve.bos("users", "list", code=2)
@@ -172,3 +162,48 @@ def _people(harness: Standalone, folder: Path) -> tuple[Person, Person]:
     for home in homes:
         home.mkdir()
     return Person(harness, homes[0]), Person(harness, homes[1])
+
+
+async def test_api_key_is_the_local_users_and_other_users_sign_in(
+    tmp_path: Path, started_before: Callable[[Path], Path]
+) -> None:
+    data = started_before(tmp_path / "data")
+    settings = StandaloneSettings.load(data_dir=data, grace_s=0.1)
+    async with (
+        serve_all(settings, Telemetry.for_tests("standalone")) as harness,
+        grpc.aio.insecure_channel(harness.addresses["identity"]) as channel,
+    ):
+        identity = IdentityServiceStub(channel)
+        key = (("authorization", f"Bearer {harness.api_key}"),)
+        local = (await identity.GetUser(GetUserRequest(), metadata=key)).user
+        assert (local.user_id, local.username) == (str(LOCAL_USER_ID), "local")
+        assert local.sign_in.method == SignInMethod.SIGN_IN_METHOD_LOCAL_USER
+        request = RegisterUserRequest(username="ada", email="a@example.com", password=PASSWORD)
+        ada = (await identity.RegisterUser(request)).user
+        login = await identity.LogIn(LogInRequest(username="ada", password=PASSWORD))
+        async with (
+            BosClient(harness.target, api_key=login.tokens.access_token) as hers,
+            BosClient(harness.target, api_key=harness.api_key) as ours,
+        ):
+            run_id = (await hers.ask("List all tables in the database")).run_id
+            assert (await hers.get_run(run_id)).user_id == ada.user_id
+            with pytest.raises(NotFound):
+                await ours.get_run(run_id)
+            assert not (await ours.list_runs()).runs
+            assert list((await ours.access()).roles) == sorted(ROLES)
+            assert "approver" not in (await hers.access()).roles
+    file = tmp_path / "data" / "identity.key"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+async def test_network_address_requires_configured_secrets(
+    tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A static key is not enough: users sign in with identity, whose keys are not configured.
+    monkeypatch.setenv("BOS_AUTH_STATIC_KEY", "a-key-that-was-chosen")
+    settings = StandaloneSettings.load(data_dir=tmp_path / "data", host=host)
+    with pytest.raises(ConfigurationError, match="BOS_IDENTITY_KEY_ENCRYPTION_KEYS"):
+        async with serve_all(settings, Telemetry.for_tests("standalone")):
+            pass
+    assert not (tmp_path / "data" / "postgres").exists()

@@ -12,7 +12,6 @@ from bos_agentkit import AgentServiceSettings
 from bos_errors import ConfigurationError
 from bos_standalone.agents import (
     GROUP,
-    SERVICES,
     agent_factory,
     by_name,
     configured_agents,
@@ -20,8 +19,9 @@ from bos_standalone.agents import (
 )
 from bos_testkit.packages import offer_entry_points
 
+from .conftest import run_bos
+
 FOLDERS = sorted(Path(__file__).parents[2].joinpath("agents").glob("*/pyproject.toml"))
-WORKING = "bos_sql.service:serve"
 
 
 def declared() -> dict[str, str]:
@@ -68,13 +68,11 @@ def test_every_entry_point_resolves_to_the_agent_of_its_name(name: str) -> None:
     assert settings.server.host == "127.0.0.1"
 
 
-@pytest.mark.parametrize("backwards", [False, True])
-def test_order_of_agents_is_not_that_of_installation(tmp_path: Path, backwards: bool) -> None:
+def test_order_of_agents_is_not_that_of_installation(tmp_path: Path) -> None:
     offer_entry_points(tmp_path, "acme-a", {GROUP: {"zebra": "acme_z:s", "mail": "acme_m:s"}})
     offer_entry_points(tmp_path, "acme-b", {GROUP: {"web": "acme_w:s", "aardvark": "acme_a:s"}})
     found = [e for d in distributions(path=[str(tmp_path)]) for e in d.entry_points]
-    assert len(found) == 4
-    found.sort(key=lambda each: each.value, reverse=backwards)
+    found.sort(key=lambda each: each.value, reverse=True)
     assert list(by_name(found)) == ["aardvark", "mail", "web", "zebra"]
 
 
@@ -91,7 +89,7 @@ def test_error_for_a_duplicate_agent_name_names_both_packages(offer: Callable[..
         installed_agents()
 
 
-@pytest.mark.parametrize("name", ["Mail", "2nd", "a-b", "x" * 64, "gateway", "all", *SERVICES])
+@pytest.mark.parametrize("name", ["Mail", "x" * 64, "all", "gateway"])
 def test_invalid_agent_name_is_refused_and_its_package_named(
     offer: Callable[..., None], name: str
 ) -> None:
@@ -123,11 +121,9 @@ def test_error_without_any_agent_says_how_to_install_them() -> None:
     [
         "bos_nowhere.service:serve",
         "bos_sql.service:absent",
-        "bos_sql.service",
         "bos_planner.service:serve",
         "broken_package.service:serve",
         "",
-        ":",
     ],
 )
 def test_unloadable_agent_is_named_with_package_and_fix(
@@ -148,29 +144,20 @@ async def test_broken_agent_fails_serve_all_and_no_other_command(
     offer: Callable[..., None], tmp_path: Path
 ) -> None:
     offer("acme-odd", odd="acme_odd.service:serve")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    async def bos(*arguments: str) -> tuple[int | None, str]:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", "from bos_cli.entry import main; main()", *arguments),
-            cwd=tmp_path,
-            env=environment,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, said = await process.communicate()
-        return process.returncode, said.decode()
-
+    path = os.pathsep.join(sys.path)
     everything, nowhere, own = await asyncio.gather(
-        bos("serve", "all"), bos("serve", "nowhere"), bos("serve", "computation")
+        *(
+            run_bos(tmp_path, "serve", name, PYTHONPATH=path)
+            for name in ("all", "nowhere", "computation")
+        )
     )
-    assert everything[0] == 78
+    assert everything.code == 78
     assert (
         "'odd' cannot be loaded from 'acme_odd.service:serve' of the package acme-odd"
-        in (everything[1])
+        in everything.err
     )
-    assert "Traceback" not in everything[1]
-    assert nowhere[0] == 2
-    assert "odd, rag, sql" in nowhere[1]
-    assert own[0] == 78
-    assert "BOS_COMPUTATION_SANDBOX_TARGET" in own[1]
+    assert "Traceback" not in everything.err
+    assert nowhere.code == 2
+    assert "odd, rag, sql" in nowhere.err
+    assert own.code == 78
+    assert "BOS_COMPUTATION_SANDBOX_TARGET" in own.err

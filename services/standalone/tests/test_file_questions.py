@@ -1,10 +1,7 @@
 """A user uploads a CSV and an Excel file and asks about them; no other user reads them."""
 
-import asyncio
 import io
-import os
 import sqlite3
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -23,9 +20,10 @@ from bos_standalone.settings import StandaloneSettings
 from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
+from .conftest import run_bos
+
 pytestmark = [pytest.mark.usefixtures("nothing_configured"), pytest.mark.process]
 
-BOS = Path(sys.executable).with_name("bos")
 PASSWORD = "correct horse battery"
 TARGETS = "What is the total target in targets.csv?"
 PAYROLL = "What is the total pay in payroll.xlsx?"
@@ -80,26 +78,6 @@ async def token_of(harness: Standalone, name: str) -> str:
         )
         signed_in = await identity.LogIn(LogInRequest(username=name, password=PASSWORD))
         return signed_in.tokens.access_token
-
-
-async def bos(harness: Standalone, token: str, *arguments: str) -> str:
-    """Output of a command of the administrator."""
-    process = await asyncio.create_subprocess_exec(
-        *(BOS, *arguments),
-        env={
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-            "HOME": str(Path.cwd()),
-            "BOS_TARGET": harness.target,
-            "BOS_IDENTITY_TARGET": harness.addresses["identity"],
-            "BOS_API_KEY": token,
-        },
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await process.communicate()
-    assert process.returncode == 0, out.decode()
-    return out.decode()
 
 
 def holding(folder: Path, content: bytes) -> list[Path]:
@@ -182,6 +160,13 @@ async def story(harness: Standalone, folder: Path) -> None:
 
     # What an account had uploaded goes with it, and only that.
     assert holding(folder, EVES)
-    assert "deleted what they held" in await bos(harness, ada, "users", "rm", "eve", "--yes")
+    done = await run_bos(
+        folder.parent,
+        *("users", "rm", "eve", "--yes"),
+        BOS_TARGET=harness.target,
+        BOS_IDENTITY_TARGET=harness.addresses["identity"],
+        BOS_API_KEY=ada,
+    )
+    assert "deleted what they held" in done.out + done.err
     assert not holding(folder, EVES)
     assert (await ask(ada, TARGETS)).answer == "It is 200.75."

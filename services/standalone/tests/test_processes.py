@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import sqlite3
-from contextlib import aclosing, closing
-from typing import TYPE_CHECKING
+from contextlib import aclosing
 
 import pytest
 
@@ -17,10 +15,7 @@ from bos_standalone.cli import DEMO_QUESTION
 from bos_testkit.processes import PATIENT
 from bos_testkit.scripted_model.server import ScriptedModel
 
-from .conftest import agents_without_settings
-
-if TYPE_CHECKING:
-    from .conftest import Folder
+from .conftest import Folder, agents_without_settings
 
 pytestmark = pytest.mark.e2e
 
@@ -105,28 +100,6 @@ async def test_killed_standalone_resumes_runs_and_streams_reconnect(
     assert run.response.agent_results[1].agent_name == "computation"
 
 
-@pytest.mark.requirement("T-10")
-async def test_own_database_works_without_a_model_and_without_code(
-    folder: Folder,
-) -> None:
-    with closing(sqlite3.connect(folder.path / "shop.db")) as database:
-        database.execute("CREATE TABLE bicycles (id INTEGER PRIMARY KEY, colour TEXT)")
-        database.execute("CREATE TABLE secrets (id INTEGER PRIMARY KEY)")
-        database.commit()
-    folder.environment = {
-        "BOS_DATABASE_URL": "sqlite:///shop.db",
-        "BOS_DATABASE_ALLOWED_TABLES": "bicycles",
-    }
-    async with folder.serving():
-        asked = await folder.bos("ask", "List all tables in the database", "--json")
-
-    response = json.loads(asked.out)
-    assert asked.code == 0
-    assert response["metadata"]["agents"] == ["sql"]
-    assert "bicycles" in json.dumps(response["data"])
-    assert "secrets" not in asked.out
-
-
 async def test_invalid_settings_fail_the_start_with_service_and_fix(
     folder: Folder,
 ) -> None:
@@ -147,15 +120,3 @@ async def test_invalid_settings_fail_the_start_with_service_and_fix(
     assert "gateway" in no_service.err
     assert no_target.code == 78
     assert "BOS_COMPUTATION_SANDBOX_TARGET" in no_target.err
-
-
-async def test_one_service_runs_as_a_process_of_its_own(folder: Folder) -> None:
-    process = await folder.begin("serve", "planner")
-    assert process.stdout is not None
-    line = json.loads(await process.stdout.readline())
-    process.send_signal(signal.SIGTERM)
-    await process.communicate()
-
-    assert line["event"] == "serving"
-    assert line["service"] == "planner"
-    assert process.returncode == 0

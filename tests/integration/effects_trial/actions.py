@@ -25,16 +25,12 @@ _CHANGED = "changed"
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """What is killed, and when."""
-
     moment: Moment
     victim: Victim
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One question whose step has an effect."""
-
     number: int
     kind: Kind
     person: Person
@@ -42,7 +38,6 @@ class Action:
 
     @property
     def label(self) -> str:
-        """By which it is known in questions, plans and where it lands."""
         return f"trial-{self.number}-end"
 
     @property
@@ -85,7 +80,6 @@ class Planner:
         self._customer = customer
 
     def say(self, schema: str | None, prompt: str) -> str | dict[str, Any] | None:
-        """Reply to a prompt."""
         if schema == "PlannerReply":
             (label,) = set(_LABEL.findall(prompt))
             step = self._step(self._actions[label])

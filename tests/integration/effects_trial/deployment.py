@@ -51,8 +51,6 @@ _PATIENT = Reconnect(attempts=1_000, cap_s=0.5)
 
 @dataclass(frozen=True)
 class Stores:
-    """Databases, one for each service."""
-
     gateway: str
     identity: str
     files: str
@@ -60,8 +58,6 @@ class Stores:
 
 @dataclass(frozen=True)
 class Deployment:
-    """What runs."""
-
     gateways: tuple[Respawning, ...]
     agents: Mapping[str, Respawning]
     client: BosClient
@@ -173,7 +169,6 @@ def _identity_settings(
 def _agents(
     stores: Stores, world: World, model_url: str, folder: Path
 ) -> Mapping[str, Mapping[str, str]]:
-    """Environments by agent."""
     common = {
         "OPENAI_BASE_URL": model_url,
         "OPENAI_API_KEY": SCRIPTED_KEY,

@@ -1,4 +1,4 @@
-"""Connections to the outside that can be cut at a chosen piece of what passes."""
+"""TCP proxies that slow connections down, and cut them, also at a chosen piece of what passes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -28,18 +28,19 @@ class Gate:
 
     to: int
     port: int = 0
+    delay_s: float = 0.0
+    """Added to each piece that passes, either way."""
     cuts: int = 0
     """Connections that were cut."""
     _shots: list[Shot] = field(default_factory=list)
     _passed: dict[Way, int] = field(default_factory=lambda: {"request": 0, "reply": 0})
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
+    _open: bool = False
 
     def arm(self, shot: Shot) -> None:
-        """Have something happen at a later piece."""
         self._shots.append(Shot(shot.way, self._passed[shot.way] + shot.after, shot.fire))
 
     def cut(self) -> bool:
-        """Break every connection; whether there was one."""
         open_now = list(self._writers)
         for writer in open_now:
             writer.transport.abort()
@@ -48,6 +49,9 @@ class Gate:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection; the end of either side is the end of both."""
+        if not self._open:
+            writer.close()
+            return
         to_writer: asyncio.StreamWriter | None = None
         self._writers.add(writer)
         try:
@@ -77,6 +81,8 @@ class Gate:
                 if self._is_shot(way):
                     self.cut()
                     return
+                if self.delay_s:
+                    await asyncio.sleep(self.delay_s)
                 writer.write(piece)
                 await writer.drain()
 
@@ -89,16 +95,23 @@ class Gate:
         fired = [shot.fire() for shot in due]
         return any(fired)
 
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Take connections at the port, or at a free one, until the block is left."""
+        server = await asyncio.start_server(self.serve, "127.0.0.1", self.port)
+        self.port = server.sockets[0].getsockname()[1]
+        self._open = True
+        try:
+            yield
+        finally:
+            self._open = False
+            server.close()
+            self.cut()
+            await server.wait_closed()
+
 
 @asynccontextmanager
 async def gate(to: int) -> AsyncIterator[Gate]:
-    """A gate to a port of this machine, until the block is left."""
     opened = Gate(to)
-    server = await asyncio.start_server(opened.serve, "127.0.0.1", 0)
-    opened.port = server.sockets[0].getsockname()[1]
-    try:
+    async with opened.listening():
         yield opened
-    finally:
-        server.close()
-        opened.cut()
-        await server.wait_closed()

@@ -11,7 +11,7 @@ from pathlib import Path
 from bos_testkit.forked import ForkedProcess, forked_process
 from bos_testkit.processes import free_port
 
-_START_S = 120.0
+_START_S = 300.0
 # What a program needs to be found, and where the developer's own folders are not.
 _KEPT = ("PATH", "PYTHONPATH", "XDG_CONFIG_HOME")
 _IMPORTED = ("bos_gateway.service", "bos_api_docs.service", "bos_files.service", "bos_mail.service")
@@ -24,11 +24,15 @@ class Respawning:
         module: What ``python -m`` runs.
         settings: Its environment, without its port.
         log: File for what it logs.
-        pause_s: How long it stays away after a death.
+        pause_s: How long it stays away after a death; not at all by default.
     """
 
     def __init__(
-        self, module: str, settings: Mapping[str, str], log: Path, pause_s: Callable[[], float]
+        self,
+        module: str,
+        settings: Mapping[str, str],
+        log: Path,
+        pause_s: Callable[[], float] = float,
     ) -> None:
         self.port = free_port()
         self.kills = 0
@@ -41,11 +45,9 @@ class Respawning:
 
     @property
     def address(self) -> str:
-        """Where it listens, also while it is away."""
         return f"127.0.0.1:{self.port}"
 
     async def up(self) -> None:
-        """Wait until it serves."""
         await asyncio.wait_for(self._is_up.wait(), _START_S)
 
     def kill(self) -> bool:
@@ -57,6 +59,11 @@ class Respawning:
         self._is_up.clear()
         self.kills += 1
         return True
+
+    async def restart(self) -> None:
+        """Kill it, and wait until it is up again at the same address."""
+        self.kill()
+        await self.up()
 
     async def serve(self) -> None:
         """Start it, again and again, until this is cancelled.

@@ -40,8 +40,6 @@ _UNKNOWN = ApprovalKind.APPROVAL_KIND_OUTCOME_UNKNOWN
 
 @dataclass(frozen=True)
 class Company:
-    """The sample company's rows."""
-
     dsn: str
     schema: str
     customer: str
@@ -49,8 +47,6 @@ class Company:
 
 @dataclass
 class Outcome:
-    """What a trial found."""
-
     verdict: Verdict
     kills: Counter[str]
     """By what was killed."""
@@ -61,7 +57,6 @@ class Outcome:
     seconds: float
 
     def lines(self, seed: int) -> Sequence[str]:
-        """For a person to read."""
         kills = " ".join(f"{name}={count}" for name, count in sorted(self.kills.items()))
         figures = self.verdict.figures.items()
         return [
@@ -88,7 +83,6 @@ class _Trial:
     longest_s: dict[Kind, float] = field(default_factory=dict)
 
     async def run(self) -> None:
-        """All actions, some at a time."""
         places = asyncio.Semaphore(_AT_ONCE)
 
         async def one(action: Action) -> None:
@@ -225,7 +219,6 @@ class _Trial:
         self.kills_by_kind[action.kind] += sum(killed)
 
     def kills(self) -> Counter[str]:
-        """Kills so far, by what was killed."""
         found = Counter(gateway=sum(each.kills for each in self.deployment.gateways))
         found.update({name: each.kills for name, each in self.deployment.agents.items()})
         found["connections"] = sum(each.cuts for each in self.world.gates.values())

@@ -15,8 +15,6 @@ _SKIPPED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SKIPPED
 
 @dataclass
 class Figures:
-    """Of the actions of one kind."""
-
     approved: int = 0
     landed: int = 0
     unknown: int = 0
@@ -30,7 +28,6 @@ class Figures:
     """From the question to the end of the run, with all kills and waits."""
 
     def line(self, kind: Kind) -> str:
-        """For a person to read."""
         return (
             f"{kind}: approved={self.approved} landed={self.landed} unknown={self.unknown} "
             f"twice={self.twice} refused={self.refused} kills={self.kills} "

@@ -34,8 +34,6 @@ _NOTES = {
 
 @dataclass(eq=False)
 class World:
-    """Services outside, each behind a gate."""
-
     company: CompanyApi
     notes: list[str]
     imap: ImapServer
@@ -48,24 +46,20 @@ class World:
 
     @property
     def apis(self) -> dict[str, Any]:
-        """Settings of the API agent, by way of the gates."""
         company = {**self.company.settings, **self._at("company")}
         return {"company": company, "notes": self._at("notes")}
 
     def origin(self, name: str) -> str:
-        """Of a REST service, by way of its gate."""
         return f"http://127.0.0.1:{self.gates[name].port}"
 
     def _at(self, name: str) -> dict[str, str]:
         return {"openapi": f"{self.origin(name)}/openapi.json", "base_url": self.origin(name)}
 
     def gates_of(self, kind: Kind) -> Sequence[Gate]:
-        """What an action of this kind passes."""
         names = {"ticket": ("company",), "note": ("notes",), "mail": ("imap", "smtp"), "file": ()}
         return [self.gates[name] for name in names[kind]]
 
     async def remember_files(self) -> None:
-        """Learn the ids of the files that there are."""
         async with connect(self.files_dsn, schema=FILES_SCHEMA) as session:
             rows = await session.fetch("SELECT file_id, name FROM files")
         self.file_ids = {str(row["file_id"]): row["name"].removesuffix(".txt") for row in rows}

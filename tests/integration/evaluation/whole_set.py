@@ -45,7 +45,6 @@ async def evaluate() -> dict[str, Any] | None:
 
 
 def main(folder: Path) -> int:
-    """Write results and page into ``folder``; returns the exit code."""
     report = asyncio.run(evaluate())
     if report is None:
         return 1

@@ -26,12 +26,9 @@ _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 
 @dataclass(frozen=True)
 class Issuer:
-    """The provider."""
-
     url: str
 
     async def knows(self, subject: str, **claims: Any) -> None:
-        """Claims of a user from now on."""
         async with (
             aiohttp.ClientSession() as session,
             session.put(f"{self.url}/test/people/{quote(subject)}", json=claims) as response,
@@ -40,7 +37,6 @@ class Issuer:
 
     @asynccontextmanager
     async def person(self, subject: str) -> AsyncIterator[Person]:
-        """A user with a browser."""
         jar = aiohttp.CookieJar(unsafe=True)
         async with aiohttp.ClientSession(cookie_jar=jar) as session:
             yield Person(session, subject)
@@ -99,7 +95,6 @@ class Person:
 
 @asynccontextmanager
 async def running_issuer(folder: Path) -> AsyncIterator[Issuer]:
-    """The provider on a free port, until the block is left."""
     assert (INSTALLED / ".installed").exists(), (
         f"{INSTALLED} does not hold the OpenID provider that these tests sign in by; "
         "run `make openid-issuer` once."

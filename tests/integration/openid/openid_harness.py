@@ -38,8 +38,6 @@ CHEAP = {"argon2_time_cost": 1, "argon2_memory_kib": 8}
 
 @dataclass(frozen=True)
 class Harness:
-    """One identity service, and the provider that it trusts."""
-
     channel: grpc.aio.Channel
     address: str
     issuer: Issuer
@@ -66,7 +64,6 @@ class Harness:
         return begun
 
     async def finish(self, handle: str, **came_back: str) -> FinishOpenIdLogInResponse:
-        """Finish with what the browser came back with."""
         request = FinishOpenIdLogInRequest(
             handle=handle,
             code=came_back.get("code", ""),
@@ -102,8 +99,6 @@ class Harness:
 
 @dataclass(frozen=True)
 class Builder:
-    """Starts services that end with the test."""
-
     stack: AsyncExitStack
     dsn: str
     issuer: Issuer

@@ -58,16 +58,11 @@ async def test_an_expired_sign_in_is_refused(harness: Harness, postgres_dsn: str
     assert await refused(harness, device.handle) == "OPENID_REFUSED"
 
 
-async def test_a_foreign_nonce_is_refused(harness: Harness) -> None:
-    begun = await harness.begin()
-    came_back = await came_back_from(harness, changed(begun.authorization_url, nonce="another"))
-    assert await refused(harness, begun.handle, **came_back) == "OPENID_REFUSED"
-
-
-async def test_a_code_for_another_client_is_refused(harness: Harness) -> None:
-    begun = await harness.begin()
-    came_back = await came_back_from(harness, changed(begun.authorization_url, client_id="other"))
-    assert await refused(harness, begun.handle, **came_back) == "OPENID_REFUSED"
+async def test_foreign_nonce_or_client_is_refused(harness: Harness) -> None:
+    for parameters in ({"nonce": "another"}, {"client_id": "other"}):
+        begun = await harness.begin()
+        came_back = await came_back_from(harness, changed(begun.authorization_url, **parameters))
+        assert await refused(harness, begun.handle, **came_back) == "OPENID_REFUSED", parameters
 
 
 async def test_a_stolen_code_is_worth_nothing_without_its_verifier(harness: Harness) -> None:

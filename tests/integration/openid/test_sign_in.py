@@ -1,26 +1,26 @@
-"""Signing in by a real OpenID provider: in a browser and on another device."""
+"""Signing in by a real OpenID provider; the secret that identity has there, in a file."""
 
 import asyncio
 from collections.abc import Awaitable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bos.identity.v1 import (
-    BeginOpenIdLogInRequest,
-    CreateInvitationRequest,
     DeactivateUserRequest,
-    DeleteUserRequest,
     GetOpenIdProviderRequest,
     RefreshSessionRequest,
 )
 from bos_errors import BosError, ResourceExhausted
 from bos_postgres import connect
 
-from .issuer_harness import CALLBACK
 from .openid_harness import Builder, Harness
 
 pytestmark = pytest.mark.e2e
+SECRET = "a secret: of %the test+client"
+VARIABLE = "BOS_IDENTITY_OPENID_CLIENT_SECRET_FILE"
+NEVER, AT_ONCE = 36000.0, 1e-9
 
 
 async def reason(call: Awaitable[Any]) -> str:
@@ -60,14 +60,6 @@ async def test_on_another_device(harness: Harness) -> None:
     assert await reason(harness.finish(begun.handle)) == "OPENID_REFUSED"
 
 
-async def test_with_a_client_secret(build: Builder) -> None:
-    secret = "a secret: of %the test+client"
-    harness = await build(client_id="bos-secret", client_secret=secret)
-    assert (await harness.signed_in("ada")).user.username == "ada"
-    wrong = await build(client_id="bos-secret", client_secret="another")
-    assert await reason(wrong.signed_in("ada")) == "OPENID_UNAVAILABLE"
-
-
 async def test_accounts_of_others_stay_theirs(harness: Harness) -> None:
     ada = await harness.registered("ada")
     await harness.issuer.knows(
@@ -77,11 +69,6 @@ async def test_accounts_of_others_stay_theirs(harness: Harness) -> None:
     assert other.user.user_id != ada.user.user_id
     assert (other.user.username, other.user.email) == ("ada-2", "")
     assert list(other.user.roles) == ["user"]
-
-
-async def test_an_unverified_address_is_not_kept(harness: Harness) -> None:
-    await harness.issuer.knows("eve", email="ada@corp.example", email_verified=False)
-    assert (await harness.signed_in("eve")).user.email == ""
 
 
 async def test_a_deactivated_account_is_refused(harness: Harness) -> None:
@@ -142,14 +129,6 @@ async def test_the_device_flow_can_be_switched_off(build: Builder) -> None:
     assert await reason(harness.begin("")) == "OPENID_NO_DEVICE_FLOW"
 
 
-async def test_without_a_provider(build: Builder) -> None:
-    harness = await build(issuer=None)
-    provider = await harness.call("GetOpenIdProvider", GetOpenIdProviderRequest())
-    assert not provider.available
-    request = BeginOpenIdLogInRequest(redirect_uri=CALLBACK)
-    assert await reason(harness.call("BeginOpenIdLogIn", request)) == "OPENID_NOT_CONFIGURED"
-
-
 async def test_the_store_holds_no_secret_of_a_sign_in(harness: Harness, postgres_dsn: str) -> None:
     begun = await harness.begin()
     async with connect(postgres_dsn, schema="identity") as connection:
@@ -160,28 +139,42 @@ async def test_the_store_holds_no_secret_of_a_sign_in(harness: Harness, postgres
     assert state not in stored
 
 
-async def test_codes_of_who_administers_no_more_by_the_provider_end(
-    build: Builder, postgres_dsn: str
-) -> None:
-    harness = await build(roles_claim="roles")
-    await harness.issuer.knows("root", roles=["administrator"])
-    root = (await harness.signed_in("root")).tokens.access_token
-    code = (await harness.call("CreateInvitation", CreateInvitationRequest(), root)).code
-    assert code
-    await harness.issuer.knows("root", roles=["user"])
-    await harness.signed_in("root")
-    with pytest.raises(BosError):
-        await harness.call("CreateInvitation", CreateInvitationRequest(), root)
-    async with connect(postgres_dsn, schema="identity") as connection:
-        assert await connection.fetchval("SELECT count(*) FROM invitations") == 0
+async def outcome(harness: Harness) -> str:
+    """The signed-in user, or the reason of a refusal."""
+    try:
+        return (await harness.signed_in("ada")).user.username
+    except BosError as error:
+        return error.reason
 
 
-async def test_a_deleted_account_leaves_no_trace_of_the_provider(
-    harness: Harness, postgres_dsn: str
-) -> None:
-    root = (await harness.registered("root")).tokens.access_token
-    user = (await harness.signed_in("ada")).user
-    await harness.call("DeleteUser", DeleteUserRequest(user_id=user.user_id), root)
-    async with connect(postgres_dsn, schema="identity") as connection:
-        assert await connection.fetchval("SELECT count(*) FROM external_identities") == 0
-    assert (await harness.signed_in("ada")).user.user_id != user.user_id
+def unusable(harness: Harness) -> float | None:
+    labels = {"service": "identity", "variable": VARIABLE}
+    return harness.telemetry.registry.get_sample_value("bos_secret_file_unusable", labels)
+
+
+async def test_a_secret_that_was_replaced_is_used_at_once(build: Builder, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("the one before")
+    harness = await build(client_id="bos-secret", client_secret_file=file, files_refresh_s=NEVER)
+    assert await outcome(harness) == "OPENID_UNAVAILABLE"
+    file.write_text(f"{SECRET}\n")
+    assert await outcome(harness) == "ada", "within the sign-in that the provider refuses at first"
+    assert SECRET not in str(harness.telemetry.logs)
+
+
+async def test_invalid_file_keeps_the_secret_and_is_logged(build: Builder, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text(SECRET)
+    harness = await build(client_id="bos-secret", client_secret_file=file, files_refresh_s=AT_ONCE)
+    assert await outcome(harness) == "ada"
+    for content in ("", "two\nlines", "\0" * 20, None):
+        if content is None:
+            file.unlink()
+        else:
+            file.write_text(content)
+        assert await outcome(harness) == "ada", content
+        assert unusable(harness) == 1, content
+    assert "secret not replaced" in {each["event"] for each in harness.telemetry.logs}
+    file.write_text("another")
+    assert await outcome(harness) == "OPENID_UNAVAILABLE", "the one that was replaced is not used"
+    assert unusable(harness) == 0

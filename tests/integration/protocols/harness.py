@@ -1,19 +1,22 @@
 """A gateway that may be killed, behind the protocols service and REST, for signed-in users."""
 
+import asyncio
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
-from gateway_harness.harness import SHORT_LEASE, PlannerDouble, gateway_process
+from gateway_harness.harness import SHORT_LEASE, gateway_process
 from gateway_harness.harness import Harness as GatewayHarness
 from gateway_harness.harness import open_harness as open_gateway_harness
 from token_issuer import ISSUER, Issuer, key_file
 
 from bos.agent.v1 import AgentResult
-from bos.planner.v1 import MakePlanRequest, MakePlanResponse
+from bos.planner.v1 import MakePlanResponse
 from bos_agentkit import AgentTask, succeeded
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
@@ -77,12 +80,25 @@ class Harness:
             planned.tools.append("trigger_deployment")
         self.gateway.planner.steps = [planned]
 
+    def plan_by_question(self) -> None:
+        """Questions about production lead to a deployment, others to a table."""
+
+        async def before() -> None:
+            question = self.gateway.planner.requests[-1].question
+            self.plan(DEPLOYMENT if "production" in question else "look it up")
+
+        self.gateway.planner.before = before
+
     def ask_back(self) -> None:
-        """Questions lead to a question back, replies to a plan."""
+        """Questions lead to a question back where nothing is settled yet, replies to a plan."""
         self.plan()
-        asking = MakePlanResponse()
+        planner, asking = self.gateway.planner, MakePlanResponse()
         asking.clarification.questions.add(question=QUESTION_BACK, options=["2025", "2026"])
-        _answer_first(self.gateway.planner, asking)
+
+        async def before() -> None:
+            planner.answer = None if planner.requests[-1].clarifications else asking
+
+        planner.before = before
 
     async def start_gateway(self) -> None:
         """Start the gateway, at the same address each time."""
@@ -99,14 +115,29 @@ class Harness:
         await running.aclose()
 
 
-def _answer_first(planner: PlannerDouble, asking: MakePlanResponse) -> None:
-    """Have the planner ask back where nothing is settled yet."""
+@asynccontextmanager
+async def another_replica(harness: Harness, **settings: Any) -> AsyncIterator[str]:
+    """URL of other protocols to the same gateway."""
+    own = ProtocolsSettings.load(
+        server=ServerSettings.load(port=0, grace_s=0.2), gateway_target=harness.target, **settings
+    )
+    async with serve_protocols(own, Telemetry.for_tests("protocols")) as protocols:
+        yield f"http://{protocols.address}"
 
-    async def before() -> None:
-        request: MakePlanRequest = planner.requests[-1]
-        planner.answer = None if request.clarifications else asking
 
-    planner.before = before
+async def run(*program: str, cwd: Path, **environment: str) -> str:
+    """What a program prints; it must succeed."""
+    process = await asyncio.create_subprocess_exec(
+        *program,
+        cwd=cwd,
+        env={"PATH": os.environ["PATH"], "HOME": str(cwd), **environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    printed, errors = await process.communicate()
+    assert process.returncode == 0, (printed + errors).decode()
+    return printed.decode()
 
 
 async def _memory(stack: AsyncExitStack, dsn: str) -> str:

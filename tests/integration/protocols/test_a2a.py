@@ -1,8 +1,11 @@
-"""What A2A says beyond the common cases: cards, ids, versions, refusals, hostile messages."""
+"""What A2A says beyond the common cases: cards, ids, refusals, decisions, and deaths of others."""
+
+from __future__ import annotations
 
 import ast
 import asyncio
 import re
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,16 +28,19 @@ from a2a.utils.errors import (
 from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Value
 
+from bos_client import BosClient
+
 from .a2a_endpoint import (
     A2aEndpoint,
     A2aGrpcEndpoint,
     A2aHttpEndpoint,
     A2aJsonRpcEndpoint,
+    Following,
     message,
     seen_of,
 )
 from .endpoint import State
-from .harness import ANSWER, DEPLOYMENT, Harness
+from .harness import ANSWER, DEPLOYMENT, Harness, another_replica
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 
@@ -79,36 +85,27 @@ async def test_everybody_gets_the_card_and_callers_one_with_their_agents(harness
     }
     assert card["securitySchemes"]["bearer"]["httpAuthSecurityScheme"]["scheme"] == "Bearer"
     assert [skill["id"] for skill in card["skills"]] == ["ask"]
-
-
-@by_every_binding
-async def test_the_extended_card_names_the_agents_of_the_caller(
-    harness: Harness, kind: type[A2aEndpoint]
-) -> None:
-    async with kind(harness, harness.token()) as endpoint:
-        card = await endpoint.client.get_extended_agent_card(
+    async with A2aHttpEndpoint(harness, harness.token()) as endpoint:
+        extended = await endpoint.client.get_extended_agent_card(
             a2a.GetExtendedAgentCardRequest(), context=endpoint.context
         )
-    assert [skill.id for skill in card.skills] == ["ask", "deploy"]
+    assert [skill.id for skill in extended.skills] == ["ask", "deploy"]
 
 
-@by_every_binding
-async def test_the_same_message_twice_is_one_task(
-    harness: Harness, kind: type[A2aEndpoint]
-) -> None:
+async def test_the_same_message_twice_is_one_task(harness: Harness) -> None:
     request = message("Who brought what?")
     other = message("Something else")
     other.message.message_id = request.message.message_id
-    async with kind(harness, harness.token()) as endpoint:
+    async with A2aJsonRpcEndpoint(harness, harness.token()) as endpoint:
         first = await sent(endpoint, request)
         assert (await sent(endpoint, request)).id == first.id
         assert await refused(endpoint, other) is InvalidParamsError
-    async with kind(harness, harness.token("grace")) as endpoint:
+    async with A2aJsonRpcEndpoint(harness, harness.token("grace")) as endpoint:
         assert (await sent(endpoint, request)).id != first.id
 
 
 @by_every_binding
-async def test_messages_that_are_no_questions_are_refused_in_words_of_the_protocol(
+async def test_messages_that_are_no_questions_are_refused(
     harness: Harness, kind: type[A2aEndpoint]
 ) -> None:
     nothing, empty, file, large, agent = (message("hi") for _ in range(5))
@@ -133,13 +130,10 @@ async def test_messages_that_are_no_questions_are_refused_in_words_of_the_protoc
         assert not harness.gateway.planner.requests, "nothing of it was asked"
 
 
-@by_every_binding
-async def test_tasks_that_are_not_the_callers_are_not_found(
-    harness: Harness, kind: type[A2aEndpoint]
-) -> None:
-    async with kind(harness, harness.token("ada")) as endpoint:
+async def test_tasks_that_are_not_the_callers_are_not_found(harness: Harness) -> None:
+    async with A2aJsonRpcEndpoint(harness, harness.token("ada")) as endpoint:
         hers = await sent(endpoint, message("Who brought what?"))
-    async with kind(harness, harness.token("mallory")) as endpoint:
+    async with A2aJsonRpcEndpoint(harness, harness.token("mallory")) as endpoint:
         for task_id in (hers.id, str(uuid4()), "no-id", "x" * 500, "\u202e"):
             assert await refused(endpoint, message("yes", task_id=task_id)) is TaskNotFoundError
         reference = message("And then?", reference_task_ids=[hers.id])
@@ -153,11 +147,8 @@ async def test_tasks_that_are_not_the_callers_are_not_found(
         assert not listed.tasks
 
 
-@by_every_binding
-async def test_a_task_that_has_ended_takes_no_more_messages(
-    harness: Harness, kind: type[A2aEndpoint]
-) -> None:
-    async with kind(harness, harness.token()) as endpoint:
+async def test_a_task_that_has_ended_takes_no_more_messages(harness: Harness) -> None:
+    async with A2aJsonRpcEndpoint(harness, harness.token()) as endpoint:
         ended = await sent(endpoint, message("Who brought what?"))
         more = message("more", task_id=ended.id)
         assert await refused(endpoint, more) is UnsupportedOperationError
@@ -177,54 +168,9 @@ async def test_a_task_that_has_ended_takes_no_more_messages(
         assert following.id != ended.id
 
 
-@by_every_binding
-async def test_tasks_are_listed_with_what_was_asked_for_alone(
-    harness: Harness, kind: type[A2aEndpoint]
-) -> None:
-    async with kind(harness, harness.token()) as endpoint:
-        first, second = [await sent(endpoint, message(text)) for text in ("One?", "Two?")]
-
-        async def listed(**asked: Any) -> a2a.ListTasksResponse:
-            return await endpoint.client.list_tasks(
-                a2a.ListTasksRequest(**asked), context=endpoint.context
-            )
-
-        page = await listed(page_size=1)
-        assert [task.id for task in page.tasks] == [second.id]
-        assert not page.tasks[0].artifacts
-        rest = await listed(page_size=1, page_token=page.next_page_token, include_artifacts=True)
-        assert [task.id for task in rest.tasks] == [first.id]
-        assert seen_of(rest.tasks[0]).text == ANSWER
-        of_one = await listed(context_id=first.context_id, history_length=0)
-        assert [task.id for task in of_one.tasks] == [first.id]
-        assert not of_one.tasks[0].history
-        assert len((await listed(status=a2a.TASK_STATE_COMPLETED)).tasks) == 2
-        assert not (await listed(status=a2a.TASK_STATE_FAILED)).tasks
-        for wrong in ({"page_size": 101}, {"page_size": 0}, {"page_token": "nonsense"}):
-            with pytest.raises(InvalidParamsError):
-                await listed(**wrong)
-
-
-@by_every_binding
-async def test_a_client_need_not_wait(harness: Harness, kind: type[A2aEndpoint]) -> None:
-    harness.gateway.composer.release = asyncio.Event()
-    request = message("Who brought what?")
-    request.configuration.return_immediately = True
-    async with kind(harness, harness.token()) as endpoint:
-        task = await sent(endpoint, request)
-        assert task.status.state in (a2a.TASK_STATE_SUBMITTED, a2a.TASK_STATE_WORKING)
-        assert task.history[0].message_id == request.message.message_id
-        harness.gateway.composer.release.set()
-        seen = await endpoint.resume(seen_of(task))
-    assert (seen.state, seen.text) == (State.ANSWERED, ANSWER)
-
-
-@by_every_binding
-async def test_data_decides_the_approval_that_it_names(
-    harness: Harness, kind: type[A2aEndpoint]
-) -> None:
+async def test_data_decides_the_approval_that_it_names(harness: Harness) -> None:
     harness.plan(DEPLOYMENT)
-    async with kind(harness, harness.token()) as endpoint:
+    async with A2aJsonRpcEndpoint(harness, harness.token()) as endpoint:
         waiting = await sent(endpoint, message("Put it into production"))
         asked = MessageToDict(waiting.status.message.parts[1].data)
         assert asked["display"]["actions"][0]["tool"] == "trigger_deployment"
@@ -240,12 +186,9 @@ async def test_data_decides_the_approval_that_it_names(
     assert harness.agent.landed == {DEPLOYMENT: 1}
 
 
-@by_every_binding
-async def test_a_mere_yes_never_approves_what_came_after_the_first_proposal(
-    harness: Harness, kind: type[A2aEndpoint]
-) -> None:
+async def test_a_mere_yes_approves_no_later_proposal(harness: Harness) -> None:
     harness.plan(DEPLOYMENT)
-    async with kind(harness, harness.token()) as endpoint:
+    async with A2aJsonRpcEndpoint(harness, harness.token()) as endpoint:
         waiting = await sent(endpoint, message("Put it into production"))
         first = waiting.status.message.message_id
         again = await sent(endpoint, message("yes, but to staging first", task_id=waiting.id))
@@ -260,78 +203,33 @@ async def test_a_mere_yes_never_approves_what_came_after_the_first_proposal(
     assert sum(harness.agent.landed.values()) == 1
 
 
-@by_every_binding
-async def test_there_are_no_push_notifications(harness: Harness, kind: type[A2aEndpoint]) -> None:
-    async with kind(harness, harness.token()) as endpoint:
-        client, context = endpoint.client, endpoint.context
-        config = a2a.TaskPushNotificationConfig(task_id="t", url="https://example.org")
-        with pytest.raises(PushNotificationNotSupportedError):
-            await client.create_task_push_notification_config(config, context=context)
-        with pytest.raises(PushNotificationNotSupportedError):
-            await client.list_task_push_notification_configs(
-                a2a.ListTaskPushNotificationConfigsRequest(task_id="t"), context=context
-            )
-        with pytest.raises(PushNotificationNotSupportedError):
-            await client.get_task_push_notification_config(
-                a2a.GetTaskPushNotificationConfigRequest(task_id="t", id="1"), context=context
-            )
-        with pytest.raises(PushNotificationNotSupportedError):
-            await client.delete_task_push_notification_config(
-                a2a.DeleteTaskPushNotificationConfigRequest(task_id="t", id="1"), context=context
-            )
-
-
-async def test_only_version_1_is_spoken(harness: Harness) -> None:
-    bearer = {"Authorization": f"Bearer {harness.token()}"}
+async def test_other_versions_and_anonymous_callers_are_refused(harness: Harness) -> None:
+    bearer = f"Bearer {harness.token()}"
     call = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
-    async with httpx.AsyncClient(base_url=harness.rest_url, headers=bearer) as http:
-        for version, spoken in (("1.0", True), ("1.3", True), ("0.3", False), ("", False)):
+    async with httpx.AsyncClient(
+        base_url=harness.rest_url, headers={"Authorization": bearer}
+    ) as http:
+        for version, spoken in (("1.3", True), ("0.3", False), ("", False)):
             headers = {"A2A-Version": version} if version else {}
             plain = await http.get("/a2a/v1/tasks", headers=headers)
-            assert (plain.status_code == 200) is spoken
             rpc = (await http.post("/a2a", json=call, headers=headers)).json()
-            assert ("result" in rpc) is spoken
+            assert (plain.status_code == 200, "result" in rpc) == (spoken, spoken)
             if not spoken:
                 (info,) = plain.json()["error"]["details"]
                 assert info["reason"] == "VERSION_NOT_SUPPORTED"
                 assert rpc["error"]["code"] == -32009
     assert harness.protocols is not None
     async with grpc.aio.insecure_channel(harness.protocols.a2a_address) as channel:
-        metadata = (("authorization", bearer["Authorization"]), ("a2a-version", "0.3"))
-        with pytest.raises(grpc.aio.AioRpcError) as refusal:
-            await A2AServiceStub(channel).ListTasks(a2a.ListTasksRequest(), metadata=metadata)
-    assert refusal.value.code() == grpc.StatusCode.FAILED_PRECONDITION
-
-
-async def test_anonymous_callers_reach_nothing_over_grpc(harness: Harness) -> None:
-    assert harness.protocols is not None
-    async with grpc.aio.insecure_channel(harness.protocols.a2a_address) as channel:
-        for metadata in ((), (("authorization", "Bearer forged"),)):
-            given = (*metadata, ("a2a-version", "1.0"))
+        for credential, version, code in (
+            (bearer, "0.3", grpc.StatusCode.FAILED_PRECONDITION),
+            ("Bearer forged", "1.0", grpc.StatusCode.UNAUTHENTICATED),
+            ("", "1.0", grpc.StatusCode.UNAUTHENTICATED),
+        ):
+            given = [("a2a-version", version)]
+            given += [("authorization", credential)] if credential else []
             with pytest.raises(grpc.aio.AioRpcError) as refusal:
                 await A2AServiceStub(channel).ListTasks(a2a.ListTasksRequest(), metadata=given)
-            assert refusal.value.code() == grpc.StatusCode.UNAUTHENTICATED
-
-
-@pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ({"jsonrpc": "2.0", "id": 1, "method": "Nothing"}, -32601),
-        ({"jsonrpc": "1.0", "id": 1, "method": "GetTask"}, -32600),
-        ([{"jsonrpc": "2.0", "id": 1, "method": "GetTask"}], -32600),
-        ({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {}}, -32602),
-        ({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": []}}, -32602),
-        ({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": 1}}, -32602),
-        ({"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "x"}}, -32001),
-    ],
-)
-async def test_calls_by_json_rpc_that_are_none_get_its_codes(
-    harness: Harness, body: Any, code: int
-) -> None:
-    headers = {"Authorization": f"Bearer {harness.token()}", "A2A-Version": "1.0"}
-    async with httpx.AsyncClient(base_url=harness.rest_url, headers=headers) as http:
-        answer = await http.post("/a2a", json=body)
-    assert answer.json()["error"]["code"] == code
+            assert refusal.value.code() == code
 
 
 async def test_bodies_over_http_have_the_type_of_the_protocol(harness: Harness) -> None:
@@ -371,3 +269,71 @@ async def test_the_lines_of_the_pages_ask(harness: Harness, page: str) -> None:
         await names["config"].httpx_client.aclose()
     last = names["updates"][-1].status_update.status
     assert last.state == a2a.TASK_STATE_COMPLETED
+
+
+async def test_a_stream_goes_on_over_a_kill_of_the_gateway(harness: Harness) -> None:
+    harness.gateway.composer.release = asyncio.Event()
+    following = Following()
+    killed = False
+    async with A2aGrpcEndpoint(harness, harness.token()) as endpoint:
+        request = message("Who brought what?")
+        async with aclosing(
+            endpoint.client.send_message(request, context=endpoint.context)
+        ) as updates:  # type: ignore[type-var]
+            async for update in updates:
+                following.take(update)
+                if following.pieces and not killed:
+                    killed = True
+                    await harness.kill_gateway()
+                    await harness.start_gateway()
+                    harness.gateway.composer.release.set()
+    seen = following.seen()
+    assert killed
+    assert (seen.state, seen.text) == (State.ANSWERED, ANSWER)
+
+
+async def test_a_subscriber_sees_what_was_decided_elsewhere(harness: Harness) -> None:
+    harness.plan(DEPLOYMENT)
+    following = Following()
+    async with (
+        A2aJsonRpcEndpoint(harness, harness.token()) as endpoint,
+        BosClient(harness.target, api_key=harness.token()) as console,
+    ):
+        waiting = await endpoint.ask("Put it into production")
+        request = a2a.SubscribeToTaskRequest(id=waiting.handle)
+        async with aclosing(
+            endpoint.client.subscribe(request, context=endpoint.context)
+        ) as updates:  # type: ignore[type-var]
+            async for update in updates:
+                following.take(update)
+                if update.HasField("task"):
+                    assert following.seen().state is State.WAITS_FOR_APPROVAL
+                    await console.approve(following.task.status.message.message_id)
+    assert following.seen().state is State.ANSWERED
+    assert harness.agent.landed == {DEPLOYMENT: 1}
+
+
+async def test_another_replica_knows_every_task(harness: Harness) -> None:
+    headers = {"Authorization": f"Bearer {harness.token()}", "A2A-Version": "1.0"}
+    async with A2aHttpEndpoint(harness, harness.token()) as endpoint:
+        task_id = (await endpoint.ask("Who brought what?")).handle
+    async with (
+        another_replica(harness) as url,
+        httpx.AsyncClient(base_url=url, headers=headers, timeout=120) as http,
+    ):
+        path = f"/a2a/v1/tasks/{task_id}"
+        assert (await http.get(path)).json()["status"]["state"] == "TASK_STATE_COMPLETED"
+        card = (await http.get("/.well-known/agent-card.json")).json()
+        assert [one["protocolBinding"] for one in card["supportedInterfaces"]] == [
+            "HTTP+JSON",
+            "JSONRPC",
+        ]
+        forged = await http.get(path, headers={"Authorization": "Bearer forged"})
+        assert forged.status_code == 401
+        assert forged.json()["error"]["status"] == "UNAUTHENTICATED"
+        await harness.kill_gateway()
+        away = await http.get(path)
+        assert away.status_code == 503
+        call = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": task_id}}
+        assert (await http.post("/a2a", json=call)).json()["error"]["code"] == -32603
+        await harness.start_gateway()

@@ -9,7 +9,7 @@ from token_issuer import Issuer
 from bos_client import BosClient
 
 from .harness import ANSWER, Harness
-from .test_generated_client import ROOT
+from .test_foreign_clients import ROOT
 
 pytestmark = [pytest.mark.rest, pytest.mark.process, pytest.mark.isolation]
 

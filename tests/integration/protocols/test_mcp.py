@@ -15,15 +15,10 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
 
-from bos_chassis.settings import ServerSettings
-from bos_chassis.telemetry import Telemetry
-from bos_client import BosClient
 from bos_conversation.mcp.following import ANSWER_SO_FAR
-from bos_protocols.service import serve as serve_protocols
-from bos_protocols.settings import ProtocolsSettings
 
-from .endpoint import Refused, State
-from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, Harness
+from .endpoint import Refused
+from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, Harness, another_replica
 from .mcp_endpoint import McpEndpoint, text_of
 
 pytestmark = [pytest.mark.rest, pytest.mark.process]
@@ -32,6 +27,8 @@ APPROVE = ElicitResult(action="accept", content={"decision": "approve"})
 DENY = ElicitResult(action="accept", content={"decision": "deny"})
 DECLINE = ElicitResult(action="decline")
 DISMISS = ElicitResult(action="cancel")
+OTHER_FORM = ElicitResult(action="accept", content={"x": "y"})
+PRODUCTION = {"question": "Put it into production"}
 
 
 class Person:
@@ -59,16 +56,6 @@ async def stdio(
 
 
 @asynccontextmanager
-async def another_replica(harness: Harness, **settings: Any) -> AsyncIterator[str]:
-    """URL of other protocols to the same gateway."""
-    own = ProtocolsSettings.load(
-        server=ServerSettings.load(port=0, grace_s=0.2), gateway_target=harness.target, **settings
-    )
-    async with serve_protocols(own, Telemetry.for_tests("protocols")) as protocols:
-        yield f"http://{protocols.address}/mcp"
-
-
-@asynccontextmanager
 async def at(url: str, harness: Harness, person: Person | None = None) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {harness.token()}"}
     async with (
@@ -84,13 +71,11 @@ def content_of(result: CallToolResult) -> Any:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_the_person_approves_while_a_question_is_asked_by_stdio(
-    harness: Harness, mode: str
-) -> None:
+async def test_the_person_approves_by_stdio(harness: Harness, mode: str) -> None:
     harness.plan(DEPLOYMENT)
     person = Person(APPROVE)
     async with stdio(harness, person, mode=mode) as client:
-        result = await client.call_tool("ask", {"question": "Put it into production"})
+        result = await client.call_tool("ask", PRODUCTION)
     assert ANSWER in content_of(result)["answer"]
     (shown,) = person.shown
     for part in ("trigger_deployment", "shop-web", "1.2"):
@@ -98,42 +83,22 @@ async def test_the_person_approves_while_a_question_is_asked_by_stdio(
     assert harness.agent.landed == {DEPLOYMENT: 1}
 
 
-async def test_the_person_approves_while_a_question_is_asked_by_http(harness: Harness) -> None:
-    harness.plan(DEPLOYMENT)
-    person = Person(APPROVE)
-    endpoint = McpEndpoint(harness, harness.token())
-    result = await endpoint.call("ask", {"question": "Put it into production"}, person=person)
-    assert ANSWER in content_of(result)["answer"]
-    assert len(person.shown) == 1
-    assert harness.agent.landed == {DEPLOYMENT: 1}
-
-
-@pytest.mark.parametrize("reply", [DENY, DECLINE], ids=["deny", "decline"])
-async def test_what_the_person_refuses_is_not_done(harness: Harness, reply: ElicitResult) -> None:
-    harness.plan(DEPLOYMENT)
-    endpoint = McpEndpoint(harness, harness.token())
-    person = Person(reply)
-    result = await endpoint.call("ask", {"question": "Put it into production"}, person=person)
-    assert content_of(result)["status"] in ("failed", "succeeded", "partially_succeeded")
-    assert not harness.agent.landed
-
-
 @pytest.mark.parametrize(
-    "reply",
-    [DISMISS, ElicitResult(action="accept"), ElicitResult(action="accept", content={"x": "y"})],
-    ids=["dismissed", "empty", "another form"],
+    ("reply", "decides"),
+    [(DENY, True), (DECLINE, True), (DISMISS, False), (OTHER_FORM, False)],
+    ids=["deny", "decline", "dismissed", "another form"],
 )
-async def test_a_reply_that_decides_nothing_leaves_the_action_waiting(
-    harness: Harness, reply: ElicitResult
+async def test_what_the_person_does_not_approve_is_not_done(
+    harness: Harness, reply: ElicitResult, decides: bool
 ) -> None:
     harness.plan(DEPLOYMENT)
     endpoint = McpEndpoint(harness, harness.token())
-    person = Person(reply)
-    result = await endpoint.call("ask", {"question": "Put it into production"}, person=person)
-    approval = content_of(result)["approval"]
-    assert approval["status"] == "APPROVAL_STATUS_PENDING"
+    result = await endpoint.call("ask", PRODUCTION, person=Person(reply))
+    content = content_of(result)
     listed = content_of(await endpoint.call("list_approvals", {}))["approvals"]
-    assert [each["approval_id"] for each in listed] == [approval["approval_id"]]
+    pending = [each for each in listed if each["status"] == "APPROVAL_STATUS_PENDING"]
+    assert bool(pending) != decides
+    assert ("approval" in content) != decides
     assert not harness.agent.landed
 
 
@@ -156,9 +121,9 @@ async def test_the_operator_may_let_tools_approve(harness: Harness) -> None:
     harness.plan(DEPLOYMENT)
     async with (
         another_replica(harness, mcp_tool_approvals=True) as url,
-        at(url, harness) as client,
+        at(f"{url}/mcp", harness) as client,
     ):
-        waits = content_of(await client.call_tool("ask", {"question": "Put it into production"}))
+        waits = content_of(await client.call_tool("ask", PRODUCTION))
         decision = {"approval_id": waits["approval"]["approval_id"], "decision": "approve"}
         content_of(await client.call_tool("decide_approval", decision))
         run = {"run_id": waits["run_id"], "wait_s": 60}
@@ -170,14 +135,13 @@ async def test_the_operator_may_let_tools_approve(harness: Harness) -> None:
 
 async def test_any_replica_takes_the_persons_reply(harness: Harness) -> None:
     harness.plan(DEPLOYMENT)
-    question = {"question": "Put it into production"}
     person = Person(APPROVE)
-    async with another_replica(harness) as url, at(url, harness, person) as client:
-        first = await client.session.call_tool("ask", question, allow_input_required=True)
+    async with another_replica(harness) as url, at(f"{url}/mcp", harness, person) as client:
+        first = await client.session.call_tool("ask", PRODUCTION, allow_input_required=True)
     assert isinstance(first, InputRequiredResult)
     (key,) = first.input_requests
-    async with another_replica(harness) as url, at(url, harness, person) as client:
-        result = await client.call_tool("ask", question, input_responses={key: APPROVE})
+    async with another_replica(harness) as url, at(f"{url}/mcp", harness, person) as client:
+        result = await client.call_tool("ask", PRODUCTION, input_responses={key: APPROVE})
     assert ANSWER in content_of(result)["answer"]
     assert harness.agent.landed == {DEPLOYMENT: 1}
 
@@ -185,13 +149,13 @@ async def test_any_replica_takes_the_persons_reply(harness: Harness) -> None:
 async def test_a_reply_counts_for_the_text_that_was_shown(harness: Harness) -> None:
     harness.plan(DEPLOYMENT)
     endpoint = McpEndpoint(harness, harness.token())
-    waits = content_of(await endpoint.call("ask", {"question": "Put it into production"}))
+    waits = content_of(await endpoint.call("ask", PRODUCTION))
     approval_id = waits["approval"]["approval_id"]
     person = Person(DISMISS)
     async with endpoint.client(person) as client:
         result = await client.call_tool(
             "ask",
-            {"question": "Put it into production"},
+            PRODUCTION,
             input_responses={f"approval:{approval_id}:{'0' * 32}": APPROVE},
         )
     assert content_of(result)["approval"]["status"] == "APPROVAL_STATUS_PENDING"
@@ -217,33 +181,11 @@ async def test_clients_of_earlier_versions_learn_what_waits(harness: Harness) ->
     harness.plan(DEPLOYMENT)
     person = Person(APPROVE)
     async with McpEndpoint(harness, harness.token()).client(person, mode="legacy") as client:
-        result = await client.call_tool("ask", {"question": "Put it into production"})
+        result = await client.call_tool("ask", PRODUCTION)
     waits = content_of(result)
     assert waits["approval"]["status"] == "APPROVAL_STATUS_PENDING"
     assert "shop-web" in text_of(result)
     assert not person.shown, "a server without sessions has no connection to ask by"
-
-
-async def test_a_cancelled_call_leaves_the_run_going_by_stdio(harness: Harness) -> None:
-    harness.gateway.composer.release = asyncio.Event()
-    heard: asyncio.Queue[str] = asyncio.Queue()
-
-    async def progress(_: float, __: float | None, message: str | None) -> None:
-        heard.put_nowait(message or "")
-
-    async with stdio(harness) as client:
-        question = {"question": "Who brought what?"}
-        call = asyncio.create_task(client.call_tool("ask", question, progress_callback=progress))
-        lines = [await asyncio.wait_for(heard.get(), 120)]
-        while not lines[-1].startswith(ANSWER_SO_FAR):
-            lines.append(await asyncio.wait_for(heard.get(), 120))
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-        run_id = lines[0].split()[1]
-        harness.gateway.composer.release.set()
-        run = {"run_id": run_id, "wait_s": 60}
-        assert ANSWER in content_of(await client.call_tool("get_run", run))["answer"]
-    assert any(line.startswith("Plan of 1 steps") for line in lines)
 
 
 @pytest.mark.parametrize("way", ["http", "stdio"])
@@ -269,40 +211,19 @@ async def test_a_call_outlives_the_gateway_that_is_killed_under_it(
     assert content_of(result)["answer"].count(ANSWER) == 1
 
 
-@pytest.mark.parametrize("verb", ["GET", "DELETE"])
-async def test_there_are_no_sessions_to_listen_to_or_to_end(harness: Harness, verb: str) -> None:
-    headers = {"Authorization": f"Bearer {harness.token()}", "Accept": "text/event-stream"}
-    async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
-        assert (await http.request(verb, f"{harness.rest_url}/mcp")).status_code == 405
-
-
-async def test_pages_of_other_places_may_not_call(harness: Harness) -> None:
-    headers = {"Authorization": f"Bearer {harness.token()}", "Origin": "https://evil.example.org"}
-    async with httpx2.AsyncClient(headers=headers) as http:
-        reply = await http.post(
-            f"{harness.rest_url}/mcp", json={"jsonrpc": "2.0", "method": "ping"}
-        )
-    assert reply.status_code == 403
-
-
-async def test_requests_beyond_the_bound_are_refused(harness: Harness) -> None:
-    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {harness.token()}"}) as http:
-        reply = await http.post(
-            f"{harness.rest_url}/mcp",
-            content=b'{"x": "' + b"y" * 2 * 1024 * 1024 + b'"}',
-            headers={"Content-Type": "application/json", "Accept": "application/json"},
-        )
-    assert reply.status_code == 413
-
-
-async def test_time_to_wait_ends_and_the_run_goes_on(harness: Harness) -> None:
-    harness.gateway.composer.release = asyncio.Event()
-    endpoint = McpEndpoint(harness, harness.token())
-    result = content_of(await endpoint.call("ask", {"question": "Who?", "timeout_s": 0.5}))
-    assert "answer" not in result
-    harness.gateway.composer.release.set()
-    run = {"run_id": result["run_id"], "wait_s": 60}
-    assert ANSWER in content_of(await endpoint.call("get_run", run))["answer"]
+async def test_sessions_foreign_pages_and_large_bodies_are_refused(harness: Harness) -> None:
+    json_body = {"Content-Type": "application/json", "Accept": "application/json"}
+    evil = {**json_body, "Origin": "https://evil.example.org"}
+    headers = {"Authorization": f"Bearer {harness.token()}"}
+    async with httpx2.AsyncClient(base_url=harness.rest_url, headers=headers, timeout=60) as http:
+        for verb, more, content, status in (
+            ("GET", {"Accept": "text/event-stream"}, b"", 405),
+            ("DELETE", {}, b"", 405),
+            ("POST", evil, b'{"jsonrpc": "2.0", "method": "ping"}', 403),
+            ("POST", json_body, b'{"x": "' + b"y" * 2 * 1024 * 1024 + b'"}', 413),
+        ):
+            reply = await http.request(verb, "/mcp", headers=more, content=content or None)
+            assert reply.status_code == status, (verb, status)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -329,16 +250,9 @@ async def test_runs_and_tables_are_resources_of_their_owner(harness: Harness, mo
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
-        ("ask", {}),
-        ("ask", {"question": ""}),
         ("ask", {"question": "x" * 40_000}),
-        ("ask", {"question": {"a": "map"}}),
-        ("ask", {"question": "x", "timeout_s": -1}),
         ("ask", {"question": "x", "continues_run_id": "no-such-run"}),
         ("get_run", {"run_id": "../../etc/passwd"}),
-        ("get_run", {"run_id": "x" * 65}),
-        ("get_run", {"run_id": "x", "wait_s": float(10**9)}),
-        ("decide_approval", {"approval_id": "x", "decision": "approve"}),
         ("decide_approval", {"approval_id": "x", "decision": "APPROVE ALL"}),
         ("list_runs", {"page_token": "\x00"}),
         ("no_such_tool", {}),
@@ -369,41 +283,25 @@ async def test_tools_say_what_they_do(harness: Harness) -> None:
 
 
 async def test_anonymous_callers_learn_where_tokens_come_from(harness: Harness) -> None:
+    issuer, public = "https://login.example.org", "https://bos.example.org"
     async with httpx2.AsyncClient(base_url=harness.rest_url) as http:
         refused = await http.post("/mcp", json={})
         assert refused.status_code == 401
         where = refused.headers["www-authenticate"].split('"')[1]
-        for url in (where, where.removesuffix("/mcp")):
-            metadata = (await http.get(url)).json()
-            assert metadata["resource"] == url.replace("/.well-known/oauth-protected-resource", "")
-            assert metadata["bearer_methods_supported"] == ["header"]
-            assert "authorization_servers" not in metadata, "none is configured"
-
-
-async def test_metadata_names_the_configured_issuers_and_address(harness: Harness) -> None:
-    issuer, public = "https://login.example.org", "https://bos.example.org"
-    async with (
-        another_replica(harness, authorization_servers=[issuer], public_url=public) as url,
-        httpx2.AsyncClient() as http,
-    ):
-        base = url.removesuffix("/mcp")
-        metadata = (await http.get(f"{base}/.well-known/oauth-protected-resource/mcp")).json()
+        metadata = (await http.get(where)).json()
+        assert metadata["resource"] == where.replace("/.well-known/oauth-protected-resource", "")
+        assert metadata["bearer_methods_supported"] == ["header"]
+        assert "authorization_servers" not in metadata, "none is configured"
+        own = {"authorization_servers": [issuer], "public_url": public}
+        async with another_replica(harness, **own) as url:
+            path = "/.well-known/oauth-protected-resource/mcp"
+            metadata = (await http.get(url + path)).json()
     assert metadata["authorization_servers"] == [issuer]
     assert metadata["resource"] == f"{public}/mcp"
 
 
-async def test_the_protocols_give_nothing_to_who_reaches_them_without_a_credential(
-    harness: Harness,
-) -> None:
-    async with another_replica(harness) as url, Client(url) as client:
+async def test_protocols_refuse_callers_without_a_credential(harness: Harness) -> None:
+    async with another_replica(harness) as url, Client(f"{url}/mcp") as client:
         result = await client.call_tool("list_runs", {})
     assert result.is_error
     assert result.structured_content["error"]["code"] == "UNAUTHENTICATED"
-
-
-async def test_runs_asked_by_mcp_are_those_of_the_gateway(harness: Harness) -> None:
-    async with McpEndpoint(harness, harness.token()) as endpoint:
-        seen = await endpoint.ask("Who brought what?")
-    assert seen.state is State.ANSWERED
-    async with BosClient(harness.target, api_key=harness.token()) as bos:
-        assert (await bos.get_run(seen.handle)).question == "Who brought what?"

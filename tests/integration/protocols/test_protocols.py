@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from .a2a_endpoint import A2aGrpcEndpoint, A2aHttpEndpoint, A2aJsonRpcEndpoint
-from .endpoint import Endpoint, GrpcEndpoint, Refused, RestEndpoint, State
+from .endpoint import Endpoint, Refused, State
 from .harness import ANSWER, DEPLOYMENT, QUESTION_BACK, ROWS, Harness
 from .mcp_endpoint import McpEndpoint
 from .openai_endpoints import CompletionsEndpoint, ResponsesEndpoint
@@ -13,8 +13,6 @@ from .openai_endpoints import CompletionsEndpoint, ResponsesEndpoint
 pytestmark = [pytest.mark.rest, pytest.mark.process]
 
 PROTOCOLS: list[type[Endpoint]] = [
-    GrpcEndpoint,
-    RestEndpoint,
     ResponsesEndpoint,
     CompletionsEndpoint,
     McpEndpoint,

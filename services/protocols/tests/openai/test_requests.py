@@ -84,12 +84,23 @@ def request_with(body: bytes) -> Request:
         ("messages", b'{"messages": []}'),
         ("stream", b'{"messages": [{}], "stream": "yes"}'),
         ("metadata.a", b'{"messages": [{}], "metadata": {"a": 1}}'),
+        ("n", b'{"messages": [{}], "n": 2}'),
+        ("logprobs", b'{"messages": [{}], "logprobs": true}'),
+        ("response_format", b'{"messages": [{}], "response_format": {"type": "json_object"}}'),
+        ("tool_choice", b'{"messages": [{}], "tools": [], "tool_choice": "required"}'),
+        ("modalities", b'{"messages": [{}], "modalities": ["text", "audio"]}'),
+        ("stop", b'{"messages": [{}], "stop": "\\n"}'),
     ],
 )
-async def test_bodies_that_are_wrong_name_their_field(field: str, body: bytes) -> None:
+async def test_body_that_is_wrong_or_asks_for_more_names_its_field(field: str, body: bytes) -> None:
     with pytest.raises(InvalidArgument) as refused:
         await parsed(ChatRequest, request_with(body))
     assert refused.value.violations[0].field == field
+
+
+async def test_what_does_not_change_the_answer_is_ignored() -> None:
+    body = b'{"messages": [{}], "temperature": 0.1, "n": 1, "max_tokens": 5, "tool_choice": "auto"}'
+    assert (await parsed(ChatRequest, request_with(body))).messages
 
 
 @pytest.mark.parametrize(
