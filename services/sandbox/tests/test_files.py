@@ -44,16 +44,17 @@ async def test_files_come_back_by_name_with_their_media_type(isolated: Sandbox) 
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_open_figures_become_images_unless_saved(isolated: Sandbox) -> None:
-    response = await left(
-        isolated,
+    code = (
         "import matplotlib.pyplot as plt\nimport pandas as pd\n"
         "fig, ax = plt.subplots()\nax.plot([1, 2])\nfig.savefig('mine.png')\n"
         "pd.DataFrame({'m': ['a', 'b'], 'v': [1, 2]}).plot.bar(x='m', y='v')\n"
-        "closed = plt.figure()\nplt.close(closed)\nplt.show()",
+        "closed = plt.figure()\nplt.close(closed)\nplt.show()"
     )
+    response = await left(isolated, code)
     assert response.status == ProgramStatus.PROGRAM_STATUS_SUCCEEDED, response
     assert list(contents(response)) == ["figure-2.png", "mine.png"]
     assert all(content.startswith(PNG) for content in contents(response).values())
+    assert contents(await left(isolated, code)) == contents(response), "the same bytes each time"
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -75,16 +76,7 @@ async def test_what_matplotlib_reaches_for_later_is_there(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_the_same_program_draws_the_same_bytes(isolated: Sandbox) -> None:
-    code = "import matplotlib.pyplot as plt\nplt.bar(['a', 'b'], [1, 2])\nplt.title('t')"
-    first, second = await left(isolated, code), await left(isolated, code)
-    assert contents(first) == contents(second) != {}
-
-
-@pytest.mark.asyncio(loop_scope="module")
-async def test_plot_as_last_value_yields_the_variable_result(
-    isolated: Sandbox,
-) -> None:
+async def test_plot_as_last_value_yields_the_variable_result(isolated: Sandbox) -> None:
     code = "import matplotlib.pyplot as plt\nresult = {'total': 3}\nplt.plot([1, 2])"
     assert from_value((await left(isolated, code)).result) == {"total": 3}
     refused = await isolated.run(code, TODAY)
@@ -92,26 +84,24 @@ async def test_plot_as_last_value_yields_the_variable_result(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_without_asking_nothing_comes_back(isolated: Sandbox) -> None:
-    code = "open('a.txt', 'w').write('x')"
-    assert contents(await isolated.run(code, TODAY)) == {}
-    assert contents(await left(isolated, code)) == {"a.txt": b"x"}
-
-
-@pytest.mark.asyncio(loop_scope="module")
-async def test_a_program_that_fails_hands_back_what_it_wrote(isolated: Sandbox) -> None:
-    response = await left(isolated, "open('a.txt', 'w').write('so far')\nimport sys\nsys.exit(3)")
-    assert response.exit_code == 3
-    assert contents(response) == {"a.txt": b"so far"}
-
-
-@pytest.mark.asyncio(loop_scope="module")
-async def test_one_that_was_stopped_does_not(isolated: Sandbox) -> None:
-    code, limits = "open('a.txt', 'w').write('x')\nwhile True: pass", Limits()
-    limits.timeout.FromSeconds(1)
+@pytest.mark.parametrize(
+    ("code", "expected", "problems"),
+    [
+        ("import sys\nsys.exit(3)", {"a.txt": b"x"}, 0),  # a failure
+        ("import os\nos.chdir('/python')", {"a.txt": b"x"}, 0),
+        ("import os\nos.mkdir('d')\nopen('d/a', 'w')\nopen('.b', 'w')", {"a.txt": b"x"}, 1),
+        ("while True: pass", {}, 0),
+    ],
+)
+async def test_files_come_from_the_folder_unless_the_program_was_stopped(
+    isolated: Sandbox, code: str, expected: dict[str, bytes], problems: int
+) -> None:
+    limits = Limits()
+    limits.timeout.FromSeconds(1 if "while" in code else 60)
+    code = f"open('a.txt', 'w').write('x')\n{code}"
     response = await isolated.run(code, limits=limits, return_files=True)
-    assert response.error_type == "time"
-    assert contents(response) == {}
+    assert (contents(response), len(response.file_problems)) == (expected, problems)
+    assert contents(await isolated.run(code, limits=limits)) == {}, "not requested"
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -121,20 +111,6 @@ async def test_sixteen_files_come_back(isolated: Sandbox, count: int, problems: 
     response = await left(isolated, code)
     assert list(contents(response)) == [f"{n:02}.txt" for n in range(16)]
     assert len(response.file_problems) == problems
-
-
-@pytest.mark.asyncio(loop_scope="module")
-async def test_what_lies_in_folders_and_hidden_files_stay_behind(isolated: Sandbox) -> None:
-    code = "import os\nos.mkdir('d')\nfor n in ('d/a', '.b', 'c'): open(n, 'w').write('x')"
-    response = await left(isolated, code)
-    assert contents(response) == {"c": b"x"}
-    assert len(response.file_problems) == 1
-
-
-@pytest.mark.asyncio(loop_scope="module")
-async def test_files_come_from_the_folder_wherever_the_program_ends(isolated: Sandbox) -> None:
-    code = "import os\nopen('a.txt', 'w').write('x')\nos.chdir('/python')"
-    assert contents(await left(isolated, code)) == {"a.txt": b"x"}
 
 
 @pytest.mark.asyncio(loop_scope="module")
