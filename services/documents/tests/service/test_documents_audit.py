@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from documents_harness import FAILED, READY, Caller
+from documents_harness import ADA_KEY, FAILED, READY, Caller, Starter, ada_auth
 
+from bos.documents.v1 import GetIngestionQueueRequest, IngestionServiceStub
 from bos_documents.service import SCHEMA
 from bos_errors import BosError
-from bos_postgres import connect
-from bos_testkit.audit import AUDITED, audit_entries, audited, sealed_trail
+from bos_testkit.audit import AUDITED, audit_entries, audited, refused_entries, sealed_trail
 
 PLANTED = "planted"
 
@@ -33,20 +33,13 @@ OF_USERS = sorted(rpc for rpc in audited("documents") if "IngestionService" not 
 async def test_each_audited_call_is_recorded_or_rolled_back(guarded: Caller, rpc: str) -> None:
     await guarded.ready(f"{PLANTED} text", name=f"{PLANTED}.txt")
     before = await audit_entries(guarded.dsn, SCHEMA, AUDITED[rpc])
-    async with connect(guarded.dsn, schema=SCHEMA) as session:
-        await session.execute(
-            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN RAISE EXCEPTION 'not now'; END $$; "
-            "CREATE TRIGGER refused BEFORE INSERT ON audit_pending FOR EACH ROW "
-            f"WHEN (NEW.action = '{AUDITED[rpc]}') EXECUTE FUNCTION refuse()"
-        )
+    async with refused_entries(guarded.dsn, SCHEMA, AUDITED[rpc]):
         with pytest.raises(BosError):
             await do(guarded, rpc.rpartition("/")[2])
         (found,) = await guarded.documents()
         assert found.state == READY
         assert len(await guarded.texts(PLANTED)) == 1
         assert await audit_entries(guarded.dsn, SCHEMA, AUDITED[rpc]) == before
-        await session.execute("DROP TRIGGER refused ON audit_pending")
 
     target = await do(guarded, rpc.rpartition("/")[2])
     entry = (await audit_entries(guarded.dsn, SCHEMA, AUDITED[rpc]))[-1]
@@ -61,8 +54,21 @@ async def test_same_content_again_leaves_no_second_entry(guarded: Caller) -> Non
     assert len(await audit_entries(guarded.dsn, SCHEMA, "document.uploaded")) == 1
 
 
-async def test_failure_of_a_document_is_not_audited(guarded: Caller) -> None:
-    uploaded = (await guarded.upload("!encrypted")).document
-    assert (await guarded.until_ended(uploaded.document_id)).state == FAILED
-    actions = [each["action"] for each in await audit_entries(guarded.dsn, SCHEMA)]
-    assert [each for each in actions if each.startswith("document.")] == ["document.uploaded"]
+async def test_operators_see_counts_without_content(start: Starter) -> None:
+    auth = ada_auth().model_copy(update={"static_key_roles": ("user", "operator")})
+    caller = await start(auth=auth)
+    caller.key = ADA_KEY
+    await caller.ready(f"{PLANTED} text", name=f"{PLANTED}.txt")
+    broken = (await caller.upload("!encrypted", name=f"{PLANTED}.pdf")).document
+    assert (await caller.until_ended(broken.document_id)).state == FAILED
+    queue = await IngestionServiceStub(caller.channel).GetIngestionQueue(
+        GetIngestionQueueRequest(), metadata=caller.metadata, timeout=60
+    )
+    assert queue.ready_documents == 1
+    assert queue.stored_bytes > 0
+    (failure,) = queue.failures
+    assert (failure.documents, bool(failure.reason)) == (1, True)
+    assert failure.HasField("last_time")
+    assert PLANTED not in str(queue)
+    (entry,) = await audit_entries(caller.dsn, SCHEMA, "ingestion.read")
+    assert entry["actor"] == "ada"
