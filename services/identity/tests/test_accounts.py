@@ -1,4 +1,4 @@
-"""Registering, signing in and out, over gRPC and real PostgreSQL."""
+"""Accounts, passwords and sessions, over gRPC and real PostgreSQL."""
 
 import asyncio
 from contextlib import suppress

@@ -1,25 +1,38 @@
-"""API keys: scoped, expiring, shown once, revoked at once here and within a minute elsewhere."""
+"""API keys: scoped, expiring, shown once, revoked; what other services make of credentials."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 import jwt
 import pytest
-from identity_harness import Caller, Starter, sql
+from identity_harness import Caller, Starter, refused, sql
 
 from bos.identity.v1 import CreatePasswordResetRequest as ResetRequest
 from bos.identity.v1 import (
     GetUserRequest,
     ListSessionsRequest,
+    RevokeApiKeyRequest,
+    RevokeSessionRequest,
 )
+from bos_chassis.auth.callers import Principal, set_caller
+from bos_chassis.auth.session_check import SessionCheck
+from bos_chassis.auth.user_tokens import open_authenticator
+from bos_chassis.channels import Channels
+from bos_chassis.settings import AuthSettings
+from bos_chassis.telemetry import Telemetry
 from bos_errors import (
     BosError,
     FailedPrecondition,
     InvalidArgument,
     PermissionDenied,
     Unauthenticated,
+    Unavailable,
 )
+from bos_identity.accounts import LOCAL_USER_ID
+from bos_identity.credentials.callers import Callers
 from bos_postgres import connect
 
 ACCOUNT = ["account"]
@@ -42,7 +55,7 @@ async def ada(identity: Caller) -> str:
     return (await identity.log_in("ada")).tokens.access_token
 
 
-async def refused(identity: Caller, key: str) -> None:
+async def key_refused(identity: Caller, key: str) -> None:
     with pytest.raises(Unauthenticated) as error:
         await exchange(identity, key)
     assert error.value.reason == "API_KEY_INVALID"
@@ -120,7 +133,7 @@ async def test_what_is_no_key_or_no_longer_one_is_refused_alike(
         "bosk_\0_x",
         good.secret.upper(),
     ):
-        await refused(identity, bad)
+        await key_refused(identity, bad)
     with pytest.raises(Unauthenticated):
         await identity.me(f"{prefix}_{key_id}_{swapped}")
     assert await exchange(identity, good.secret)
@@ -144,7 +157,7 @@ async def test_administrator_makes_keys_for_service_accounts_only(identity: Call
     assert [key.name for key in listed.api_keys] == ["ci"]
     hers = await make(identity, (await identity.log_in("eve")).tokens.access_token)
     await identity.do("RevokeApiKey", token, key_id=hers.api_key.key_id)
-    await refused(identity, hers.secret)
+    await key_refused(identity, hers.secret)
 
 
 async def test_deactivation_and_password_reset_end_api_keys(identity: Caller) -> None:
@@ -159,7 +172,7 @@ async def test_deactivation_and_password_reset_end_api_keys(identity: Caller) ->
             request = ResetRequest(user_id=user.user_id)
             code = (await identity.call("CreatePasswordReset", request, token)).code
             await identity.do("ResetPassword", code=code, new_password="another one, longer")
-        await refused(identity, made.secret)
+        await key_refused(identity, made.secret)
         # Here, where accounts are changed, also the token that is out already, and at once.
         for method, request_ in (
             ("GetUser", GetUserRequest()),
@@ -170,7 +183,7 @@ async def test_deactivation_and_password_reset_end_api_keys(identity: Caller) ->
         assert not (await identity.do("CheckSession", short)).open
         # An account that is opened again does not bring its keys back.
         await identity.do("ReactivateUser", token, user_id=user.user_id)
-        await refused(identity, made.secret)
+        await key_refused(identity, made.secret)
 
 
 async def test_a_key_is_made_or_the_account_closed_and_never_both(start: Starter) -> None:
@@ -186,7 +199,7 @@ async def test_a_key_is_made_or_the_account_closed_and_never_both(start: Starter
         )
         if isinstance(made, BosError):
             continue
-        await refused(identity, made.secret)
+        await key_refused(identity, made.secret)
 
 
 async def test_the_last_use_is_noted_to_the_hour(identity: Caller, postgres_dsn: str) -> None:
@@ -197,3 +210,66 @@ async def test_the_last_use_is_noted_to_the_hour(identity: Caller, postgres_dsn:
     (key,) = (await identity.do("ListApiKeys", token)).api_keys
     assert key.last_use_time.seconds % 3600 == 0
     assert key.last_use_time.seconds
+
+
+@asynccontextmanager
+async def session_check(address: str) -> AsyncIterator[SessionCheck]:
+    async with Channels(Telemetry.for_tests("gateway")) as channels:
+        yield SessionCheck(channels, address)
+
+
+async def key(identity: Caller, token: str, *scopes: str) -> Any:
+    return await identity.do("CreateApiKey", token, name="ci", scopes=scopes)
+
+
+async def test_key_has_its_users_rights_within_its_scopes(identity: Caller) -> None:
+    await identity.register("ada")
+    token = (await identity.log_in("ada")).tokens.access_token
+    made = await key(identity, token, "runs.ask", "memory")
+    settings = AuthSettings.load(issuer="bos-identity", identity_target=identity.address)
+    async with open_authenticator(settings, "gateway", Telemetry.for_tests("gateway")) as door:
+        assert door is not None
+        principal = await door.authenticate({"authorization": f"Bearer {made.secret}"})
+        assert principal is not None
+        assert (principal.kind, principal.session_id) == ("api_key", made.api_key.key_id)
+        assert principal.user_id == made.api_key.user_id
+        assert principal.scopes == {"runs.ask", "memory"}
+        person = await door.authenticate({"authorization": f"Bearer {token}"})
+        assert person is not None
+        assert (person.kind, person.scopes) == ("user_token", None)
+        flipped = made.secret[:-1] + ("A" if made.secret[-1] != "A" else "B")
+        await refused(door.authenticate({"authorization": f"Bearer {flipped}"}))
+
+
+async def test_ended_sessions_and_keys_are_reported_to_services(identity: Caller) -> None:
+    await identity.register("ada")
+    mine, other = await identity.log_in("ada"), await identity.log_in("ada")
+    made = await key(identity, mine.tokens.access_token, "approvals.respond")
+    async with session_check(identity.address) as check:
+        for credential in (other.tokens.access_token, made.secret):
+            roles, groups = await check.require_open(f"Bearer {credential}")
+            assert (roles, groups) == ({"user", "administrator"}, frozenset())
+        for method, request in (
+            ("RevokeSession", RevokeSessionRequest(session_id=other.session.session_id)),
+            ("RevokeApiKey", RevokeApiKeyRequest(key_id=made.api_key.key_id)),
+        ):
+            await identity.call(method, request, mine.tokens.access_token)
+        for credential in (other.tokens.access_token, made.secret, "nonsense"):
+            await refused(check.require_open(f"Bearer {credential}"))
+        assert await check.require_open(f"Bearer {mine.tokens.access_token}")
+
+
+async def test_that_identity_is_away_is_no_yes(identity: Caller) -> None:
+    await identity.register("ada")
+    token = (await identity.log_in("ada")).tokens.access_token
+    async with session_check("127.0.0.1:1") as check:
+        with pytest.raises(Unavailable):
+            await check.require_open(f"Bearer {token}")
+
+
+@pytest.mark.security
+async def test_servicers_refuse_a_run_token_themselves() -> None:
+    callers = Callers(None, None)  # type: ignore[arg-type]  it gets to neither
+    set_caller(Principal(str(LOCAL_USER_ID), "run", "run/0/a", "run_token"), None)
+    await refused(callers.caller())
+    assert await callers.rights() is None

@@ -1,4 +1,4 @@
-"""Access to memory: users reach their own data, runs that of their user."""
+"""Access to memory: users reach their own data, runs that of their user; erasure of a user."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Taint of content that others wrote, in turns, summaries, titles and facts."""
+"""Taint of content that others wrote, and the origins of facts."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
