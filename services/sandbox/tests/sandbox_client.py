@@ -1,10 +1,12 @@
 """A client of a real sandbox service."""
 
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,6 +16,27 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value, to_value
 from bos_sandbox.service import serve
 from bos_sandbox.settings import SandboxSettings
+
+
+def read(path: str) -> str:
+    """A file of ``/proc``; empty if its process has gone."""
+    try:
+        return Path("/proc", path).read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def descendants() -> dict[int, str]:
+    """Command lines of the processes that this one or its children started, the dead included."""
+    found: dict[int, str] = {}
+    parents = [os.getpid()]
+    while parents:
+        parent = parents.pop()
+        for task in Path(f"/proc/{parent}/task").glob("*"):
+            for pid in map(int, read(f"{parent}/task/{task.name}/children").split()):
+                found[pid] = read(f"{pid}/cmdline")
+                parents.append(pid)
+    return found
 
 
 @dataclass

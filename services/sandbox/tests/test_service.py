@@ -1,11 +1,10 @@
 import asyncio
-import os
 from typing import Any
 
 import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
-from sandbox_client import LIMITS, Sandbox, open_sandbox
+from sandbox_client import LIMITS, Sandbox, descendants, open_sandbox, read
 
 from bos.common.v1 import Value
 from bos.sandbox.v1 import GetCapabilitiesRequest, Limits, ProgramStatus, RunProgramRequest, Tier
@@ -158,7 +157,7 @@ async def test_a_worker_has_no_environment(
     """What the process that runs everything knows stays there."""
     monkeypatch.setenv("BOS_TEST_SECRET", "hush")
     async with serve(settings, Telemetry.for_tests()):
-        found = [_read(f"{pid}/environ") for pid in workers()]
+        found = [read(f"{pid}/environ") for pid in workers()]
         assert found == [""] * len(found)
 
 
@@ -179,21 +178,13 @@ async def test_programs_are_counted_by_how_they_ended(sandbox: Sandbox) -> None:
 
 
 def workers(*, burning: bool = False) -> set[int]:
-    """Interpreter processes that are children of this one; ``burning``: the ones that have computed
-    for a while, which no worker does that merely starts."""
-    found = set()
-    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-        fields = _read(f"{pid}/stat").rpartition(")")[2].split()
-        if fields and int(fields[1]) == os.getpid() and "monty" in _read(f"{pid}/cmdline"):
-            ticks = int(fields[11]) + int(fields[12])
-            if ticks >= BURNT_TICKS or not burning:
-                found.add(pid)
-    return found
+    """Interpreter processes of this one; ``burning``: the ones that have computed for a while,
+    which no worker does that merely starts."""
+    found = {pid for pid, words in descendants().items() if "monty" in words}
+    return {pid for pid in found if ticks(pid) >= BURNT_TICKS or not burning}
 
 
-def _read(path: str) -> str:
-    try:
-        with open(f"/proc/{path}") as file:
-            return file.read()
-    except (OSError, UnicodeDecodeError):
-        return ""
+def ticks(pid: int) -> int:
+    """Processor time so far."""
+    fields = read(f"{pid}/stat").rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12]) if fields else 0
