@@ -503,11 +503,6 @@ trial-documents-kills: install #: kill -9 of the documents service and its parse
 	BOS_TEST_KILLS=$(or $(KILLS),100) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
 	    $(BIN)/pytest -q -s services/documents/tests/trials/test_kills.py $(PYTEST_ARGS)
 
-.PHONY: trial-documents-awkward
-trial-documents-awkward: install #: FILES=1000 damaged and hostile files through the documents service; SEED=N
-	BOS_TEST_AWKWARD_FILES=$(or $(FILES),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
-	    $(BIN)/pytest -q -s services/documents/tests/trials/test_awkward_files.py $(PYTEST_ARGS)
-
 .PHONY: trial-poison
 trial-poison: install #: COUNT=1000 pages, mails, API replies and files that give orders, before a model that obeys; SEED=N
 	BOS_TEST_POISON=$(or $(COUNT),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,60 +12,50 @@ from documents_doubles import engines
 from documents_harness import documents_settings
 
 from bos_chassis.telemetry import Telemetry
-from bos_documents.ingest import stages
+from bos_documents.files import DocumentFiles
+from bos_documents.ingest.stages import Stages
 from bos_documents.service import serve
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+def die_around(
+    holder: Any,
+    name: str,
+    *,
+    before: Callable[..., bool] = lambda *_: False,
+    after: Callable[..., bool] = lambda *_: False,
+) -> None:
+    """Kill this process where a method is called, or has ended, and the condition holds."""
+    method = getattr(holder, name)
+
+    async def armed(*given: Any) -> Any:
+        if before(*given):
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = await method(*given)
+        if after(*given):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(holder, name, armed)
 
 
 def arm(place: str, used: Any) -> None:
     """``before STAGE``, ``after STAGE``, ``page N``, ``embed N``, ``upsert N``, ``put``."""
     what, _, which = place.partition(" ")
-    run = stages.Stages.run
-
-    async def armed(self: Any, job: Any) -> Any:
-        if (what, which) == ("before", job.stage):
-            die()
-        following = await run(self, job)
-        if (what, which) == ("after", job.stage):
-            die()
-        return following
-
-    stages.Stages.run = armed  # type: ignore[method-assign]
-    if what == "page":
-
-        async def before_page(number: int) -> None:
-            if number == int(which):
-                die()
-
-        used.parser.before_page = before_page
-    if what == "embed":
-        embed = used.embedder.embed_passages
-
-        async def embed_passages(texts: Any) -> Any:
-            if used.embedder.embedded >= int(which):
-                die()
-            return await embed(texts)
-
-        used.embedder.embed_passages = embed_passages
-    if what == "upsert":
-        upsert = used.index.upsert
-
-        async def upserted(*given: Any) -> None:
-            await upsert(*given)
-            if used.index.upserted >= int(which):
-                die()
-
-        used.index.upsert = upserted
-    if what == "put":
-        from bos_documents import files
-
-        async def put(*_: Any) -> None:
-            die()
-
-        files.DocumentFiles.put = put  # type: ignore[method-assign]
+    embedder, index = used.embedder, used.index
+    match what:
+        case "before":
+            die_around(Stages, "run", before=lambda _, job: job.stage == which)
+        case "after":
+            die_around(Stages, "run", after=lambda _, job: job.stage == which)
+        case "page":
+            die_around(used.parser, "before_page", before=lambda number: number == int(which))
+        case "embed":
+            embedded = lambda _: embedder.embedded >= int(which)  # noqa: E731
+            die_around(embedder, "embed_passages", before=embedded)
+        case "upsert":
+            die_around(index, "upsert", after=lambda *_: index.upserted >= int(which))
+        case "put":
+            die_around(DocumentFiles, "put", before=lambda *_: True)
 
 
 async def main(dsn: str, folder: str, place: str) -> None:

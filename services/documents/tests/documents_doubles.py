@@ -1,4 +1,4 @@
-"""Fake engines for tests: parser, chunker, embedding model, index and ranker; shared by processes.
+"""Fake engines for tests: parser, chunker, embedding model and index; shared by processes.
 
 The index is a file, so that it outlives a process that is killed, as a real one does.
 """
@@ -12,19 +12,18 @@ import math
 import re
 import sqlite3
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 from bos_documents.chunking.chunks import ChunkKind, TextChunk
+from bos_documents.engines import FusingRanker
 from bos_documents.index.port import IndexedChunk, IndexFilter, Legs, Scored
 from bos_documents.parsing.blocks import Block, BlockKind, DocumentInfo, Page, PageText
 from bos_documents.parsing.port import ParserFailed
 from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.ports import Engines
-from bos_documents.search.ports import Ranked, Ranking
-from bos_documents.settings import RankBy
 from bos_errors import Unavailable
 
 DIMENSION = 64
@@ -203,23 +202,21 @@ class FileIndex:
         await asyncio.to_thread(self._do, sql, rows)
 
     async def delete_document(self, user_id: str, document_id: str) -> None:
-        self._check()
-        sql = "DELETE FROM points WHERE user_id = ? AND document_id = ?"
-        await asyncio.to_thread(self._do, sql, [(user_id, document_id)])
+        await self._delete("user_id = ? AND document_id = ?", [(user_id, document_id)])
 
     async def delete_chunks(self, user_id: str, model: str, chunk_ids: Sequence[str]) -> None:
-        self._check()
-        sql = "DELETE FROM points WHERE user_id = ? AND model = ? AND chunk_id = ?"
-        await asyncio.to_thread(self._do, sql, [(user_id, model, each) for each in chunk_ids])
+        rows = [(user_id, model, each) for each in chunk_ids]
+        await self._delete("user_id = ? AND model = ? AND chunk_id = ?", rows)
 
     async def delete_user(self, user_id: str) -> None:
-        self._check()
-        await asyncio.to_thread(self._do, "DELETE FROM points WHERE user_id = ?", [(user_id,)])
+        await self._delete("user_id = ?", [(user_id,)])
 
     async def delete_model(self, user_id: str, model: str) -> None:
+        await self._delete("user_id = ? AND model = ?", [(user_id, model)])
+
+    async def _delete(self, wanted: str, rows: Sequence[Sequence[str]]) -> None:
         self._check()
-        sql = "DELETE FROM points WHERE user_id = ? AND model = ?"
-        await asyncio.to_thread(self._do, sql, [(user_id, model)])
+        await asyncio.to_thread(self._do, f"DELETE FROM points WHERE {wanted}", rows)
 
     async def count(self, user_id: str, model: str, document_id: str | None = None) -> int:
         self._check()
@@ -275,28 +272,6 @@ def _best(found: Sequence[Scored], limit: int) -> tuple[Scored, ...]:
     return tuple(sorted(found, key=lambda each: (-each.score, each.chunk_id))[:limit])
 
 
-def rank_plainly(
-    legs: Legs,
-    by: RankBy,
-    *,
-    query: str,
-    texts: Mapping[str, str],
-    limit: int,
-    coverage: float | None = None,
-) -> Ranking:
-    """By reciprocal ranks, or by one leg."""
-    dense = {each.chunk_id: each.score for each in legs.dense}
-    sparse = {each.chunk_id: each.score for each in legs.sparse}
-    used = {RankBy.DENSE: (dense,), RankBy.SPARSE: (sparse,)}.get(by, (dense, sparse))
-    scores: dict[str, float] = {}
-    for leg in used:
-        for rank, chunk_id in enumerate(leg, 1):
-            scores[chunk_id] = scores.get(chunk_id, 0.0) + 1 / (60 + rank)
-    ranked = [Ranked(key, score, dense.get(key), sparse.get(key)) for key, score in scores.items()]
-    ranked.sort(key=lambda each: (-each.score, each.chunk_id))
-    return Ranking(ranked[:limit], 1.0 if sparse else 0.0)
-
-
 def engines(folder: Path, model: str = "words-1") -> Engines:
     """All of them, with their index in ``folder``."""
     return Engines(
@@ -304,5 +279,5 @@ def engines(folder: Path, model: str = "words-1") -> Engines:
         chunker=chunk_lines,
         embedder=WordEmbedder(model),
         index=FileIndex(folder / "index.sqlite"),
-        ranker=rank_plainly,
+        ranker=FusingRanker(),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,6 @@ class Caller:
     token: str = ""
     address: str = ""
     channel: Any = None
-    more: dict[str, Any] = field(default_factory=dict)
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -140,8 +139,12 @@ class Caller:
 
     async def until_idle(self) -> None:
         """Wait until no document is being read, or cleaned up behind."""
-        async with asyncio.timeout(60):
-            while await self.value("SELECT count(*) FROM jobs"):  # noqa: ASYNC110
+        await self.until("SELECT count(*) FROM jobs", 0)
+
+    async def until(self, sql: str, wanted: Any) -> None:
+        """Wait for longer than a lease: on a busy machine a job may not be released before that."""
+        async with asyncio.timeout(110):
+            while await self.value(sql) != wanted:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     def files(self) -> list[Path]:

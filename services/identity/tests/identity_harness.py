@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import asyncpg
 import grpc
+import pytest
 
+import bos.identity.v1 as contracts
 from bos.audit.v1 import AuditServiceStub
 from bos.identity.v1 import (
     AccountServiceStub,
@@ -33,9 +36,11 @@ from bos.identity.v1 import (
 from bos_chassis.channels import translate_rpc_errors
 from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry
+from bos_errors import Unauthenticated
 from bos_identity.service import serve
 from bos_identity.settings import IdentitySettings
 from bos_identity.signing.key_ring import new_key_encryption_key
+from bos_postgres import connect
 from bos_testkit.address_tokens import AddressTokens
 
 PASSWORD = "correct horse battery"
@@ -60,6 +65,49 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.001)
 
 
+async def sql(dsn: str, statement: str, *arguments: object) -> Any:
+    """The first value that a statement finds in the tables of identity."""
+    async with connect(dsn, schema="identity") as connection:
+        return await connection.fetchval(statement, *arguments)
+
+
+@asynccontextmanager
+async def locked(dsn: str, statement: str) -> AsyncIterator[Locked]:
+    """Hold the locks of a statement until the block is left; other calls run into them."""
+    async with connect(dsn, schema="identity") as connection, connect(dsn) as watcher:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(statement)
+        yield Locked(connection, transaction, watcher)
+
+
+@dataclass
+class Locked:
+    """A transaction under way."""
+
+    connection: asyncpg.Connection[asyncpg.Record]
+    transaction: Any
+    _watcher: asyncpg.Connection[asyncpg.Record]
+
+    async def waiting(self) -> int:
+        """The number of calls that wait for a lock."""
+        query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        return int(await self._watcher.fetchval(f"{query} AND wait_event_type = 'Lock'"))
+
+    async def until_waiting(self, calls: int = 1) -> None:
+        async def wait() -> bool:
+            return await self.waiting() == calls
+
+        await until(wait)
+
+
+async def refused(work: Awaitable[Any]) -> tuple[str, str]:
+    """Reason and message of a refusal as unauthenticated."""
+    with pytest.raises(Unauthenticated) as error:
+        await work
+    return error.value.reason, error.value.message
+
+
 @dataclass
 class Caller:
     """Calls one server, with an access token or without."""
@@ -74,6 +122,10 @@ class Caller:
             entries.append(("authorization", f"Bearer {token}"))
         with translate_rpc_errors():
             return await self.begun(method, request, *entries)
+
+    async def do(self, method: str, token: str = "", /, **fields: Any) -> Any:
+        """Call a method with a request of these fields."""
+        return await self.call(method, getattr(contracts, f"{method}Request")(**fields), token)
 
     def begun(self, method: str, request: Any, *entries: tuple[str, str]) -> Any:
         """The call itself, to be cancelled."""

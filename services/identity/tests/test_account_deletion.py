@@ -9,25 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from identity_harness import KEY, PASSWORD, REST, Caller, Starter, until
+from identity_harness import KEY, REST, Caller, Starter, refused, until
 
 import bos.identity.v1 as contracts
 from bos.account.v1 import (
     AccountDataServiceServicer,
-    AccountDataServiceStub,
-    EraseAccountDataRequest,
     EraseAccountDataResponse,
     ExportAccountDataResponse,
     add_AccountDataServiceServicer_to_server,
 )
 from bos.identity.v1 import (
-    CreateApiKeyRequest,
-    CreatePasswordResetRequest,
-    CreateServiceAccountRequest,
     DeleteAccountRequest,
-    DeleteUserRequest,
-    ExchangeApiKeyRequest,
-    ListUsersRequest,
     ReactivateUserRequest,
     SetUserGroupsRequest,
     SetUserRolesRequest,
@@ -35,7 +27,6 @@ from bos.identity.v1 import (
 from bos_chassis.auth.account_data import ERASE, HOLDERS, SERVICE_NAME, account_to
 from bos_chassis.auth.callers import AUTHORIZATION_KEY
 from bos_chassis.auth.user_tokens import open_authenticator
-from bos_chassis.channels import Channels, translate_rpc_errors
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_chassis.telemetry import Telemetry
@@ -43,10 +34,8 @@ from bos_errors import (
     AlreadyExists,
     BosError,
     FailedPrecondition,
-    InvalidArgument,
     NotFound,
     PermissionDenied,
-    Unauthenticated,
     Unavailable,
 )
 from bos_identity.accounts import LOCAL_USER_ID
@@ -100,7 +89,7 @@ class Harness:
             return await connection.fetchval(statement, *arguments)
 
     async def delete(self, user_id: str) -> Any:
-        return await self.identity.call("DeleteUser", DeleteUserRequest(user_id=user_id), self.root)
+        return await self.identity.do("DeleteUser", self.root, user_id=user_id)
 
     async def erased(self) -> bool:
         return bool(await self.sql("SELECT erased_at FROM identity.account_deletions"))
@@ -135,9 +124,7 @@ async def _served(start: Starter, holder: Holder, identity: str, port: int = 0) 
     return (await enter(grpc_server(server, [served], telemetry=telemetry, auth=auth))).address
 
 
-async def test_account_is_removed_after_data_and_token_expiry(
-    harness: Harness,
-) -> None:
+async def test_account_is_removed_after_data_and_token_expiry(harness: Harness) -> None:
     ada = await harness.identity.invited(harness.root, "ada")
     harness.holder.held[ada.user_id] = 5
     deletion = await harness.delete(ada.user_id)
@@ -157,28 +144,18 @@ async def test_account_is_removed_after_data_and_token_expiry(
     assert again.user_id != ada.user_id
 
 
-async def test_deleting_twice_is_one_deletion(harness: Harness) -> None:
-    ada = await harness.identity.invited(harness.root, "ada")
-    first = await harness.delete(ada.user_id)
-    second = await harness.delete(ada.user_id)
-    assert first.request_time == second.request_time
-
-
 async def test_an_account_being_deleted_cannot_be_used_or_restored(harness: Harness) -> None:
     ada = await harness.identity.invited(harness.root, "ada")
     opened = await harness.identity.log_in("ada")
-    mine = CreateApiKeyRequest(name="k", scopes=["account"])
-    key = await harness.identity.call("CreateApiKey", mine, opened.tokens.access_token)
+    key = await harness.identity.do(
+        "CreateApiKey", opened.tokens.access_token, name="k", scopes=["account"]
+    )
     harness.holder.stuck = asyncio.Event()
     await harness.delete(ada.user_id)
-    with pytest.raises(Unauthenticated):
-        await harness.identity.log_in("ada")
-    with pytest.raises(Unauthenticated):
-        await harness.identity.refresh(opened.tokens.refresh_token)
-    with pytest.raises(Unauthenticated):
-        await harness.identity.me(opened.tokens.access_token)
-    with pytest.raises(Unauthenticated):
-        await harness.identity.call("ExchangeApiKey", ExchangeApiKeyRequest(api_key=key.secret))
+    await refused(harness.identity.log_in("ada"))
+    await refused(harness.identity.refresh(opened.tokens.refresh_token))
+    await refused(harness.identity.me(opened.tokens.access_token))
+    await refused(harness.identity.do("ExchangeApiKey", api_key=key.secret))
     request: Any = ReactivateUserRequest(user_id=ada.user_id)
     with pytest.raises(FailedPrecondition) as error:
         await harness.identity.call("ReactivateUser", request, harness.root)
@@ -189,10 +166,9 @@ async def test_an_account_being_deleted_cannot_be_used_or_restored(harness: Harn
     ):
         with pytest.raises(NotFound):
             await harness.identity.call(method, request, harness.root)
-    reset = CreatePasswordResetRequest(user_id=ada.user_id)
     with pytest.raises(BosError):
-        await harness.identity.call("CreatePasswordReset", reset, harness.root)
-    found = await harness.identity.call("ListUsers", ListUsersRequest(username="ada"), harness.root)
+        await harness.identity.do("CreatePasswordReset", harness.root, user_id=ada.user_id)
+    found = await harness.identity.do("ListUsers", harness.root, username="ada")
     assert [(user.deleting, user.active, user.email) for user in found.users] == [(True, False, "")]
     harness.holder.stuck.set()
 
@@ -232,84 +208,30 @@ async def test_the_last_administrator_and_the_local_user_stay(harness: Harness) 
     await until(harness.erased)
 
 
-async def test_deletion_needs_configured_data_services(
-    start: Starter,
-) -> None:
-    identity = await start()
-    root = await identity.administrator()
-    ada = await identity.invited(root, "ada")
-    with pytest.raises(FailedPrecondition) as error:
-        await identity.call("DeleteUser", DeleteUserRequest(user_id=ada.user_id), root)
-    assert error.value.reason == "DATA_SERVICES_UNKNOWN"
-    assert (await identity.log_in("ada")).user.user_id == ada.user_id
-
-
-async def test_a_person_deletes_the_own_account_by_the_password_alone(harness: Harness) -> None:
-    await harness.identity.invited(harness.root, "ada")
-    token = (await harness.identity.log_in("ada")).tokens.access_token
-    wrong = DeleteAccountRequest(current_password="a wrong one")
-    with pytest.raises(InvalidArgument):
-        await harness.identity.call("DeleteAccount", wrong, token)
-    assert (await harness.identity.me(token)).username == "ada"
-    right = DeleteAccountRequest(current_password=PASSWORD)
-    await harness.identity.call("DeleteAccount", right, token)
-    with pytest.raises(Unauthenticated):
-        await harness.identity.me(token)
-    await until(harness.erased)
-
-
-async def test_an_api_key_neither_deletes_nor_exports(harness: Harness) -> None:
-    robot = CreateServiceAccountRequest(username="robot")
-    user = (await harness.identity.call("CreateServiceAccount", robot, harness.root)).user
-    wanted = CreateApiKeyRequest(name="k", scopes=["account"], user_id=user.user_id)
-    key = (await harness.identity.call("CreateApiKey", wanted, harness.root)).secret
-    request = DeleteAccountRequest(current_password=PASSWORD)
-    with pytest.raises(PermissionDenied) as error:
-        await harness.identity.call("DeleteAccount", request, key)
-    assert error.value.reason == "SIGN_IN_REQUIRED"
-    assert (await harness.identity.me(key)).user_id == user.user_id
-
-
 async def test_the_token_for_a_users_data_opens_nothing_else(harness: Harness) -> None:
     ada = await harness.identity.invited(harness.root, "ada")
     await harness.delete(ada.user_id)
     await until(harness.erased)
     (token, *_) = harness.holder.tokens
     for method in ("GetUser", "ListSessions", "DeleteAccount", "ListUsers", "ListApiKeys"):
-        request = _empty(method)
+        request = getattr(contracts, f"{method}Request")()
         if method == "DeleteAccount":
             request = DeleteAccountRequest(current_password="x")
         with pytest.raises(PermissionDenied):
             await harness.identity.call(method, request, token)
 
 
-def _empty(method: str) -> Any:
-    return getattr(contracts, f"{method}Request")()
-
-
-async def test_data_is_erased_for_identity_alone(harness: Harness) -> None:
-    async with Channels(Telemetry.for_tests("caller")) as channels:
-        stub = AccountDataServiceStub(channels.get(harness.target))
-        bearer = ((AUTHORIZATION_KEY, f"Bearer {harness.root}"),)
-        with pytest.raises(PermissionDenied) as error, translate_rpc_errors():
-            await stub.EraseAccountData(EraseAccountDataRequest(), timeout=20, metadata=bearer)
-    assert error.value.reason == "IDENTITY_ONLY"
-    assert harness.holder.calls == []
-
-
-@pytest.mark.parametrize(
-    ("named", "left_out"),
-    [
-        ((), []),
-        (HOLDERS, []),
-        ((*HOLDERS, "things"), []),
-        (("gateway", "memory"), ["documents", "files"]),
-    ],
-)
-def test_services_that_would_keep_data_of_accounts_are_found(
-    named: tuple[str, ...], left_out: list[str]
-) -> None:
-    assert unnamed(dict.fromkeys(named, "127.0.0.1:1")) == left_out
+async def test_deletion_needs_configured_data_services(start: Starter) -> None:
+    identity = await start()
+    root = await identity.administrator()
+    ada = await identity.invited(root, "ada")
+    with pytest.raises(FailedPrecondition) as error:
+        await identity.do("DeleteUser", root, user_id=ada.user_id)
+    assert error.value.reason == "DATA_SERVICES_UNKNOWN"
+    assert (await identity.log_in("ada")).user.user_id == ada.user_id
+    named = {"gateway": "127.0.0.1:1", "memory": "127.0.0.1:1"}
+    assert unnamed(named) == ["documents", "files"]
+    assert unnamed(dict.fromkeys((*HOLDERS, "things"), "127.0.0.1:1")) == []
 
 
 async def test_a_deletion_goes_on_where_a_killed_replica_left_it(start: Starter) -> None:

@@ -1,25 +1,19 @@
-"""Registering, signing in and out, over gRPC and real PostgreSQL."""
+"""Accounts, passwords and sessions, over gRPC and real PostgreSQL."""
 
 import asyncio
-from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Any
 
 import jwt
 import pytest
-from identity_harness import CHEAP, PASSWORD, Caller, Starter
+from identity_harness import CHEAP, PASSWORD, Caller, Starter, locked, refused, sql
 
-from bos.identity.v1 import (
-    ChangePasswordRequest,
-    GetOpenIdConfigurationRequest,
-    LogOutRequest,
-    RevokeSessionRequest,
-)
+from bos.identity.v1 import ChangePasswordRequest
 from bos_chassis.settings import AuthSettings
 from bos_errors import (
     AlreadyExists,
     BosError,
     InvalidArgument,
-    NotFound,
     ResourceExhausted,
     Unauthenticated,
 )
@@ -28,12 +22,6 @@ from bos_identity.opaque_tokens import digest
 from bos_postgres import connect
 
 pytestmark = pytest.mark.requirement("O-01", "O-02")
-
-
-async def refused(work: Awaitable[Any]) -> tuple[str, str]:
-    with pytest.raises(Unauthenticated) as error:
-        await work
-    return error.value.reason, error.value.message
 
 
 async def test_a_login_opens_a_session_row_and_tokens_that_name_it(
@@ -63,16 +51,10 @@ async def test_a_login_opens_a_session_row_and_tokens_that_name_it(
     assert tokens == 1
 
 
-async def test_name_and_address_lead_to_the_account_in_any_case(identity: Caller) -> None:
+async def test_names_and_addresses_are_case_insensitive_and_unique(identity: Caller) -> None:
     await identity.register("Ada", email="Ada@Example.com")
     for name in ("ada", "ADA", "ada@example.COM"):
         assert (await identity.log_in(name)).user.username == "Ada"
-
-
-async def test_names_and_addresses_are_unique_case_insensitively(
-    identity: Caller,
-) -> None:
-    await identity.register("ada")
     answers = set()
     for username, email in (("ADA", "other@example.com"), ("other", "ADA@example.com")):
         with pytest.raises(AlreadyExists) as taken:
@@ -86,6 +68,7 @@ async def test_names_and_addresses_are_unique_case_insensitively(
     ("fields", "field"),
     [
         ({"password": "short"}, "password"),
+        ({"password": "1234567890"}, "password"),
         ({"password": "longer.name@example.com", "email": "longer.name@example.com"}, "password"),
         ({"username": "local"}, "username"),
         ({"email": "no address"}, "email"),
@@ -113,36 +96,13 @@ async def test_a_wrong_password_and_an_unknown_user_look_the_same(identity: Call
     assert identity.metric("bos_identity_hash_duration_seconds_count") == 6
 
 
-async def test_the_same_password_has_different_hashes(identity: Caller, postgres_dsn: str) -> None:
-    await identity.register("ada")
-    await identity.register("eve")
-    async with connect(postgres_dsn, schema="identity") as connection:
-        assert await connection.fetchval("SELECT count(DISTINCT password) FROM users") == 2
-
-
-async def test_letters_may_be_entered_in_several_ways(identity: Caller) -> None:
-    await identity.register(password="pässwörter")
-    await identity.log_in(password="pässwörter")
-
-
-async def test_a_hash_at_an_old_cost_is_replaced_at_login(
-    start: Starter, postgres_dsn: str
-) -> None:
-    await (await start()).register()
+async def test_hash_of_an_old_cost_is_replaced_at_login(start: Starter, postgres_dsn: str) -> None:
+    composed, decomposed = "p\u00e4ssw\u00f6rter", "pa\u0308sswo\u0308rter"
+    await (await start()).register(password=composed)
     dearer = await start(**{**CHEAP, "argon2_time_cost": 2})
-    await dearer.log_in()
-    async with connect(postgres_dsn, schema="identity") as connection:
-        assert ",t=2," in await connection.fetchval("SELECT password FROM users")
-    await dearer.log_in()
-
-
-async def test_every_refresh_token_works_once(identity: Caller) -> None:
-    await identity.register()
-    first = (await identity.log_in()).tokens
-    second = await identity.refresh(first.refresh_token)
-    third = await identity.refresh(second.refresh_token)
-    assert await identity.me(third.access_token)
-    assert len({first.refresh_token, second.refresh_token, third.refresh_token}) == 3
+    await dearer.log_in(password=decomposed)  # as another keyboard sends it
+    assert ",t=2," in await sql(postgres_dsn, "SELECT password FROM users")
+    await dearer.log_in(password=composed)
 
 
 async def test_refresh_token_reuse_ends_the_session(identity: Caller) -> None:
@@ -165,21 +125,13 @@ async def test_refresh_token_reuse_ends_the_session(identity: Caller) -> None:
 async def test_a_refresh_whose_answer_was_lost_can_be_repeated(identity: Caller) -> None:
     await identity.register()
     tokens = (await identity.log_in()).tokens
-    for _ in range(2):
-        await identity.refresh(tokens.refresh_token)  # and the answer is lost
+    lost = await identity.refresh(tokens.refresh_token)
     arrived = await identity.refresh(tokens.refresh_token)
     assert await identity.me(arrived.access_token)
-    assert await identity.refresh(arrived.refresh_token)
-    assert identity.metric("bos_identity_refreshes_total", outcome="repeated") == 2
-
-
-async def test_a_repeated_refresh_voids_what_was_issued_before(identity: Caller) -> None:
-    await identity.register()
-    tokens = (await identity.log_in()).tokens
-    stolen = await identity.refresh(tokens.refresh_token)
-    newest = await identity.refresh(tokens.refresh_token)
-    # Two clients hold tokens of one session: one of them must have stolen it.
-    await refused(identity.refresh(stolen.refresh_token))
+    newest = await identity.refresh(arrived.refresh_token)
+    assert identity.metric("bos_identity_refreshes_total", outcome="repeated") == 1
+    # If two clients hold tokens of one session, one of them must have stolen it.
+    await refused(identity.refresh(lost.refresh_token))
     await refused(identity.refresh(newest.refresh_token))
     assert identity.metric("bos_identity_refreshes_total", outcome="reused") == 1
 
@@ -190,28 +142,10 @@ async def test_a_refresh_cannot_be_repeated_after_a_while(
     await identity.register()
     tokens = (await identity.log_in()).tokens
     newest = await identity.refresh(tokens.refresh_token)
-    async with connect(postgres_dsn, schema="identity") as connection:
-        await connection.execute(
-            "UPDATE refresh_tokens SET used_at = used_at - interval '31 seconds'"
-        )
+    late = "UPDATE refresh_tokens SET used_at = used_at - interval '31 seconds'"
+    await sql(postgres_dsn, late)
     await refused(identity.refresh(tokens.refresh_token))
     await refused(identity.refresh(newest.refresh_token))
-
-
-async def test_repeating_a_refresh_can_be_ruled_out(start: Starter) -> None:
-    identity = await start(refresh_repeat_s=0)
-    await identity.register()
-    tokens = (await identity.log_in()).tokens
-    await identity.refresh(tokens.refresh_token)
-    await refused(identity.refresh(tokens.refresh_token))
-
-
-async def test_refresh_of_an_ended_session_is_not_repeated(identity: Caller) -> None:
-    await identity.register()
-    tokens = (await identity.log_in()).tokens
-    newest = await identity.refresh(tokens.refresh_token)
-    await identity.call("LogOut", LogOutRequest(refresh_token=newest.refresh_token))
-    await refused(identity.refresh(tokens.refresh_token))
 
 
 async def test_of_refreshes_at_once_one_has_the_token_that_counts(
@@ -247,100 +181,74 @@ async def test_replay_concurrent_with_the_successor_ends_the_session(
         return_exceptions=True,
     )
     assert [type(answer) for answer in answers].count(Unauthenticated) >= 1
-    async with connect(postgres_dsn, schema="identity") as connection:
-        assert not await connection.fetchval("SELECT is_active FROM sessions")
-        assert await connection.fetchval("SELECT end_reason FROM sessions") == "token_reused"
+    assert not await sql(postgres_dsn, "SELECT is_active FROM sessions")
+    assert await sql(postgres_dsn, "SELECT end_reason FROM sessions") == "token_reused"
 
 
-async def test_logging_out_ends_the_session_by_any_of_its_tokens(identity: Caller) -> None:
-    await identity.register()
-    first = (await identity.log_in()).tokens
-    second = await identity.refresh(first.refresh_token)
-    await identity.call("LogOut", LogOutRequest(refresh_token=first.refresh_token))
-    await identity.call("LogOut", LogOutRequest(refresh_token="bosr_made-up"))
-    await refused(identity.refresh(second.refresh_token))
-    await refused(identity.sessions(second.access_token))
-
-
-async def test_a_session_that_is_not_used_expires(start: Starter) -> None:
-    identity = await start(session_idle_s=0.001)
-    await identity.register()
-    login = await identity.log_in()
-    await refused(identity.refresh(login.tokens.refresh_token))
-
-
-async def test_session_ends_at_its_maximum_age(start: Starter, postgres_dsn: str) -> None:
+async def test_session_expires_unused_and_at_its_maximum_age(
+    start: Starter, postgres_dsn: str
+) -> None:
+    idle = await start(session_idle_s=0.001)
+    await idle.register()
+    await refused(idle.refresh((await idle.log_in()).tokens.refresh_token))
     identity = await start(session_max_s=3600)
-    await identity.register()
     login = await identity.log_in()
     tokens = await identity.refresh(login.tokens.refresh_token)
     assert tokens.refresh_token_expire_time == login.session.expire_time
-    async with connect(postgres_dsn, schema="identity") as connection:
-        await connection.execute("UPDATE sessions SET started_at = now() - interval '2 hours'")
+    await sql(postgres_dsn, "UPDATE sessions SET started_at = now() - interval '2 hours'")
     late = await identity.refresh(tokens.refresh_token)  # not expired yet, and not for longer
     await refused(identity.refresh(late.refresh_token))
 
 
-async def test_sessions_can_be_seen_and_revoked_one_by_one(identity: Caller) -> None:
+async def test_sessions_are_listed_revoked_and_ended_by_any_token(identity: Caller) -> None:
     await identity.register()
     here, there = await identity.log_in(), await identity.log_in()
-    sessions = await identity.sessions(here.tokens.access_token)
+    first, second = here.tokens, await identity.refresh(here.tokens.refresh_token)
+    sessions = await identity.sessions(second.access_token)
     assert {s.session_id: s.current for s in sessions} == {
         here.session.session_id: True,
         there.session.session_id: False,
     }
     assert {(s.client_name, s.client_address) for s in sessions} == {("test", "127.0.0.1")}
-    request = RevokeSessionRequest(session_id=there.session.session_id)
-    revoked = await identity.call("RevokeSession", request, here.tokens.access_token)
+    revoked = await identity.do(
+        "RevokeSession", second.access_token, session_id=there.session.session_id
+    )
     assert not revoked.session.active
-    assert len(await identity.sessions(here.tokens.access_token)) == 1
+    assert len(await identity.sessions(second.access_token)) == 1
     await refused(identity.refresh(there.tokens.refresh_token))
 
-
-@pytest.mark.parametrize("made_up", ["no uuid", "theirs"])
-async def test_sessions_of_others_do_not_exist(identity: Caller, made_up: str) -> None:
-    await identity.register("ada")
-    await identity.register("eve")
-    ada, eve = await identity.log_in("ada"), await identity.log_in("eve")
-    session_id = ada.session.session_id if made_up == "theirs" else made_up
-    with pytest.raises(NotFound, match=r"There is no such session\."):
-        await identity.call(
-            "RevokeSession",
-            RevokeSessionRequest(session_id=session_id),
-            eve.tokens.access_token,
-        )
-    assert await identity.refresh(ada.tokens.refresh_token)
+    await identity.do("LogOut", refresh_token=first.refresh_token)
+    await identity.do("LogOut", refresh_token="bosr_made-up")
+    for token in (first, second):
+        await refused(identity.refresh(token.refresh_token))
+    await refused(identity.sessions(second.access_token))
 
 
 async def test_a_new_password_ends_all_other_sessions(identity: Caller) -> None:
     await identity.register()
     here, there = await identity.log_in(), await identity.log_in()
-    request = ChangePasswordRequest(current_password=PASSWORD, new_password="another one, longer")
-    await identity.call("ChangePassword", request, here.tokens.access_token)
+
+    async def change(current: str, new: str) -> None:
+        await identity.do(
+            "ChangePassword", here.tokens.access_token, current_password=current, new_password=new
+        )
+
+    for current, new, field in (
+        ("wrong", "another one, longer", "current_password"),
+        (PASSWORD, "short", "new_password"),
+        (PASSWORD, "password123", "new_password"),
+    ):
+        with pytest.raises(InvalidArgument) as wrong:
+            await change(current, new)
+        assert wrong.value.violations[0].field == field
+    await change(PASSWORD, "another one, longer")
     await refused(identity.refresh(there.tokens.refresh_token))
     await refused(identity.log_in())
     assert await identity.refresh(here.tokens.refresh_token)
     assert await identity.log_in(password="another one, longer")
 
 
-@pytest.mark.parametrize(
-    ("current", "new", "field"),
-    [("wrong", "another one, longer", "current_password"), (PASSWORD, "short", "new_password")],
-)
-async def test_invalid_password_change_names_the_field(
-    identity: Caller, current: str, new: str, field: str
-) -> None:
-    await identity.register()
-    token = (await identity.log_in()).tokens.access_token
-    request = ChangePasswordRequest(current_password=current, new_password=new)
-    with pytest.raises(InvalidArgument) as wrong:
-        await identity.call("ChangePassword", request, token)
-    assert wrong.value.violations[0].field == field
-
-
-async def test_a_flood_of_logins_is_refused_without_delaying_others(
-    start: Starter,
-) -> None:
+async def test_a_flood_of_logins_is_refused_without_delaying_others(start: Starter) -> None:
     identity = await start(hash_queue=1, hash_threads=1, argon2_memory_kib=32768)
     await identity.register()
     answers = await asyncio.gather(*(identity.log_in() for _ in range(12)), return_exceptions=True)
@@ -351,50 +259,100 @@ async def test_a_flood_of_logins_is_refused_without_delaying_others(
     assert not [a for a in answers if isinstance(a, BosError) and a not in full]
 
 
-async def test_the_holder_of_the_static_key_is_the_local_user(start: Starter) -> None:
-    auth = AuthSettings.load(static_key="0123456789abcdef", static_key_user=str(LOCAL_USER_ID))
-    identity = await start(auth=auth)
-    again = await start(auth=auth)
+async def test_static_key_is_the_local_user_without_a_password(start: Starter) -> None:
+    key = "0123456789abcdef"
+    auth = AuthSettings.load(static_key=key, static_key_user=str(LOCAL_USER_ID))
+    identity, again = [await start(auth=auth, issuer="https://bos.example.com/") for _ in range(2)]
     for replica in (identity, again):
-        assert (await replica.me("0123456789abcdef")).username == "local"
+        assert (await replica.me(key)).username == "local"
     await refused(identity.log_in("local", "anything at all"))
-    request = ChangePasswordRequest(current_password="x", new_password="another one, longer")
     with pytest.raises(BosError) as error:
-        await identity.call("ChangePassword", request, "0123456789abcdef")
+        await identity.do(
+            "ChangePassword", key, current_password="x", new_password="another one, longer"
+        )
     assert error.value.reason == "NO_PASSWORD"
-
-
-async def test_the_issuer_says_where_its_keys_are(start: Starter) -> None:
-    identity = await start(issuer="https://bos.example.com/")
-    found = await identity.call("GetOpenIdConfiguration", GetOpenIdConfigurationRequest())
+    found = await identity.do("GetOpenIdConfiguration")
     assert found.issuer == "https://bos.example.com/"
     assert found.jwks_uri == "https://bos.example.com/.well-known/jwks.json"
 
 
-@pytest.mark.parametrize("changed", [False, True])
-async def test_login_with_a_just_changed_password_opens_no_session(
-    identity: Caller, postgres_dsn: str, changed: bool
+@pytest.mark.parametrize(
+    "change", ["password_changed_at = now() + '1 s'", "deactivated_at = now()", ""]
+)
+async def test_login_during_a_change_of_the_account_opens_no_session(
+    identity: Caller, postgres_dsn: str, change: str
 ) -> None:
     await identity.register()
-    async with (
-        connect(postgres_dsn, schema="identity") as connection,
-        connect(postgres_dsn) as watcher,
-    ):
-        # The password has been found right, and the session is about to be stored.
-        transaction = connection.transaction()
-        await transaction.start()
-        await connection.execute("SELECT FROM users FOR UPDATE")
+    # The password has been found right, and the session is about to be stored.
+    async with locked(postgres_dsn, "SELECT FROM users FOR UPDATE") as account:
         login = asyncio.create_task(identity.log_in())
-        while not await watcher.fetchval(
-            "SELECT count(*) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        ):
-            pass
-        if changed:
-            await connection.execute("UPDATE users SET password_changed_at = now() + '1 s'")
-        await transaction.commit()
-        if changed:
-            assert (await refused(login))[0] == "LOGIN_FAILED"
+        await account.until_waiting()
+        if change:
+            await account.connection.execute(f"UPDATE users SET {change}")
+        await account.transaction.commit()
+        if change:
+            await refused(login)
         else:
             await login
-        assert await connection.fetchval("SELECT count(*) FROM sessions") == (0 if changed else 1)
+    assert await sql(postgres_dsn, "SELECT count(*) FROM sessions") == (0 if change else 1)
+
+
+@pytest.mark.parametrize("step", ["the password", "the sessions"])
+async def test_cancelled_password_change_is_atomic(
+    identity: Caller, postgres_dsn: str, step: str
+) -> None:
+    await identity.register()
+    here, thief = await identity.log_in(), await identity.log_in()
+    new = "another one, longer"
+    table = "users" if step == "the password" else "sessions"
+    # The change waits at this step, and its client gives up.
+    async with locked(postgres_dsn, f"SELECT FROM {table} FOR NO KEY UPDATE") as rows:
+        request = ChangePasswordRequest(current_password=PASSWORD, new_password=new)
+        call = identity.begun(
+            "ChangePassword", request, ("authorization", f"Bearer {here.tokens.access_token}")
+        )
+        ended = asyncio.ensure_future(_end(call))
+        await rows.until_waiting()
+        call.cancel()
+        await ended
+        await rows.until_waiting(0)
+        await rows.transaction.rollback()
+    # Either all of it has happened, or nothing.
+    outcomes = await asyncio.gather(
+        identity.log_in(password=new),
+        identity.refresh(thief.tokens.refresh_token),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in outcomes].count(Unauthenticated) == 1
+
+
+async def _end(call: Any) -> None:
+    with suppress(asyncio.CancelledError):
+        await call
+
+
+async def test_session_limit_ends_the_session_idle_longest(start: Starter) -> None:
+    identity = await start(max_sessions=3)
+    await identity.register()
+    logins = [await identity.log_in() for _ in range(3)]
+    logins[0].tokens.CopyFrom(await identity.refresh(logins[0].tokens.refresh_token))
+    newest = await identity.log_in()
+    await refused(identity.refresh(logins[1].tokens.refresh_token))
+    open_ones = {s.session_id for s in await identity.sessions(newest.tokens.access_token)}
+    assert open_ones == {login.session.session_id for login in (logins[0], logins[2], newest)}
+    await identity.register("eve")
+    assert await identity.log_in("eve")  # whose sessions are her own
+    assert len(await identity.sessions(newest.tokens.access_token)) == 3
+
+
+async def test_concurrent_logins_keep_the_session_limit(start: Starter, postgres_dsn: str) -> None:
+    replicas = [await start(max_sessions=3, hash_queue=30, account_attempts=50) for _ in range(2)]
+    await replicas[0].register()
+    await asyncio.gather(*(replicas[number % 2].log_in() for number in range(16)))
+    assert await sql(postgres_dsn, "SELECT count(*) FROM sessions WHERE is_active") == 3
+
+
+async def test_unreadable_client_name_is_refused(identity: Caller) -> None:
+    await identity.register()
+    with pytest.raises(InvalidArgument):
+        await identity.do("LogIn", username="ada", password=PASSWORD, client_name="a\u202eb")

@@ -4,31 +4,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from identity_harness import Caller, until
+from identity_harness import Caller, locked, sql
 
-from bos.identity.v1 import (
-    CreateInvitationRequest,
-    CreatePasswordResetRequest,
-    DeactivateUserRequest,
-    ResetPasswordRequest,
-    SetUserRolesRequest,
-)
 from bos_errors import PermissionDenied
-from bos_postgres import connect
 
-NEW = "another one, longer"
-TAKEN_AWAY = {
-    "SetUserRoles": lambda user_id: SetUserRolesRequest(user_id=user_id, roles=["user"]),
-    "DeactivateUser": lambda user_id: DeactivateUserRequest(user_id=user_id),
-}
-MAKING = {
-    "CreateInvitation": lambda _: CreateInvitationRequest(roles=["administrator"]),
-    "CreatePasswordReset": lambda user_id: CreatePasswordResetRequest(user_id=user_id),
-}
-WAITING = """
-SELECT count(*) FROM pg_stat_activity
-WHERE datname = current_database() AND wait_event_type = 'Lock'
-"""
+MAKING = ("CreateInvitation", "CreatePasswordReset")
 
 
 async def harness(identity: Caller) -> tuple[str, str, str]:
@@ -38,44 +18,49 @@ async def harness(identity: Caller) -> tuple[str, str, str]:
     return root, eve.user_id, (await identity.log_in("eve")).tokens.access_token
 
 
-async def codes(identity: Caller, token: str, user_id: str) -> tuple[str, str]:
-    """An invitation that makes an administrator, and a password reset code for another user."""
-    made = [await identity.call(each, make(user_id), token) for each, make in MAKING.items()]
-    return made[0].code, made[1].code
+async def make(identity: Caller, method: str, token: str, user_id: str) -> str:
+    """The code of an invitation of an administrator, or of a password reset of another user."""
+    of_user = {"user_id": user_id}
+    fields = {"roles": ["administrator"]} if method == "CreateInvitation" else of_user
+    return str((await identity.do(method, token, **fields)).code)
 
 
-async def use_reset(identity: Caller, code: str) -> Any:
-    return await identity.call("ResetPassword", ResetPasswordRequest(code=code, new_password=NEW))
+async def used(identity: Caller, username: str, invitation: str, reset: str) -> list[str]:
+    """How the use of both codes ends: a name, or the reason of the refusal."""
+    ended = []
+    for use in (
+        identity.register(username, invitation=invitation),
+        identity.do("ResetPassword", code=reset, new_password="another one, longer"),
+    ):
+        try:
+            ended.append((await use).username)
+        except PermissionDenied as error:
+            ended.append(error.reason)
+    return ended
 
 
-@pytest.mark.parametrize("method", TAKEN_AWAY)
-async def test_codes_of_a_former_administrator_are_void(identity: Caller, method: str) -> None:
+VOID = ["INVITATION_INVALID", "RESET_CODE_INVALID"]
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "ended"),
+    [
+        ("SetUserRoles", {"roles": ["user"]}, VOID),
+        ("DeactivateUser", {}, VOID),
+        ("SetUserRoles", {"roles": ["administrator", "operator"]}, ["gus", "carl"]),
+    ],
+)
+async def test_codes_of_a_former_administrator_are_void(
+    identity: Caller, method: str, fields: dict[str, Any], ended: list[str]
+) -> None:
     root, eve, hers = await harness(identity)
     carl = (await identity.invited(root, "carl")).user_id
     dora = (await identity.invited(root, "dora")).user_id
-    her_invitation, her_code = await codes(identity, hers, carl)
-    own_invitation, own_code = await codes(identity, root, dora)
-    await identity.call(method, TAKEN_AWAY[method](eve), root)
-    with pytest.raises(PermissionDenied) as refused:
-        await identity.register("eve2", invitation=her_invitation)
-    assert refused.value.reason == "INVITATION_INVALID"
-    with pytest.raises(PermissionDenied) as refused:
-        await use_reset(identity, her_code)
-    assert refused.value.reason == "RESET_CODE_INVALID"
-    # What others have made is as good as before.
-    assert list((await identity.register("fay", invitation=own_invitation)).roles) == [
-        "administrator"
-    ]
-    assert (await use_reset(identity, own_code)).username == "dora"
-
-
-async def test_who_stays_an_administrator_keeps_the_codes(identity: Caller) -> None:
-    root, eve, hers = await harness(identity)
-    invitation, code = await codes(identity, hers, (await identity.invited(root, "carl")).user_id)
-    roles = SetUserRolesRequest(user_id=eve, roles=["administrator", "operator"])
-    await identity.call("SetUserRoles", roles, root)
-    assert await identity.register("gus", invitation=invitation)
-    assert (await use_reset(identity, code)).username == "carl"
+    her_codes = [await make(identity, each, hers, carl) for each in MAKING]
+    own_codes = [await make(identity, each, root, dora) for each in MAKING]
+    await identity.do(method, root, user_id=eve, **fields)
+    assert await used(identity, "gus", *her_codes) == ended
+    assert await used(identity, "fay", *own_codes) == ["fay", "dora"], "as good as before"
 
 
 @pytest.mark.parametrize("making", MAKING)
@@ -84,35 +69,24 @@ async def test_a_code_is_not_made_while_the_right_to_it_is_taken_away(
 ) -> None:
     root, eve, hers = await harness(identity)
     carl = (await identity.invited(root, "carl")).user_id
-    async with (
-        connect(postgres_dsn, schema="identity") as connection,
-        connect(postgres_dsn) as watcher,
-    ):
-        transaction = connection.transaction()
-        await transaction.start()
-        await connection.execute("UPDATE users SET roles = '{user}' WHERE user_id = $1", eve)
-        begun = asyncio.create_task(identity.call(making, MAKING[making](carl), hers))
-
-        async def waits() -> bool:
-            return begun.done() or bool(await watcher.fetchval(WAITING))
-
-        await until(waits)
-        await transaction.commit()
+    take = f"UPDATE users SET roles = '{{user}}' WHERE user_id = '{eve}'"
+    async with locked(postgres_dsn, take) as right:
+        begun = asyncio.create_task(make(identity, making, hers, carl))
+        await right.until_waiting()
+        await right.transaction.commit()
         with pytest.raises(PermissionDenied) as refused:
             await begun
-        assert refused.value.reason == "ROLE_REQUIRED"
-        left = "SELECT (SELECT count(*) FROM password_resets) + (SELECT count(*) FROM invitations"
-        assert await connection.fetchval(f"{left} WHERE used_by IS NULL)") == 0
+    assert refused.value.reason == "ROLE_REQUIRED"
+    made = "(SELECT count(*) FROM invitations WHERE used_by IS NULL)"
+    assert await sql(postgres_dsn, f"SELECT {made} + (SELECT count(*) FROM password_resets)") == 0
 
 
-async def test_mutual_reset_codes_do_not_deadlock(
-    identity: Caller,
-) -> None:
+async def test_mutual_reset_codes_do_not_deadlock(identity: Caller) -> None:
     root, eve, hers = await harness(identity)
     first = (await identity.me(root)).user_id
     made = await asyncio.gather(
         *(
-            identity.call("CreatePasswordReset", CreatePasswordResetRequest(user_id=whose), token)
+            identity.do("CreatePasswordReset", token, user_id=whose)
             for _ in range(20)
             for whose, token in ((eve, root), (first, hers))
         )

@@ -1,25 +1,19 @@
 """Fresh sign-in in place of a password, and the sign-in method in GetUser."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from identity_harness import PASSWORD, Caller, Starter
+from identity_harness import PASSWORD, Caller, Starter, sql
 
 from bos.identity.v1 import (
-    AccountServiceStub,
-    CreateApiKeyRequest,
-    DeleteAccountRequest,
-    ExportAccountRequest,
     SignInMethod,
     Tokens,
 )
 from bos_chassis.settings import AuthSettings
-from bos_errors import BosError, Unauthenticated
+from bos_errors import BosError
 from bos_identity.accounts import LOCAL_USER_ID
 from bos_identity.openid.settings import OpenIdSettings
-from bos_postgres import connect
 
 pytestmark = pytest.mark.security
 ISSUER = "https://issuer.example"
@@ -36,14 +30,14 @@ class Ada:
     tokens: Tokens
 
     async def sql(self, statement: str, *given: object) -> None:
-        async with connect(self.dsn, schema="identity") as connection:
-            await connection.execute(statement, *given)
+        await sql(self.dsn, statement, *given)
 
     async def removal(self, password: str = "", token: str = "") -> str:
         """Why the account is not deleted; empty if it is."""
-        request = DeleteAccountRequest(current_password=password)
         try:
-            await self.identity.call("DeleteAccount", request, token or self.tokens.access_token)
+            await self.identity.do(
+                "DeleteAccount", token or self.tokens.access_token, current_password=password
+            )
         except BosError as error:
             return error.reason
         return ""
@@ -73,12 +67,6 @@ async def ada(start: Starter, postgres_dsn: str) -> Ada:
     return found
 
 
-async def test_a_new_session_by_the_provider_stands_for_the_password(ada: Ada) -> None:
-    assert await ada.removal() == ""
-    with pytest.raises(Unauthenticated):
-        await ada.identity.me(ada.tokens.access_token)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -95,37 +83,6 @@ async def test_another_session_does_not(ada: Ada, change: str) -> None:
     assert (await ada.identity.me(refreshed.access_token)).username == "ada"
 
 
-async def test_who_has_a_password_gives_it_however_new_the_session_is(ada: Ada) -> None:
-    await ada.sql(
-        "UPDATE users SET password = (SELECT password FROM users WHERE username = 'root')"
-        " WHERE username = 'ada'"
-    )
-    assert await ada.removal() == "PASSWORD_REQUIRED"
-    assert await ada.removal("a wrong one") == "INVALID_ARGUMENT"
-    assert await ada.removal(PASSWORD) == ""
-
-
-async def test_an_export_names_the_own_identities_and_no_others(ada: Ada) -> None:
-    await ada.sql(
-        "INSERT INTO external_identities (issuer, subject, user_id)"
-        " SELECT $1, 'root at the provider', user_id FROM users WHERE username = 'root'",
-        ISSUER,
-    )
-    call = AccountServiceStub(ada.identity.channel).ExportAccount(
-        ExportAccountRequest(),
-        metadata=(("authorization", f"Bearer {ada.tokens.access_token}"),),
-        timeout=60,
-    )
-    part = await anext(aiter(call))
-    call.cancel()
-    assert part.path == "identity/account.json"
-    own = json.loads(part.content)
-    (identity,) = own["external_identities"]
-    assert (identity["issuer"], identity["subject"]) == (ISSUER, "ada at the provider")
-    assert identity["linkTime"].startswith("20")
-    assert own["sessions"][0]["openIdIssuer"] == ISSUER
-
-
 async def test_refusal_says_how_and_until_when_to_sign_in_afresh(ada: Ada) -> None:
     sign_in = (await ada.identity.me(ada.tokens.access_token)).sign_in
     (session,) = await ada.identity.sessions(ada.tokens.access_token)
@@ -138,8 +95,7 @@ async def test_refusal_says_how_and_until_when_to_sign_in_afresh(ada: Ada) -> No
     assert (sign_in.method, sign_in.open_id_issuer) == (SignInMethod.SIGN_IN_METHOD_PASSWORD, "")
     assert sign_in.HasField("expire_time")
 
-    wanted = CreateApiKeyRequest(name="k", scopes=["account"])
-    made = await ada.identity.call("CreateApiKey", wanted, root)
+    made = await ada.identity.do("CreateApiKey", root, name="k", scopes=["account"])
     sign_in = (await ada.identity.me(made.secret)).sign_in
     assert sign_in.method == SignInMethod.SIGN_IN_METHOD_API_KEY
     assert (sign_in.start_time, sign_in.expire_time) == (

@@ -5,6 +5,7 @@ import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import jwt
@@ -30,16 +31,23 @@ ISSUER, CLIENT, NONCE = "https://issuer.example", "bos", "the nonce"
 KEY = generate_private_key(SECP256R1())
 
 
-@pytest.fixture
-async def id_tokens() -> AsyncIterator[IdTokens]:
+@asynccontextmanager
+async def verifier(jwk: str | dict[str, Any]) -> AsyncIterator[IdTokens]:
+    """ID tokens by a provider whose only key this is."""
     log = Telemetry.for_tests("identity").logger("test")
-    public: dict[str, Any] = json.loads(ECAlgorithm.to_jwk(KEY.public_key()))
+    public: dict[str, Any] = json.loads(jwk) if isinstance(jwk, str) else jwk
 
     async def fetch() -> Sequence[Mapping[str, Any]]:
         return [{**public, "kid": "k1"}]
 
     async with KeySet(fetch, max_age_s=3600, log=log) as keys:
         yield IdTokens(keys, ISSUER, CLIENT, log)
+
+
+@pytest.fixture
+async def id_tokens() -> AsyncIterator[IdTokens]:
+    async with verifier(ECAlgorithm.to_jwk(KEY.public_key())) as made:
+        yield made
 
 
 def claims(**other: Any) -> dict[str, Any]:
@@ -92,43 +100,27 @@ async def test_invalid_claim_is_refused(id_tokens: IdTokens, lie: dict[str, Any]
     assert error.value.reason == "OPENID_REFUSED"
 
 
-@pytest.mark.parametrize("algorithm", ["none", "ES256"])
-async def test_tokens_without_signature_are_refused(id_tokens: IdTokens, algorithm: str) -> None:
-    with pytest.raises(Unauthenticated):
-        await id_tokens.claims(unsigned(algorithm), NONCE)
-
-
-async def test_public_key_is_not_an_hmac_secret(id_tokens: IdTokens) -> None:
-    for form in (Encoding.PEM, Encoding.DER):
+@pytest.mark.security
+async def test_unsigned_and_malformed_tokens_are_refused(id_tokens: IdTokens) -> None:
+    tokens = [unsigned("none"), unsigned("ES256"), "", "a.b.c", "x" * 70_000]
+    for form in (Encoding.PEM, Encoding.DER):  # the public key is no HMAC secret
         public = KEY.public_key().public_bytes(form, PublicFormat.SubjectPublicKeyInfo)
         text = unsigned("HS256").removesuffix(".")
         signature = hmac.digest(public, text.encode(), "sha256")
-        token = f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+        tokens.append(f"{text}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}")
+    for token in tokens:
         with pytest.raises(Unauthenticated):
             await id_tokens.claims(token, NONCE)
 
 
 async def test_key_verifies_by_its_own_algorithm_only() -> None:
     """The key decides, not the token: RSA keys could verify by nine algorithms."""
-    log = Telemetry.for_tests("identity").logger("test")
     key = generate_rsa_key(65537, 2048)
-    public: dict[str, Any] = json.loads(RSAAlgorithm.to_jwk(key.public_key()))
-
-    async def fetch() -> Sequence[Mapping[str, Any]]:
-        return [{**public, "kid": "k1"}]
-
-    async with KeySet(fetch, max_age_s=3600, log=log) as keys:
-        id_tokens = IdTokens(keys, ISSUER, CLIENT, log)
+    async with verifier(RSAAlgorithm.to_jwk(key.public_key())) as id_tokens:
         assert (await id_tokens.claims(signed(key, "RS256"), NONCE))["sub"] == "ada"
         for algorithm in ("RS384", "RS512", "PS256"):
             with pytest.raises(Unauthenticated):
                 await id_tokens.claims(signed(key, algorithm), NONCE)
-
-
-@pytest.mark.parametrize("token", ["", "a.b.c", "x" * 70_000])
-async def test_malformed_token_is_refused(id_tokens: IdTokens, token: str) -> None:
-    with pytest.raises(Unauthenticated):
-        await id_tokens.claims(token, NONCE)
 
 
 @pytest.mark.parametrize(

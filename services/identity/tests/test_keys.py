@@ -1,23 +1,25 @@
-"""Signing keys: published before they sign, encrypted in the store, the same for all replicas."""
+"""Signing keys: published before they sign, rotated, sealed in the store, shared by replicas."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import jwt
 import pytest
 from cryptography.fernet import Fernet, MultiFernet
-from identity_harness import KEY, Caller, Starter
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from identity_harness import KEY, Caller, Starter, sql
 
-from bos.identity.v1 import GetJsonWebKeySetRequest
 from bos_chassis.auth.callers import generate_keypair
 from bos_errors import ConfigurationError
 from bos_identity.signing.key_ring import new_key_encryption_key
-from bos_postgres import connect
+from bos_identity.signing.rotation import KeyDates, RotationPolicy, due, signing_key
 
 
 async def key_ids(identity: Caller) -> list[str]:
-    found = await identity.call("GetJsonWebKeySet", GetJsonWebKeySetRequest())
+    found = await identity.do("GetJsonWebKeySet")
     kinds = {(key.kty, key.crv, key.use, key.alg) for key in found.keys}
     assert kinds == {("OKP", "Ed25519", "sig", "EdDSA")}
     return [key.kid for key in found.keys]
@@ -46,11 +48,11 @@ async def test_a_key_is_published_then_signs_then_disappears(
     token = (await identity.log_in()).tokens.access_token
 
     async def age(hours: float) -> None:
-        async with connect(postgres_dsn, schema="identity") as connection:
-            await connection.execute(
-                "UPDATE signing_keys SET active_from = active_from - make_interval(secs => $1)",
-                hours * 3600,
-            )
+        await sql(
+            postgres_dsn,
+            "UPDATE signing_keys SET active_from = active_from - make_interval(secs => $1)",
+            hours * 3600,
+        )
 
     await age(30 * 24 - 0.5)  # half an hour before the end of its life
     await becomes(lambda: _has(identity, 2))
@@ -78,12 +80,14 @@ async def _signs_with_another(identity: Caller, old: str) -> bool:
     return await signer(identity) != old
 
 
-async def test_the_store_never_sees_a_private_key(start: Starter, postgres_dsn: str) -> None:
+async def test_private_key_is_sealed_under_its_id(start: Starter, postgres_dsn: str) -> None:
     await start()
-    async with connect(postgres_dsn, schema="identity") as connection:
-        sealed = await connection.fetchval("SELECT sealed_key FROM signing_keys")
+    sealed = await sql(postgres_dsn, "SELECT sealed_key FROM signing_keys")
     assert len(MultiFernet([Fernet(KEY)]).decrypt(sealed)) == 32
     assert Fernet(KEY).decrypt(sealed) not in sealed
+    await sql(postgres_dsn, "UPDATE signing_keys SET key_id = 'another'")
+    with pytest.raises(ConfigurationError, match="not what it says"):
+        await start()
 
 
 async def test_the_encrypting_key_can_be_replaced_and_not_lost(start: Starter) -> None:
@@ -93,14 +97,6 @@ async def test_the_encrypting_key_can_be_replaced_and_not_lost(start: Starter) -
     assert await key_ids(first) == await key_ids(second)
     with pytest.raises(ConfigurationError, match="BOS_IDENTITY_KEY_ENCRYPTION_KEYS"):
         await start(key_encryption_keys=newer)
-
-
-async def test_key_inserted_into_the_store_is_not_used(start: Starter, postgres_dsn: str) -> None:
-    await start()
-    async with connect(postgres_dsn, schema="identity") as connection:
-        await connection.execute("UPDATE signing_keys SET key_id = 'another'")
-    with pytest.raises(ConfigurationError, match="not what it says"):
-        await start()
 
 
 @pytest.mark.parametrize("keys", [None, "", "not a key"])
@@ -120,10 +116,69 @@ async def test_keys_may_come_from_files(start: Starter, tmp_path: Path) -> None:
     published = await key_ids(identity)
     assert len(published) == 2
     assert await signer(identity) == published[0]
+    files[0].write_text("nothing")
+    with pytest.raises(ConfigurationError, match=r"one\.pem"):
+        await start(signing_key_files=files)
 
 
-async def test_a_file_without_a_key_is_named(start: Starter, tmp_path: Path) -> None:
-    file = tmp_path / "empty.pem"
-    file.write_text("nothing")
-    with pytest.raises(ConfigurationError, match=r"empty\.pem"):
-        await start(signing_key_files=[file])
+START = datetime(2026, 1, 1, tzinfo=UTC)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
+POLICY = RotationPolicy(life=30 * DAY, ahead=HOUR, after=timedelta(minutes=20))
+
+
+def key(name: str, after_start: timedelta) -> KeyDates:
+    return KeyDates(name, START + after_start)
+
+
+def test_the_first_key_signs_at_once() -> None:
+    assert due([], START, POLICY).new_key_from == START
+
+
+def test_successor_key_is_published_ahead_of_use() -> None:
+    first = key("first", timedelta(0))
+    before = START + 30 * DAY - HOUR - timedelta(seconds=1)
+    assert due([first], before, POLICY).new_key_from is None
+    assert due([first], START + 30 * DAY - HOUR, POLICY).new_key_from == START + 30 * DAY
+
+
+def test_successor_of_an_overdue_key_is_published_first() -> None:
+    late = START + 90 * DAY
+    assert due([key("first", timedelta(0))], late, POLICY).new_key_from == late + HOUR
+
+
+def test_the_successor_signs_when_its_time_has_come() -> None:
+    keys = [key("next", 30 * DAY), key("first", timedelta(0))]
+    assert signing_key(keys, START + 30 * DAY - timedelta(seconds=1)).key_id == "first"
+    assert signing_key(keys, START + 30 * DAY).key_id == "next"
+
+
+def test_a_clock_behind_the_first_key_still_finds_one() -> None:
+    assert signing_key([key("first", HOUR)], START).key_id == "first"
+
+
+def test_key_is_removed_once_its_last_token_has_expired() -> None:
+    keys = [key("first", timedelta(0)), key("next", 30 * DAY)]
+    last_token = START + 30 * DAY + POLICY.after
+    assert due(keys, last_token - timedelta(seconds=1), POLICY).dead == ()
+    assert due(keys, last_token, POLICY).dead == ("first",)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 40 * 24), min_size=1, max_size=60))
+def test_every_token_can_be_verified_at_any_time_of_a_rotation(
+    hours_between_looks: list[int],
+) -> None:
+    """Replicas look at odd times; the key that signs was always published an hour before."""
+    now, keys = START, [key("k0", timedelta(0))]
+    published = {"k0": START - HOUR}
+    for number, hours in enumerate(hours_between_looks, 1):
+        now += hours * HOUR
+        rotation = due(keys, now, POLICY)
+        keys = [each for each in keys if each.key_id not in rotation.dead]
+        if rotation.new_key_from is not None:
+            keys.append(KeyDates(f"k{number}", rotation.new_key_from))
+            published[f"k{number}"] = now
+        for moment in (now, now + HOUR):
+            signer = signing_key(keys, moment)
+            assert published[signer.key_id] <= moment - HOUR
+        assert 1 <= len(keys) <= 3

@@ -5,15 +5,13 @@ from typing import Any
 
 import jwt
 import pytest
-from identity_harness import PASSWORD, Caller, Starter, coming_from, until
+from identity_harness import PASSWORD, Caller, Starter, coming_from, locked, sql
 
 from bos.identity.v1 import (
-    CreateInvitationRequest,
-    ListInvitationsRequest,
     RegisterUserRequest,
     RevokeInvitationRequest,
 )
-from bos_chassis.settings import ServerSettings
+from bos_chassis.settings import AuthSettings, ServerSettings
 from bos_errors import (
     AlreadyExists,
     BosError,
@@ -23,7 +21,6 @@ from bos_errors import (
     ResourceExhausted,
 )
 from bos_identity.administration.registration import all_local
-from bos_postgres import connect
 
 TOKEN = "a bootstrap token of thirty-two characters"
 
@@ -34,9 +31,7 @@ async def closed(identity: Caller, username: str = "eve", **more: Any) -> str:
     return error.value.reason
 
 
-async def test_only_the_first_account_is_the_administrator(
-    identity: Caller,
-) -> None:
+async def test_only_the_first_account_is_the_administrator(identity: Caller) -> None:
     assert set((await identity.register("ada")).roles) == {"user", "administrator"}
     assert list((await identity.register("eve")).roles) == ["user"]
 
@@ -45,60 +40,19 @@ async def test_concurrent_first_registrations_make_one_administrator(
     start: Starter, postgres_dsn: str
 ) -> None:
     replicas = [await start(), await start()]
-    async with (
-        connect(postgres_dsn, schema="identity") as connection,
-        connect(postgres_dsn) as watcher,
-    ):
-        # One is first and has not committed yet; all others come up to here.
-        transaction = connection.transaction()
-        await transaction.start()
-        await connection.execute("INSERT INTO founder (founder_id) VALUES (gen_random_uuid())")
+    # One is first and has not committed yet; all others come up to here.
+    first = "INSERT INTO founder (founder_id) VALUES (gen_random_uuid())"
+    async with locked(postgres_dsn, first) as founder:
         working = asyncio.gather(
             *(replicas[number % 2].register(f"user{number}") for number in range(10))
         )
-
-        async def all_wait() -> bool:
-            return bool(
-                await watcher.fetchval(
-                    "SELECT count(*) = 10 FROM pg_stat_activity "
-                    "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-                )
-            )
-
-        await until(all_wait)
-        await transaction.rollback()
+        await founder.until_waiting(10)
+        await founder.transaction.rollback()
         users = await working
     assert sum("administrator" in user.roles for user in users) == 1
 
 
-async def test_an_account_from_before_roles_stays_the_administrator(
-    start: Starter, postgres_dsn: str
-) -> None:
-    await (await start()).register("ada")
-    async with connect(postgres_dsn, schema="identity") as connection:
-        await connection.execute("DELETE FROM schema_migrations WHERE version > '20261122000103'")
-        await connection.execute("DROP POLICY own_deeds ON audit_pending")
-        later = ("account_deletions", "api_keys", "password_resets", "invitations", "founder")
-        for table in (*later, "external_identities", "openid_flows", "connections"):
-            await connection.execute(f"DROP TABLE {table}")
-        await connection.execute(
-            "ALTER TABLE users DROP COLUMN roles, DROP COLUMN groups, DROP COLUMN is_service, "
-            "DROP COLUMN deactivated_at, DROP COLUMN deleting"
-        )
-        await connection.execute(
-            "ALTER TABLE sessions DROP COLUMN client_network, DROP COLUMN openid_issuer"
-        )
-        await connection.execute(
-            "ALTER TABLE login_throttle DROP COLUMN under_way, DROP COLUMN under_way_until"
-        )
-    migrated = await start()
-    assert "administrator" not in (await migrated.register("eve")).roles
-    assert "administrator" in (await migrated.log_in("ada")).user.roles
-
-
-async def test_registration_is_closed_to_clients_of_a_local_proxy(
-    identity: Caller,
-) -> None:
+async def test_registration_is_closed_to_clients_of_a_local_proxy(identity: Caller) -> None:
     async def register(username: str, **metadata: str) -> Any:
         request = RegisterUserRequest(
             username=username, password=PASSWORD, email=f"{username}@example.com"
@@ -123,9 +77,7 @@ async def test_registration_is_closed_to_clients_of_a_local_proxy(
     assert await register("ada")
 
 
-async def test_reachable_service_closes_registration_by_default(
-    start: Starter,
-) -> None:
+async def test_reachable_service_closes_registration_by_default(start: Starter) -> None:
     server = ServerSettings.load(host="0.0.0.0", grace_s=0.1)
     assert await closed(await start(server=server)) == "REGISTRATION_CLOSED"
     assert await (await start(server=server, registration_open=True)).register("ada")
@@ -147,9 +99,7 @@ def test_a_call_is_local_if_every_hop_is(
     assert all_local(peer, forwarded_for, believed) is local
 
 
-async def test_first_account_needs_the_bootstrap_token(
-    start: Starter,
-) -> None:
+async def test_first_account_needs_the_bootstrap_token(start: Starter) -> None:
     identity = await start(registration_open=False, bootstrap_token=TOKEN)
     assert await closed(identity, "eve") == "REGISTRATION_CLOSED"
     assert await closed(identity, "eve", invitation=TOKEN + "!") == "INVITATION_INVALID"
@@ -157,27 +107,12 @@ async def test_first_account_needs_the_bootstrap_token(
     assert await closed(identity, "eve", invitation=TOKEN) == "INVITATION_INVALID"
 
 
-async def test_concurrent_bootstraps_make_one_account(
-    start: Starter,
-) -> None:
-    identity = await start(registration_open=False, bootstrap_token=TOKEN, hash_queue=20)
-    answers = await asyncio.gather(
-        *(identity.register(f"user{number}", invitation=TOKEN) for number in range(20)),
-        return_exceptions=True,
-    )
-    refused = [answer for answer in answers if isinstance(answer, PermissionDenied)]
-    assert len(refused) == 19
-    assert {error.reason for error in refused} == {"INVITATION_INVALID"}
-
-
 async def test_invitation_grants_its_roles_and_groups_once(start: Starter) -> None:
     first = await start()
     token = await first.administrator()
     identity = await start(registration_open=False)
-    made = await identity.call(
-        "CreateInvitation",
-        CreateInvitationRequest(roles=["user", "approver"], groups=["finance"]),
-        token,
+    made = await identity.do(
+        "CreateInvitation", token, roles=["user", "approver"], groups=["finance"]
     )
     user = await identity.register("ada", invitation=made.code)
     assert (set(user.roles), list(user.groups)) == ({"user", "approver"}, ["finance"])
@@ -188,26 +123,27 @@ async def test_invitation_grants_its_roles_and_groups_once(start: Starter) -> No
     assert await closed(identity, "eve", invitation=made.code) == "INVITATION_INVALID"
 
 
-async def test_concurrent_uses_of_an_invitation_make_one_account(
-    start: Starter, postgres_dsn: str
+@pytest.mark.parametrize("code", ["bootstrap token", "invitation"])
+async def test_concurrent_uses_of_a_code_make_one_account(
+    start: Starter, postgres_dsn: str, code: str
 ) -> None:
-    identity = await start(hash_queue=20)
-    made = await identity.call(
-        "CreateInvitation", CreateInvitationRequest(), await identity.administrator()
-    )
+    identity = await start(bootstrap_token=TOKEN, hash_queue=20, registration_open=None)
+    if code == "invitation":
+        root = await identity.administrator()
+        made = await identity.do("CreateInvitation", root)
+    given = made.code if code == "invitation" else TOKEN
+    before = await sql(postgres_dsn, "SELECT count(*) FROM users")
     answers = await asyncio.gather(
-        *(identity.register(f"user{number}", invitation=made.code) for number in range(20)),
+        *(identity.register(f"user{number}", invitation=given) for number in range(20)),
         return_exceptions=True,
     )
-    assert sum(isinstance(answer, PermissionDenied) for answer in answers) == 19
-    async with connect(postgres_dsn, schema="identity") as connection:
-        assert await connection.fetchval("SELECT count(*) FROM users") == 2
+    reasons = [each.reason for each in answers if isinstance(each, PermissionDenied)]
+    assert reasons == ["INVITATION_INVALID"] * 19
+    assert await sql(postgres_dsn, "SELECT count(*) FROM users") == before + 1
 
 
 async def test_an_invitation_that_led_to_no_account_can_still_be_used(identity: Caller) -> None:
-    made = await identity.call(
-        "CreateInvitation", CreateInvitationRequest(), await identity.administrator()
-    )
+    made = await identity.do("CreateInvitation", await identity.administrator())
     with pytest.raises(AlreadyExists) as taken:
         await identity.register("root", email="other@example.com", invitation=made.code)
     assert taken.value.metadata == {"field": "username"}
@@ -224,21 +160,21 @@ async def test_an_invitation_expires_and_can_be_revoked(start: Starter, postgres
     token = await identity.administrator()
 
     async def invite() -> Any:
-        return await identity.call("CreateInvitation", CreateInvitationRequest(), token)
+        return await identity.do("CreateInvitation", token)
 
     async def listed() -> set[str]:
-        found = await identity.call("ListInvitations", ListInvitationsRequest(), token)
+        found = await identity.do("ListInvitations", token)
         return {each.invitation_id for each in found.invitations}
 
     good, late, revoked = await invite(), await invite(), await invite()
-    async with connect(postgres_dsn, schema="identity") as connection:
-        await connection.execute(
-            "UPDATE invitations SET expires_at = now() WHERE invitation_id = $1",
-            late.invitation.invitation_id,
-        )
-        assert not await connection.fetchval(
-            "SELECT count(*) FROM invitations WHERE code_digest = $1", good.code.encode()
-        )
+    await sql(
+        postgres_dsn,
+        "UPDATE invitations SET expires_at = now() WHERE invitation_id = $1",
+        late.invitation.invitation_id,
+    )
+    assert not await sql(
+        postgres_dsn, "SELECT count(*) FROM invitations WHERE code_digest = $1", good.code.encode()
+    )
     revoke = RevokeInvitationRequest(invitation_id=revoked.invitation.invitation_id)
     await identity.call("RevokeInvitation", revoke, token)
     with pytest.raises(NotFound):
@@ -250,13 +186,9 @@ async def test_an_invitation_expires_and_can_be_revoked(start: Starter, postgres
     assert await listed() == set()
 
 
-async def test_invitation_guesses_are_throttled_but_not_holders(
-    start: Starter,
-) -> None:
+async def test_invitation_guesses_are_throttled_but_not_holders(start: Starter) -> None:
     identity = await start(address_attempts=3, throttle_first_s=100.0)
-    made = await identity.call(
-        "CreateInvitation", CreateInvitationRequest(), await identity.administrator()
-    )
+    made = await identity.do("CreateInvitation", await identity.administrator())
     for _ in range(2):
         assert await closed(identity, invitation="bosi_guess") == "INVITATION_INVALID"
     with pytest.raises(ResourceExhausted):
@@ -273,3 +205,18 @@ async def test_asking_which_accounts_exist_is_slowed_down(start: Starter) -> Non
             await identity.register("ada", email=f"guess{number}@example.com")
         reasons.append(error.value.reason)
     assert reasons == ["ACCOUNT_TAKEN", "ACCOUNT_TAKEN", "LOGIN_THROTTLED", "LOGIN_THROTTLED"]
+
+
+WARNING = "callers on this machine may register without invitation, and proxies are set"
+NO_PROXY = AuthSettings.load(proxy_public_keys=None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_said"),
+    [({}, True), ({"auth": NO_PROXY}, False), ({"registration_open": False}, False)],
+)
+async def test_start_warns_where_a_proxy_makes_clients_look_local(
+    start: Starter, settings: dict[str, Any], is_said: bool
+) -> None:
+    logs = (await start(**settings)).telemetry.logs
+    assert (WARNING in [entry["event"] for entry in logs]) is is_said

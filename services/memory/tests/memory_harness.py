@@ -9,16 +9,12 @@ from uuid import uuid4
 
 import grpc
 
+import bos.memory.v1 as contracts
 from bos.common.v1 import LongTermMemory
 from bos.memory.v1 import (
     Conversation,
     ExtractFactsRequest,
     Fact,
-    GetConversationRequest,
-    GetLongTermMemoryRequest,
-    ListConversationsRequest,
-    ListFactsRequest,
-    ListMessagesRequest,
     MemoryServiceStub,
     MemoryTurnServiceStub,
     Message,
@@ -54,12 +50,15 @@ class Caller:
     """Key of the user; empty if authentication is off."""
     address: str = ""
 
-    async def call(self, method: str, request: Any, *, key: str | None = None) -> Any:
+    async def call(self, method: str, request: Any) -> Any:
         """Stub for calls of a user."""
-        key = self.key if key is None else key
-        metadata = (("authorization", f"Bearer {key}"),) if key else ()
+        metadata = (("authorization", f"Bearer {self.key}"),) if self.key else ()
         with translate_rpc_errors():
             return await getattr(self.people, method)(request, metadata=metadata, timeout=20)
+
+    async def do(self, method: str, /, **fields: Any) -> Any:
+        """Stub for calls of a user, by the fields of their request."""
+        return await self.call(method, getattr(contracts, f"{method}Request")(**fields))
 
     async def call_as_run(self, method: str, request: Any, *, token: str = "") -> Any:
         """Stub for calls of a run."""
@@ -117,22 +116,19 @@ class Caller:
         return [each.content for each in opened.conversation_history]
 
     async def memory(self) -> LongTermMemory:
-        return (await self.call("GetLongTermMemory", GetLongTermMemoryRequest())).memory
+        return (await self.do("GetLongTermMemory")).memory
 
     async def facts(self) -> list[Fact]:
-        return list((await self.call("ListFacts", ListFactsRequest())).facts)
+        return list((await self.do("ListFacts")).facts)
 
     async def conversation(self, conversation: str = "talk") -> Conversation:
-        request = GetConversationRequest(conversation_id=conversation)
-        return (await self.call("GetConversation", request)).conversation
+        return (await self.do("GetConversation", conversation_id=conversation)).conversation
 
     async def conversations(self) -> list[Conversation]:
-        response = await self.call("ListConversations", ListConversationsRequest())
-        return list(response.conversations)
+        return list((await self.do("ListConversations")).conversations)
 
     async def messages(self, conversation: str = "talk") -> list[Message]:
-        request = ListMessagesRequest(conversation_id=conversation)
-        return list((await self.call("ListMessages", request)).messages)
+        return list((await self.do("ListMessages", conversation_id=conversation)).messages)
 
     def metric(self, name: str, **labels: str) -> float:
         return self.telemetry.registry.get_sample_value(name, labels) or 0.0

@@ -1,22 +1,17 @@
-"""Access to memory: users reach their own data, runs that of their user."""
+"""Access to memory: users reach their own data, runs that of their user; erasure of a user."""
 
-import grpc
+import asyncio
+
 import pytest
 from memory_harness import ADA_KEY, PUBLIC_KEY, Caller, Starter, run_token
-from token_issuer import Issuer, openid_issuer
 
-from bos.memory.v1 import (
-    DeleteConversationRequest,
-    GetConversationRequest,
-    GetLongTermMemoryRequest,
-    ListMessagesRequest,
-    OpenTurnRequest,
-    RecordTurnRequest,
-    UpdateConversationRequest,
-)
+from bos.memory.v1 import OpenTurnRequest, RecordTurnRequest
 from bos_chassis.settings import AuthSettings
 from bos_errors import NotFound, PermissionDenied, Unauthenticated
-from bos_postgres import open_database
+from bos_memory.retention import main
+from bos_postgres import connect, open_database
+from bos_testkit.audit import audit_entries
+from bos_testkit.scripted_model.replies import fixture
 
 RUN = "0197d1a0-0000-7000-8000-000000000001"
 
@@ -41,7 +36,7 @@ def turn(user: str, run_id: str = RUN) -> RecordTurnRequest:
     return request
 
 
-async def test_run_reads_and_writes_data_of_its_own_user_only(guarded: Caller) -> None:
+async def test_run_acts_for_its_own_user_and_run_only(guarded: Caller) -> None:
     token = run_token("ada", RUN)
     assert (await guarded.call_as_run("RecordTurn", turn("ada"), token=token)).recorded
     for request in (turn("eve"), turn("ada", "another-run")):
@@ -49,83 +44,20 @@ async def test_run_reads_and_writes_data_of_its_own_user_only(guarded: Caller) -
             await guarded.call_as_run("RecordTurn", request, token=token)
     with pytest.raises(PermissionDenied):
         await guarded.call_as_run("OpenTurn", OpenTurnRequest(user_id="eve"), token=token)
-    with pytest.raises(Unauthenticated):
-        await guarded.call_as_run("OpenTurn", OpenTurnRequest(user_id="ada"))
-    elsewhere = run_token("ada", RUN, audiences=("sql",))
-    with pytest.raises(Unauthenticated):
-        await guarded.call_as_run("OpenTurn", OpenTurnRequest(user_id="ada"), token=elsewhere)
 
 
 @pytest.mark.security
 async def test_step_token_of_a_run_is_refused(guarded: Caller) -> None:
     """Agents hold these tokens; with one they could read conversations or forge turns."""
-    step = run_token("ada", RUN, step=f"{RUN}/0/a")
-    ahead = run_token("ada", RUN, use="step")
-    for token in (step, ahead):
-        for method, request in (
-            ("RecordTurn", turn("ada")),
-            ("OpenTurn", OpenTurnRequest(user_id="ada")),
-        ):
-            with pytest.raises(Unauthenticated):
-                await guarded.call_as_run(method, request, token=token)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await guarded.people.GetLongTermMemory(
-                GetLongTermMemoryRequest(), metadata=(("bos-run-token", token),), timeout=60
-            )
-        assert refused.value.code() == grpc.StatusCode.UNAUTHENTICATED
-    assert await guarded.conversations() == []
-
-
-async def test_users_are_refused_by_the_turn_service(guarded: Caller) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await guarded.turns.OpenTurn(
-            OpenTurnRequest(user_id="ada"),
-            metadata=(("authorization", f"Bearer {ADA_KEY}"),),
-            timeout=20,
-        )
-    assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
-
-
-async def test_memory_fetches_keys_of_an_issuer_over_http(start: Starter) -> None:
-    issuer = Issuer()
-    async with openid_issuer(issuer) as url:
-        memory = await start(model=False, auth=AuthSettings.load(issuer=url))
-        token = issuer.token(iss=url, exp=2**40)
-        found = await memory.call("GetLongTermMemory", GetLongTermMemoryRequest(), key=token)
+    for more in ({"step": f"{RUN}/0/a"}, {"use": "step"}):
+        token = run_token("ada", RUN, **more)
         with pytest.raises(Unauthenticated):
-            await memory.call("GetLongTermMemory", GetLongTermMemoryRequest(), key="another")
-    assert not found.memory.tainted
+            await guarded.call_as_run("RecordTurn", turn("ada"), token=token)
 
 
-async def test_runs_are_refused_by_the_memory_service(guarded: Caller) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await guarded.people.GetLongTermMemory(
-            GetLongTermMemoryRequest(),
-            metadata=(("bos-run-token", run_token("ada", RUN)),),
-            timeout=20,
-        )
-    assert refused.value.code() == grpc.StatusCode.PERMISSION_DENIED
-
-
-async def test_conversation_of_another_user_is_out_of_reach(guarded: Caller) -> None:
-    await guarded.call_as_run("RecordTurn", turn("eve"), token=run_token("eve", RUN))
-
-    assert await guarded.conversations() == []
-    for method, request in (
-        ("GetConversation", GetConversationRequest(conversation_id="talk")),
-        ("ListMessages", ListMessagesRequest(conversation_id="talk")),
-        ("UpdateConversation", UpdateConversationRequest(conversation_id="talk", title="Mine")),
-        ("DeleteConversation", DeleteConversationRequest(conversation_id="talk")),
-        ("DeleteConversation", DeleteConversationRequest(conversation_id="\0")),
-    ):
-        with pytest.raises(NotFound):
-            await guarded.call(method, request)
-    opened = await guarded.call_as_run(
-        "OpenTurn",
-        OpenTurnRequest(user_id="eve", conversation_id="talk", max_messages=5),
-        token=run_token("eve", RUN),
-    )
-    assert [each.content for each in opened.conversation_history] == ["What was revenue?"]
+async def test_id_that_cannot_be_stored_is_not_found(memory: Caller) -> None:
+    with pytest.raises(NotFound):
+        await memory.do("DeleteConversation", conversation_id="\0")
 
 
 async def test_conversation_ids_are_scoped_to_the_user(memory: Caller) -> None:
@@ -150,3 +82,43 @@ async def test_row_security_hides_rows_of_other_users(memory: Caller, start: Sta
                     for table in tables
                 }
             assert bool(counts["conversations"]) == bool(counts["messages"]) == sees
+
+
+FOUND = fixture(
+    "eve",
+    ["I am Eve"],
+    schema="PersonalFacts",
+    json={"found": True, "critical_facts": {"user_name": "Eve"}},
+)
+_OWNED = """
+SELECT table_name FROM information_schema.columns
+WHERE table_schema = 'memory' AND column_name = 'user_id'
+"""
+
+
+async def test_erasure_deletes_the_rows_of_one_user(
+    start: Starter, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = await start(FOUND)
+    for user in ("eve", "ada"):
+        for _ in range(3):
+            await memory.record("What was revenue?", user=user)
+        await memory.extract("I am Eve", user=user)
+    monkeypatch.setenv("BOS_MEMORY_STORE_URL", start.dsn)
+
+    assert await asyncio.to_thread(main, ["erase", "--user", "eve"]) == 0
+    assert "1 conversation(s) of user eve with 6 message(s), and their" in capsys.readouterr().out
+    async with connect(start.dsn, schema="memory") as session:
+        tables = [row["table_name"] for row in await session.fetch(_OWNED)]
+        assert len(tables) == 5
+        for table in tables:
+            users = await session.fetch(f"SELECT DISTINCT user_id FROM {table}")
+            assert {row["user_id"] for row in users} <= {"ada"}
+    assert len(await memory.history(user="ada")) >= 6
+    assert (await memory.open("", user="ada")).long_term_memory.critical.user_name == "Eve"
+
+    assert await asyncio.to_thread(main, ["erase", "--user", "eve"]) == 1
+    assert "Nothing is stored of user eve." in capsys.readouterr().err
+    (entry,) = await audit_entries(start.dsn, "memory", "memory.erased")
+    assert (entry["actor_kind"], entry["target"]) == ("operator", "eve")
+    assert entry["details"] == {"conversations": "1"}

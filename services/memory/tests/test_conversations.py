@@ -8,12 +8,6 @@ import pytest
 from memory_harness import NOON, Caller, Starter
 
 from bos.common.v1 import MessageRole
-from bos.memory.v1 import (
-    DeleteConversationRequest,
-    ListConversationsRequest,
-    ListMessagesRequest,
-    UpdateConversationRequest,
-)
 from bos_errors import InvalidArgument, NotFound
 from bos_memory.facts import PersonalFacts
 from bos_memory.summarizing import ConversationSummary
@@ -27,160 +21,100 @@ BY_RULE = "summary made by rule"
 
 
 @pytest.mark.requirement("L-09")
-async def test_turn_is_stored_as_question_and_answer(memory: Caller) -> None:
-    assert await memory.record("What was revenue in Q2?", "1.2 million.", asked=NOON)
+async def test_turn_is_stored_once_as_question_and_answer(memory: Caller) -> None:
+    asked = "What was\0 revenue in Q2?"
+    assert await memory.record(asked, "1.2\0 million.", asked=NOON, run_id="run-1")
+    assert not await memory.record(asked, "1.2 million.", asked=NOON, run_id="run-1")
 
     question, answer = await memory.messages()
-    assert (question.role, question.content) == (
-        MessageRole.MESSAGE_ROLE_USER,
-        "What was revenue in Q2?",
-    )
-    assert (answer.role, answer.content) == (MessageRole.MESSAGE_ROLE_ASSISTANT, "1.2 million.")
-    assert question.run_id == answer.run_id
+    user, assistant = MessageRole.MESSAGE_ROLE_USER, MessageRole.MESSAGE_ROLE_ASSISTANT
+    assert (question.role, question.content) == (user, "What was revenue in Q2?")
+    assert (answer.role, answer.content) == (assistant, "1.2 million.")
+    assert question.run_id == answer.run_id == "run-1"
     assert question.create_time.ToDatetime(tzinfo=UTC) == NOON
     found = await memory.conversation()
     assert (found.title, found.turn_count) == ("What was revenue in Q2?", 1)
 
 
-async def test_turn_is_recorded_once_if_the_call_is_repeated(memory: Caller) -> None:
-    assert await memory.record("What was revenue?", run_id="run-1")
-    assert not await memory.record("What was revenue?", run_id="run-1")
-
-    assert len(await memory.messages()) == 2
-    assert (await memory.conversation()).turn_count == 1
-
-
-async def test_messages_of_the_history_name_their_run(memory: Caller) -> None:
-    await memory.record("What was revenue?", run_id="run-1")
-    await memory.record("And the quarter before?", run_id="run-2")
-
-    opened = await memory.open()
-    assert [each.run_id for each in opened.conversation_history] == ["run-1"] * 2 + ["run-2"] * 2
-
-
-async def test_title_of_a_long_first_question_ends_at_a_word(memory: Caller) -> None:
+async def test_title_is_of_the_first_question_until_it_is_changed(memory: Caller) -> None:
     await memory.record("revenue\nof " + "every customer " * 20)
-
     title = (await memory.conversation()).title
     assert len(title) <= 81
     assert title.startswith("revenue of every customer")
     assert title.removesuffix("…").split()[-1] in ("every", "customer")
 
-
-async def test_changed_title_is_kept_by_later_turns(memory: Caller) -> None:
-    await memory.record("What was revenue?")
-    request = UpdateConversationRequest(conversation_id="talk", title=" My\nrevenue ")
-    changed = (await memory.call("UpdateConversation", request)).conversation
+    await memory.do("UpdateConversation", conversation_id="talk", title=" My\nrevenue ")
     await memory.record("And the quarter before?")
-
-    assert changed.title == "My revenue"
     assert (await memory.conversation()).title == "My revenue"
-
-
-async def test_title_without_visible_characters_is_refused(memory: Caller) -> None:
-    await memory.record("What was revenue?")
     with pytest.raises(InvalidArgument) as refused:
-        await memory.call(
-            "UpdateConversation", UpdateConversationRequest(conversation_id="talk", title="\n\t")
-        )
+        await memory.do("UpdateConversation", conversation_id="talk", title="\n\t")
     assert [each.field for each in refused.value.violations] == ["title"]
 
 
-async def test_conversations_are_paged_most_recently_used_first(memory: Caller) -> None:
+async def test_conversations_and_messages_are_paged(memory: Caller) -> None:
     for hour, name in enumerate(("first", "second", "third")):
         await memory.record("A question", conversation=name, asked=NOON + timedelta(hours=hour))
-    await memory.record("Another", conversation="first", asked=NOON + timedelta(hours=9))
-
-    seen, token = [], ""
-    for _ in range(2):
-        page = await memory.call(
-            "ListConversations", ListConversationsRequest(page_size=2, page_token=token)
-        )
-        seen += [each.conversation_id for each in page.conversations]
-        token = page.next_page_token
-    assert seen == ["first", "third", "second"]
-    assert token == ""
-
-
-async def test_messages_are_paged_and_other_page_tokens_refused(memory: Caller) -> None:
-    for number in range(3):
-        await memory.record(f"Question {number}", f"Answer {number}")
-
-    seen, token = [], ""
-    while page := await memory.call(
-        "ListMessages",
-        ListMessagesRequest(conversation_id="talk", page_size=4, page_token=token),
+    for number in range(2):
+        later = NOON + timedelta(hours=9 + number)
+        await memory.record(f"Question {number}", conversation="first", asked=later)
+    for method, more, pages in (
+        ("ListConversations", {"page_size": 2}, [["first", "third"], ["second"]]),
+        (
+            "ListMessages",
+            {"conversation_id": "first", "page_size": 4},
+            [
+                ["A question", "An answer.", "Question 0", "An answer."],
+                ["Question 1", "An answer."],
+            ],
+        ),
     ):
-        seen += [each.content for each in page.messages]
-        token = page.next_page_token
-        if not token:
-            break
-    assert seen == [f"{kind} {n}" for n in range(3) for kind in ("Question", "Answer")]
-    for wrong in ("nonsense", "WzFd=", "e30"):
-        for method, request in (
-            ("ListMessages", ListMessagesRequest(conversation_id="talk", page_token=wrong)),
-            ("ListConversations", ListConversationsRequest(page_token=wrong)),
-        ):
-            if (method, wrong) == ("ListMessages", "WzFd="):
-                continue  # a token by position
+        seen, token = [], ""
+        while not seen or token:
+            page = await memory.do(method, page_token=token, **more)
+            token = page.next_page_token
+            if method == "ListMessages":
+                seen.append([each.content for each in page.messages])
+            else:
+                seen.append([each.conversation_id for each in page.conversations])
+        assert seen == pages
+        for wrong in ("nonsense", "e30"):
             with pytest.raises(InvalidArgument):
-                await memory.call(method, request)
+                await memory.do(method, page_token=wrong, **more)
 
 
-async def test_deletion_removes_messages_and_summaries(memory: Caller) -> None:
+async def test_deleted_conversation_is_not_restored_by_a_late_turn(memory: Caller) -> None:
+    before = datetime.now(UTC)
     for _ in range(3):
         await memory.record("What was revenue?")
     await eventually(lambda: memory.metric("bos_memory_summaries_total", outcome="by_rule") == 1)
-    await memory.call("DeleteConversation", DeleteConversationRequest(conversation_id="talk"))
+    await memory.do("DeleteConversation", conversation_id="talk")
+    assert not await memory.record("Asked before, answered after", asked=before)
 
     assert await memory.conversations() == []
     assert await memory.history() == []
     with pytest.raises(NotFound):
         await memory.messages()
     with pytest.raises(NotFound):
-        await memory.call("DeleteConversation", DeleteConversationRequest(conversation_id="talk"))
-
-
-async def test_late_turn_does_not_restore_a_deleted_conversation(
-    memory: Caller,
-) -> None:
-    before = datetime.now(UTC)
-    await memory.record("What was revenue?")
-    await memory.call("DeleteConversation", DeleteConversationRequest(conversation_id="talk"))
-
-    assert not await memory.record("Asked before, answered after", asked=before)
-    assert await memory.conversations() == []
+        await memory.do("DeleteConversation", conversation_id="talk")
     assert await memory.record("Asked after", asked=datetime.now(UTC) + timedelta(minutes=1))
     assert [each.turn_count for each in await memory.conversations()] == [1]
 
 
-async def test_history_holds_the_last_messages_oldest_first(memory: Caller) -> None:
-    for number in range(2):
-        await memory.record(f"Question {number}", f"Answer {number}")
+async def test_history_holds_the_last_messages_truncated(memory: Caller) -> None:
+    for number, answer in enumerate(("Answer 0", "x" * 5_000)):
+        await memory.record(f"Question {number}", answer, run_id=f"run-{number}")
 
-    assert await memory.history(most=3) == ["Answer 0", "Question 1", "Answer 1"]
-    assert await memory.history(most=0) == []
-    assert await memory.history("") == []
-
-
-async def test_long_messages_are_truncated_only_in_the_history(memory: Caller) -> None:
-    await memory.record("What was revenue?", "x" * 5_000)
-
-    (_, stored) = await memory.messages()
-    (_, shown) = await memory.history()
-    assert len(stored.content) == 5_000
+    opened = await memory.open()
+    assert [each.run_id for each in opened.conversation_history] == ["run-0"] * 2 + ["run-1"] * 2
+    *first, shown = await memory.history(most=3)
+    assert first == ["Answer 0", "Question 1"]
     assert (len(shown), shown[-1]) == (2_000, "…")
-
-
-async def test_characters_that_postgresql_cannot_store_are_removed(memory: Caller) -> None:
-    await memory.record("What\0 was revenue?", "A\0 lot.")
-    assert await memory.history() == ["What was revenue?", "A lot."]
+    assert len((await memory.messages())[-1].content) == 5_000
+    assert await memory.history(most=0) == await memory.history("") == []
 
 
 @pytest.mark.requirement("L-10")
-async def test_three_turns_are_summarised_in_the_history(
-    start: Starter,
-) -> None:
+async def test_three_turns_are_summarised_in_the_history(start: Starter) -> None:
     memory = await start(
         fixture(
             "first",
@@ -246,28 +180,21 @@ async def test_conversation_cannot_escape_its_fence_in_the_prompt(start: Starter
         assert prompt.count("<untrusted>") == prompt.count("</untrusted>")
 
 
-@pytest.mark.parametrize("summary", ["", " \n "])
-async def test_blank_summary_of_the_model_is_replaced_by_rule(start: Starter, summary: str) -> None:
-    reply = {"summary": summary}
-    memory = await start(fixture("blank", [], schema="ConversationSummary", json=reply))
-    for number in (1, 2, 3):
-        await memory.record(f"Question {number}")
-    await eventually(lambda: memory.metric("bos_memory_summaries_total", outcome="by_rule") == 1)
-    assert (await memory.conversation()).summary.startswith("Asked: Question 1")
-
-
 def test_schemas_hold_no_keyword_that_endpoints_may_not_support() -> None:
     for schema in (ConversationSummary, PersonalFacts):
         text = json.dumps(schema.model_json_schema())
         assert "minLength" not in text
 
 
-@pytest.mark.parametrize("has_model", [True, False])
-async def test_summary_is_made_by_rule_without_a_reply_of_a_model(
-    start: Starter, has_model: bool
+@pytest.mark.parametrize(
+    ("model", "error"), [("none", []), ("refuses", ["ModelRefused"]), ("blank", None)]
+)
+async def test_summary_is_made_by_rule_without_one_of_a_model(
+    start: Starter, model: str, error: list[str] | None
 ) -> None:
     """A failed call is logged; without a configured model nothing is."""
-    memory = await start(model=has_model)  # the scripted model has no reply for this
+    blank = fixture("blank", [], schema="ConversationSummary", json={"summary": " \n "})
+    memory = await start(*[blank] * (model == "blank"), model=model != "none")
     for number in (1, 2, 3):
         await memory.record(f"Question {number}", f"Answer {number}")
     await eventually(lambda: memory.metric("bos_memory_summaries_total", outcome="by_rule") == 1)
@@ -276,16 +203,16 @@ async def test_summary_is_made_by_rule_without_a_reply_of_a_model(
         f"Asked: Question {number} Answered: Answer {number}" for number in (1, 2, 3)
     ]
     reasons = [each["error"] for each in memory.telemetry.logs if each["event"] == BY_RULE]
-    assert reasons == (["ModelRefused"] if has_model else [])
+    assert error is None or reasons == error
 
 
 async def test_search_finds_conversations_by_title_and_message_words(memory: Caller) -> None:
     await memory.record("What was revenue in Q2?", "It rose by 5 %.", conversation="figures")
     await memory.record("Who owns the Pump file_1?", "Asha does.", conversation="pumps")
+    await memory.record("Was revenue a secret?", conversation="hers", user="eve")
 
     async def found(query: str) -> list[str]:
-        request = ListConversationsRequest(query=query)
-        listed = (await memory.call("ListConversations", request)).conversations
+        listed = (await memory.do("ListConversations", query=query)).conversations
         return [each.conversation_id for each in listed]
 
     assert await found("REVENUE") == ["figures"]  # the title, in another case
@@ -300,18 +227,3 @@ async def test_search_finds_conversations_by_title_and_message_words(memory: Cal
     assert await found(" \t") == await found("") == ["pumps", "figures"]
     with pytest.raises(InvalidArgument, match="8 words"):
         await found("a " * 9)
-
-
-async def test_search_is_paged_and_limited_to_the_user(memory: Caller) -> None:
-    for number in range(3):
-        await memory.record(f"What of pump {number}?", conversation=f"pump-{number}")
-    await memory.record("What of a valve?", conversation="valve")
-    await memory.record("What of pump 9?", conversation="secret", user="eve")
-
-    first = ListConversationsRequest(query="pump", page_size=2)
-    page = await memory.call("ListConversations", first)
-    rest = ListConversationsRequest(query="pump", page_size=2, page_token=page.next_page_token)
-    last = await memory.call("ListConversations", rest)
-    ids = [each.conversation_id for each in (*page.conversations, *last.conversations)]
-    assert ids == ["pump-2", "pump-1", "pump-0"]
-    assert not last.next_page_token

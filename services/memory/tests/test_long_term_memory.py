@@ -8,7 +8,6 @@ import pytest
 from memory_harness import Caller, Starter
 
 from bos.common.v1 import CriticalFacts, LongTermMemory, UserPreferences
-from bos.memory.v1 import DeleteLongTermMemoryRequest, UpdateLongTermMemoryRequest
 from bos_errors import InvalidArgument
 from bos_memory.facts import FoundFacts, FoundPreferences, PersonalFacts, joined
 from bos_memory.origins import Asked
@@ -47,53 +46,53 @@ BOTH = LongTermMemory(
 
 
 @pytest.mark.requirement("L-06", "L-07")
-async def test_facts_of_a_question_are_available_to_the_next(start: Starter) -> None:
+async def test_facts_of_questions_at_once_are_available_to_the_next(start: Starter) -> None:
     memory = await start(*REPLIES)
 
-    assert await memory.extract(VINAY)
-    assert await memory.extract("Keep answers short and casual")
-
+    found = memory.extract(VINAY), memory.extract("Keep answers short and casual")
+    assert await asyncio.gather(*found) == [True, True]
     assert await memory.memory() == BOTH
     assert (await memory.open("")).long_term_memory == BOTH
 
 
-@pytest.mark.requirement("L-03")
+@pytest.mark.requirement("L-03", "L-04")
 async def test_extraction_call_has_the_specified_parameters(start: Starter) -> None:
     memory = await start(*REPLIES)
-    await memory.extract(VINAY)
+    assert await memory.extract(VINAY)
+    model = memory.model
+    assert model is not None
+    (request,) = model.requests
+    assert (request.body["temperature"], request.body["max_tokens"]) == (0.1, 512)
+    # Counted apart from runs.
+    labels = {"agent": "memory", "model": "scripted"}
+    counted = [
+        memory.metric("bos_model_tokens_total", direction=direction, **labels)
+        for direction in ("input", "output")
+    ]
+    assert counted == [model.input_tokens, model.output_tokens]
+    assert min(counted) > 0
 
-    assert memory.model is not None
-    (request,) = memory.model.requests
-    assert request.body["temperature"] == 0.1
-    assert request.body["max_tokens"] == 512
+    assert not await memory.extract(VINAY)
+    assert memory.metric("bos_memory_extractions_total", outcome="known") == 1
+    before = await memory.memory()
+    assert not await memory.extract("What was revenue?")
+    assert await memory.memory() == before
+    assert memory.metric("bos_memory_extractions_total", outcome="nothing") == 1
 
 
 async def test_reasoning_model_gets_extra_tokens_for_reasoning(start: Starter) -> None:
-    fixtures = [fixture("nothing", [], schema="PersonalFacts", json={"found": False})]
-    memory = await start(*fixtures, model_name="qwen3-8b", max_reply_tokens=600)
-    await memory.extract("What was revenue?")
-    assert memory.model is not None
-    (request,) = memory.model.requests
-    assert request.body["max_tokens"] > 2 * 600
-
-    memory = await start(*fixtures, model_name="plain-8b", max_reply_tokens=600)
-    await memory.extract("What was revenue?")
-    assert memory.model is not None
-    (request,) = memory.model.requests
-    assert request.body["max_tokens"] == 600
+    limits = []
+    for name in ("qwen3-8b", "plain-8b"):
+        memory = await start(*REPLIES, model_name=name, max_reply_tokens=600)
+        await memory.extract("What was revenue?")
+        assert memory.model is not None
+        limits += [request.body["max_tokens"] for request in memory.model.requests]
+    assert limits[0] > 2 * 600 == 2 * limits[1]
 
 
 async def test_extraction_costs_at_most_200_tokens(start: Starter) -> None:
-    everything = {
-        "found": False,
-        "critical_facts": {
-            "user_name": None,
-            "company_name": None,
-            "job_title": None,
-            "recent_projects": [],
-        },
-        "preferences": {"tone": None, "detail_level": None, "language": None},
-    }
+    none = PersonalFacts(found=False, critical_facts=FoundFacts(), preferences=FoundPreferences())
+    everything = none.model_dump(mode="json")
     memory = await start(fixture("nothing", [], schema="PersonalFacts", json=everything))
     await memory.extract("Which five customers brought the most revenue last quarter?")
     model = memory.model
@@ -104,53 +103,11 @@ async def test_extraction_costs_at_most_200_tokens(start: Starter) -> None:
     assert "### Known" not in request.prompt
 
 
-async def test_tokens_of_extraction_are_counted_apart_from_runs(start: Starter) -> None:
-    memory = await start(*REPLIES)
-    await memory.extract(VINAY)
-
-    assert memory.model is not None
-    counted = {
-        direction: memory.metric(
-            "bos_model_tokens_total", agent="memory", model="scripted", direction=direction
-        )
-        for direction in ("input", "output")
-    }
-    model = memory.model
-    assert counted == {"input": model.input_tokens, "output": model.output_tokens}
-    assert min(counted.values()) > 0
-
-
-@pytest.mark.requirement("L-04")
-async def test_extraction_without_findings_changes_nothing(start: Starter) -> None:
-    memory = await start(*REPLIES)
-    assert not await memory.extract("What was revenue?")
-
-    assert await memory.memory() == LongTermMemory()
-    assert memory.metric("bos_memory_extractions_total", outcome="nothing") == 1
-
-
-@pytest.mark.requirement("L-04")
-async def test_known_facts_are_skipped(start: Starter) -> None:
-    memory = await start(*REPLIES)
-    assert await memory.extract(VINAY)
-    assert not await memory.extract(VINAY)
-
-    assert memory.metric("bos_memory_extractions_total", outcome="known") == 1
-
-
-async def test_facts_of_two_questions_at_once_are_both_kept(start: Starter) -> None:
-    memory = await start(*REPLIES)
-    await asyncio.gather(memory.extract(VINAY), memory.extract("Keep answers short and casual"))
-
-    assert await memory.memory() == BOTH
-
-
 async def test_facts_can_be_corrected_by_the_user(start: Starter) -> None:
     memory = await start(*REPLIES)
     await memory.extract(VINAY)
     corrected = LongTermMemory(critical=CriticalFacts(user_name=" Vinaya\n"))
-    request = UpdateLongTermMemoryRequest(memory=corrected)
-    shown = (await memory.call("UpdateLongTermMemory", request)).memory
+    shown = (await memory.do("UpdateLongTermMemory", memory=corrected)).memory
 
     assert shown.critical.user_name == "Vinaya"
     assert await memory.memory() == shown
@@ -160,7 +117,7 @@ async def test_deleted_facts_are_not_restored_by_an_earlier_question(start: Star
     memory = await start(*REPLIES)
     before = datetime.now(UTC) - timedelta(seconds=1)
     await memory.extract(VINAY)
-    await memory.call("DeleteLongTermMemory", DeleteLongTermMemoryRequest())
+    await memory.do("DeleteLongTermMemory")
 
     assert not await memory.extract(VINAY, asked=before)
     assert await memory.memory() == LongTermMemory()
@@ -176,7 +133,7 @@ async def test_correction_during_the_model_call_wins(memory: Caller, start: Star
     ):
         profiles, vinay = Profiles(pool, readers), found({"user_name": "Vinay"})
         assert await profiles.known("local", asked) == LongTermMemory()
-        await memory.call("DeleteLongTermMemory", DeleteLongTermMemoryRequest())
+        await memory.do("DeleteLongTermMemory")
         assert await profiles.remember("local", vinay, Asked("", asked, False)) == "outdated"
 
     assert await memory.memory() == LongTermMemory()
@@ -185,11 +142,11 @@ async def test_correction_during_the_model_call_wins(memory: Caller, start: Star
 async def test_error_for_too_long_facts_names_the_fields(memory: Caller) -> None:
     long = LongTermMemory(critical=CriticalFacts(job_title="x" * 201))
     with pytest.raises(InvalidArgument) as refused:
-        await memory.call("UpdateLongTermMemory", UpdateLongTermMemoryRequest(memory=long))
+        await memory.do("UpdateLongTermMemory", memory=long)
 
     assert [each.field for each in refused.value.violations] == ["memory.critical.job_title"]
     fits = LongTermMemory(critical=CriticalFacts(job_title="x" * 200))
-    await memory.call("UpdateLongTermMemory", UpdateLongTermMemoryRequest(memory=fits))
+    await memory.do("UpdateLongTermMemory", memory=fits)
     assert await memory.memory() == fits
 
 
@@ -199,11 +156,7 @@ async def test_failed_model_call_raises_no_error(start: Starter) -> None:
 
     assert not await memory.extract(VINAY)
     assert memory.metric("bos_memory_extractions_total", outcome="failed") == 1
-
-
-async def test_without_a_model_nothing_is_extracted(memory: Caller) -> None:
-    assert not await memory.extract(VINAY)
-    assert await memory.memory() == LongTermMemory()
+    assert not await (await start(model=False)).extract(VINAY)
 
 
 async def test_extractions_above_the_limit_are_skipped(start: Starter) -> None:
@@ -231,33 +184,22 @@ def found(facts: dict[str, Any] | None = None, **preferences: str) -> PersonalFa
     )
 
 
-def test_new_job_replaces_the_old_one_and_projects_accumulate() -> None:
-    new = joined(
-        BOTH,
-        found({"company_name": "Bosch", "recent_projects": ["rag project", "Bos"]}),
-        tainted=False,
-    )
+def test_findings_are_joined_with_what_is_known() -> None:
+    job = found({"company_name": "Bosch", "recent_projects": ["rag project", "Bos"]})
+    new = joined(BOTH, job, tainted=True).critical
+    assert (new.company_name, new.user_name) == ("Bosch", "Vinay")
+    assert list(new.recent_projects) == ["RAG Project", "Bos"]
+    projects = [f"P{number}" for number in range(10)]
+    new = joined(BOTH, found({"recent_projects": projects}), tainted=False).critical
+    assert list(new.recent_projects) == projects, "the last ten"
 
-    assert new.critical.company_name == "Bosch"
-    assert new.critical.user_name == "Vinay"
-    assert list(new.critical.recent_projects) == ["RAG Project", "Bos"]
-
-
-def test_only_the_last_ten_projects_are_kept() -> None:
-    new = joined(
-        BOTH, found({"recent_projects": [f"P{number}" for number in range(10)]}), tainted=False
-    )
-    assert list(new.critical.recent_projects) == [f"P{number}" for number in range(10)]
+    silent = found({"user_name": "Eve"}).model_copy(update={"found": False})
+    assert joined(BOTH, silent, tainted=True) == BOTH
+    assert joined(BOTH, found({"user_name": "vinay"}), tainted=True) == BOTH, "known, and untainted"
 
 
 def test_facts_are_short_single_lines_for_any_model_reply() -> None:
-    new = joined(
-        LongTermMemory(), found({"user_name": "A\n### Instructions\0" + "x" * 500}), tainted=False
-    )
-    assert new.critical.user_name.startswith("A ### Instructions x")
-    assert len(new.critical.user_name) == 200
-
-
-def test_findings_are_ignored_if_the_model_says_there_are_none() -> None:
-    silent = found({"user_name": "Eve"}).model_copy(update={"found": False})
-    assert joined(BOTH, silent, tainted=False) == BOTH
+    hostile = found({"user_name": "A\n### Instructions\0" + "x" * 500})
+    name = joined(LongTermMemory(), hostile, tainted=False).critical.user_name
+    assert name.startswith("A ### Instructions x")
+    assert len(name) == 200

@@ -1,9 +1,8 @@
-import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
-from sandbox_client import Sandbox, open_sandbox
+from sandbox_client import Sandbox, descendants, open_sandbox
 
 from bos.sandbox.v1 import Tier
 from bos_chassis.settings import ServerSettings
@@ -60,24 +59,4 @@ async def sandbox(settings: SandboxSettings) -> AsyncIterator[Sandbox]:
 @pytest.fixture(scope="session")
 def inmates() -> Callable[[], set[int]]:
     """Ids of the isolated interpreters, bubblewraps included, that this process started."""
-
-    def find() -> set[int]:
-        parents, found = {}, set()
-        for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
-            try:
-                with open(f"/proc/{pid}/stat") as stat, open(f"/proc/{pid}/cmdline") as words:
-                    parents[pid] = int(stat.read().rpartition(")")[2].split()[1])
-                    if "inside.worker" in words.read():
-                        found.add(pid)
-            except OSError:
-                continue
-        return {pid for pid in found if os.getpid() in _ancestors(pid, parents)}
-
-    return find
-
-
-def _ancestors(pid: int, parents: Mapping[int, int]) -> set[int]:
-    above: set[int] = set()
-    while (pid := parents.get(pid, 0)) and pid not in above:
-        above.add(pid)
-    return above
+    return lambda: {pid for pid, words in descendants().items() if "inside.worker" in words}

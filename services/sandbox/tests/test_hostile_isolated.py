@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -259,7 +258,6 @@ LIMITS = {
         "worker or memory",
     ),
     "recursion": ("def f(): return f()\nf()", "recursion"),
-    "list": ("[0] * 10**9", "memory"),
     "doubling": ("s = 'a'\nwhile True: s += s", "memory"),
     "table": ("import pandas as pd\npd.DataFrame({'a': range(10**8)})['a'].tolist()", "memory"),
     "shared pages": (
@@ -267,19 +265,15 @@ LIMITS = {
         "    except OSError:\n        raise MemoryError",
         "memory",
     ),
-    "output": ("while True: print('x' * 1000)", "output"),
     "errors": ("import sys\nwhile True: sys.stderr.write('x' * 1000)", "output"),
     "output past Python": ("import os\nwhile True: os.write(1, b'x' * 1000)", "output"),
     "full folder": ("for n in range(100): open(str(n), 'wb').write(b'x' * 10**6)", "disk"),
-    "sparse file": ("open('big', 'wb').truncate(10**12)", "disk"),
     "many files": ("n = 0\nwhile True:\n    n += 1\n    open(str(n), 'w').close()", "files"),
     "many folders": (
         "import os\nn = 0\nwhile True:\n    n += 1\n    os.mkdir(f'/work/{n}')",
         "files",
     ),
     "open files": ("files = [open('/work/x', 'w') for _ in range(10**4)]", "open_files"),
-    "big result": ("'x' * 3_000_000", "result_size"),
-    "long number as result": ("10 ** 5000", "result_size"),
 }
 
 
@@ -356,9 +350,7 @@ async def test_a_forged_answer_harms_only_the_program_that_forged_it(
     await stands(isolated, inmates)
 
 
-async def test_output_flood_ends_by_the_output_limit(
-    process_settings: SandboxSettings,
-) -> None:
+async def test_output_flood_ends_by_the_output_limit(process_settings: SandboxSettings) -> None:
     flood = "import os\nwhile True:\n    os.write(1, b'x' * 2**16)\n    os.write(2, b'y' * 2**16)"
     patient = process_settings.model_copy(update={"timeout_s": 300.0})  # the client gives up first
     async with open_sandbox(patient, Tier.TIER_PROCESS) as opened:
@@ -392,14 +384,6 @@ async def test_threads_are_bounded(isolated: Sandbox, inmates: Callable[[], set[
     response = await isolated.run(code)
     assert response.error_type == "RuntimeError"
     await stands(isolated, inmates)
-
-
-async def test_files_of_the_host_are_out_of_reach(isolated: Sandbox, tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("hush")
-    secret.chmod(0o666)
-    response = await isolated.run(f"open({str(secret)!r}).read()")
-    assert response.error_type == "FileNotFoundError"
 
 
 async def test_only_its_own_descriptors_are_open(isolated: Sandbox) -> None:

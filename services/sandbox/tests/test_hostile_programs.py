@@ -36,7 +36,7 @@ VIOLATIONS = {
     "helper as an attribute": ("x = 1\nx._bos", "reserved_name"),
     "deep nesting": ("x = " + "[" * 100 + "]" * 100, "nesting"),
     "long sum": ("1" + "+1" * 3000, "nesting"),
-    "long source": ("x = 1\n" * 5000, "source_size"),
+    "long source": ("1 #" + "x" * (16 * 1024 - 15), "source_size"),  # by a byte, with the print
     "control characters": ("x = 1\x0cimport os", "characters"),
 }
 
@@ -47,7 +47,6 @@ LIMITS = {
         "time",
     ),
     "comprehension": ("[i * j for i in range(10**5) for j in range(10**5)]", "memory"),
-    "big list": ("[0] * 10**9", "memory"),
     "big string": ("'a' * 10**10", "memory"),
     "caught memory error": (
         "try:\n    x = 'a' * 10**9\nexcept MemoryError:\n    x = 'survived'\nx",
@@ -57,7 +56,6 @@ LIMITS = {
     "range to list": ("list(range(10**9))", "memory"),
     "recursion": ("def f(): return f()\nf()", "recursion"),
     "print flood": ("while True: print('x' * 1000)", "output"),
-    "one big print": ("print('x' * 10**6)", "output"),
     "caught print flood": (
         "for _ in range(10**6):\n    try:\n        print('x' * 1000)\n    except Exception: pass",
         "output",
@@ -66,7 +64,6 @@ LIMITS = {
         "a = [0] * 1000\nb = [a] * 1000\nc = [b] * 1000\n[c] * 1000",
         "result_size",
     ),
-    "long text as result": ("'x' * 3_000_000", "result_size"),
     "huge number as result": ("3 ** 100_000", "result_size"),
     "short decimals, long written out": (
         "from decimal import Decimal\n[Decimal('1E+131000')] * 1000",

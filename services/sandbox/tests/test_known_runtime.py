@@ -29,30 +29,25 @@ def probes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[PythonRuntim
     return found
 
 
-async def test_what_one_start_found_out_is_known_to_the_next(
-    probes: list[PythonRuntime], tmp_path: Path
-) -> None:
-    folder = tmp_path / "new" / "cache"
-    first = await remembered_runtime(folder)
-    assert await remembered_runtime(folder) == first
-    assert len(probes) == 1
-    assert folder.stat().st_mode & 0o077 == 0
-
-
-async def test_it_is_found_out_anew_after_a_package_changed(
+async def test_runtime_is_found_again_if_a_package_or_the_user_changed(
     probes: list[PythonRuntime], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = tmp_path / "site"
+    folder, site = tmp_path / "new" / "cache", tmp_path / "site"
     record = site / "pandas-1.dist-info/RECORD"
     record.parent.mkdir(parents=True)
     record.write_text("")
     monkeypatch.setattr("sysconfig.get_path", lambda _name: str(site))
-    await remembered_runtime(tmp_path / "cache")
-    await remembered_runtime(tmp_path / "cache")
+    first = await remembered_runtime(folder)
+    assert await remembered_runtime(folder) == first
     assert len(probes) == 1
+    assert folder.stat().st_mode & 0o077 == 0
     record.write_text("changed")
-    await remembered_runtime(tmp_path / "cache")
+    await remembered_runtime(folder)
     assert len(probes) == 2
+    another = os.geteuid() + 1
+    monkeypatch.setattr("os.geteuid", lambda: another)
+    await remembered_runtime(folder)
+    assert len(probes) == 3
 
 
 @pytest.mark.parametrize(
@@ -79,16 +74,6 @@ async def test_untrusted_cache_file_is_replaced(
     await remembered_runtime(folder)
     assert len(probes) == 2
     await remembered_runtime(folder)
-    assert len(probes) == 2
-
-
-async def test_a_file_of_another_user_is_not_used(
-    probes: list[PythonRuntime], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await remembered_runtime(tmp_path / "cache")
-    another = os.geteuid() + 1
-    monkeypatch.setattr("os.geteuid", lambda: another)
-    await remembered_runtime(tmp_path / "cache")
     assert len(probes) == 2
 
 

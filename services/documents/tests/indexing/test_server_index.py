@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +17,8 @@ from bos_documents.index import encoding
 from bos_documents.index.port import IndexFilter, Legs
 from bos_documents.index.server import Layout, ServerIndex, connect
 from bos_errors import BosError, FailedPrecondition, Unavailable
+
+PLANTED = "zyxplanted"
 
 
 @dataclass
@@ -103,28 +107,21 @@ async def search(index: ServerIndex) -> Legs:
 
 @pytest.mark.requirement("G-08")
 async def test_collection_is_named_after_the_user_and_made_once(server: Server) -> None:
-    index = server.index()
+    index = server.index(replicas=2)
     await index.upsert("ann-1", MODEL, [chunk(1)])
-    await index.upsert("ann-1", MODEL, [chunk(2)])
+    planted = {"document_type": PLANTED, "topics": (PLANTED,), "section": PLANTED}
+    await index.upsert("ann-1", MODEL, [chunk(2, PLANTED, **planted)])
 
     (name,) = server.collections
     assert name.startswith("user_ann-1_documents_")
     (made,) = server.requests(f"PUT /collections/{name}")
     assert made["vectors"] == {"dense": {"size": 4, "distance": "Cosine"}}
+    assert (made["replication_factor"], made["write_consistency_factor"]) == (2, 1)
     assert made["sparse_vectors"] == {"sparse": {"modifier": "idf"}}
     fields = [body["field_name"] for body in server.requests("/index")]
     assert fields == ["document", "type", "topics", "section", "date"]
     assert server.keys == {"key-1"}
-    await index.close()
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-async def test_collection_has_the_copies_that_are_set(server: Server, replicas: int) -> None:
-    index = server.index(replicas=replicas)
-    await index.upsert("ann", MODEL, [chunk(1)])
-
-    (made,) = [body for body in server.requests(next(iter(server.collections))) if body]
-    assert (made["replication_factor"], made["write_consistency_factor"]) == (replicas, 1)
+    assert PLANTED not in json.dumps(server.seen), "no word of a document is sent"
     await index.close()
 
 
@@ -151,44 +148,16 @@ async def test_tenant_layout_has_a_key_in_every_request(server: Server) -> None:
     await index.close()
 
 
-async def test_no_word_of_a_document_is_sent(server: Server) -> None:
-    index = server.index()
-    planted = chunk(
-        1, "zyxplanted", document_type="zyxplanted", topics=("zyxplanted",), section="zyxplanted"
-    )
-    await index.upsert("ann", MODEL, [planted])
-
-    assert "zyxplanted" not in json.dumps(server.seen)
-    await index.close()
-
-
-async def test_creation_that_failed_and_happened_is_taken_as_done(server: Server) -> None:
-    index = server.index()
-    server.create_and_hang = True
-    await index.upsert("ann", MODEL, [chunk(1)])
-
-    assert len(server.requests("/points")) == 1
-    await index.close()
-
-
-async def test_creation_that_failed_is_an_error_and_may_be_repeated(server: Server) -> None:
+async def test_creation_that_failed_is_repeated_or_taken_as_done(server: Server) -> None:
     index = server.index()
     server.statuses = {encoding.model_suffix(MODEL): [500]}
     with pytest.raises(Unavailable):
         await index.upsert("ann", MODEL, [chunk(1)])
-
+    server.create_and_hang = True  # it fails, and happened
     await index.upsert("ann", MODEL, [chunk(1)])
     assert len(server.requests("/points")) == 1
-    await index.close()
-
-
-async def test_collection_that_went_away_is_made_again(server: Server) -> None:
-    index = server.index()
+    server.collections.clear()  # it went away, and is made again
     await index.upsert("ann", MODEL, [chunk(1)])
-    server.collections.clear()
-
-    await index.upsert("ann", MODEL, [chunk(1)])
-
     assert len(server.collections) == 1
     await index.close()
 
@@ -240,3 +209,14 @@ async def test_server_that_is_not_there_is_unavailable(unused_tcp_port: int) -> 
         await index.count("ann", MODEL)
     assert caught.value.reason == "INDEX_UNREACHABLE"
     await index.close()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("module", "loaded"),
+    [("bos_documents.service", False), ("bos_documents.index.server", True)],
+)
+def test_client_of_a_server_is_loaded_only_where_there_is_one(module: str, loaded: bool) -> None:
+    program = f"import sys, {module}; print('qdrant_client' in sys.modules)"
+    command = [sys.executable, "-c", program]
+    assert subprocess.check_output(command, text=True, timeout=100).strip() == str(loaded)

@@ -11,6 +11,7 @@ from bos_documents.parsing.pool import ParserPool
 from bos_documents.parsing.rejections import REASONS, DocumentRejected
 
 pytestmark = [pytest.mark.process, pytest.mark.security]
+INTERNAL = ("Traceback", "Error", "/", "WORKER", "DOCUMENT_", "None", "worker")
 
 
 @pytest.fixture
@@ -30,7 +31,10 @@ async def outcome(pool: ParserPool, content: bytes, name: str) -> str:
     except DocumentRejected as rejected:
         found = rejected
     if found is not None:
-        assert found.message
+        # It is shown to users: a sentence without anything internal.
+        message = found.message
+        assert (message[0].isupper(), message[-1], len(message) < 300) == (True, ".", True), message
+        assert not [each for each in INTERNAL if each in message], message
         # What no parser foresaw has a detail: every one of these files is foreseen.
         assert not found.detail, found.detail
         return found.reason

@@ -52,10 +52,6 @@ def _zip_bomb() -> bytes:
     return _with_document(b"<a>" + b" " * (200 << 20))
 
 
-def _spread_bomb() -> bytes:
-    return office.xlsx({f"S{n}": "<row><c/></row>" + " " * 60_000_000 for n in range(3)})
-
-
 def _encrypted_zip() -> bytes:
     data = bytearray(office.docx(office.p("secret")))
     for magic, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):

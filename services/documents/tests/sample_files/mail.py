@@ -18,18 +18,6 @@ def mail(text: str, *, html: str = "", attached: dict[str, bytes] | None = None)
     return message.as_bytes()
 
 
-def mail_in_mail() -> bytes:
-    """A mail that holds a mail."""
-    outer = EmailMessage()
-    outer["From"], outer["To"], outer["Subject"] = "a@example.com", "b@example.com", "Fwd"
-    outer.set_content("see below")
-    inner = EmailMessage()
-    inner["Subject"] = "inner"
-    inner.set_content("inner text")
-    outer.add_attachment(inner)
-    return outer.as_bytes()
-
-
 def deep_mail(depth: int) -> bytes:
     """Multiparts in multiparts."""
     head = b"From: a@example.com\nSubject: deep\nMIME-Version: 1.0\n"

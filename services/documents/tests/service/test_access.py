@@ -1,126 +1,36 @@
-"""Who may call what: people their own, runs searching alone, identity for accounts."""
+"""Tokens of runs, documents of two users, what the database refuses, and the audit trail."""
 
-from typing import Any
+import json
 
 import pytest
-from documents_harness import ADA_KEY, PRIVATE_KEY, PUBLIC_KEY, TEXT, Caller, Starter, ada_auth
+from documents_harness import ADA_KEY, FAILED, READY, TEXT, Caller, Starter, ada_auth, run_token
 
-from bos.documents.v1 import (
-    DeleteDocumentRequest,
-    GetChunkRequest,
-    GetDocumentRequest,
-    ListDocumentsRequest,
-    ReindexDocumentRequest,
-)
-from bos_chassis.auth.callers import RunTokenSigner
+from bos.documents.v1 import GetIngestionQueueRequest, IngestionServiceStub
 from bos_chassis.settings import AuthSettings
 from bos_documents.service import READER, SCHEMA
-from bos_errors import NotFound, PermissionDenied, Unauthenticated
+from bos_errors import BosError, NotFound, Unauthenticated
 from bos_postgres import open_database
+from bos_testkit.audit import AUDITED, audit_entries, audited, refused_entries, sealed_trail
 
 
-async def test_run_token_may_only_search_its_users_documents(
-    guarded: Caller,
-) -> None:
-    found = await guarded.ready()
+@pytest.mark.security
+async def test_tokens_for_others_and_without_a_step_open_nothing(guarded: Caller) -> None:
+    """The rows of ``tests/isolation`` show who may call what."""
     run = guarded.as_run("ada")
-    passages = (await run.search("penalty percent")).passages
-    assert passages[0].chunk.text == "Penalty is two percent."
-    assert (await run.chunk(passages[0].chunk.chunk_id)).chunk == passages[0].chunk
-    by_id: dict[str, Any] = {"document_id": found.document_id}
-    for method, request in (
-        ("GetDocument", GetDocumentRequest(**by_id)),
-        ("ListDocuments", ListDocumentsRequest()),
-        ("DeleteDocument", DeleteDocumentRequest(**by_id)),
-        ("ReindexDocument", ReindexDocumentRequest(**by_id)),
+    await run.search("x")
+    for token in (
+        run_token("ada", ("sql",)),
+        run_token("ada", ("documents",), step=""),
     ):
-        with pytest.raises(PermissionDenied):
-            await run.call(method, request)
-    with pytest.raises(PermissionDenied):
-        await run.upload()
-    with pytest.raises(PermissionDenied):
-        await anext(run.watch(found.document_id))
-
-
-async def test_run_of_another_user_finds_nothing(guarded: Caller) -> None:
-    await guarded.ready()
-    passage = (await guarded.search("penalty")).passages[0]
-    eve = guarded.as_run("eve")
-    response = await eve.search("penalty")
-    assert (len(response.passages), response.documents_searched) == (0, 0)
-    assert not response.documents
-    with pytest.raises(NotFound):
-        await eve.chunk(passage.chunk.chunk_id)
-
-
-@pytest.mark.security
-@pytest.mark.parametrize("audiences", [("sql",), ("memory",)])
-async def test_token_for_others_opens_nothing(guarded: Caller, audiences: tuple[str, ...]) -> None:
-    with pytest.raises(Unauthenticated):
-        await guarded.as_run("ada", audiences).search("x")
-
-
-@pytest.mark.security
-async def test_token_of_the_gateway_itself_opens_nothing(guarded: Caller) -> None:
-    run = guarded.as_run("ada")
-    run.token = RunTokenSigner(PRIVATE_KEY).mint("ada", "r", "", ["documents"], 60)
-    with pytest.raises(Unauthenticated):
-        await run.search("x")
-
-
-async def test_calls_without_a_credential_are_refused(guarded: Caller) -> None:
-    for key in ("", "another-key-of-no-user"):
-        guarded.key = key
+        run.token = token
         with pytest.raises(Unauthenticated):
-            await guarded.search("x")
-        with pytest.raises(Unauthenticated):
-            await guarded.upload()
+            await run.search("x")
 
 
-@pytest.fixture
-async def two(start: Starter) -> tuple[Caller, Caller]:
-    """The same service as ada and as eve have it."""
-    ada = await start(auth=ada_auth())
-    ada.key = ADA_KEY
-    eve = await start(
-        auth=AuthSettings.load(
-            static_key="the-key-of-eve-0123",
-            static_key_user="eve",
-            run_token_public_keys=PUBLIC_KEY,
-        )
-    )
-    eve.key = "the-key-of-eve-0123"
-    return ada, eve
-
-
-async def test_document_of_another_is_as_one_that_is_not_there(two: tuple[Caller, Caller]) -> None:
-    ada, eve = two
-    found = await ada.ready()
-    chunk_id = (await ada.search("penalty")).passages[0].chunk.chunk_id
-    by_id: dict[str, Any] = {"document_id": found.document_id}
-    messages = set()
-    for given in (by_id, {"document_id": "0" * 32}, {"document_id": "no id"}):
-        for method, request in (
-            ("GetDocument", GetDocumentRequest(**given)),
-            ("DeleteDocument", DeleteDocumentRequest(**given)),
-            ("ReindexDocument", ReindexDocumentRequest(**given)),
-        ):
-            with pytest.raises(NotFound) as refused:
-                await eve.call(method, request)
-            messages.add(refused.value.message)
-        with pytest.raises(NotFound):
-            await anext(eve.watch(given["document_id"]))
-    assert len(messages) == 1
-    for given in (chunk_id, "0" * 32, "no id"):
-        with pytest.raises(NotFound):
-            await eve.call("GetChunk", GetChunkRequest(chunk_id=given))
-    assert await eve.documents() == []
-    assert await eve.texts("penalty") == []
-    assert await ada.texts("penalty", limit=1) == ["Penalty is two percent."]
-
-
-async def test_same_content_of_two_users_is_two_documents(two: tuple[Caller, Caller]) -> None:
-    ada, eve = two
+async def test_same_content_of_two_users_is_two_documents(guarded: Caller, start: Starter) -> None:
+    ada, key = guarded, "the-key-of-eve-0123"
+    eve = await start(auth=AuthSettings.load(static_key=key, static_key_user="eve"))
+    eve.key = key
     mine, hers = await ada.ready(), await eve.upload(TEXT)
     assert not hers.existed, "it would tell that another has it"
     assert hers.document.document_id != mine.document_id
@@ -134,7 +44,7 @@ async def test_same_content_of_two_users_is_two_documents(two: tuple[Caller, Cal
     assert {point[2] for point in ada.engines.index.points()} == {*ids, hers.document.document_id}
 
 
-async def test_postgresql_itself_hides_the_rows_of_others(guarded: Caller) -> None:
+async def test_reader_role_sees_own_rows_and_changes_nothing(guarded: Caller) -> None:
     await guarded.ready()
     async with open_database(guarded.dsn, schema=SCHEMA, role=READER) as readers:
         for user, sees in (("ada", True), ("eve", False), ("", False)):
@@ -143,23 +53,77 @@ async def test_postgresql_itself_hides_the_rows_of_others(guarded: Caller) -> No
                 for table in ("documents", "chunks"):
                     count = await connection.fetchval(f"SELECT count(*) FROM {table}")
                     assert bool(count) == sees
-
-
-async def test_reader_can_change_nothing(guarded: Caller) -> None:
-    await guarded.ready()
-    async with open_database(guarded.dsn, schema=SCHEMA, role=READER) as readers:
-        for statement in (
-            "DELETE FROM documents",
-            "UPDATE chunks SET content = ''",
-            "SELECT * FROM pages",
-            "SELECT * FROM jobs",
-        ):
+        for statement in ("DELETE FROM documents", "UPDATE chunks SET content = ''", "TABLE jobs"):
             with pytest.raises(Exception, match="permission denied"):
                 await readers.execute(statement)
 
 
 async def test_id_that_cannot_be_stored_is_as_one_that_is_not_there(documents: Caller) -> None:
-    with pytest.raises(NotFound):
-        await documents.chunk("\0")
-    with pytest.raises(NotFound):
-        await documents.get("\0")
+    for name in ("\0", "no id"):
+        for call in (documents.chunk(name), documents.get(name), documents.delete(name)):
+            with pytest.raises(NotFound):
+                await call
+
+
+PLANTED = "planted"
+
+
+async def do(documents: Caller, method: str) -> str:
+    found = (await documents.documents())[0]
+    match method:
+        case "UploadDocument":
+            uploaded = await documents.upload(f"{PLANTED} other", name=f"{PLANTED} other.txt")
+            return str(uploaded.document.document_id)
+        case "DeleteDocument":
+            await documents.delete(found.document_id)
+        case "ReindexDocument":
+            await documents.reindex(found.document_id)
+    return found.document_id
+
+
+OF_USERS = sorted(rpc for rpc in audited("documents") if "IngestionService" not in rpc)
+
+
+@pytest.mark.parametrize("rpc", OF_USERS)
+async def test_each_audited_call_is_recorded_or_rolled_back(guarded: Caller, rpc: str) -> None:
+    await guarded.ready(f"{PLANTED} text", name=f"{PLANTED}.txt")
+    before = await audit_entries(guarded.dsn, SCHEMA, AUDITED[rpc])
+    async with refused_entries(guarded.dsn, SCHEMA, AUDITED[rpc]):
+        with pytest.raises(BosError):
+            await do(guarded, rpc.rpartition("/")[2])
+        (found,) = await guarded.documents()
+        assert found.state == READY
+        assert len(await guarded.texts(PLANTED)) == 1
+        assert await audit_entries(guarded.dsn, SCHEMA, AUDITED[rpc]) == before
+
+    target = await do(guarded, rpc.rpartition("/")[2])
+    entry = (await audit_entries(guarded.dsn, SCHEMA, AUDITED[rpc]))[-1]
+    assert (entry["actor"], entry["actor_kind"], entry["target"]) == ("ada", "user", target)
+    assert PLANTED not in json.dumps(await audit_entries(guarded.dsn, SCHEMA))
+    await sealed_trail(guarded.dsn, SCHEMA)
+
+
+async def test_same_content_again_leaves_no_second_entry(guarded: Caller) -> None:
+    await guarded.upload()
+    await guarded.upload()
+    assert len(await audit_entries(guarded.dsn, SCHEMA, "document.uploaded")) == 1
+
+
+async def test_operators_see_counts_without_content(start: Starter) -> None:
+    auth = ada_auth().model_copy(update={"static_key_roles": ("user", "operator")})
+    caller = await start(auth=auth)
+    caller.key = ADA_KEY
+    await caller.ready(f"{PLANTED} text", name=f"{PLANTED}.txt")
+    broken = (await caller.upload("!encrypted", name=f"{PLANTED}.pdf")).document
+    assert (await caller.until_ended(broken.document_id)).state == FAILED
+    queue = await IngestionServiceStub(caller.channel).GetIngestionQueue(
+        GetIngestionQueueRequest(), metadata=caller.metadata, timeout=60
+    )
+    assert queue.ready_documents == 1
+    assert queue.stored_bytes > 0
+    (failure,) = queue.failures
+    assert (failure.documents, bool(failure.reason)) == (1, True)
+    assert failure.HasField("last_time")
+    assert PLANTED not in str(queue)
+    (entry,) = await audit_entries(caller.dsn, SCHEMA, "ingestion.read")
+    assert entry["actor"] == "ada"

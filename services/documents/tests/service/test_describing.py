@@ -101,27 +101,19 @@ def test_kind_by_the_first_telling_word(text: str, kind: str) -> None:
     assert kind_of(text) == kind
 
 
-def test_topics_are_frequent_words_without_common_ones() -> None:
+def test_topics_are_frequent_words_and_dates_are_dates() -> None:
     text = "delivery delivery penalty would would would once"
     assert topics_of(["Penalty terms"], text) == ("penalty", "terms", "delivery")
     assert topics(["A", "a", "", "\n"]) == ("a",)
+    assert (known_date("2026-01-02"), known_date("soon")) == (20260102, 0)
     assert len(topics(str(n) for n in range(20))) == 8
 
 
-def test_rule_is_the_same_for_the_same_document_and_bounded() -> None:
+def test_beginning_in_a_bounded_description_ends_between_words() -> None:
     excerpt = Excerpt("n" * 5000, "", "text/plain", 3, ("s" * 5000,), "t " * 5000)
-    assert described_by_rule(excerpt) == described_by_rule(excerpt)
     assert len(described_by_rule(excerpt).description) <= 600
-
-
-def test_beginning_in_a_description_ends_between_words() -> None:
     text = "Delivery within five days. " * 20
     described = described_by_rule(Excerpt("a.txt", "Terms", "text/plain", 1, (), text))
     assert described.description.endswith(("five …", "days. …", "Delivery …", "within …"))
     whole = described_by_rule(Excerpt("a.txt", "Terms", "text/plain", 1, (), "Within five days."))
     assert whole.description == "Document “Terms”, 1 page. It begins: Within five days."
-
-
-@pytest.mark.parametrize(("text", "number"), [("2026-01-02", 20260102), ("soon", 0)])
-def test_date_of_a_model_is_a_date_or_none(text: str, number: int) -> None:
-    assert known_date(text) == number

@@ -3,14 +3,14 @@
 import asyncio
 import errno
 import os
+import tempfile
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from documents_harness import FAILED, READY, Caller, Starter, parts_of
 
-from bos.documents.v1 import SearchMode
-from bos_documents.context import ENTRIES
+from bos_documents.files import Spool
 from bos_errors import BosError, DeadlineExceeded, ResourceExhausted, Unavailable
 from bos_testkit.waiting import eventually
 
@@ -70,6 +70,10 @@ async def test_same_content_at_once_is_stored_once(start: Starter) -> None:
     assert await documents.texts("same") == ["The same text"]
 
 
+def full(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 class Slow:
     """An upload that begins and does not go on."""
 
@@ -105,85 +109,37 @@ async def test_upload_that_takes_too_long_is_ended(start: Starter) -> None:
     slow.go_on.set()
 
 
-async def test_upload_that_breaks_off_leaves_nothing(documents: Caller) -> None:
-    slow = Slow()
-    task = asyncio.create_task(documents.upload_parts(slow.parts()))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert await documents.documents() == []
-    assert documents.files() == []
-
-
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ((os, "fsync"), "ARTEFACTS_UNAVAILABLE"),
+        ((Spool, "_unnamed"), "DOCUMENT_STORAGE_UNAVAILABLE"),
+    ],
+    ids=["files", "spool"],
+)
 async def test_full_disk_refuses_the_upload_and_leaves_nothing(
-    documents: Caller, monkeypatch: pytest.MonkeyPatch
+    documents: Caller, monkeypatch: pytest.MonkeyPatch, place: tuple[Any, str], reason: str
 ) -> None:
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full)
-        with pytest.raises(Unavailable):
+        patched.setattr(*place, full)
+        with pytest.raises(Unavailable) as refused:
             await documents.upload()
+    assert refused.value.reason == reason
+    assert "No space" not in refused.value.message
     assert await documents.documents() == []
     assert documents.files() == []
     assert (await documents.ready()).chunk_count == 3
 
 
-async def test_full_spool_refuses_the_upload(
-    documents: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from bos_documents import files
-
-    def full(_: Any) -> Any:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(files.Spool, "_unnamed", full)
-    with pytest.raises(Unavailable) as refused:
-        await documents.upload()
-    assert refused.value.reason == "DOCUMENT_STORAGE_UNAVAILABLE"
-    assert "No space" not in refused.value.message
-
-
 async def test_full_disk_while_reading_delays_and_nothing_more(
     documents: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import tempfile
-
-    def full(**_: Any) -> Any:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    def failed() -> float:
+        labels = {"stage": "parse", "outcome": "failed"}
+        return documents.metric("bos_documents_stages_total", **labels)
 
     with monkeypatch.context() as patched:
         patched.setattr(tempfile, "mkstemp", full)
         found = (await documents.upload()).document
-        async with asyncio.timeout(60):
-            while not documents.metric(  # noqa: ASYNC110
-                "bos_documents_stages_total", stage="parse", outcome="failed"
-            ):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: failed() > 0)
     assert (await documents.until_ended(found.document_id)).state == READY
-
-
-async def test_ten_thousand_chunks_become_visible_at_once(start: Starter) -> None:
-    documents = await start(index_batch=500)
-    text = "\f".join(
-        "\n".join(f"Line {page}-{line} of the document" for line in range(100))
-        for page in range(100)
-    )
-    found = (await documents.upload(text)).document
-    seen = set()
-    while True:
-        response = await documents.search("Line 0-0 document", limit=1)
-        seen.add(response.documents_searched)
-        now = await documents.get(found.document_id)
-        if now.state in (READY, FAILED):
-            break
-        assert now.chunk_count == 0
-    assert (now.state, now.chunk_count, now.page_count) == (READY, 10_000, 100)
-    assert len(documents.engines.index.points()) == 10_000 + ENTRIES
-    assert seen <= {0, 1}
-    sparse = SearchMode.SEARCH_MODE_SPARSE
-    assert await documents.texts("Line 99-99", limit=1, mode=sparse) == [
-        "Line 99-99 of the document"
-    ]

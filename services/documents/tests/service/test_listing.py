@@ -6,7 +6,8 @@ import pytest
 from documents_harness import FAILED, READY, Caller
 
 from bos.documents.v1 import DocumentState, ListChunksRequest, ListDocumentsRequest
-from bos_errors import InvalidArgument, NotFound, PermissionDenied
+from bos_documents.store.names import shown_name
+from bos_errors import InvalidArgument, NotFound
 
 TEXT = "# Terms\nOne.\nTwo.\f# Prices\nThree."
 
@@ -59,8 +60,9 @@ async def test_states_narrow_the_list_and_its_pages(documents: Caller) -> None:
         if not token:
             break
     assert seen == ["2.txt", "1.txt", "0.txt"]
-    with pytest.raises(InvalidArgument):
-        await names(documents, states=[DocumentState.DOCUMENT_STATE_UNSPECIFIED])
+    for wrong in ({"states": [DocumentState.DOCUMENT_STATE_UNSPECIFIED]}, {"page_token": "x"}):
+        with pytest.raises(InvalidArgument):
+            await names(documents, **wrong)
 
 
 async def test_passages_are_paged_in_document_order(documents: Caller) -> None:
@@ -75,9 +77,7 @@ async def test_passages_are_paged_in_document_order(documents: Caller) -> None:
         await chunks(documents, found.document_id, page_token="made up")
 
 
-async def test_failed_document_has_no_passages_and_deleted_is_404(
-    documents: Caller,
-) -> None:
+async def test_failed_document_has_no_passages_and_deleted_is_404(documents: Caller) -> None:
     failed = (await documents.upload("!encrypted")).document
     await documents.until_ended(failed.document_id)
     assert list((await chunks(documents, failed.document_id)).chunks) == []
@@ -87,10 +87,15 @@ async def test_failed_document_has_no_passages_and_deleted_is_404(
             await chunks(documents, document_id)
 
 
-@pytest.mark.security
-async def test_passages_are_listed_for_their_owner_alone(guarded: Caller) -> None:
-    found = await guarded.ready()
-    assert (await chunks(guarded, found.document_id)).chunks
-    for user in ("ada", "eve"):
-        with pytest.raises(PermissionDenied):
-            await chunks(guarded.as_run(user), found.document_id)
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("C:\\Users\\a\\b.pdf", "b.pdf"),
+        ("a\u202efdp.exe", "a fdp.exe"),
+        ("..", "document"),
+        ("x\x00\n.txt", "x .txt"),
+        ("n" * 400 + ".txt", "n" * 222 + "…" + "n" * 28 + ".txt"),
+    ],
+)
+def test_name_has_no_folder_and_no_hidden_character(given: str, shown: str) -> None:
+    assert shown_name(given) == shown

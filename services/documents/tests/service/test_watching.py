@@ -13,49 +13,47 @@ from bos_testkit.waiting import eventually
 TEN = "\f".join(f"Page {number}" for number in range(10))
 
 
+async def reading(documents: Caller) -> str:
+    """The id of a document whose reading is held up."""
+    documents.engines.parser.held = asyncio.Event()
+    return str((await documents.upload(TEN)).document.document_id)
+
+
 async def test_stream_shows_progress_and_ends_with_the_document(documents: Caller) -> None:
-    parser = documents.engines.parser
-    parser.held = asyncio.Event()
-    uploaded = (await documents.upload(TEN)).document
-    stream = documents.watch(uploaded.document_id)
+    document_id = await reading(documents)
     seen = []
-    async for each in stream:
+    async for each in documents.watch(document_id):
         seen.append(each)
         if each.progress.pages_parsed == 1:
-            parser.held.set()
+            documents.engines.parser.held.set()
     assert seen[-1].state == READY
     assert seen[-1].progress.pages_parsed == seen[-1].progress.pages_total == 10
     parsed = [each.progress.pages_parsed for each in seen]
     assert parsed == sorted(parsed)
     states = list(dict.fromkeys(each.state for each in seen))
     assert states == sorted(states), "it goes one way"
-
-
-async def test_ended_document_is_shown_once(documents: Caller) -> None:
-    found = await documents.ready()
-    assert [each.state async for each in documents.watch(found.document_id)] == [READY]
+    assert [each.state async for each in documents.watch(document_id)] == [READY]
 
 
 async def test_watch_of_a_deleted_document_ends(documents: Caller) -> None:
-    documents.engines.parser.held = asyncio.Event()
-    uploaded = (await documents.upload(TEN)).document
-    stream = documents.watch(uploaded.document_id)
+    document_id = await reading(documents)
+    stream = documents.watch(document_id)
     await anext(stream)
-    await documents.delete(uploaded.document_id)
+    await documents.delete(document_id)
     with pytest.raises(NotFound):
         async for _ in stream:  # it may have changed before it was deleted
             pass
 
 
-async def test_watch_of_a_client_that_went_frees_its_place(start: Starter) -> None:
-    documents = await start(max_watches=1)
-    documents.engines.parser.held = asyncio.Event()
-    uploaded = (await documents.upload(TEN)).document
-    request = WatchDocumentRequest(document_id=uploaded.document_id)
+@pytest.mark.parametrize("bound", ["max_watches", "max_watches_per_user"])
+async def test_watches_are_bounded_and_free_their_place(start: Starter, bound: str) -> None:
+    documents = await start(**{bound: 1})
+    document_id = await reading(documents)
+    request = WatchDocumentRequest(document_id=document_id)
     call = documents.stub.WatchDocument(request, timeout=100)
     await call.read()
     with pytest.raises(ResourceExhausted) as refused:
-        await anext(documents.watch(uploaded.document_id))
+        await anext(documents.watch(document_id))
     assert refused.value.reason == "WATCH_LIMIT"
     call.cancel()
     documents.engines.parser.held.set()
@@ -63,41 +61,18 @@ async def test_watch_of_a_client_that_went_frees_its_place(start: Starter) -> No
         found = None
         while found is None:
             with suppress(ResourceExhausted):
-                found = await documents.until_ended(uploaded.document_id)
+                found = await documents.until_ended(document_id)
     assert found.state == READY
-
-
-async def test_watches_of_one_user_are_bounded(start: Starter) -> None:
-    documents = await start(max_watches_per_user=2)
-    documents.engines.parser.held = asyncio.Event()
-    uploaded = (await documents.upload(TEN)).document
-    streams = [documents.watch(uploaded.document_id) for _ in range(2)]
-    for each in streams:
-        await anext(each)
-    with pytest.raises(ResourceExhausted):
-        await anext(documents.watch(uploaded.document_id))
-
-
-async def test_stream_ends_when_its_time_is_over(start: Starter) -> None:
-    documents = await start(watch_timeout_s=0.5)
-    documents.engines.parser.held = asyncio.Event()
-    uploaded = (await documents.upload(TEN)).document
-    last = None
-    async for each in documents.watch(uploaded.document_id):
-        last = each
-    assert last is not None
-    assert last.state != READY
 
 
 async def test_stream_ends_when_the_service_stops(start: Starter) -> None:
     async with AsyncExitStack() as stack:
         documents = await start(stack=stack)
-        documents.engines.parser.held = asyncio.Event()
-        uploaded = (await documents.upload(TEN)).document
+        document_id = await reading(documents)
         states = []
 
         async def watch() -> None:
-            states.extend([each.state async for each in documents.watch(uploaded.document_id)])
+            states.extend([each.state async for each in documents.watch(document_id)])
 
         task = asyncio.create_task(watch())
         await eventually(lambda: 1 in documents.engines.parser.read)

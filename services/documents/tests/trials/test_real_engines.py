@@ -24,9 +24,7 @@ CONTRACT = office.docx(
 
 
 @pytest.mark.requirement("G-10")
-async def test_document_lifecycle_with_real_engines(
-    real: RealDocuments,
-) -> None:
+async def test_document_lifecycle_with_real_engines(real: RealDocuments) -> None:
     found = await real.ready(CONTRACT, "contract.docx")
     assert found.page_count == 1
     assert found.chunk_count >= 4
