@@ -11,10 +11,14 @@ from bos_testkit.scripted_model.server import ScriptedModel
 
 @pytest.fixture
 async def scripted(scripted_model: ScriptedModelFactory) -> ScriptedModel:
-    return await scripted_model(fixture("greeting", ["greet"], text="Good day."))
+    return await scripted_model(
+        fixture("greeting", ["greet"], text="Good day."),
+        fixture("as JSON", ["greet"], schema="Greeting", json={"text": "Good day."}),
+    )
 
 
 @pytest.fixture
 async def model(scripted: ScriptedModel) -> AsyncIterator[Model]:
-    async with Models(model_settings(scripted), Telemetry.for_tests("models")) as models:
+    settings = model_settings(scripted, key_profiles={"research": "sk-research-000-rsch"})
+    async with Models(settings, Telemetry.for_tests("models")) as models:
         yield models.for_agent("one_call")

@@ -60,13 +60,6 @@ async def test_new_tools_are_described_and_can_be_called() -> None:
     assert found.data.fields["is"].int64_value == 2
 
 
-async def test_time_that_the_operator_gives_holds_for_every_card() -> None:
-    agent = ChangingAgent()
-    async with agent_server(agent, step_timeout_s=99) as address:
-        agent.offer(two, timeout_s=77)
-        assert (await described(address)).default_timeout.seconds == 99
-
-
 async def test_agent_that_cannot_work_says_why_instead_of_its_card() -> None:
     agent = ChangingAgent()
     async with agent_server(agent) as address:

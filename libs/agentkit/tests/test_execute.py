@@ -1,7 +1,5 @@
 """Steps through real gRPC: time, errors, cancellation."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable
@@ -43,7 +41,7 @@ from bos_errors import (
     Unavailable,
     from_rpc_error,
 )
-from bos_llm import ModelOutputInvalid, Models, ModelSettings, Usage
+from bos_llm import Models, ModelSettings, Usage
 from bos_testkit.agents import (
     CountingAgent,
     EchoAgent,
@@ -194,15 +192,6 @@ async def test_an_unexpected_exception_hides_its_text() -> None:
     assert "hunter2" in str(logged["exc_info"])
 
 
-async def test_an_unusable_model_reply_is_a_failure_and_no_defect() -> None:
-    telemetry = Telemetry.for_tests()
-    agent = FailingAgent(error=ModelOutputInvalid("The reply could not be used."))
-    async with agent_server(agent, telemetry=telemetry) as address:
-        _, result = await call_agent(address, AgentInput(task="t"))
-    assert (result.error.type, result.error.retryable) == ("ModelOutputInvalid", False)
-    assert not [line for line in telemetry.logs if line["event"] == "agent failed unexpectedly"]
-
-
 async def test_a_returned_failure_is_treated_like_a_raised_one() -> None:
     def do(task: AgentTask) -> AgentResult:
         task.partial(a=1)
@@ -226,7 +215,6 @@ async def test_a_returned_failure_is_treated_like_a_raised_one() -> None:
         AgentResult(
             status=AWAITING, proposed_actions=[ProposedAction(tool="x", digest="sha256:0")]
         ),
-        AgentResult(status=SUCCEEDED, proposed_actions=[ProposedAction(tool="x")]),
     ],
 )
 async def test_an_invalid_result_becomes_a_failure(outcome: Any) -> None:
@@ -433,6 +421,5 @@ async def test_spans_name_the_agent_and_its_tools() -> None:
         await call_agent(address, AgentInput(task="secret text"))
     spans = {span.name: span for span in telemetry.spans}
     tool, agent = spans["execute_tool leave_mark"], spans["invoke_agent counting"]
-    assert tool.parent is not None
     assert tool.parent.span_id == agent.context.span_id
     assert "secret text" not in json.dumps([span.to_json() for span in telemetry.spans])

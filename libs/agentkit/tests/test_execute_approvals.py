@@ -17,7 +17,6 @@ from bos_chassis.values import from_value_map
 from bos_testkit.agents import CountingAgent, agent_server, call_agent
 
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
-FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
 AWAITING = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
 
 
@@ -46,19 +45,6 @@ async def test_propose_approve_perform() -> None:
     assert from_value_map(done.data) == {"mark": "mark", "count": 1}
     assert [performed.action for performed in done.performed_actions] == [action]
     assert len(agent.inputs) == 1  # performed without another model call
-
-
-async def test_a_forged_approval_performs_nothing() -> None:
-    agent = CountingAgent(protected=True)
-    async with agent_server(agent) as address:
-        _, proposal = await call_agent(address, step())
-        action = proposal.proposed_actions[0]
-        action.arguments.fields["label"].string_value = "another mark"
-        _, refused = await call_agent(address, step(approved_actions=[action]))
-    assert (refused.status, refused.error.type) == (FAILED, "PermissionDenied")
-    assert refused.error.details["reason"].string_value == "ACTION_NOT_APPROVED"
-    assert not refused.error.retryable
-    assert agent.effects == []
 
 
 async def test_instructions_lead_to_a_fresh_proposal() -> None:

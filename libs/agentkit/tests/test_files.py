@@ -37,11 +37,8 @@ async def test_an_attached_file_has_a_reference_by_its_content() -> None:
     task = AgentTask(AgentInput(task="draw"))
     reference = task.attach_file("a.txt", "text/plain", b"x")
     assert reference.digest == f"sha256:{hashlib.sha256(b'x').hexdigest()}"
-    assert (reference.name, reference.media_type, reference.size_bytes) == (
-        "a.txt",
-        "text/plain",
-        1,
-    )
+    found = (reference.name, reference.media_type, reference.size_bytes)
+    assert found == ("a.txt", "text/plain", 1)
 
 
 class FilingDeployer(DeployAgent):
@@ -88,7 +85,6 @@ async def test_a_proposal_has_no_files() -> None:
     [
         ("", "text/plain", 1),
         ("a/b", "text/plain", 1),
-        ("x" * 256, "text/plain", 1),
         ("\udc80", "text/plain", 1),
         ("a", "text", 1),
         ("a", "text/plain", MAX_FILE_BYTES + 1),

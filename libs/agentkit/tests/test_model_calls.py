@@ -1,6 +1,5 @@
 """Needed and optional model calls of a step."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -11,10 +10,9 @@ from bos.agent.v1 import AgentInput
 from bos_agentkit import AgentFailure, AgentTask, needed_reply, optional_reply
 from bos_chassis.telemetry import Telemetry
 from bos_errors import AgentErrorType
-from bos_llm import Model, ModelNotConfigured, Models, ModelUnavailable, NoReply, user
+from bos_llm import Model, ModelNotConfigured, Models, NoReply, user
 from bos_llm.errors import ModelOutputInvalid
-from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory, model_settings
-from bos_testkit.scripted_model.replies import fixture
+from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
 
 AMPLE_S = 60.0
@@ -29,19 +27,6 @@ def no_model(error: ModelNotConfigured) -> AgentFailure:
     return AgentFailure(
         AgentErrorType.CONFIGURATION_ERROR, f"A greeting needs a model. {error.message}"
     )
-
-
-@pytest.fixture
-async def scripted(scripted_model: ScriptedModelFactory) -> ScriptedModel:
-    return await scripted_model(
-        fixture("greeting", ["greet"], schema="Greeting", json={"text": "Good day."})
-    )
-
-
-@pytest.fixture
-async def model(scripted: ScriptedModel) -> AsyncIterator[Model]:
-    async with Models(model_settings(scripted), Telemetry.for_tests("models")) as models:
-        yield models.for_agent("greeter")
 
 
 @pytest.fixture
@@ -90,14 +75,6 @@ async def test_needed_reply_with_a_refused_key_names_the_setting(
     assert caught.value.type == AgentErrorType.CONFIGURATION_ERROR
 
 
-async def test_needed_reply_that_fails_is_the_failure_of_the_step(
-    task: AgentTask, model: Model, scripted: ScriptedModel
-) -> None:
-    scripted.knobs.fail_next(9, status=500)
-    with pytest.raises(ModelUnavailable):
-        await needed(task, model)
-
-
 async def test_unusable_reply_is_counted_once(
     task: AgentTask, model: Model, scripted: ScriptedModel
 ) -> None:
@@ -109,7 +86,6 @@ async def test_unusable_reply_is_counted_once(
     assert calls(task) == 2
     with pytest.raises(ModelOutputInvalid) as failed:
         await needed(task, model)
-    assert failed.value.usage is not None
     assert failed.value.usage.calls == 2
     assert calls(task) == 2
 

@@ -26,19 +26,14 @@ def block_until_late(task: AgentTask) -> None:
 
 
 class CallsThenWaits(RecordingAgent):
-    """Gets its model's reply, then waits for something else or raises just before the deadline."""
+    """Gets its model's reply, then waits for something else."""
 
-    def __init__(self, model: Model, *, gives_up: bool) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__("waits")
         self._model = model
-        self._gives_up = gives_up
 
     async def behave(self, task: AgentTask) -> AgentResult:
         task.usage.add((await self._model.text([user("greet")])).usage)
-        if self._gives_up:
-            block_until_late(task)
-        if self._gives_up:
-            raise DeadlineExceeded("There was no time left for the next call.")
         await asyncio.Event().wait()
         return succeeded(task, answer="never")
 
@@ -47,18 +42,11 @@ class GivesUpItsModel(RecordingAgent):
     """Cancels a model call in flight, then fails with ``error`` or else waits indefinitely."""
 
     def __init__(
-        self,
-        model: Model,
-        scripted: ScriptedModel,
-        error: DeadlineExceeded | None,
-        *,
-        late: bool = False,
+        self, model: Model, scripted: ScriptedModel, error: DeadlineExceeded | None, *, late: bool
     ) -> None:
         super().__init__("gives-up")
-        self._model = model
-        self._scripted = scripted
-        self._error = error
-        self._late = late
+        self._model, self._scripted = model, scripted
+        self._error, self._late = error, late
 
     async def behave(self, task: AgentTask) -> AgentResult:
         beside = asyncio.create_task(self._model.text([user("greet")]))
@@ -100,11 +88,10 @@ async def test_step_timeout_waiting_for_its_model_is_not_retryable(
     assert result.usage.model_calls == 0
 
 
-@pytest.mark.parametrize("gives_up", [False, True])
 async def test_step_timeout_after_its_models_reply_is_not_retryable(
-    model: Model, scripted: ScriptedModel, gives_up: bool
+    model: Model, scripted: ScriptedModel
 ) -> None:
-    result = await run(CallsThenWaits(model, gives_up=gives_up), within_s=2)
+    result = await run(CallsThenWaits(model), within_s=2)
     assert scripted.calls == 1
     assert reason(result) == "STEP_TIMEOUT"
     assert not result.error.retryable
@@ -113,41 +100,26 @@ async def test_step_timeout_after_its_models_reply_is_not_retryable(
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
-    [("MCP_TIMEOUT", "MCP_TIMEOUT"), (None, "MODEL_TIMEOUT")],
+    ("given", "late", "expected", "retryable"),
+    [
+        (DeadlineExceeded("No answer.", reason="MCP_TIMEOUT"), False, "MCP_TIMEOUT", True),
+        (DeadlineExceeded("No answer."), False, "MODEL_TIMEOUT", False),
+        (DeadlineExceeded("No answer.", reason="MCP_TIMEOUT"), True, "STEP_TIMEOUT", False),
+        (DeadlineExceeded("No answer."), True, "MODEL_TIMEOUT", False),
+        (None, False, "STEP_TIMEOUT", False),
+    ],
 )
-async def test_cancelled_model_call_keeps_the_reason_of_the_failure(
-    model: Model, scripted: ScriptedModel, given: str | None, expected: str
+async def test_reason_of_a_failure_after_a_cancelled_model_call(
+    model: Model, scripted: ScriptedModel, given: Any, late: bool, expected: str, retryable: bool
 ) -> None:
     scripted.knobs.latency_s = 30
-    error = DeadlineExceeded("There was no answer in time.", reason=given)
-    result = await run(GivesUpItsModel(model, scripted, error), within_s=30)
+    agent = GivesUpItsModel(model, scripted, given, late=late)
+    result = await run(agent, within_s=2 if late or given is None else 30)
     assert reason(result) == expected
-    assert result.error.retryable is (expected == "MCP_TIMEOUT")
+    assert result.error.retryable is retryable
     assert result.usage.abandoned_calls == 1
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"), [("MCP_TIMEOUT", "STEP_TIMEOUT"), (None, "MODEL_TIMEOUT")]
-)
-async def test_failure_at_the_deadline_is_a_step_or_model_timeout(
-    model: Model, scripted: ScriptedModel, given: str | None, expected: str
-) -> None:
-    scripted.knobs.latency_s = 30
-    error = DeadlineExceeded("There was no answer in time.", reason=given)
-    result = await run(GivesUpItsModel(model, scripted, error, late=True), within_s=2)
-    assert reason(result) == expected
-    assert not result.error.retryable
-
-
-async def test_timeout_after_a_cancelled_call_is_no_model_timeout(
-    model: Model, scripted: ScriptedModel
-) -> None:
-    scripted.knobs.latency_s = 30
-    result = await run(GivesUpItsModel(model, scripted, None), within_s=2)
-    assert reason(result) == "STEP_TIMEOUT"
-    assert "its model" not in result.error.message
-    assert result.usage.abandoned_calls == 1
+    if given is None:
+        assert "its model" not in result.error.message
 
 
 async def test_step_that_timed_out_without_a_model_call_is_retryable() -> None:

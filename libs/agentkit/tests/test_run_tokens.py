@@ -92,9 +92,7 @@ async def test_invalid_tokens_are_refused(guarded: GuardedAgent) -> None:
     assert not guarded.agent.inputs
 
 
-async def test_a_token_of_the_gateway_describes_the_agent(
-    guarded: GuardedAgent,
-) -> None:
+async def test_token_of_gateway_describes_agent(guarded: GuardedAgent) -> None:
     token = guarded.signer.mint("gateway", "", "", ["echo"], 30.0)
     answer = await guarded.stub.Describe(
         DescribeRequest(), metadata=((RUN_TOKEN_KEY, token),), timeout=10

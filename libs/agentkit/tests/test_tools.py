@@ -1,6 +1,5 @@
 from datetime import date
 from decimal import Decimal
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -182,8 +181,9 @@ async def test_exactly_the_approved_action_is_performed_once() -> None:
     assert performed.action == action
     assert from_value_map(performed.result) == {"deployed": "api"}
     assert step.tools.irreversible_dispatched
-    with pytest.raises(PermissionDenied, match="not one that was approved"):
-        await step.tools.perform(action)
+    for again in (step, task(agent, tools=["deploy"])):
+        with pytest.raises(PermissionDenied, match="not one that was approved"):
+            await again.tools.perform(action)
     assert len(agent.calls) == 1
 
 
@@ -223,14 +223,6 @@ async def test_changed_arguments_under_an_approved_digest_are_refused() -> None:
     with pytest.raises(PermissionDenied) as caught:
         await step.tools.perform(forged)
     assert caught.value.reason == "ACTION_NOT_APPROVED"
-    assert agent.calls == []
-
-
-async def test_an_action_that_was_not_approved_is_refused() -> None:
-    agent = DeployAgent()
-    action = await proposed(agent, service="api", version=2)
-    with pytest.raises(PermissionDenied):
-        await task(agent, tools=["deploy"]).tools.perform(action)
     assert agent.calls == []
 
 
@@ -321,7 +313,7 @@ def test_functions_that_cannot_be_tools_are_refused() -> None:
     async def variadic(*a: int) -> int:
         return len(a)
 
-    async def hidden(a: Path) -> int:
+    async def hidden(a: "Missing") -> int:  # noqa: F821
         return 0
 
     async def fine(a: int) -> int:

@@ -1,13 +1,11 @@
 """A token budget at the HTTP boundary: what exceeds it is never sent, and what is counted."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import BaseModel
+from rig import Rig
 
 from bos_llm import (
     BudgetExhausted,
@@ -20,9 +18,6 @@ from bos_llm import (
     user,
 )
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from conftest import Rig
 
 HELLO = [user("hello")]
 PROMPT = len("hello") // 2 + 8
@@ -40,9 +35,7 @@ def given(tokens: int) -> TokenBudget:
     return budget
 
 
-async def test_call_within_the_budget_is_sent_with_its_reply_bounded_and_then_counted(
-    rig: Rig,
-) -> None:
+async def test_call_within_budget_is_bounded_and_counted(rig: Rig) -> None:
     budget = given(PROMPT + 100)
     completion = await (await rig.model()).text(HELLO)
     assert rig.server.requests[-1].body["max_tokens"] == 100
@@ -53,8 +46,10 @@ async def test_call_within_the_budget_is_sent_with_its_reply_bounded_and_then_co
 
 async def test_without_a_budget_a_reply_has_the_bound_of_the_settings(rig: Rig) -> None:
     set_budget(None)
-    await (await rig.model(max_reply_tokens=777)).text(HELLO)
-    assert rig.server.requests[-1].body["max_tokens"] == 777
+    model = await rig.model(max_reply_tokens=777)
+    for given, sent in ((None, 777), (70, 70)):
+        await model.text(HELLO, max_tokens=given)
+        assert rig.server.requests[-1].body["max_tokens"] == sent
 
 
 async def test_budget_without_a_bound_admits_every_call_and_counts_it(rig: Rig) -> None:
@@ -64,12 +59,6 @@ async def test_budget_without_a_bound_admits_every_call_and_counts_it(rig: Rig) 
     assert budget.counted == usage.input_tokens + usage.output_tokens
     assert budget.abandoned == 0
     assert rig.server.requests[-1].body["max_tokens"] == 4096
-
-
-async def test_the_callers_own_limit_holds_when_it_is_lower(rig: Rig) -> None:
-    given(PROMPT + 500)
-    await (await rig.model()).text(HELLO, max_tokens=70)
-    assert rig.server.requests[-1].body["max_tokens"] == 70
 
 
 @pytest.mark.parametrize(
@@ -85,17 +74,6 @@ async def test_call_that_cannot_fit_is_never_sent(rig: Rig, tokens: int, sent: b
             await model.text(HELLO)
         assert budget.counted == 0
     assert rig.server.calls == int(sent)
-
-
-async def test_budget_is_used_up_by_calls_one_after_the_other(rig: Rig) -> None:
-    budget = given(PROMPT + 80)
-    model = await rig.model()
-    while budget.left >= PROMPT + 64:
-        await model.text(HELLO)
-    calls = rig.server.calls
-    with pytest.raises(BudgetExhausted):
-        await model.text(HELLO)
-    assert rig.server.calls == calls > 0
 
 
 async def test_call_waits_for_tokens_that_another_one_holds(rig: Rig) -> None:
@@ -123,7 +101,7 @@ async def test_unreachable_endpoint_costs_no_tokens(rig: Rig, unused_port: int) 
     assert budget.counted == 0
 
 
-async def test_call_that_is_cancelled_counts_all_that_it_could_have_consumed(rig: Rig) -> None:
+async def test_cancelled_call_counts_all_it_could_have_consumed(rig: Rig) -> None:
     rig.server.knobs.latency_s = 30.0
     budget = given(1000)
     model = await rig.model()
@@ -145,21 +123,13 @@ async def test_stream_is_bounded_and_counted(rig: Rig) -> None:
     assert budget.counted == end.usage.input_tokens + end.usage.output_tokens > 0
 
 
-async def test_stream_that_is_left_early_counts_all_that_it_could_have_consumed(rig: Rig) -> None:
+async def test_stream_left_early_counts_all_it_could_have_consumed(rig: Rig) -> None:
     budget = given(1000)
     async with aclosing((await rig.model()).stream(HELLO, max_tokens=100)) as stream:
         async for item in stream:
             assert isinstance(item, TextDelta)
             break
     assert budget.counted == PROMPT + 100
-
-
-async def test_stream_that_cannot_fit_is_never_sent(rig: Rig) -> None:
-    given(PROMPT)
-    async with aclosing((await rig.model()).stream(HELLO)) as stream:
-        with pytest.raises(BudgetExhausted):
-            await anext(stream)
-    assert rig.server.calls == 0
 
 
 async def test_the_schema_of_a_structured_reply_counts_as_prompt(rig: Rig) -> None:
@@ -169,7 +139,7 @@ async def test_the_schema_of_a_structured_reply_counts_as_prompt(rig: Rig) -> No
     assert rig.server.calls == 0
 
 
-async def test_repair_beyond_the_budget_is_not_sent_and_the_first_call_is_counted(rig: Rig) -> None:
+async def test_repair_beyond_the_budget_is_not_sent(rig: Rig) -> None:
     rig.server.knobs.malformed_json_next(2)
     budget = given(400)
     with pytest.raises((BudgetExhausted, ModelOutputInvalid)) as caught:
@@ -177,5 +147,4 @@ async def test_repair_beyond_the_budget_is_not_sent_and_the_first_call_is_counte
     assert isinstance(caught.value, BudgetExhausted)
     assert rig.server.calls == 1
     usage = caught.value.usage
-    assert usage is not None
     assert budget.counted == usage.input_tokens + usage.output_tokens

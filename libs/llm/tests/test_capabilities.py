@@ -1,14 +1,14 @@
 """What endpoints refuse is learnt: one request more the first time, none the next."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
 from pydantic import BaseModel
+from rig import Rig
 from serving import endpoint_of
 
 from bos_errors import BosError, InvalidArgument
@@ -25,13 +25,7 @@ from bos_llm.endpoints.capabilities import Ladder
 from bos_llm.endpoints.error_reply import read_refusal
 from bos_llm.endpoints.providers import PROVIDERS, Capabilities, provider_row
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from conftest import Rig
-
-    Rule = Callable[[dict[str, Any]], tuple[int, Any] | None]
-
+Rule = Callable[[dict[str, Any]], tuple[int, Any] | None]
 ASK = [system("Answer as JSON."), user("Which tables?")]
 
 
@@ -107,7 +101,6 @@ def as_fastapi(name: str) -> Rule:
         (refuses("temperature", param=None), {}, "temperature"),
         (refuses("reasoning_effort"), {"reasoning_effort": "none"}, "reasoning_effort"),
         (as_fastapi("max_tokens"), {}, "max_tokens"),
-        (as_fastapi("reasoning_effort"), {"reasoning_effort": "low"}, "reasoning_effort"),
     ],
 )
 async def test_a_refused_parameter_is_left_out_from_then_on(
@@ -140,7 +133,6 @@ async def test_where_neither_name_is_taken_no_bound_is_sent(rig: Rig) -> None:
     [
         ("This response_format type is unavailable now", None),
         ("'response_format.type' must be 'json_object' or 'text'", {"type": "json_object"}),
-        ("model does not support json_schema", {"type": "json_object"}),
     ],
 )
 async def test_without_schemas_json_is_asked_for_in_words(
@@ -159,14 +151,6 @@ async def test_without_schemas_json_is_asked_for_in_words(
         assert '"tables"' not in endpoint.bodies[0]["messages"][0]["content"]
 
 
-async def test_several_parameters_are_learnt_in_one_call(rig: Rig) -> None:
-    rules = refuses("temperature"), refuses("max_tokens"), refuses("response_format")
-    async with served(*rules) as endpoint:
-        model = await rig.model(base_url=endpoint.url)
-        assert (await model.structured(ASK, Choice)).value.tables == ["orders"]
-        assert len(endpoint.bodies) == 4
-
-
 async def test_streams_learn_as_well(rig: Rig) -> None:
     async with served(refuses("temperature"), refuses("stream_options")) as endpoint:
         model = await rig.model(base_url=endpoint.url)
@@ -176,15 +160,7 @@ async def test_streams_learn_as_well(rig: Rig) -> None:
         assert len(endpoint.bodies) == 3
 
 
-async def test_agents_of_one_model_share_what_was_learnt(rig: Rig) -> None:
-    async with served(refuses("temperature")) as endpoint:
-        models = await rig.models(base_url=endpoint.url)
-        await models.for_agent("sql").text(ASK)
-        await models.for_agent("composer").text(ASK)
-        assert len(endpoint.bodies) == 3
-
-
-async def test_a_parameter_that_cannot_be_spared_is_named_with_its_setting(rig: Rig) -> None:
+async def test_required_parameter_is_named_with_its_setting(rig: Rig) -> None:
     def rule(body: dict[str, Any]) -> tuple[int, Any] | None:
         error = {"message": "secret sk-123: bad temperature", "param": "temperature"}
         return 400, {"error": error}
@@ -227,7 +203,6 @@ async def test_a_window_too_small_shortens_the_reply(rig: Rig) -> None:
         (400, {"message": "maximum context length is 4096 tokens", "code": 400}),
         (400, {"type": "exceed_context_size_error", "code": 400, "message": "too big"}),
         (400, {"message": "litellm.ContextWindowExceededError: too long", "code": "400"}),
-        (400, {"message": "prompt is too long: 250000 tokens > 200000 maximum"}),
         (413, {"message": "no"}),
     ],
 )
@@ -243,7 +218,6 @@ async def test_too_long_prompt_has_an_error_of_its_own(rig: Rig, status: int, er
     "words",
     [
         "Invalid model name passed in model=foo. Call `/v1/models`",
-        "foo is not a valid model ID",
         "The model `foo` does not exist",
     ],
 )
@@ -261,9 +235,7 @@ async def test_a_request_refused_for_no_known_reason_is_not_repeated(rig: Rig) -
         assert len(endpoint.bodies) == 1
 
 
-@pytest.mark.parametrize(
-    "body", [None, [], [[]], "", 7, {"error": []}, {"detail": [3, {"loc": 5}]}]
-)
+@pytest.mark.parametrize("body", [None, [[]], 7, {"error": []}, {"detail": [3, {"loc": 5}]}])
 async def test_error_bodies_of_any_shape_are_read(body: Any) -> None:
     assert read_refusal(400, body).status == 400
 
@@ -290,7 +262,6 @@ ECHO = (
         {"message": ECHO},
         {"message": "average temperature per month? is declined", "code": "content_filter"},
         {"message": "average temperature per month?", "param": "messages[1].content"},
-        {"message": "Access from your district is restricted"},
         {"message": "No answer to: which max_tokens and temperature?"},
         {"message": "The model `temperature` does not exist"},
     ],
@@ -315,7 +286,7 @@ async def test_what_was_not_the_reason_is_not_learnt(rig: Rig, error: Any) -> No
         ("temperature must be between 0 and 1", "temperature"),
     ],
 )
-async def test_what_is_wrong_with_one_request_is_not_held_against_others(
+async def test_reason_in_one_request_does_not_affect_others(
     rig: Rig, words: str, without: str
 ) -> None:
     async with served(refuses(without, words=words)) as endpoint:
@@ -365,7 +336,7 @@ async def test_a_reply_bound_too_large_is_lowered_for_good(rig: Rig, words: str)
         assert [body["max_tokens"] for body in endpoint.bodies] == [4096, 2048, 2048]
 
 
-async def test_a_profile_of_another_endpoint_teaches_nothing_about_this_one(rig: Rig) -> None:
+async def test_profile_of_another_endpoint_teaches_nothing(rig: Rig) -> None:
     async with served(refuses("temperature")) as strict, served() as plain:
         profiles = {"eu": {"keys": ["k-123"], "base_url": strict.url}}
         models = await rig.models(base_url=plain.url, key_profiles=profiles)
@@ -379,7 +350,7 @@ async def test_a_profile_of_another_endpoint_teaches_nothing_about_this_one(rig:
         assert "temperature" in plain.bodies[0]
 
 
-async def test_model_without_reasoning_switch_gets_tokens_for_reasoning(rig: Rig) -> None:
+async def test_model_that_always_reasons_gets_tokens_for_it(rig: Rig) -> None:
     async with served(refuses("reasoning_effort", words="'none' is not supported")) as endpoint:
         options = {"provider": "openai", "model": "gpt-5", "reasoning_effort": "none"}
         model = await rig.model(base_url=endpoint.url, **options)
@@ -394,7 +365,7 @@ async def test_halves_of_characters_are_sent_as_question_marks(rig: Rig) -> None
         assert endpoint.bodies[0]["messages"][0]["content"] == "price ?"
 
 
-async def test_a_whole_reply_read_as_a_stream_that_broke_off_is_no_reply(rig: Rig) -> None:
+async def test_whole_reply_read_as_stream_that_broke_off_is_no_reply(rig: Rig) -> None:
     async def broken(request: web.Request) -> web.Response:
         chunk = {"choices": [{"index": 0, "delta": {"content": "The revenue was 3 mill"}}]}
         text = f"data: {web.json_response(chunk).text}\n\n"
@@ -419,7 +390,6 @@ async def test_nested_without_end_is_no_reply(rig: Rig) -> None:
     [
         ("openai", "gpt-6-luna", "none", True),
         ("openai", "gpt-6-luna", "low", False),
-        ("openai", "o3", "low", False),
         ("openai", "gpt-4.1", "low", True),
         ("mistral", "mistral-large-4", "low", True),
     ],
@@ -445,7 +415,7 @@ async def test_models_that_think_get_room_for_it(rig: Rig) -> None:
     assert not quick.reasons
 
 
-async def test_extra_parameters_go_with_every_call_and_may_replace_ours(rig: Rig) -> None:
+async def test_extra_parameters_go_with_every_call(rig: Rig) -> None:
     body = {"chat_template_kwargs": {"enable_thinking": False}, "temperature": 0.7}
     await (await rig.model(extra_body=body)).text([user("hello")])
     sent = rig.server.requests[-1].body
@@ -454,21 +424,10 @@ async def test_extra_parameters_go_with_every_call_and_may_replace_ours(rig: Rig
     assert sent["model"] == "scripted"
 
 
-@pytest.mark.parametrize("provider", sorted(PROVIDERS))
+@pytest.mark.parametrize("provider", sorted(PROVIDERS.keys() - {"azure"}))
 async def test_every_provider_answers_as_it_is_known(rig: Rig, provider: str) -> None:
-    options: dict[str, Any] = {"provider": provider, "model": "m"}
     async with served() as endpoint:
-        options |= (
-            {"azure_endpoint": endpoint.url, "azure_api_key": "k", "azure_api_version": "v1"}
-            if provider == "azure"
-            else {"base_url": endpoint.url}
-        )
-        if provider == "azure":
-            options["azure_endpoint"] = endpoint.url.replace("/v1", "/openai/v1/")
-            with pytest.raises(BosError):  # the double serves no such path
-                await (await rig.model(**options)).text(ASK)
-            return
-        model = await rig.model(**options)
+        model = await rig.model(provider=provider, model="m", base_url=endpoint.url)
         assert (await model.structured(ASK, Choice)).value.tables == ["orders"]
         (sent,) = endpoint.bodies
         takes = provider_row(provider).takes

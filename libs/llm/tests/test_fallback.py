@@ -1,14 +1,14 @@
 """Model calls that their callers can do without: a reply, or one kind of failure for all causes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from decimal import Decimal
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from rig import Rig
 
 from bos_chassis import deadlines
 from bos_chassis.telemetry import Telemetry
@@ -17,21 +17,16 @@ from bos_llm import (
     Message,
     Model,
     NoReply,
-    Structured,
     TextDelta,
     TokenBudget,
-    Usage,
     attempt,
     set_budget,
     stream,
     user,
 )
-from bos_llm.fallback import RESERVE_S
+from bos_llm.fallback import RESERVE_S, plain_sentence
 from bos_testkit.scripted_model.faults import Knobs
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from conftest import Rig
 
 AMPLE_S = 60.0
 UNCONFIGURED = {"base_url": None}
@@ -75,31 +70,11 @@ async def test_reply_comes_with_its_usage(rig: Rig) -> None:
     assert (reply.usage.calls, reply.repaired) == (1, False)
 
 
-class Recording:
-    """Notes how it is asked."""
-
-    configured = True
-
-    def __init__(self) -> None:
-        self.asked: list[dict[str, Any]] = []
-
-    async def structured(
-        self, messages: Sequence[Message], schema: type[Plan], **options: Any
-    ) -> Structured[Plan]:
-        self.asked.append(options)
-        return Structured(schema(steps=[], note=None), Usage(), repaired=False)
-
-
-@pytest.mark.parametrize("form_in", ["system", "last"])
-async def test_place_of_the_form_is_passed_on(form_in: str) -> None:
-    model = Recording()
-    await attempted(cast("Model", model), form_in=form_in)
-    assert model.asked == [{"max_tokens": None, "form_in": form_in}]
-
-
 async def test_limits_of_the_reply_are_passed_on(rig: Rig) -> None:
-    await attempted(await rig.model(), max_tokens=77)
+    await attempted(await rig.model(), max_tokens=77, form_in="last")
     assert rig.server.requests[-1].body["max_tokens"] == 77
+    (message,) = rig.server.requests[-1].messages
+    assert "one JSON object" in message["content"], "the form is in the last message"
 
 
 async def test_stream_ends_with_the_whole_and_its_usage(rig: Rig) -> None:
@@ -151,7 +126,7 @@ async def test_model_that_fails_is_no_reply_and_not_the_same_as_none(
     assert caught.value.message == str(caught.value.__cause__.message)  # type: ignore[union-attr]
 
 
-async def test_unusable_replies_are_paid_for_and_those_that_never_came_are_not(rig: Rig) -> None:
+async def test_usage_of_unusable_replies_is_counted(rig: Rig) -> None:
     model = await rig.model()
     rig.server.knobs.prose_next(2)
     with pytest.raises(NoReply) as caught:
@@ -196,19 +171,12 @@ async def test_callers_own_deadline_leaves_time_to_do_without(
 
 
 @CALLS
-@pytest.mark.parametrize("tokens", [10, 100_000])
-async def test_spent_budget_is_no_reply_and_nothing_is_sent(
-    rig: Rig, call: Callable[..., Any], tokens: int
-) -> None:
-    set_budget(TokenBudget(tokens))
-    model = await rig.model()
-    if tokens == 10:
-        with pytest.raises(NoReply) as caught:
-            await call(model)
-        assert caught.value.reason == "BUDGET_EXHAUSTED"
-    else:
-        await call(model)
-    assert rig.server.calls == (0 if tokens == 10 else 1)
+async def test_spent_budget_is_no_reply(rig: Rig, call: Callable[..., Any]) -> None:
+    set_budget(TokenBudget(10))
+    with pytest.raises(NoReply) as caught:
+        await call(await rig.model())
+    assert caught.value.reason == "BUDGET_EXHAUSTED"
+    assert rig.server.calls == 0
 
 
 def broken_prompt() -> Sequence[Message]:
@@ -216,9 +184,7 @@ def broken_prompt() -> Sequence[Message]:
 
 
 @CALLS
-async def test_defect_is_logged_where_there_is_a_log_and_raised_where_there_is_none(
-    rig: Rig, call: Callable[..., Any]
-) -> None:
+async def test_defect_is_logged_or_raised_without_a_log(rig: Rig, call: Callable[..., Any]) -> None:
     model, telemetry = await rig.model(), Telemetry.for_tests()
     with pytest.raises(ZeroDivisionError):
         await call(model, prompt=broken_prompt)
@@ -253,14 +219,6 @@ async def test_stream_that_breaks_off_is_no_reply_after_its_pieces(rig: Rig) -> 
     assert caught.value.error_type == "ModelUnavailable"
 
 
-@pytest.mark.parametrize(("patient", "calls"), [(True, 2), (False, 1)])
-async def test_impatient_stream_asks_once(rig: Rig, patient: bool, calls: int) -> None:
-    rig.server.knobs.fail_next(9, status=500)
-    with pytest.raises(NoReply):
-        await streamed(await rig.model(), patient=patient)
-    assert rig.server.calls == calls
-
-
 class Dictating:
     """Has its first piece at once, and then nothing more."""
 
@@ -271,7 +229,7 @@ class Dictating:
         await asyncio.Event().wait()
 
 
-async def test_time_limit_of_a_stream_ends_the_model_and_never_its_reader() -> None:
+async def test_time_limit_of_stream_ends_model_and_never_its_reader() -> None:
     model: Any = Dictating()
     clock = asyncio.get_running_loop().time
     async with aclosing(stream(model, greets, within_s=0.05)) as pieces:
@@ -281,3 +239,26 @@ async def test_time_limit_of_a_stream_ends_the_model_and_never_its_reader() -> N
         with pytest.raises(NoReply) as caught:
             await anext(pieces)
     assert caught.value.reason == "MODEL_TIMEOUT"
+
+
+@pytest.mark.parametrize(
+    ("result", "stdout", "sentence"),
+    [
+        (Decimal("87.50"), "", "The result is 87.50."),
+        (0.1 + 0.2, "", "The result is 0.3."),
+        ({"share": Decimal("43.7"), "top": 5}, "", "The result is share = 43.7; top = 5."),
+        ([1, 2, 3], "", "The result is 1, 2, 3."),
+        ([{"a": 1}, {"a": 2}], "", "The result is a table of 2 rows."),
+        (None, "half past nine\n", "The program printed: half past nine"),
+        (None, "", "The program ran and gave no result."),
+        ([], "", "The result is an empty list."),
+    ],
+)
+def test_a_result_is_stated_without_a_model(result: Any, stdout: str, sentence: str) -> None:
+    assert plain_sentence(result, stdout) == sentence
+
+
+@pytest.mark.parametrize(("length", "cut"), [(600, False), (601, True)])
+def test_a_long_result_is_cut(length: int, cut: bool) -> None:
+    said = plain_sentence("x" * length, "")
+    assert said == f"The result is {'x' * 600}{'…' if cut else ''}."

@@ -100,13 +100,13 @@ def test_every_kind_of_field_has_a_form_and_recursion_an_end() -> None:
     )
 
 
-def test_a_plan_s_form_takes_few_tokens_and_is_the_same_each_time() -> None:
+def test_plan_s_form_takes_few_tokens_and_is_same_each_time() -> None:
     form = JsonSchema.of(Plan).form
     assert count_tokens(form) < 260
     assert form == JsonSchema.of(Plan).form
 
 
-def test_what_classes_say_to_developers_is_not_sent_and_what_fields_say_is() -> None:
+def test_docstrings_of_fields_alone_are_sent() -> None:
     for model in (Plan, Tree):
         schema = JsonSchema.of(model)
         sent = f"{schema.response_format}{schema.form}"
@@ -120,7 +120,7 @@ class Bounded(BaseModel):
     tags: list[str] = Field(min_length=1)
 
 
-def test_bounds_that_not_every_endpoint_knows_are_checked_and_not_sent() -> None:
+def test_bounds_of_fields_are_checked_and_not_sent() -> None:
     schema = JsonSchema.of(Bounded)
     assert schema.schema["properties"] == {
         "name": {"type": "string"},

@@ -1,25 +1,22 @@
 """Azure OpenAI by a managed identity: real token endpoints on loopback, a scripted Azure."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from aiohttp import web
+from rig import Rig
+from serving import served
 
 from bos_chassis import deadlines
 from bos_errors import ConfigurationError, DeadlineExceeded
 from bos_llm import Completion, Model, ModelNotConfigured, ModelUnavailable, user
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from conftest import Rig
 
 HELLO = [user("hello")]
 HEADER = "identity-header-0123456789"
@@ -77,20 +74,14 @@ class TokenEndpoint:
 async def tokens(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TokenEndpoint]:
     endpoint = TokenEndpoint()
     endpoint.gate.set()
-    application = web.Application()
-    application.router.add_get("/msi/token", endpoint.app_service)
-    application.router.add_get("/metadata/identity/oauth2/token", endpoint.metadata_service)
-    runner = web.AppRunner(application)
-    await runner.setup()
     for name in PLATFORM:
         monkeypatch.delenv(name, raising=False)
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    async with served(
+        web.get("/msi/token", endpoint.app_service),
+        web.get("/metadata/identity/oauth2/token", endpoint.metadata_service),
+    ) as endpoint.url:
         yield endpoint
-    finally:
         endpoint.gate.set()
-        await runner.cleanup()
 
 
 @pytest.fixture
@@ -111,10 +102,6 @@ async def azure(rig: Rig, **overrides: Any) -> Model:
     )
 
 
-def presented(rig: Rig) -> list[str]:
-    return [request.key_end for request in rig.server.requests]
-
-
 @pytest.mark.requirement("N-04")
 async def test_calls_carry_the_token_of_the_identity_and_no_key(
     rig: Rig, app_service: TokenEndpoint
@@ -124,7 +111,7 @@ async def test_calls_carry_the_token_of_the_identity_and_no_key(
     await model.text(HELLO)
     async with aclosing(model.stream(HELLO)) as stream:
         assert isinstance([item async for item in stream][-1], Completion)
-    assert presented(rig) == ["0001", "0001"]
+    assert rig.keys_sent == ["0001", "0001"]
     assert "api-key" not in rig.server.requests[-1].headers
     assert "authorization" in rig.server.requests[-1].headers
     assert rig.server.requests[-1].path == "/openai/v1/chat/completions"
@@ -141,12 +128,12 @@ async def test_one_of_several_identities_can_be_chosen(
 
 
 @pytest.mark.requirement("N-04")
-async def test_a_virtual_machine_has_its_token_from_the_metadata_service(
+async def test_virtual_machine_uses_the_metadata_service(
     rig: Rig, tokens: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", tokens.url)
     await (await azure(rig)).text(HELLO)
-    assert presented(rig) == [f"{len(tokens.asked):04}"]
+    assert rig.keys_sent == [f"{len(tokens.asked):04}"]
 
 
 async def test_calls_side_by_side_wait_for_one_request(
@@ -163,7 +150,7 @@ async def test_calls_side_by_side_wait_for_one_request(
     assert len(app_service.asked) == 1
 
 
-async def test_a_token_is_renewed_before_it_expires_without_delaying_calls(
+async def test_token_is_renewed_without_delaying_calls(
     rig: Rig, app_service: TokenEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The package lets half a minute pass between two requests; here they follow at once.
@@ -176,16 +163,14 @@ async def test_a_token_is_renewed_before_it_expires_without_delaying_calls(
     await model.text(HELLO)
     await eventually(lambda: len(app_service.asked) == 2)
     await model.text(HELLO)
-    assert presented(rig) == ["0001", "0001", "0001"]
+    assert rig.keys_sent == ["0001", "0001", "0001"]
     app_service.gate.set()
-    while presented(rig)[-1] != "0002":
+    while rig.keys_sent[-1] != "0002":
         await model.text(HELLO)
     assert len(app_service.asked) == 2
 
 
-async def test_waiting_for_a_token_ends_at_the_deadline(
-    rig: Rig, app_service: TokenEndpoint
-) -> None:
+async def test_waiting_for_token_ends_at_deadline(rig: Rig, app_service: TokenEndpoint) -> None:
     app_service.gate.clear()
     model = await azure(rig)
     deadlines.set_remaining(1.0)
@@ -194,9 +179,7 @@ async def test_waiting_for_a_token_ends_at_the_deadline(
     assert rig.server.calls == 0
 
 
-async def test_a_token_endpoint_that_refuses_is_unavailable_and_its_text_not_repeated(
-    rig: Rig, app_service: TokenEndpoint
-) -> None:
+async def test_refusing_token_endpoint_is_unavailable(rig: Rig, app_service: TokenEndpoint) -> None:
     app_service.status = 400
     with pytest.raises(ModelUnavailable) as caught:
         await (await azure(rig)).text(HELLO)

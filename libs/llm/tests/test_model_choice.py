@@ -1,13 +1,10 @@
 """Models that questions choose: whose calls they are for, what is sent, and what it costs."""
 
-from __future__ import annotations
-
-import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import SecretStr
+from rig import Rig
 
 from bos_errors import ConfigurationError
 from bos_llm import (
@@ -20,9 +17,6 @@ from bos_llm import (
     user,
 )
 
-if TYPE_CHECKING:
-    from conftest import Rig
-
 HELLO = [user("hello")]
 PRICES = {"scripted": {"input": 1, "output": 2}, "large": {"input": 10, "output": 20}}
 
@@ -31,7 +25,7 @@ def asked(rig: Rig) -> list[str]:
     return [request.model for request in rig.server.requests]
 
 
-async def test_calls_go_to_the_model_that_the_task_chose_and_cost_its_price(rig: Rig) -> None:
+async def test_calls_go_to_the_chosen_model_at_its_price(rig: Rig) -> None:
     model = await rig.model(prices=PRICES)
     set_model_choice("large")
     assert current_model_choice() == model.config.model == "large"
@@ -63,7 +57,6 @@ async def test_a_chosen_model_without_a_price_is_counted_as_such(rig: Rig) -> No
         ({"PLANNER_MODEL": "fixed"}, "large"),
         ({"SQL_MODEL": "fixed"}, "fixed"),
         ({"SQL_MODEL_PROVIDER": "compatible"}, "scripted"),
-        ({"SQL_TEMPERATURE": "0.5"}, "large"),
     ],
 )
 @pytest.mark.requirement("N-02", "N-03")
@@ -75,17 +68,6 @@ async def test_what_the_operator_fixed_for_one_agent_stays(
     set_model_choice("large")
     await model.text(HELLO)
     assert asked(rig) == [sent] == [model.config.model]
-
-
-async def test_tasks_side_by_side_keep_to_their_own_choices(rig: Rig) -> None:
-    model = await rig.model()
-
-    async def task(choice: str) -> None:
-        set_model_choice(choice)
-        await model.text(HELLO)
-
-    await asyncio.gather(*(task(name) for name in ("large", "small", "") * 3))
-    assert sorted(asked(rig)) == ["large"] * 3 + ["scripted"] * 3 + ["small"] * 3
 
 
 async def test_a_chosen_model_suffices_where_none_is_set(rig: Rig) -> None:

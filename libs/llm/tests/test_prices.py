@@ -1,22 +1,15 @@
 """What calls cost: the table that comes along, and what takes its place."""
 
-from __future__ import annotations
-
-import json
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from rig import Rig
 
 from bos_errors import ConfigurationError
 from bos_llm import ModelPrice, ModelSettings, user
 from bos_llm.prices import PriceTable, announced_end
-from bos_llm.replies.wire import TokenCount, read_completion
 from bos_llm.settings import DEFAULT_MODELS
-
-if TYPE_CHECKING:
-    from conftest import Rig
 
 HELLO = [user("hello")]
 CHEAP = ModelPrice(input=1, output=2)
@@ -26,16 +19,13 @@ def table(**overrides: ModelPrice) -> PriceTable:
     return PriceTable.read(None, overrides)
 
 
-@pytest.mark.parametrize(
-    "model", ["gpt-6-luna", "gpt-6-sol", "claude-sonnet-5-5", "gemini-3.8-flash"]
-)
+@pytest.mark.parametrize("model", ["claude-sonnet-5-5", "gemini-3.8-flash"])
 def test_common_models_have_a_price(model: str) -> None:
     price = table().find(model)
-    assert price is not None
     assert 0 < price.input < price.output
 
 
-def test_default_models_have_a_price_and_are_served_for_another_month() -> None:
+def test_default_models_have_a_price_and_another_month() -> None:
     for model in DEFAULT_MODELS.values():
         assert table().find(model) is not None, f"{model} costs nothing, says prices.json"
         end = announced_end(model)
@@ -51,28 +41,17 @@ def test_the_end_of_a_model_is_that_of_its_dated_ones() -> None:
     assert announced_end("gpt-6-luna") is None
 
 
-def test_the_table_says_when_it_was_taken() -> None:
-    from importlib.resources import files
-
-    raw = json.loads(files("bos_llm").joinpath("prices.json").read_text())
-    assert raw["taken_on"].count("-") == 2
-
-
 @pytest.mark.parametrize(
     ("model", "family"),
     [
         ("gpt-4.1-2025-04-14", "gpt-4.1"),
-        ("gpt-4.1-mini-2025-04-14", "gpt-4.1-mini"),
         ("claude-sonnet-4-20250514", "claude-sonnet-4"),
         ("gpt-4-0613", "gpt-4"),
         ("models/gemini-2.5-flash", "gemini-2.5-flash"),
-        ("openai/gpt-4o-2024-11-20", "gpt-4o"),
     ],
 )
 def test_a_dated_model_costs_what_its_family_does(model: str, family: str) -> None:
-    found = table().find(model)
-    assert found is not None
-    assert found == table().find(family)
+    assert table().find(model) == table().find(family) is not None
 
 
 @pytest.mark.parametrize("model", ["gpt-4.1-turbo", "my-deployment", "", "gpt-4.10"])
@@ -127,23 +106,6 @@ def test_cached_input_is_cheaper_where_its_price_is_known() -> None:
     price = ModelPrice(input=2, output=8, cached_input=0.5)
     assert price.of(1_000_000, 0, 400_000) == pytest.approx(1.2 + 0.2)
     assert CHEAP.of(1_000_000, 0, 400_000) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    ("details", "cached"), [({"cached_tokens": 60}, 60), ({"cached_tokens": 999}, 100), (None, 0)]
-)
-def test_cached_tokens_are_read_and_never_more_than_the_input(details: object, cached: int) -> None:
-    usage = {"prompt_tokens": 100, "completion_tokens": 5, "prompt_tokens_details": details}
-    body = {"choices": [{"message": {"content": "x"}}], "usage": usage}
-    assert read_completion(body).tokens == TokenCount(100, 5, cached)
-
-
-@pytest.mark.parametrize(("sent", "received"), [(-1, 5), (5, -1), (None, 5)])
-def test_counts_that_are_none_are_not_taken_for_counts(sent: object, received: object) -> None:
-    """What is counted backwards would give tokens back to a budget."""
-    usage = {"prompt_tokens": sent, "completion_tokens": received}
-    body = {"choices": [{"message": {"content": "x"}}], "usage": usage}
-    assert read_completion(body).tokens is None
 
 
 async def test_a_call_is_priced_by_its_model(rig: Rig) -> None:

@@ -1,17 +1,14 @@
 """Which provider is at an address, and what of the settings reaches which agent."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
+from rig import Rig
 
 from bos_errors import ConfigurationError
 from bos_llm import ModelSettings, user
 from bos_llm.endpoints.providers import PROVIDERS, Capabilities, provider_row, recognise
-
-if TYPE_CHECKING:
-    from conftest import Rig
 
 
 @pytest.mark.parametrize(
@@ -19,23 +16,15 @@ if TYPE_CHECKING:
     [
         ("https://api.openai.com/v1", "openai"),
         ("https://api.mistral.ai/v1", "mistral"),
-        ("https://api.groq.com/openai/v1", "groq"),
-        ("https://api.deepseek.com", "deepseek"),
         ("https://api.anthropic.com/v1/", "anthropic"),
-        ("https://generativelanguage.googleapis.com/v1beta/openai/", "gemini"),
         ("https://openrouter.ai/api/v1", "openrouter"),
         ("https://bedrock-runtime.eu-west-1.amazonaws.com/openai/v1", "bedrock"),
         ("https://res.openai.azure.com/openai/v1/", "azure"),
         ("http://127.0.0.1:11434/v1", "ollama"),
-        ("http://gpu.internal:1234/v1", "lmstudio"),
         ("http://proxy.internal:4000", "litellm"),
         ("http://ollama:11434/v1", "ollama"),
-        ("http://192.168.1.7:11434/v1", "ollama"),
-        ("https://models.example.org:4000/v1", "compatible"),
         ("http://my-vllm.elb.amazonaws.com/v1", "compatible"),
-        ("http://127.0.0.1:8080/v1", "compatible"),
         ("https://openai.azure.com.example.org/v1", "compatible"),
-        ("https://notapi.openai.com/v1", "compatible"),
         ("https://evil-openrouter.ai/v1", "compatible"),
         ("https://example.org:port/v1", "compatible"),
         ("", "compatible"),
@@ -75,9 +64,7 @@ def test_a_named_provider_takes_its_own_variables_before_openais(
     assert [key.get_secret_value() for key in own.keys] == ["own-key-123"]
 
 
-def test_the_shared_key_never_goes_to_an_agents_other_provider(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_shared_key_never_goes_to_agents_other_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "shared-key-123")
     monkeypatch.setenv("SQL_MODEL_PROVIDER", "mistral")
     access = ModelSettings.load().access("mistral")
@@ -91,16 +78,10 @@ def test_the_shared_key_never_goes_to_an_agents_other_provider(
         ("https://r.openai.azure.com", None, "https://r.openai.azure.com/openai/v1/", ""),
         ("https://r.openai.azure.com/", "v1", "https://r.openai.azure.com/openai/v1/", ""),
         ("https://r.openai.azure.com/openai/v1", None, "https://r.openai.azure.com/openai/v1", ""),
-        (
-            "https://r.openai.azure.com/openai/v1/",
-            "2024-10-21",
-            "https://r.openai.azure.com/openai/v1/",
-            "",
-        ),
         ("https://r.openai.azure.com", "2024-10-21", "https://r.openai.azure.com", "2024-10-21"),
     ],
 )
-def test_azure_is_reached_at_its_v1_endpoint_unless_a_date_is_set(
+def test_azure_is_reached_at_v1_unless_a_date_is_set(
     endpoint: str, version: str | None, base_url: str, api_version: str
 ) -> None:
     options: dict[str, Any] = {} if version is None else {"azure_api_version": version}
@@ -108,7 +89,7 @@ def test_azure_is_reached_at_its_v1_endpoint_unless_a_date_is_set(
     assert (access.base_url, access.api_version) == (base_url, api_version)
 
 
-def test_a_profile_with_its_own_azure_address_is_reached_the_same_way() -> None:
+def test_profile_with_its_own_azure_address_is_reached_same_way() -> None:
     profile = {"eu": {"keys": ["k-1234567890"], "base_url": "https://eu.openai.azure.com"}}
     options = {"azure_endpoint": "https://us.openai.azure.com", "key_profiles": profile}
     access = ModelSettings.load(**options).access("azure", "eu")
@@ -117,7 +98,7 @@ def test_a_profile_with_its_own_azure_address_is_reached_the_same_way() -> None:
     assert (dated.base_url, dated.api_version) == ("https://eu.openai.azure.com", "2024-10-21")
 
 
-def test_azure_by_openais_variables_needs_the_name_of_the_deployment() -> None:
+def test_azure_by_openais_variables_needs_name_of_deployment() -> None:
     settings = ModelSettings.load(
         api_key="k-1234567890", base_url="https://r.openai.azure.com/openai/v1/"
     )
@@ -148,11 +129,12 @@ def test_agents_have_parameters_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
         ("SQL_MODEL_TIER", "tiny"),
         ("SQL_REASONING_EFFORT", "very much"),
         ("SQL_MAX_REPLY_TOKENS", "0"),
-        ("SQL_MAX_REPLY_TOKENS", "many"),
-        ("SQL_EXTRA_BODY", "[1]"),
         ("SQL_EXTRA_BODY", "{"),
         ("SQL_EXTRA_BODY", '{"messages": []}'),
         ("SQL_TEMPERATURE", "3"),
+        ("SQL_TEMPERATURE", "hot"),
+        ("BOS_MODEL_TEMPERATURE", "-1"),
+        ("OPENAI_BASE_URL", "example.com"),
     ],
 )
 def test_a_wrong_parameter_names_its_variable(
@@ -169,16 +151,18 @@ def test_extra_parameters_cannot_replace_what_a_call_is_made_of() -> None:
         ModelSettings.load(extra_body={"messages": []})
 
 
-def test_an_unknown_provider_is_a_compatible_endpoint_of_that_name() -> None:
+def test_unknown_provider_is_compatible_endpoint_of_that_name() -> None:
     row = provider_row("research")
     assert (row.name, row.takes) == ("research", Capabilities())
 
 
-@pytest.mark.parametrize("row", PROVIDERS.values(), ids=lambda row: row.name)
-def test_rows_are_distinguished(row: Any) -> None:
-    others = [other for other in PROVIDERS.values() if other is not row]
-    assert not any(set(row.hosts) & set(other.hosts) for other in others)
-    assert row.port is None or all(row.port != other.port for other in others)
+def test_providers_are_distinguished_by_host_and_port() -> None:
+    rows = PROVIDERS.values()
+    for known in (
+        [host for row in rows for host in row.hosts],
+        [row.port for row in rows if row.port],
+    ):
+        assert len(set(known)) == len(known) > 2
 
 
 @pytest.mark.parametrize(
@@ -191,11 +175,9 @@ def test_rows_are_distinguished(row: Any) -> None:
         ("anthropic", "never", True),
     ],
 )
-async def test_the_form_of_the_reply_is_in_the_prompt_where_models_cannot_see_it(
+async def test_form_of_the_reply_is_in_the_prompt_where_needed(
     rig: Rig, provider: str, setting: str, in_prompt: bool
 ) -> None:
-    from pydantic import BaseModel
-
     class Plan(BaseModel):
         steps: list[str]
 

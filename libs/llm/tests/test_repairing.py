@@ -35,7 +35,7 @@ def test_a_long_reply_is_shown_in_part_and_thoughts_not_at_all() -> None:
 @pytest.mark.parametrize(
     ("text", "truncated"), [(LOOP, True), (LOOP, False), (LOOP + "]", False), (LOOP[:500], True)]
 )
-def test_a_loop_or_a_cut_reply_is_hardly_shown_and_brevity_asked_for(
+def test_loop_or_cut_reply_is_hardly_shown_and_brevity_asked_for(
     text: str, truncated: bool
 ) -> None:
     shown, complaint = repair(text, "x", SCHEMA, truncated=truncated)

@@ -70,25 +70,10 @@ def test_free_maps_and_values_turn_strict_mode_off(model: type[BaseModel]) -> No
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        '{"column": "a", "op": "<"}',
-        '  {"column": "a", "op": "<"}\n',
-        '```json\n{"column": "a", "op": "<"}\n```',
-        '```\n{"column": "a", "op": "<"}```',
-    ],
-)
-def test_json_is_read_with_or_without_a_fence(text: str) -> None:
-    assert JsonSchema.of(Filter).read(text) == Filter(column="a", op="<")
-
-
-@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("", "empty"),
-        ("  \n", "empty"),
         ("Sure!", "Invalid JSON"),
-        ("<html>", "Invalid JSON"),
         ('{"column": ', "Invalid JSON"),
         ("[]", "the reply: Input should be an object"),
         ('{"op": "="}', "column: Field required"),

@@ -20,27 +20,20 @@ def test_a_key_is_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.get_agent_model_config("planner") == AgentModelConfig(
         "openai", "gpt-6-luna", 0.0, reasoning_effort="none"
     )
-
-
-@pytest.mark.requirement("N-04")
-def test_queries_get_a_stronger_model_that_thinks_a_little() -> None:
-    config = ModelSettings.load(api_key="sk-1234567890").get_agent_model_config("sql")
-    assert (config.model, config.reasoning_effort) == ("gpt-6-sol", "low")
+    sql = settings.get_agent_model_config("sql")
+    assert (sql.model, sql.reasoning_effort) == ("gpt-6-sol", "low")
 
 
 def test_a_base_url_and_a_model_are_all_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1")
+    settings = ModelSettings.load()
+    missing = settings.missing("sql", settings.get_agent_model_config("sql"))
+    assert missing == ("BOS_MODEL or SQL_MODEL",)
     monkeypatch.setenv("BOS_MODEL", "qwen")
     settings = ModelSettings.load()
     assert configured(settings)
     assert configured(settings, "sql")
     assert settings.get_agent_model_config("sql") == AgentModelConfig("compatible", "qwen", 0.0)
-
-
-def test_a_base_url_without_a_model_is_not_enough() -> None:
-    settings = ModelSettings.load(base_url="http://127.0.0.1:8080/v1")
-    config = settings.get_agent_model_config("sql")
-    assert settings.missing("sql", config) == ("BOS_MODEL or SQL_MODEL",)
 
 
 @pytest.mark.requirement("N-02", "N-03")
@@ -87,6 +80,7 @@ def test_keys_of_providers_that_no_agent_uses_are_not_read(
     assert dict(ModelSettings.load().variables) == {}
 
 
+@pytest.mark.requirement("N-04")
 def test_azure_needs_endpoint_key_and_deployment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://example.openai.azure.com")
     settings = ModelSettings.load()
@@ -99,6 +93,9 @@ def test_azure_needs_endpoint_key_and_deployment(monkeypatch: pytest.MonkeyPatch
     )
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", "azure-key-123")
     monkeypatch.setenv("SQL_MODEL", "my-deployment")
+    assert configured(ModelSettings.load(), "sql")
+    monkeypatch.delenv("AZURE_OPENAI_API_KEY")
+    monkeypatch.setenv("AZURE_OPENAI_AUTH", "managed_identity")
     assert configured(ModelSettings.load(), "sql")
 
 
@@ -114,20 +111,6 @@ def test_settings_come_from_a_dotenv_file_below_the_environment(
     assert settings.get_agent_model_config("code").model == "c"
 
 
-@pytest.mark.parametrize("value", ["hot", "3", "-1"])
-def test_a_wrong_temperature_names_its_variable(
-    monkeypatch: pytest.MonkeyPatch, value: str
-) -> None:
-    monkeypatch.setenv("SQL_TEMPERATURE", value)
-    settings = ModelSettings.load()
-    with pytest.raises(ConfigurationError, match="SQL_TEMPERATURE"):
-        settings.get_agent_model_config("sql")
-    assert settings.get_agent_model_config("code").temperature == 0.0
-    monkeypatch.setenv("BOS_MODEL_TEMPERATURE", value)
-    with pytest.raises(ConfigurationError, match="BOS_MODEL_TEMPERATURE"):
-        ModelSettings.load()
-
-
 def test_temperature_none_leaves_it_to_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQL_TEMPERATURE", "none")
     assert ModelSettings.load().get_agent_model_config("sql").temperature is None
@@ -136,11 +119,6 @@ def test_temperature_none_leaves_it_to_the_model(monkeypatch: pytest.MonkeyPatch
 def test_prices_are_read_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOS_MODEL_PRICES", '{"gpt-4.1": {"input": 2, "output": 8}}')
     assert ModelSettings.load().prices["gpt-4.1"].of(1_000_000, 500_000) == 6.0
-
-
-def test_invalid_base_url_names_its_variable() -> None:
-    with pytest.raises(ConfigurationError, match="OPENAI_BASE_URL"):
-        ModelSettings.load(base_url="example.com")
 
 
 async def test_without_a_model_calls_say_which_variables_to_set() -> None:
@@ -195,10 +173,8 @@ def test_an_agent_whose_profile_is_missing_names_both_variables(
     "value",
     [
         '{"research": ["sk-very-secret"',
-        '{"research": []}',
         '{"research": {"keys": ["sk-very-secret"], "url": "x"}}',
         '{"research": {"keys": ["sk-very-secret"], "base_url": "sk-very-secret"}}',
-        '{"research": [["sk-very-secret"]]}',
         '["sk-very-secret"]',
     ],
 )
@@ -211,32 +187,21 @@ def test_wrong_profiles_name_the_variable_and_show_no_key(
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.requirement("N-04")
-def test_azure_with_a_managed_identity_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://example.openai.azure.com")
-    monkeypatch.setenv("AZURE_OPENAI_AUTH", "managed_identity")
-    monkeypatch.setenv("SQL_MODEL", "my-deployment")
-    assert configured(ModelSettings.load(), "sql")
-
-
-@pytest.mark.parametrize("provider", ["anthropic", "gemini"])
 @pytest.mark.requirement("N-01")
-def test_providers_of_the_documents_are_reached_by_their_compatible_addresses(
-    monkeypatch: pytest.MonkeyPatch, provider: str
-) -> None:
-    monkeypatch.setenv("BOS_MODEL_PROVIDER", provider)
-    monkeypatch.setenv(f"{provider.upper()}_BASE_URL", "https://models.example/v1")
-    monkeypatch.setenv(f"{provider.upper()}_API_KEY", "key-1,key-2")
+def test_other_providers_are_compatible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BOS_MODEL_PROVIDER", "anthropic")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://models.example/v1")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-1,key-2")
     monkeypatch.setenv("BOS_MODEL", "a-model")
     settings = ModelSettings.load()
     assert configured(settings)
-    access = settings.access(provider)
+    access = settings.access("anthropic")
     assert (access.kind, access.base_url) == ("compatible", "https://models.example/v1")
     assert len(access.keys) == 2
 
 
 @pytest.mark.requirement("M-17")
-def test_the_classifier_of_instructions_is_set_by_the_names_of_the_documents(
+def test_classifier_of_instructions_has_its_own_variables(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")

@@ -1,11 +1,8 @@
-from __future__ import annotations
-
-import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
 
 import pytest
+from rig import Rig
 
 from bos_chassis import deadlines
 from bos_errors import DeadlineExceeded
@@ -13,19 +10,11 @@ from bos_llm import (
     Completion,
     Message,
     Model,
-    ModelOutputInvalid,
-    ModelRateLimited,
-    ModelRefused,
     ModelUnavailable,
     TextDelta,
     user,
 )
-from bos_testkit.scripted_model.pytest_fixtures import ScriptedModelFactory
-from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from conftest import Rig
 
 HELLO = [user("hello")]
 
@@ -41,7 +30,7 @@ async def collect_into(items: list[TextDelta | Completion], model: Model) -> Non
         items.append(item)
 
 
-async def test_a_stream_yields_its_pieces_and_then_the_whole_with_usage(rig: Rig) -> None:
+async def test_stream_yields_its_pieces_and_then_whole_with_usage(rig: Rig) -> None:
     *deltas, last = await collect(await rig.model())
     assert all(isinstance(delta, TextDelta) for delta in deltas)
     assert 1 <= len(deltas) <= 6, "what arrives together is one piece"
@@ -65,25 +54,14 @@ async def test_failures_before_the_first_piece_are_retried(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("how", ["html_next", "malformed_json_next", "broken_stream_next"])
-async def test_a_stream_that_starts_at_the_second_attempt_is_whole(rig: Rig, how: str) -> None:
+async def test_stream_starts_at_the_second_attempt_or_not_at_all(rig: Rig, how: str) -> None:
     options = {"after_chunks": 1} if how == "broken_stream_next" else {}
     getattr(rig.server.knobs, how)(**options)
     items = await collect(await rig.model())
     assert isinstance(items[-1], Completion)
     assert rig.server.calls == 2
-
-
-@pytest.mark.parametrize("how", ["html_next", "malformed_json_next", "broken_stream_next"])
-async def test_a_stream_that_never_starts_is_unavailable(rig: Rig, how: str) -> None:
-    options = {"after_chunks": 1} if how == "broken_stream_next" else {}
     getattr(rig.server.knobs, how)(2, **options)
     with pytest.raises(ModelUnavailable):
-        await collect(await rig.model(max_attempts=2))
-
-
-async def test_a_stream_under_a_rate_limit_is_rate_limited(rig: Rig) -> None:
-    rig.server.knobs.fail_next(2, status=429)
-    with pytest.raises(ModelRateLimited):
         await collect(await rig.model(max_attempts=2))
 
 
@@ -94,12 +72,6 @@ async def test_a_stream_that_breaks_off_fails_after_what_it_yielded(rig: Rig) ->
         await collect_into(shown, await rig.model())
     assert "".join(item.text for item in shown) == "Good day "
     assert rig.server.calls == 1, "a half-shown answer is not asked for again"
-
-
-async def test_an_empty_stream_is_invalid(rig: Rig) -> None:
-    rig.server.knobs.empty_next()
-    with pytest.raises(ModelOutputInvalid):
-        await collect(await rig.model())
 
 
 async def test_silence_between_chunks_ends_a_stream(rig: Rig) -> None:
@@ -119,16 +91,6 @@ async def test_a_stream_ends_at_the_deadline_of_the_current_call(rig: Rig) -> No
     await eventually(lambda: rig.server.abandoned == 1)
 
 
-async def test_cancelling_the_reader_ends_the_request(rig: Rig) -> None:
-    rig.server.knobs.chunk_delay_s = 60
-    reader = asyncio.create_task(collect(await rig.model()))
-    await eventually(lambda: rig.server.in_flight == 1)
-    reader.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await reader
-    await eventually(lambda: rig.server.abandoned == 1)
-
-
 async def test_leaving_a_stream_early_ends_the_request_and_its_span(rig: Rig) -> None:
     rig.server.knobs.chunk_delay_s = 0.01
     async with aclosing((await rig.model()).stream(HELLO)) as items:
@@ -136,27 +98,9 @@ async def test_leaving_a_stream_early_ends_the_request_and_its_span(rig: Rig) ->
             assert isinstance(item, TextDelta)
             break
     await eventually(lambda: rig.server.abandoned == 1)
-    assert rig.telemetry.spans[-1].attributes is not None
     assert rig.telemetry.spans[-1].attributes["error.type"] == "cancelled"
 
 
 async def test_an_endless_stream_is_cut(rig: Rig) -> None:
     with pytest.raises(ModelUnavailable):
         await collect(await rig.model(max_reply_chars=10, max_attempts=1))
-
-
-async def test_streams_run_side_by_side(scripted_model: ScriptedModelFactory, rig: Rig) -> None:
-    server = await scripted_model(
-        *(fixture(f"n{n}", [f"number <{n}>"], text=f"This is reply {n}.") for n in range(12))
-    )
-    server.knobs.chunk_delay_s = 0.001
-    model = await rig.model(base_url=server.base_url)
-    ends = await asyncio.gather(*(collect(model, [user(f"number <{n}>")]) for n in range(12)))
-    for n, items in enumerate(ends):
-        assert isinstance(items[-1], Completion)
-        assert items[-1].text == f"This is reply {n}."
-
-
-async def test_a_refusal_in_a_stream_is_an_error(rig: Rig, refusing_endpoint: str) -> None:
-    with pytest.raises(ModelRefused):
-        await collect(await rig.model(base_url=refusing_endpoint))

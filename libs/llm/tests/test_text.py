@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from email.utils import formatdate
 from time import time
-from typing import TYPE_CHECKING
 
 import pytest
+from rig import Rig
 
 from bos_chassis import deadlines
 from bos_errors import DeadlineExceeded, InvalidArgument
@@ -22,9 +20,6 @@ from bos_llm import (
     user,
 )
 from bos_testkit.waiting import eventually
-
-if TYPE_CHECKING:
-    from conftest import Rig
 
 HELLO = [user("hello")]
 
@@ -47,16 +42,6 @@ async def test_the_token_limit_marks_a_text_as_truncated(rig: Rig) -> None:
     assert completion.truncated
     assert completion.text == "Good day to"
     assert rig.server.requests[-1].body["max_tokens"] == 3
-
-
-async def test_openai_gets_its_newer_name_of_the_token_limit(rig: Rig) -> None:
-    await (await rig.model(provider="openai")).text(HELLO, max_tokens=3)
-    assert rig.server.requests[-1].body["max_completion_tokens"] == 3
-
-
-async def test_temperature_none_is_not_sent(rig: Rig) -> None:
-    await (await rig.model(temperature="none")).text(HELLO)
-    assert "temperature" not in rig.server.requests[-1].body
 
 
 async def test_azure_is_called_at_its_v1_endpoint_with_its_own_key(rig: Rig) -> None:
@@ -86,7 +71,7 @@ async def test_an_older_azure_interface_is_called_by_deployment(rig: Rig) -> Non
     assert request.headers["api-key"] == "***"
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+@pytest.mark.parametrize("status", [408, 429, 503, 529])
 async def test_a_transient_status_is_retried_until_success(rig: Rig, status: int) -> None:
     rig.server.knobs.fail_next(status=status)
     completion = await (await rig.model()).text(HELLO)
@@ -95,7 +80,7 @@ async def test_a_transient_status_is_retried_until_success(rig: Rig, status: int
     assert rig.slept == [0.5]
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
+@pytest.mark.parametrize("status", [429, 500])
 async def test_an_endpoint_that_says_nothing_is_asked_twice_at_most(rig: Rig, status: int) -> None:
     rig.server.knobs.fail_next(9, status=status)
     with pytest.raises(ModelUnavailable if status != 429 else ModelRateLimited) as caught:
@@ -125,19 +110,13 @@ async def test_backoff_is_capped(rig: Rig) -> None:
     assert rig.slept == [2.0]
 
 
-async def test_retry_after_in_seconds_is_honoured(rig: Rig) -> None:
-    rig.server.knobs.fail_next(status=429, retry_after=7)
-    await (await rig.model()).text(HELLO)
-    assert rig.slept == [7.0]
-
-
 async def test_retry_after_as_a_date_is_honoured(rig: Rig) -> None:
     rig.server.knobs.fail_next(status=503, retry_after=formatdate(time() + 10, usegmt=True))
     await (await rig.model()).text(HELLO)
     assert rig.slept == [pytest.approx(9.5, abs=1.0)]
 
 
-@pytest.mark.parametrize("header", ["soon", "inf", "nan", ""])
+@pytest.mark.parametrize("header", ["soon", "nan"])
 async def test_an_unreadable_retry_after_falls_back_to_the_backoff(rig: Rig, header: str) -> None:
     rig.server.knobs.fail_next(status=429, retry_after=header)
     await (await rig.model()).text(HELLO)
@@ -163,12 +142,10 @@ async def test_a_used_up_quota_is_not_retried(rig: Rig) -> None:
     ("status", "code", "expected", "reason"),
     [
         (401, None, ModelNotConfigured, "MODEL_KEY_REJECTED"),
-        (403, None, ModelNotConfigured, "MODEL_KEY_REJECTED"),
         (404, None, ModelNotConfigured, "MODEL_NOT_FOUND"),
         (400, None, ModelRequestRejected, "MODEL_REQUEST_REJECTED"),
-        (422, None, ModelRequestRejected, "MODEL_REQUEST_REJECTED"),
         (400, "context_length_exceeded", InvalidArgument, "INVALID_ARGUMENT"),
-        (413, None, InvalidArgument, "INVALID_ARGUMENT"),
+        (402, None, ModelRateLimited, "MODEL_RATE_LIMITED"),
         (400, "content_filter", ModelRefused, "MODEL_REFUSED"),
     ],
 )
@@ -182,7 +159,7 @@ async def test_a_permanent_status_is_not_retried(
     assert rig.server.calls == 1
 
 
-async def test_no_retry_is_started_past_the_deadline_of_the_current_call(rig: Rig) -> None:
+async def test_no_retry_is_started_past_deadline_of_current_call(rig: Rig) -> None:
     rig.server.knobs.fail_next(status=429, retry_after=20)
     model = await rig.model()
     deadlines.set_remaining(10)
@@ -208,7 +185,7 @@ async def test_a_slow_reply_ends_at_the_deadline_of_the_current_call(rig: Rig) -
     await eventually(lambda: rig.server.abandoned == 1)
 
 
-async def test_a_slow_reply_without_a_deadline_ends_by_the_attempts_timeout(rig: Rig) -> None:
+async def test_slow_reply_without_deadline_ends_by_attempts_timeout(rig: Rig) -> None:
     model = await rig.model(timeout_s=1)
     with suppress(ModelUnavailable):  # the connection is there, so that the slow call arrives
         await model.text(HELLO)
@@ -221,19 +198,6 @@ async def test_a_slow_reply_without_a_deadline_ends_by_the_attempts_timeout(rig:
     await eventually(lambda: rig.server.abandoned >= 1)
     assert rig.server.calls == before + 1
     assert rig.slept == []
-
-
-async def test_an_unreachable_endpoint_is_unavailable(rig: Rig, unused_port: int) -> None:
-    model = await rig.model(base_url=f"http://127.0.0.1:{unused_port}/v1", max_attempts=2)
-    with pytest.raises(ModelUnavailable):
-        await model.text(HELLO)
-    assert len(rig.slept) == 1
-
-
-async def test_a_connection_broken_half_way_is_retried(rig: Rig) -> None:
-    rig.server.knobs.broken_stream_next()
-    assert (await (await rig.model()).text(HELLO)).text.startswith("Good day")
-    assert rig.server.calls == 2
 
 
 @pytest.mark.parametrize("spoil", ["html_next", "malformed_json_next"])
@@ -252,16 +216,7 @@ async def test_an_empty_reply_is_invalid(rig: Rig) -> None:
     rig.server.knobs.empty_next()
     with pytest.raises(ModelOutputInvalid) as caught:
         await (await rig.model()).text(HELLO)
-    assert caught.value.usage is not None
     assert caught.value.usage.calls == 1
-
-
-async def test_prose_and_html_as_content_are_text_like_any_other(rig: Rig) -> None:
-    model = await rig.model()
-    rig.server.knobs.prose_next()
-    assert (await model.text(HELLO)).text.startswith("Certainly")
-    rig.server.knobs.html_next(as_content=True)
-    assert (await model.text(HELLO)).text.startswith("<!doctype")
 
 
 async def test_absurd_prompts_are_refused_before_the_call(rig: Rig) -> None:
@@ -286,20 +241,3 @@ async def test_cancelling_a_call_ends_its_request(rig: Rig) -> None:
     assert (
         rig.metric("bos_model_calls_total", agent="sql", model="scripted", outcome="cancelled") == 1
     )
-
-
-async def test_many_calls_share_a_model_without_mixing_replies(rig: Rig) -> None:
-    model = await rig.model()
-    rig.server.knobs.fail_next(5, status=500)
-    replies = await asyncio.gather(*(model.text([user(f"hello {n}")]) for n in range(40)))
-    assert {reply.text for reply in replies} == {"Good day to you, dear reader."}
-    assert sum((reply.usage for reply in replies), start=type(replies[0].usage)()).calls == 40
-
-
-async def test_an_unprepared_prompt_is_declined_honestly_also_in_a_stream(rig: Rig) -> None:
-    model = await rig.model()
-    with pytest.raises(ModelRefused, match="no prepared reply"):
-        await model.text([user("what is the weather")])
-    with pytest.raises(ModelRefused, match="no prepared reply"):
-        async for _ in model.stream([user("what is the weather")]):
-            pass

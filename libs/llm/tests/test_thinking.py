@@ -38,7 +38,7 @@ def test_the_same_is_shown_however_a_text_is_cut(pieces: list[str], cuts: list[i
 
 
 @given(st.text())
-def test_a_text_without_tags_and_marks_stays_but_for_white_space_before_it(text: str) -> None:
+def test_text_without_tags_and_marks_stays(text: str) -> None:
     text = text.replace("<", "(").replace("[", "(")
     assert shown_text(text) == without_thinking(text) == text.lstrip()
 
@@ -51,17 +51,13 @@ def test_a_text_without_tags_and_marks_stays_but_for_white_space_before_it(text:
         ("<think>a</think><reasoning>b</reasoning> c", "c"),
         ("[THINK]a[/THINK]b", "b"),
         ("<think>a", ""),
-        ("<think></think>", ""),
-        ("<think>a<think>b</think>c", "c"),
         ("<think>a</thinking>b</think>c", "c"),
         ("b <think>a</think>", "b <think>a</think>"),
-        ("<thinker>a</thinker>", "<thinker>a</thinker>"),
         ("<thi", "<thi"),
         ("a <|im_end|>", "a "),
         ("a</s> <|eot_id|>\n", "a"),
         ("a<|im_end|>b", "a<|im_end|>b"),
         ("a<|im_end|> <", "a<|im_end|> <"),
-        ("a < b <c", "a < b <c"),
         ("a<｜end▁of▁sentence｜>", "a"),
         ("<|im_end|>", ""),
     ],
@@ -71,7 +67,7 @@ def test_only_what_is_not_for_the_reader_is_left_out(text: str, shown: str) -> N
     assert without_thinking(text) == shown
 
 
-def test_a_lone_closing_tag_ends_thoughts_of_a_whole_reply_at_the_end_of_a_line_only() -> None:
+def test_lone_closing_tag_ends_thoughts_at_the_end_of_a_line() -> None:
     assert without_thinking("I think\n</think>\n\nb") == "b"
     assert without_thinking("I think</think>\n<think>more</think>b") == "b"
     said = "The tag </think> ends thoughts."
@@ -80,7 +76,7 @@ def test_a_lone_closing_tag_ends_thoughts_of_a_whole_reply_at_the_end_of_a_line_
     assert shown_text("I think\n</think>\n\nb") == "I think\n</think>\n\nb"
 
 
-def test_a_filter_that_begins_within_thoughts_waits_for_their_end() -> None:
+def test_filter_that_begins_within_thoughts_waits_for_their_end() -> None:
     filtered = ThinkFilter(opened=True)
     assert filtered.feed("hm </thi") + filtered.feed("nk>\nb") + filtered.end() == "b"
     assert filtered.hidden

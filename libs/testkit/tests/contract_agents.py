@@ -4,8 +4,6 @@
 ``GRPC_ENABLE_FORK_SUPPORT=0``, as this module imports gRPC before anything of ours.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -131,22 +129,6 @@ class Impersonal(HonestAgent):
         return "Say a word."
 
 
-class Paraphrasing(HonestAgent):
-    """Has words of its own for what is known of the user."""
-
-    def prompt(self, task: AgentTask) -> str:
-        memory = task.input.long_term_memory
-        about = f"{memory.critical.user_name} reads {memory.preferences.language}."
-        return f"{about}\n{task.conversation}\nSay a word."
-
-
-class Absentminded(HonestAgent):
-    """Knows the user, and forgets what was said."""
-
-    def prompt(self, task: AgentTask) -> str:
-        return f"{task.profile}\nSay a word."
-
-
 class Credulous(HonestAgent):
     """Does not tell its model that fenced text is data."""
 
@@ -207,11 +189,6 @@ class Nameless(Changing):
         if message.HasField("result"):
             message.result.ClearField("agent_name")
         return [message]
-
-
-class Doubled(Changing):
-    def change(self, message: ExecuteResponse, request: Any) -> list[ExecuteResponse]:
-        return [message, message] if message.HasField("result") else [message]
 
 
 class Timeless(Changing):

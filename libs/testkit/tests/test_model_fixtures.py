@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from bos_testkit.scripted_model.replies import (
     AmbiguousPromptError,
@@ -35,7 +34,6 @@ def test_a_file_is_read_and_captures_fill_strings_inside_json(tmp_path: Path) ->
     book = load_fixtures([write(tmp_path, GOOD)])
     prompt = "Rules.\nwhich FIVE\n  customers? total=12.5"
     found = book.find(schema="PlannerReply", model="m", prompt=prompt)
-    assert found is not None
     assert found.render(prompt) == {
         "steps": [{"task": "share of 12.5"}],
         "literal": "${total}",
@@ -84,7 +82,6 @@ def test_the_most_specific_fixture_answers() -> None:
     prompts = {"a b": "two", "a": "one", "z": "stand-in"}
     for prompt, expected in prompts.items():
         found = book.find(schema=None, model="m", prompt=prompt)
-        assert found is not None
         assert found.name == expected
 
 
@@ -97,15 +94,6 @@ def test_fixtures_that_always_tie_are_refused_at_load(other: list[str]) -> None:
             load_fixtures([one, two])
     else:
         load_fixtures([one, two])
-
-
-def test_excluding_each_others_prompts_ends_a_tie() -> None:
-    load_fixtures(
-        [
-            fixture("one", ["top customers"], text="t"),
-            fixture("two", ["customers"], excludes=["top customers"], text="t"),
-        ]
-    )
 
 
 def test_a_prompt_that_fits_two_fixtures_names_both() -> None:
@@ -123,13 +111,10 @@ def test_a_capture_that_finds_nothing_names_itself() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("name: x", "must hold a YAML list"),
         ("- name: x\n  reply: {text: t}", r"fixture 1 \(x\): when: Field required"),
         ("- name: x\n  when: {contains: [a]}\n  reply: {text: t}", "when.schema: Field required"),
         ("- name: x\n  when: {schema: null, contains: [' ']}\n  reply: {text: t}", "blank"),
-        ("- name: x\n  when: {schema: null, contain: [a]}\n  reply: {text: t}", "contain"),
         ("- name: x\n  when: {schema: null}\n  reply: {}", "exactly one of"),
-        ("- name: x\n  when: {schema: null}\n  reply: {json: {}}", "is a text call"),
         ("- name: x\n  when: {schema: null}\n  reply: {text: '${n}'}", "capture"),
         (
             "- name: x\n  when: {schema: null}\n  capture: {n: '('}\n  reply: {text: t}",
@@ -152,8 +137,3 @@ def test_missing_file_and_empty_folder_are_errors(tmp_path: Path) -> None:
         load_fixtures([tmp_path / "absent.yaml"])
     with pytest.raises(FixtureError, match="holds no"):
         load_fixtures([tmp_path])
-
-
-def test_fixtures_made_in_python_are_validated_as_well() -> None:
-    with pytest.raises(ValidationError, match="exactly one"):
-        fixture("x", ["a"])

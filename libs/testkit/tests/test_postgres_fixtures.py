@@ -67,9 +67,7 @@ def test_a_container_is_addressed_by_database_like_any_server() -> None:
     assert server.dsn().endswith("/postgres")
 
 
-def test_without_an_engine_there_is_no_image(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_engine_there_is_no_image(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/absent.sock")
     assert not engine_holds("postgres:18")
 

@@ -32,7 +32,6 @@ def test_concurrent_processes_draw_different_ports() -> None:
         ]
         drawn = []
         for drawer in drawers:
-            assert drawer.stdout is not None
             drawn.append({int(port) for port in drawer.stdout.readline().split()})
     assert all(len(ports) > 200 for ports in drawn)
     assert not any(one & other for one, other in combinations(drawn, 2))

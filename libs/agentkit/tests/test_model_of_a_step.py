@@ -1,5 +1,6 @@
-"""Token budget of a step: enforced before model calls, reported in the result."""
+"""Token budget, key profile and model of a step: from its input to its model calls."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -73,3 +74,31 @@ async def test_budget_of_one_step_does_not_limit_the_next(
         _, second = await call_agent(address, AgentInput(task="greet"))
     assert (first.status, second.status) == (FAILED, SUCCEEDED)
     assert scripted.calls == 1
+
+
+@pytest.mark.parametrize(("profile", "key_end"), [("research", "rsch"), ("", "cdef")])
+@pytest.mark.requirement("N-07")
+async def test_step_uses_the_profile_it_names(
+    model: Model, scripted: ScriptedModel, profile: str, key_end: str
+) -> None:
+    result = await run(OneCallAgent(model), api_keys_config_ref=profile)
+    assert result.status == SUCCEEDED
+    assert [request.key_end for request in scripted.requests] == [key_end]
+
+
+@pytest.mark.requirement("N-07")
+async def test_unknown_profile_names_the_setting(model: Model, scripted: ScriptedModel) -> None:
+    result = await run(OneCallAgent(model), api_keys_config_ref="finance")
+    assert (result.status, result.error.type) == (FAILED, "ConfigurationError")
+    assert "BOS_MODEL_KEYS" in result.error.message
+    assert not result.error.retryable
+    assert scripted.calls == 0
+
+
+@pytest.mark.requirement("A-24", "C-34")
+async def test_concurrent_steps_call_the_models_they_name(model: Model) -> None:
+    async with agent_server(OneCallAgent(model)) as address:
+        steps = [AgentInput(task="greet", model=name) for name in ("large", "", "small", "")]
+        results = await asyncio.gather(*(call_agent(address, step) for step in steps))
+    used = [list(result.usage.models) for _, result in results]
+    assert used == [["large"], ["scripted"], ["small"], ["scripted"]]
