@@ -578,26 +578,13 @@ bench-ingest: install #: Pages read a second, and memory; DOCUMENTS=500
 	    --documents $(or $(DOCUMENTS),500)
 
 .PHONY: bench-engine
-bench-engine: install #: The run engine with RUNS=500000 finished runs, and with a locked row
+bench-engine: install #: The run engine with RUNS=500000 finished runs
 	$(BIN)/python tests/bench/engine_scale.py --runs $(or $(RUNS),500000)
-	$(BIN)/python tests/bench/engine_locked.py
-
-.PHONY: bench-lines
-bench-lines: $(VENV)/.python #: Lines of the gateway's product code, now and AT=COMMIT
-	@$(BIN)/python tests/bench/engine_count.py $(addprefix --at ,$(AT))
-
-.PHONY: bench-soak
-bench-soak: install #: Memory of a gateway over RUNS=20000 with clients that leave and cancel
-	$(BIN)/python tests/bench/soak.py --runs $(or $(RUNS),20000)
 
 .PHONY: bench-load
 bench-load: install #: Runs per second and memory of gateway replicas; SECONDS=10 REPLICAS="1 2" AT_ONCE="4 16 64"
 	$(BIN)/python tests/bench/load.py --seconds $(or $(SECONDS),10) --replicas $(or $(REPLICAS),1 2) \
 	    --at-once $(or $(AT_ONCE),4 16 64)
-
-.PHONY: bench-rest
-bench-rest: install rest #: 500 idle streams and 50 runs a second over REST, for a minute
-	$(BIN)/python tests/bench/rest.py
 
 .PHONY: bench-console
 bench-console: install console #: The console while an answer is being written, in Chromium: longest task, first text

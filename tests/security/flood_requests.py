@@ -1,7 +1,5 @@
 """Floods of bytes and of HTTP requests."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Callable

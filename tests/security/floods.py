@@ -1,7 +1,5 @@
 """Floods without credentials: of gRPC servers, of HTTP servers, and of any server."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -4,8 +4,6 @@ Gateway, memory, identity, planner, mcp_db and sandbox are processes of their ow
 that verify run tokens. The agent is ours, and hands its token to the test, which attacks with it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sqlite3
