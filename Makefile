@@ -484,9 +484,9 @@ trial-faults: install #: The tests that docs/operations/faults.md names; the ale
 	$(PYTEST) $$($(BIN)/python tests/docs/fault_tests.py) $(PYTEST_ARGS)
 
 .PHONY: trial-floods
-trial-floods: install rest #: Honest calls during floods over CONNECTIONS=1000; ONLY=service FLOOD=name TLS=1
-	PYTHONPATH=tests $(BIN)/python -m security.measure_floods --connections $(or $(CONNECTIONS),1000) \
-	    $(addprefix --only ,$(ONLY)) $(addprefix --flood ,$(FLOOD)) $(if $(TLS),--tls)
+trial-floods: install rest #: Honest callers during floods over CONNECTIONS=1000; FLOOD=name
+	BOS_TEST_FLOOD_CONNECTIONS=$(or $(CONNECTIONS),1000) \
+	    $(BIN)/pytest -q tests/security/test_floods.py $(if $(FLOOD),-k '$(FLOOD)') $(PYTEST_ARGS)
 
 .PHONY: trial-qdrant
 trial-qdrant: install #: The index's suite on a real server whose collections it deletes: QDRANT_URL=http://127.0.0.1:6333
