@@ -504,9 +504,8 @@ trial-documents-awkward: install #: FILES=1000 damaged and hostile files through
 	    $(BIN)/pytest -q -s services/documents/tests/trials/test_awkward_files.py $(PYTEST_ARGS)
 
 .PHONY: trial-poison
-trial-poison: install #: COUNT=1000 pages, mails, API replies and files that give orders, before a model that obeys; SEED=N
-	BOS_TEST_POISON=$(or $(COUNT),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
-	    $(BIN)/pytest -q -s tests/security/test_poisoned_web.py tests/security/test_poisoned_hands.py $(PYTEST_ARGS)
+trial-poison: install #: All poisoned pages, mails, API replies and files that give orders, before a model that obeys
+	BOS_TEST_POISON=1000 $(BIN)/pytest -q -s tests/security/test_poisoned_web.py tests/security/test_poisoned_hands.py $(PYTEST_ARGS)
 
 .PHONY: trial-chains-kills
 trial-chains-kills: install #: kill -9 of any one process at any event of chains of agents, KILLS=30; SEED=N
@@ -538,24 +537,15 @@ trial-node: install chart images #: The chart on a real node: upgraded under loa
 	BOS_TEST_NODE_TOOLS=$$tools BOS_TEST_NODE_LEFT_OUT='$(LEFT_OUT)' \
 	    $(BIN)/pytest -q -s tests/deploy/node_trial.py $(PYTEST_ARGS)
 
-.PHONY: trial-jaeger
-trial-jaeger: install #: Traces in the real Jaeger behind the collector, both built from source
-	@collector=$$(sh tests/deploy/observability/collector.sh) && jaeger=$$(nice -n 15 sh tests/deploy/observability/jaeger.sh) || exit; \
-	PATH="$$collector:$$jaeger:$$PATH" $(BIN)/pytest -q tests/deploy/observability/jaeger_trial.py $(PYTEST_ARGS)
-
 .PHONY: trial-compose
 trial-compose: install compose images #: docker-compose.yml from our images, asked the README's question through REST
 	$(BIN)/pytest -q -s tests/deploy/compose_trial.py $(PYTEST_ARGS)
 
 .PHONY: trial-model
-trial-model: install #: Ask a real model the demo questions; MODEL=llama|litellm QUESTIONS=id,id LIMIT=n
+trial-model: install #: Ask a real model the evaluation set; MODEL=llama|litellm LIMIT=n AT_LEAST=percent
 	@$(if $(filter litellm,$(MODEL)),$(MAKE) --no-print-directory litellm)
-	@$(BIN)/python tests/trials/models/try_model.py $(if $(MODEL),--model '$(MODEL)') $(if $(QUESTIONS),--questions '$(QUESTIONS)') \
-	    $(if $(LIMIT),--limit '$(LIMIT)') $(if $(WIRE),--wire) $(if $(AT_LEAST),--at-least '$(AT_LEAST)')
-
-.PHONY: trial-vendors
-trial-vendors: install litellm #: Our requests through LiteLLM to nine vendors, stood in for
-	@$(BIN)/python tests/trials/models/try_vendors.py
+	@$(BIN)/python tests/trials/models/try_model.py $(if $(MODEL),--model '$(MODEL)') \
+	    $(if $(LIMIT),--limit '$(LIMIT)') $(if $(AT_LEAST),--at-least '$(AT_LEAST)')
 
 # Measurements: `make bench NAME=...`.
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -15,19 +16,13 @@ from bos.sandbox.v1 import (
     GetCapabilitiesRequest,
     RunProgramRequest,
     SandboxServiceStub,
+    Tier,
 )
-from bos_bench.measure import closed_loop, compared, medians, warm_up
+from bos_bench.measure import Effort, Figures, Part, Table, closed_loop, compared, medians, warm_up
 from bos_chassis.settings import ServerSettings, TelemetrySettings
-from bos_chassis.telemetry import setup_telemetry
+from bos_chassis.telemetry import Telemetry, setup_telemetry
 from bos_sandbox.service import serve
 from bos_sandbox.settings import SandboxSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.sandbox.v1 import SandboxServiceAsyncStub, Tier
-    from bos_bench.measure import Effort, Figures, Part, Table
-    from bos_chassis.telemetry import Telemetry
 
 CONCURRENT = (1, 4)
 _PROGRAM = "sum(n * n for n in range(100))"
@@ -76,7 +71,7 @@ async def measure(effort: Effort) -> Part:
 class _Harness:
     """A running sandbox and a client of it."""
 
-    stub: SandboxServiceAsyncStub
+    stub: Any
     telemetry: Telemetry
 
     async def run(self, tier: Tier) -> None:
