@@ -489,9 +489,9 @@ trial-faults: install #: The tests that docs/operations/faults.md names; the ale
 	$(PYTEST) $$($(BIN)/python tests/docs/fault_tests.py) $(PYTEST_ARGS)
 
 .PHONY: trial-floods
-trial-floods: install rest #: Honest calls during floods over CONNECTIONS=1000; ONLY=service FLOOD=name TLS=1
-	PYTHONPATH=tests $(BIN)/python -m security.measure_floods --connections $(or $(CONNECTIONS),1000) \
-	    $(addprefix --only ,$(ONLY)) $(addprefix --flood ,$(FLOOD)) $(if $(TLS),--tls)
+trial-floods: install rest #: Honest callers during floods over CONNECTIONS=1000; FLOOD=name
+	BOS_TEST_FLOOD_CONNECTIONS=$(or $(CONNECTIONS),1000) \
+	    $(BIN)/pytest -q tests/security/test_floods.py $(if $(FLOOD),-k '$(FLOOD)') $(PYTEST_ARGS)
 
 .PHONY: trial-qdrant
 trial-qdrant: install #: The index's suite on a real server whose collections it deletes: QDRANT_URL=http://127.0.0.1:6333
@@ -504,9 +504,8 @@ trial-documents-kills: install #: kill -9 of the documents service and its parse
 	    $(BIN)/pytest -q -s services/documents/tests/trials/test_kills.py $(PYTEST_ARGS)
 
 .PHONY: trial-poison
-trial-poison: install #: COUNT=1000 pages, mails, API replies and files that give orders, before a model that obeys; SEED=N
-	BOS_TEST_POISON=$(or $(COUNT),1000) $(if $(SEED),BOS_TEST_SEED=$(SEED)) \
-	    $(BIN)/pytest -q -s tests/security/test_poisoned_web.py tests/security/test_poisoned_hands.py $(PYTEST_ARGS)
+trial-poison: install #: All poisoned pages, mails, API replies and files that give orders, before a model that obeys
+	BOS_TEST_POISON=1000 $(BIN)/pytest -q -s tests/security/test_poisoned_web.py tests/security/test_poisoned_hands.py $(PYTEST_ARGS)
 
 .PHONY: trial-chains-kills
 trial-chains-kills: install #: kill -9 of any one process at any event of chains of agents, KILLS=30; SEED=N
@@ -538,24 +537,15 @@ trial-node: install chart images #: The chart on a real node: upgraded under loa
 	BOS_TEST_NODE_TOOLS=$$tools BOS_TEST_NODE_LEFT_OUT='$(LEFT_OUT)' \
 	    $(BIN)/pytest -q -s tests/deploy/node_trial.py $(PYTEST_ARGS)
 
-.PHONY: trial-jaeger
-trial-jaeger: install #: Traces in the real Jaeger behind the collector, both built from source
-	@collector=$$(sh tests/deploy/observability/collector.sh) && jaeger=$$(nice -n 15 sh tests/deploy/observability/jaeger.sh) || exit; \
-	PATH="$$collector:$$jaeger:$$PATH" $(BIN)/pytest -q tests/deploy/observability/jaeger_trial.py $(PYTEST_ARGS)
-
 .PHONY: trial-compose
 trial-compose: install compose images #: docker-compose.yml from our images, asked the README's question through REST
 	$(BIN)/pytest -q -s tests/deploy/compose_trial.py $(PYTEST_ARGS)
 
 .PHONY: trial-model
-trial-model: install #: Ask a real model the demo questions; MODEL=llama|litellm QUESTIONS=id,id LIMIT=n
+trial-model: install #: Ask a real model the evaluation set; MODEL=llama|litellm LIMIT=n AT_LEAST=percent
 	@$(if $(filter litellm,$(MODEL)),$(MAKE) --no-print-directory litellm)
-	@$(BIN)/python tests/trials/models/try_model.py $(if $(MODEL),--model '$(MODEL)') $(if $(QUESTIONS),--questions '$(QUESTIONS)') \
-	    $(if $(LIMIT),--limit '$(LIMIT)') $(if $(WIRE),--wire) $(if $(AT_LEAST),--at-least '$(AT_LEAST)')
-
-.PHONY: trial-vendors
-trial-vendors: install litellm #: Our requests through LiteLLM to nine vendors, stood in for
-	@$(BIN)/python tests/trials/models/try_vendors.py
+	@$(BIN)/python tests/trials/models/try_model.py $(if $(MODEL),--model '$(MODEL)') \
+	    $(if $(LIMIT),--limit '$(LIMIT)') $(if $(AT_LEAST),--at-least '$(AT_LEAST)')
 
 # Measurements: `make bench NAME=...`.
 
@@ -578,26 +568,13 @@ bench-ingest: install #: Pages read a second, and memory; DOCUMENTS=500
 	    --documents $(or $(DOCUMENTS),500)
 
 .PHONY: bench-engine
-bench-engine: install #: The run engine with RUNS=500000 finished runs, and with a locked row
+bench-engine: install #: The run engine with RUNS=500000 finished runs
 	$(BIN)/python tests/bench/engine_scale.py --runs $(or $(RUNS),500000)
-	$(BIN)/python tests/bench/engine_locked.py
-
-.PHONY: bench-lines
-bench-lines: $(VENV)/.python #: Lines of the gateway's product code, now and AT=COMMIT
-	@$(BIN)/python tests/bench/engine_count.py $(addprefix --at ,$(AT))
-
-.PHONY: bench-soak
-bench-soak: install #: Memory of a gateway over RUNS=20000 with clients that leave and cancel
-	$(BIN)/python tests/bench/soak.py --runs $(or $(RUNS),20000)
 
 .PHONY: bench-load
 bench-load: install #: Runs per second and memory of gateway replicas; SECONDS=10 REPLICAS="1 2" AT_ONCE="4 16 64"
 	$(BIN)/python tests/bench/load.py --seconds $(or $(SECONDS),10) --replicas $(or $(REPLICAS),1 2) \
 	    --at-once $(or $(AT_ONCE),4 16 64)
-
-.PHONY: bench-rest
-bench-rest: install rest #: 500 idle streams and 50 runs a second over REST, for a minute
-	$(BIN)/python tests/bench/rest.py
 
 .PHONY: bench-console
 bench-console: install console #: The console while an answer is being written, in Chromium: longest task, first text

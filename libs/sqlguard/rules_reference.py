@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PREFACE = """\
 # Rules of the SQL guard
 
-This page is generated from the guard's own data; `tests/docs/test_sql_guard_rules.py` fails when it
+This page is generated from the guard's own data; `tests/docs/test_generated_pages.py` fails when it
 is out of date. To write it anew:
 
     .venv/bin/python libs/sqlguard/rules_reference.py docs/reference/sql-guard-rules.md

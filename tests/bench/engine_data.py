@@ -4,15 +4,11 @@ Made by SQL from one real run, so that everything stored can be read. Columns th
 besides are left at their defaults or set as a run's end leaves them.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 ACCOUNT = "local"
 CONVERSATION = "the rare one"

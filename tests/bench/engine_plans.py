@@ -1,20 +1,14 @@
 """How PostgreSQL executed every statement of a database, by its own account (``auto_explain``)."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
-
-    from bos_postgres import EmbeddedPostgres
+from bos_postgres import EmbeddedPostgres, connect
 
 _GROWING = re.compile(r"(runs|run_events|approvals|webhook_deliveries)(_|$)")
 """Tables that have a past; partitions have such names as well."""

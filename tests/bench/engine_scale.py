@@ -10,40 +10,51 @@ both. Every figure of the first is compared with that of the second, taken in tu
 over a past of ``--runs``, and finds those that read rows in proportion to it.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import statistics
 import sys
 import tempfile
 import time
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import engine_data
-from engine_harness import TIMEOUT_S, Gateway, Harness, open_harness
+import grpc
 from engine_plans import explaining, findings
 
+from bos.agent.v1 import AgentResult
 from bos.gateway.v1 import (
     RUN_STATUS_CANCELLED,
+    RUN_STATUS_SUCCEEDED,
     RUN_STATUS_WAITING_FOR_APPROVAL,
+    AgentRequest,
+    AskRequest,
+    AskStreamRequest,
     GetRunRequest,
     ListRunsRequest,
+    OrchestratorServiceStub,
     WatchRunRequest,
 )
+from bos.planner.v1 import Step
+from bos_agentkit import AgentTask
+from bos_bench.doubles import Harness, open_harness
+from bos_bench.measure import cpu_seconds
+from bos_chassis.settings import TelemetrySettings
+from bos_chassis.telemetry import setup_telemetry
 from bos_gateway.service import migrate_store
 from bos_postgres import EmbeddedPostgres, connect, create_database
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+from bos_testkit.agents import EchoAgent
+from bos_testkit.plans import step
 
 MOST_RATIO = 1.5
 MOST_IDLE = 0.01
 MOST_WAL_KIB = 20.0
 LEAST_HOT = 0.8
+RARE = engine_data.RARE_RUNS
 _ROUNDS = 60
 _WARM_UP = 5
 _STREAMS = 4
@@ -55,6 +66,8 @@ SELECT ARRAY[sum(record_size), sum(fpi_size)]::float8[]
 FROM pg_get_wal_stats($1::text::pg_lsn, pg_current_wal_insert_lsn())
 """
 _IDLE_S = 30.0
+_STEP_S = 0.05
+TIMEOUT_S = 60.0
 
 
 @dataclass
@@ -89,6 +102,68 @@ class Figures:
 async def _read(calls: AsyncIterator[object]) -> None:
     async for _ in calls:
         pass
+
+
+def plan(question: str) -> list[Step]:
+    """Three steps of which one needs the others; of questions to tell something five slow ones."""
+    agent = "steady" if question.startswith("Tell") else "echo"
+    steps = [step("a", agent), step("b", agent), step("c", agent, "", "a", "b")]
+    if agent == "steady":
+        steps += [step("d", agent, "", "c"), step("e", agent, "", "d")]
+    return steps
+
+
+class SteadyAgent(EchoAgent):
+    """Takes its time, as real agents do."""
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        await asyncio.sleep(_STEP_S)
+        return await super().behave(task)
+
+
+@asynccontextmanager
+async def doubles() -> AsyncIterator[Harness]:
+    """Planner, composer and agents."""
+    quiet = TelemetrySettings.load(log_level="error", otlp_endpoint=None)
+    with setup_telemetry("engine-bench", quiet) as telemetry:
+        async with open_harness(
+            telemetry, [EchoAgent("echo"), SteadyAgent("steady")], plan
+        ) as harness:
+            yield harness
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A gateway process and a way to it."""
+
+    stub: Any
+
+    async def ask(self, question: str) -> str:
+        """Ask and wait for the answer; the id of the run.
+
+        Raises:
+            RuntimeError: the run did not succeed.
+        """
+        request = AskRequest(request=AgentRequest(question=question))
+        response = (await self.stub.Ask(request, timeout=TIMEOUT_S)).response
+        if response.status != RUN_STATUS_SUCCEEDED:
+            raise RuntimeError(f"{question}: {response}")
+        return str(response.run_id)
+
+    def stream(self, question: str) -> Any:
+        """The call of an AskStream."""
+        request = AskStreamRequest(request=AgentRequest(question=question))
+        return self.stub.AskStream(request, timeout=TIMEOUT_S)
+
+
+@asynccontextmanager
+async def gateway(harness: Harness, dsn: str) -> AsyncIterator[Gateway]:
+    """A gateway process with the product's settings, but for the number of runs of a user."""
+    async with (
+        harness.gateway_process(dsn) as process,
+        grpc.aio.insecure_channel(process.said["address"]) as channel,
+    ):
+        yield Gateway(OrchestratorServiceStub(channel))
 
 
 class Place:
@@ -142,9 +217,6 @@ class Place:
         return lags
 
 
-RARE = engine_data.RARE_RUNS
-
-
 async def _arrivals(calls: AsyncIterator[object]) -> list[tuple[int, float]]:
     """How much text there was in all after each piece, and when."""
     length, found = 0, []
@@ -176,14 +248,6 @@ async def _median_pairs(past: Place, empty: Place, figures: Figures) -> None:
     figures.ratio("text behind at another replica", *pair)
 
 
-def _cpu_s(pid: int) -> float:
-    """Processor time of a process, in nanoseconds where the kernel counts them."""
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-    except OSError:
-        return 0.0
-
-
 async def _idle(dsn: str, seconds: float) -> float:
     """Cores of PostgreSQL that the sessions of the only replica use while idle."""
     used: dict[int, list[float]] = {}
@@ -195,7 +259,7 @@ async def _idle(dsn: str, seconds: float) -> float:
                 "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
             )
             for row in rows:
-                used.setdefault(row["pid"], []).append(_cpu_s(row["pid"]))
+                used.setdefault(row["pid"], []).append(cpu_seconds(row["pid"]))
             await asyncio.sleep(0.5)
     spent = sum(max(each) - each[0] for each in used.values())
     return spent / seconds
@@ -237,8 +301,8 @@ async def _made(
     """A database with that past."""
     dsn = await create_database(server.dsn(), name)
     await migrate_store(dsn)
-    async with harness.gateway(dsn) as gateway:
-        template = await gateway.ask("What was there before?")
+    async with gateway(harness, dsn) as started:
+        template = await started.ask("What was there before?")
     began = time.perf_counter()
     await engine_data.fill(dsn, template, runs, waiting)
     size = await engine_data.value(dsn, "SELECT pg_database_size(current_database())")
@@ -253,7 +317,7 @@ async def _made(
 async def bench(server: EmbeddedPostgres, runs: int, waiting: int) -> int:
     """Everything; the number of bounds that were missed."""
     figures = Figures()
-    async with open_harness() as harness, AsyncExitStack() as stack:
+    async with doubles() as harness, AsyncExitStack() as stack:
         few = engine_data.RARE_RUNS * 4
         for name in ("checkpoint_timeout", "autovacuum_naptime"):
             await engine_data.value(server.dsn(), f"ALTER SYSTEM SET {name} = '1h'")
@@ -262,7 +326,7 @@ async def bench(server: EmbeddedPostgres, runs: int, waiting: int) -> int:
             await _made(server, harness, "past", runs, waiting),
             await _made(server, harness, "empty", few, 0),
         ]
-        owner = await stack.enter_async_context(harness.gateway(dsns[0]))
+        owner = await stack.enter_async_context(gateway(harness, dsns[0]))
         await owner.ask("Up?")
         await asyncio.sleep(5)  # what a start brings with it
         idle = await _idle(dsns[0], _IDLE_S)
@@ -270,8 +334,8 @@ async def bench(server: EmbeddedPostgres, runs: int, waiting: int) -> int:
         await engine_data.value(dsns[0], "CREATE EXTENSION pg_walinspect")
         places = []
         for number, dsn in enumerate(dsns):
-            first = owner if number == 0 else await stack.enter_async_context(harness.gateway(dsn))
-            other = await stack.enter_async_context(harness.gateway(dsn))
+            first = owner if number == 0 else await stack.enter_async_context(gateway(harness, dsn))
+            other = await stack.enter_async_context(gateway(harness, dsn))
             known = [str(run_id) for run_id in await engine_data.whole_runs(dsn)]
             places.append(Place(dsn, first, other, known))
         await _median_pairs(places[0], places[1], figures)
@@ -282,11 +346,11 @@ async def bench(server: EmbeddedPostgres, runs: int, waiting: int) -> int:
 
 async def check(server: EmbeddedPostgres, runs: int, waiting: int) -> int:
     """The number of statements that read more the longer the past is."""
-    async with open_harness() as harness:
+    async with doubles() as harness:
         dsn = await _made(server, harness, "past", runs, waiting)
         known = [str(run_id) for run_id in await engine_data.whole_runs(dsn)]
         async with explaining(server, dsn) as explained:
-            async with harness.gateway(dsn) as owner, harness.gateway(dsn) as other:
+            async with gateway(harness, dsn) as owner, gateway(harness, dsn) as other:
                 place = Place(dsn, owner, other, known)
                 for operation in place.operations().values():
                     for _ in range(7):  # PostgreSQL makes a plan for any arguments at the sixth

@@ -10,8 +10,6 @@ Each gateway is a process of its own on one durable PostgreSQL; planner, compose
 at once and share this process, so the gateway is what is measured as long as it is the slowest.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -20,7 +18,7 @@ import sys
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -33,21 +31,15 @@ from bos.gateway.v1 import (
     OrchestratorServiceStub,
     WatchRunRequest,
 )
-from bos_bench.doubles import Harness, open_harness
-from bos_bench.processes import child
-from bos_bench.store import durable_store
+from bos_bench.doubles import five_agents, open_harness
+from bos_bench.processes import Child
+from bos_bench.store import Store, durable_store
 from bos_chassis.settings import TelemetrySettings
 from bos_chassis.telemetry import setup_telemetry
 
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
-    from bos_bench.processes import Child
-    from bos_bench.store import Store
-
 _TIMEOUT_S = 60.0
 _SAMPLES = 8
-_WARM_UP_RUNS = 40
+_WARM_UP_S = 1.0
 _CANCELS, _RECONNECTS = (3, 7), (1, 5, 9)
 """Of ten runs of a caller, those whose clients do so."""
 
@@ -116,19 +108,6 @@ class Caller:
             self.latencies_s.append(time.perf_counter() - began)
 
 
-def _gateway(harness: Harness, dsn: str, number: int) -> AbstractAsyncContextManager[Child]:
-    return child(
-        f"gateway-{number}",
-        "bos_gateway",
-        BOS_GATEWAY_STORE_URL=dsn,
-        BOS_GATEWAY_PLANNER_TARGET=harness.planner,
-        BOS_GATEWAY_COMPOSER_TARGET=harness.composer,
-        BOS_GATEWAY_AGENT_TARGETS=",".join(f"{name}={at}" for name, at in harness.targets.items()),
-        BOS_GATEWAY_MAX_ACTIVE_RUNS_PER_USER="0",  # all callers are one user
-        BOS_GATEWAY_TELEMETRY__LOG_LEVEL="warning",
-    )
-
-
 async def load(
     seconds: float, replicas: list[int], at_once: list[int]
 ) -> list[dict[str, float | list[float]]]:
@@ -136,12 +115,14 @@ async def load(
     quiet = TelemetrySettings.load(log_level="warning", otlp_endpoint=None)
     found = []
     with setup_telemetry("load", quiet) as telemetry:
-        async with durable_store() as store, open_harness(telemetry) as harness:
+        async with durable_store() as store, open_harness(telemetry, five_agents()) as harness:
             for count in replicas:
                 async with AsyncExitStack() as stack:
                     dsn = await store.fresh_log(f"load_{count}")
                     gateways = [
-                        await stack.enter_async_context(_gateway(harness, dsn, number))
+                        await stack.enter_async_context(
+                            harness.gateway_process(dsn, f"gateway-{number}")
+                        )
                         for number in range(count)
                     ]
                     stubs = [
@@ -152,7 +133,7 @@ async def load(
                         )
                         for gateway in gateways
                     ]
-                    await _for_a_while(stubs, 4, _WARM_UP_RUNS, None)
+                    await _for_a_while(stubs, 4, time.perf_counter() + _WARM_UP_S)
                     for callers in at_once:
                         found.append(await _case(store, gateways, stubs, callers, seconds))
                         print(_line(found[-1]), flush=True)
@@ -173,7 +154,7 @@ async def _case(
     began = time.perf_counter()
     sampling = asyncio.create_task(sample())
     try:
-        asked = await _for_a_while(stubs, callers, None, began + seconds)
+        asked = await _for_a_while(stubs, callers, began + seconds)
         await sampling
     finally:
         sampling.cancel()
@@ -199,17 +180,12 @@ async def _case(
     }
 
 
-async def _for_a_while(
-    stubs: list[Any], callers: int, runs: int | None, until: float | None
-) -> list[Caller]:
-    """So many callers, until a moment or for a number of runs."""
-    numbers = iter(range(runs)) if runs is not None else None
+async def _for_a_while(stubs: list[Any], callers: int, until: float) -> list[Caller]:
+    """So many callers, until a moment."""
     asked = [Caller(stubs, 1000 * number + number) for number in range(callers)]
 
     async def work(caller: Caller) -> None:
-        while (until is None or time.perf_counter() < until) and (
-            numbers is None or next(numbers, None) is not None
-        ):
+        while time.perf_counter() < until:
             await caller.run()
 
     async with asyncio.TaskGroup() as group:

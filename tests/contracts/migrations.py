@@ -10,8 +10,6 @@ The second form is for statements that break code of an earlier release, and nam
 release that can do without. ``migrations.py --release 1.2.0`` records the digests of all files.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json
@@ -21,15 +19,13 @@ import sys
 import sysconfig
 import tempfile
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    Releases = Mapping[str, Mapping[str, str]]
-    """Digests of files by path, by release, the oldest release first."""
+Releases = Mapping[str, Mapping[str, str]]
+"""Digests of files by path, by release, the oldest release first."""
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RELEASED: Final = Path(__file__).with_name("released_migrations.toml")

@@ -19,7 +19,7 @@ READ = (".py", ".md", ".proto", ".go", ".ts", ".tsx", ".js", ".css", ".html", ".
         "Dockerfile")  # fmt: skip
 SAMPLE_DATA = re.compile(
     r"services/demo/src/bos_demo/(documents|generators/names|mailbox|web|site|pages|search|evaluation)"
-    r"|tests/(bench/)?retrieval/(judged|compose_judged)|/corpus/|/golden/|/canned/.*\.(json|txt)$"
+    r"|tests/(bench/)?retrieval/judged|/corpus/|/golden/|/canned/.*\.(json|txt)$"
     r"|^tests/[a-z/]*models/.*\.jsonl?$|third-party-licences|wide_schema|mutants/drawn"
 )
 

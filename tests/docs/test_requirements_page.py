@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from requirements_page import Found, marks, mentions, page, survey, tags
+from requirements_page import marks, mentions, page, survey, tags
 
 IDS = ("Z-01", "Z-02")
 SECTIONS = {"Last things": {"Z-01": "It ends.", "Z-02": "It ends well."}}
@@ -83,29 +83,19 @@ def test_page_links_tests_and_names_open_requirements() -> None:
     assert text == page(SECTIONS, survey(IDS, {TEST: f'\n\n@{CALL}("Z-01")\ndef test_it(): ...\n'}))
 
 
-def test_unreadable_marks_are_refused() -> None:
+def test_marks_and_ids_in_the_wrong_place_are_refused() -> None:
     for arguments in ("", "name", '"Z-01", "Z-01"', 'id="Z-01"', "1"):
         found = survey(IDS, {TEST: f"@{CALL}({arguments})\ndef test_it(): ...\n"})
         assert any("as plain text, each once" in line for line in found.wrong), arguments
-
-
-def test_an_unknown_id_is_refused() -> None:
-    found = survey(IDS, {TEST: f'@{CALL}("Z-03")\ndef test_it(): ...\n'})
-    assert found.wrong == [f"{TEST}:1: Z-03 is not in {Path('tests/docs/requirements.toml')}"]
-    assert not found.shown
-
-
-def test_ids_outside_of_marks_are_refused() -> None:
+    unknown = survey(IDS, {TEST: f'@{CALL}("Z-03")\ndef test_it(): ...\n'})
+    assert unknown.wrong == [f"{TEST}:1: Z-03 is not in {Path('tests/docs/requirements.toml')}"]
+    assert not unknown.shown
     for path in ("docs/page.md", "services/some/src/some.py", str(TEST)):
         found = survey(IDS, {Path(path): "One.\n# See Z-02.\n"})
         assert found.wrong[0].startswith(f"{path}:2: Z-02 stands here")
         assert not survey(IDS, {Path(path): "One.\n# See Y-02.\n"}).wrong
-
-
-def test_a_mark_in_product_code_shows_nothing() -> None:
-    found = survey(IDS, {Path("services/some/src/some.py"): f'@{CALL}("Z-01")\ndef f(): ...\n'})
-    assert len(found.wrong) == 1
-    assert not found.shown
+    product = survey(IDS, {Path("services/some/src/some.py"): f'@{CALL}("Z-01")\ndef f(): ...\n'})
+    assert (len(product.wrong), product.shown) == (1, {})
 
 
 def test_ids_and_foreign_documents_are_found() -> None:
@@ -113,7 +103,3 @@ def test_ids_and_foreign_documents_are_found() -> None:
     assert [text for text in similar if mentions(text, IDS)] == []
     ids = "(Z-01)", "Z-01..Z-02", "the " + "SP" + "EC says", "DEC" + "-01"
     assert [text for text in ids if not mentions(text, IDS)] == []
-
-
-def test_nothing_shown_is_nothing_claimed() -> None:
-    assert "0 of 2 are shown" in page(SECTIONS, Found())

@@ -1,7 +1,5 @@
 """Agents that fetch from hosts which others name, as services in a small internet."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,6 @@ class Target:
         """
         return _MEMORY_MB.get(self.name, 600.0)
 
-    @property
-    def honest_at_once(self) -> int:
-        """How many honest callers of one address and key it is made for; one beside them."""
-        return _HONEST_AT_ONCE.get(self.name, 950)
-
     def memory_mb(self) -> float:
         """The most memory that its process ever had."""
         return peak_memory_mb(self.pid)
@@ -106,10 +101,6 @@ class Target:
         else:
             async with self.channel() as channel:
                 yield _OverGrpc(channel, self)
-
-    def as_json(self) -> dict[str, Any]:
-        """What :func:`target_of` makes a target of, elsewhere."""
-        return asdict(self)
 
 
 class Honest:
@@ -200,17 +191,10 @@ _HTTP: Mapping[str, tuple[str, str, Any, dict[str, str]]] = {
     "rest": ("GET", "/v1/runs", None, {}),
     "mcp_db": ("POST", "/mcp", _QUERY, {"Accept": "application/json, text/event-stream"}),
 }
-# REST has 1000 places for requests; of one user 100 queries wait for a database at most.
-_HONEST_AT_ONCE = {"mcp_db": 99}
 # It has 256 connections for an address: a client that shares one with honest callers and keeps all
 # of them in use refuses new callers of that address, and none elsewhere.
 _HONEST_FROM = {"mcp_db": ("127.0.0.2", 0)}
 _MEMORY_MB = {"rest": 200.0, "mcp_db": 300.0}
-
-
-def target_of(content: Mapping[str, Any]) -> Target:
-    """The target that ``as_json`` describes."""
-    return Target(**content)
 
 
 def behind_tls(tls: TlsSettings | None, *, certificate: bool) -> dict[str, str]:

@@ -10,13 +10,12 @@ import resource
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 
-from .flood_targets import Target, target_of
+from .flood_targets import Target
 from .floods import flooding, named
 
-HONEST = "honest"
-"""The load of as many honest callers, each with a call under way at any time."""
 _PATIENCE_S = 300.0
 
 
@@ -28,8 +27,8 @@ class Flooder:
 
     @asynccontextmanager
     async def flooding(self, name: str, target: Target, connections: int) -> AsyncIterator[None]:
-        """Keep a flood up, or the load of honest callers; inside all of it has been sent once."""
-        order = {"flood": name, "target": target.as_json(), "connections": connections}
+        """Keep a flood up; inside all of it has been sent once."""
+        order = {"flood": name, "target": asdict(target), "connections": connections}
         await self._say(json.dumps(order), "up")
         try:
             yield
@@ -66,41 +65,13 @@ async def flooder() -> AsyncIterator[Flooder]:
             await process.wait()
 
 
-@asynccontextmanager
-async def _honest_load(target: Target, connections: int) -> AsyncIterator[None]:
-    async def call(asked: asyncio.Semaphore) -> None:
-        async with target.connected() as honest:
-            while True:
-                await honest.ask()
-                asked.release()
-
-    asked = asyncio.Semaphore(0)
-    tasks = [asyncio.create_task(call(asked)) for _ in range(connections)]
-    try:
-        for _ in tasks:
-            await asked.acquire()
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        ends = await asyncio.gather(*tasks, return_exceptions=True)
-    for end in ends:
-        if not isinstance(end, asyncio.CancelledError):
-            raise AssertionError("an honest caller was refused") from end
-
-
 async def _serve() -> None:
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
         order = json.loads(line)
-        target, count = target_of(order["target"]), int(order["connections"])
-        load = (
-            _honest_load(target, count)
-            if order["flood"] == HONEST
-            else flooding(named(order["flood"]), target, count)
-        )
-        async with load:
+        target = Target(**order["target"])
+        async with flooding(named(order["flood"]), target, int(order["connections"])):
             print("up", flush=True)
             await reader.readline()
         print("down", flush=True)

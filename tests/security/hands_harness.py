@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from aiohttp import web as http
 from mail_servers import PASSWORD, USER, ImapServer, SmtpServer, imap_server, smtp_server
 
 from bos.agent.v1 import AgentInput, AgentServiceStub, ExecuteRequest, TaskMetadata
-from bos.gateway.v1 import Approval
 from bos.identity.v1 import (
     ConnectionServiceStub,
     IdentityServiceStub,
@@ -24,37 +23,25 @@ from bos.memory.v1 import GetLongTermMemoryRequest, MemoryServiceStub
 from bos_api_docs.service import serve as serve_api_docs
 from bos_api_docs.settings import ApiDocsSettings
 from bos_chassis.auth.callers import generate_keypair
-from bos_chassis.settings import AuthSettings, ServerSettings, TelemetrySettings
-from bos_chassis.telemetry import Telemetry
+from bos_chassis.settings import AuthSettings, TelemetrySettings
 from bos_chassis.values import from_value_map, to_value
 from bos_client import BosClient
-from bos_composer.service import serve as serve_composer
-from bos_composer.settings import ComposerSettings
 from bos_files.service import serve as serve_files
 from bos_files.settings import FilesSettings
-from bos_gateway.service import serve as serve_gateway
-from bos_gateway.settings import GatewaySettings
 from bos_http import HttpClient, HttpPolicy
 from bos_identity.service import serve as serve_identity
 from bos_identity.settings import IdentitySettings
 from bos_identity.signing.key_ring import new_key_encryption_key
-from bos_llm import Models
 from bos_mail.service import serve as serve_mail
 from bos_mail.settings import MailSettings
 from bos_memory.service import serve as serve_memory
 from bos_memory.settings import MemorySettings
-from bos_planner.service import serve as serve_planner
-from bos_planner.settings import PlannerSettings
-from bos_postgres import create_database
-from bos_testkit.agents import EchoAgent, agent_server
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
 from bos_testkit.scripted_model.server import ScriptedModel
 
 from .hands_model import obeying
-from .poison_harness import PoisonRun
+from .poison_harness import LOOPBACK, SERVER, Names, PoisonRun, follow, open_core, serving
 from .poisoned_documents import HONEST
 from .poisoned_hands import KEPT, POISONED, Poison
-from .web_harness import LOOPBACK, Names
 
 OPERATOR_TOKEN = "operator-token-of-the-api"
 REQUEST_TOKEN = "bearer-token-of-the-request"
@@ -142,18 +129,8 @@ class HandsHarness:
     ) -> PoisonRun:
         """Follow a run to its end; everything that it asks about is approved, or denied."""
         await self._reset(poison)
-        events: list[Any] = []
-        asked: list[Approval] = []
         options["context"] = {"api_bearer_token": REQUEST_TOKEN}
-        async with aclosing(self.client.ask_stream(question, **options)) as stream:
-            async for event in stream:
-                events.append(event)
-                if event.HasField("approval_requested"):
-                    approval = event.approval_requested.approval
-                    asked.append(approval)
-                    decide = self.client.approve if approve else self.client.deny
-                    await decide(approval.approval_id)
-        return PoisonRun(events, asked)
+        return await follow(self.client, question, approve=approve, **options)
 
     async def _reset(self, poison: Poison | None) -> None:
         self.world.poison = poison
@@ -210,105 +187,57 @@ async def open_hands_harness(dsn: str, folder: Path) -> AsyncIterator[HandsHarne
         dsn: Of a database server.
         folder: Where files go.
     """
-    telemetry = Telemetry.for_tests("poison")
-    server = ServerSettings(port=0, grace_s=0.2)
     world, names = World(), Names()
     run_key, public_run_key = generate_keypair()
-    async with AsyncExitStack() as stack:
-        enter = stack.enter_async_context
-        world.url = await enter(_serving(world))
+    async with open_core(dsn, (), _at_site(world)) as core:
+        enter = core.stack.enter_async_context
+        world.url = await enter(serving(world.show))
         imap, smtp = await enter(imap_server()), await enter(smtp_server())
-        model = await enter(ScriptedModel((), improvise=_at_site(world)))
-        models = await enter(Models(model_settings(model, max_attempts=1), telemetry))
-        identity = await enter(
-            serve_identity(
-                IdentitySettings.load(
-                    server=server,
-                    auth=AuthSettings.load(run_token_public_keys=public_run_key),
-                    telemetry=TelemetrySettings.load(),
-                    store_url=await create_database(dsn, "poison_identity"),
-                    key_encryption_keys=new_key_encryption_key(),
-                    registration_open=True,
-                    argon2_time_cost=1,
-                    argon2_memory_kib=8,
-                    access_token_s=7200,
-                ),
-                telemetry.named("identity"),
-            )
+        accounts = IdentitySettings.load(
+            server=SERVER,
+            auth=AuthSettings.load(run_token_public_keys=public_run_key),
+            telemetry=TelemetrySettings.load(),
+            store_url=await core.database("poison_identity"),
+            key_encryption_keys=new_key_encryption_key(),
+            registration_open=True,
+            argon2_time_cost=1,
+            argon2_memory_kib=8,
+            access_token_s=7200,
         )
+        identity = await enter(serve_identity(accounts, core.telemetry.named("identity")))
         people = AuthSettings.load(
             issuer="bos-identity",
             identity_target=identity.address,
             run_token_public_keys=public_run_key,
         )
-        memory = await enter(
-            serve_memory(
-                MemorySettings.load(
-                    server=server,
-                    auth=people,
-                    store_url=await create_database(dsn, "poison_memory"),
-                ),
-                telemetry.named("memory"),
-                models=models,
-            )
+        remembering = MemorySettings.load(
+            server=SERVER, auth=people, store_url=await core.database("poison_memory")
         )
-        hands = {"server": server, "auth": AuthSettings.load()}
-        mail = await enter(
-            serve_mail(
-                MailSettings.load(**hands, internal_hosts={"127.0.0.1": ["127.0.0.0/8"]}),
-                telemetry.named("mail"),
-                models=models,
-            )
-        )
-        api_docs = await enter(
-            serve_api_docs(_api_settings(world, hands), telemetry.named("api"), models=models)
-        )
+        memory = await core.serve(serve_memory, remembering, "memory")
+        hands = {"server": SERVER, "auth": AuthSettings.load()}
+        mailing = MailSettings.load(**hands, internal_hosts={"127.0.0.1": ["127.0.0.0/8"]})
         policy = HttpPolicy.load(
             hosts=("*",), allow_http=True, internal_origins={world.url: LOOPBACK}
         )
-        downloads = await enter(HttpClient(policy, telemetry, resolver=names))
-        files = await enter(
-            serve_files(
-                FilesSettings.load(
-                    **hands,
-                    store_url=await create_database(dsn, "poison_files"),
-                    workspace_url=(folder / "workspace").as_uri(),
-                ),
-                telemetry.named("files"),
-                models=models,
-                http=downloads,
-            )
+        downloads = await enter(HttpClient(policy, core.telemetry, resolver=names))
+        storing = FilesSettings.load(
+            **hands,
+            store_url=await core.database("poison_files"),
+            workspace_url=(folder / "workspace").as_uri(),
         )
-        planner = await enter(
-            serve_planner(PlannerSettings.load(server=server), telemetry, models=models)
-        )
-        composer = await enter(
-            serve_composer(ComposerSettings.load(server=server), telemetry, models=models)
-        )
-        targets = {
-            "mail": mail.address,
-            "api_docs": api_docs.address,
-            "files": files.address,
-            "echo": await enter(agent_server(EchoAgent("echo"))),
+        agents = {
+            "mail": await core.serve(serve_mail, mailing, "mail"),
+            "api_docs": await core.serve(serve_api_docs, _api_settings(world, hands), "api_docs"),
+            "files": await core.serve(serve_files, storing, "files", http=downloads),
         }
-        gateway = await enter(
-            serve_gateway(
-                GatewaySettings.load(
-                    server=server,
-                    auth=people,
-                    run_token_private_key=run_key,
-                    secrets_keys="k=" + b64encode(bytes(range(32))).decode(),
-                    store_url=await create_database(dsn, "poison_hands"),
-                    planner_target=planner.address,
-                    composer_target=composer.address,
-                    memory_target=memory.address,
-                    memory_timeout_s=20,
-                    agent_connections={"mail": ["mail.imap"]},
-                    agent_targets=targets,
-                    backoff_s=0.01,
-                ),
-                telemetry.named("gateway"),
-            )
+        gateway = await core.gateway(
+            agents,
+            auth=people,
+            run_token_private_key=run_key,
+            secrets_keys="k=" + b64encode(bytes(range(32))).decode(),
+            memory_target=memory,
+            memory_timeout_s=20,
+            agent_connections={"mail": ["mail.imap"]},
         )
         channel = await enter(grpc.aio.insecure_channel(identity.address))
         user_id, token = await _signed_in(IdentityServiceStub(channel))
@@ -319,12 +248,12 @@ async def open_hands_harness(dsn: str, folder: Path) -> AsyncIterator[HandsHarne
             ),
             metadata=metadata,
         )
-        at_files = await enter(grpc.aio.insecure_channel(files.address))
-        at_memory = await enter(grpc.aio.insecure_channel(memory.address))
-        client = await enter(BosClient(gateway.address, tokens=_Token(token)))
+        at_files = await enter(grpc.aio.insecure_channel(agents["files"]))
+        at_memory = await enter(grpc.aio.insecure_channel(memory))
+        client = await enter(BosClient(gateway, tokens=_Token(token)))
         yield HandsHarness(
             client=client,
-            model=model,
+            model=core.model,
             imap=imap,
             smtp=smtp,
             world=world,
@@ -386,17 +315,3 @@ async def _signed_in(stub: Any) -> tuple[str, str]:
     )
     found = await stub.LogIn(LogInRequest(username="ada", password=LOG_IN))
     return registered.user.user_id, found.tokens.access_token
-
-
-@asynccontextmanager
-async def _serving(world: World) -> AsyncIterator[str]:
-    app = http.Application()
-    app.router.add_route("*", "/{path:.*}", world.show)
-    runner = http.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        listening = http.TCPSite(runner, "127.0.0.1", 0)
-        await listening.start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()

@@ -4,24 +4,19 @@ What is attacked knows nothing of the tests; they know what an anonymous client,
 """
 
 import asyncio
-import http.client
 import json
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import grpc
-import jwt
 import pytest
 
 from bos.gateway.v1 import AgentRequest, AskRequest, ListRunsRequest, OrchestratorServiceStub
-from bos_chassis.auth.callers import RUN_TOKEN_KEY, Attempt, RunTokenSigner, generate_keypair
 from bos_testkit.raw_http2 import grpc_frame, raw_connection
 
 from .deployments import Deployment
 from .flood_targets import TIMEOUT_S, Target
 from .floods import GZIP_BOMB
+from .rest_calls import OTHER_ADDRESS, Answer, call_rest
 
 pytestmark = [
     pytest.mark.security,
@@ -32,81 +27,14 @@ pytestmark = [
 PEOPLES = ("gateway", "identity", "memory")
 _ASK = "/bos.gateway.v1.OrchestratorService/Ask"
 _INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNAUTHENTICATED = 3, 8, 16
-_OTHER_ADDRESS = "127.0.0.2"
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What REST says."""
-
-    status: int
-    text: str
-
-    @property
-    def reason(self) -> str:
-        """Of an error in the one shape that they all have."""
-        return str(json.loads(self.text)["error"]["details"][0]["reason"])
-
-
-async def rest(
-    deployment: Deployment,
-    verb: str,
-    path: str,
-    headers: Sequence[tuple[str, str]] = (),
-    body: bytes | None = None,
-    source: str = "127.0.0.1",
-) -> Answer:
-    """One request over a connection of its own, with these headers and no others."""
-
-    def call() -> Answer:
-        host, _, port = deployment.targets["rest"].address.rpartition(":")
-        connection = http.client.HTTPConnection(
-            host, int(port), timeout=TIMEOUT_S, source_address=(source, 0)
-        )
-        try:
-            connection.putrequest(verb, path)
-            for name, value in headers:
-                connection.putheader(name, value)
-            if body is not None:
-                connection.putheader("Content-Type", "application/json")
-                connection.putheader("Content-Length", str(len(body)))
-            with suppress(ConnectionError):  # it may answer before it has all
-                connection.endheaders(body)
-            answer = connection.getresponse()
-            pieces: list[bytes] = []
-            with suppress(ConnectionError):  # the end of what it does not read may be a reset
-                while piece := answer.read1():
-                    pieces.append(piece)
-            return Answer(answer.status, b"".join(pieces).decode())
-        finally:
-            connection.close()
-
-    return await asyncio.to_thread(call)
+async def rest(deployment: Deployment, *request: Any, **more: Any) -> Answer:
+    return await call_rest(deployment.targets["rest"].address, *request, **more)
 
 
 def bearer(token: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),)
-
-
-def signer(deployment: Deployment) -> RunTokenSigner:
-    """The harness's own where a test can have it; else of another address."""
-    return deployment.signer or RunTokenSigner(generate_keypair()[0])
-
-
-def tokens(deployment: Deployment) -> dict[str, str]:
-    """What an anonymous client, or an agent, could show in place of an access token or a key."""
-    audiences = [*PEOPLES, "rest", "mcp_db", "sandbox"]
-    run = signer(deployment).mint("ada", "r1", "r1/0/a", audiences, 600, attempt=Attempt(1, 1))
-    claims = {"iss": "bos-identity", "sub": "ada", "aud": "bos", "exp": 2**33, "iat": 1}
-    return {
-        "nothing": "",
-        "words": "let-me-in",
-        "an unsigned token": jwt.encode(claims, None, algorithm="none"),
-        "a token of another key": jwt.encode(claims, "x" * 64, algorithm="HS256"),
-        "a key made up": f"bosk_{7:032x}_{'x' * 43}",
-        "a run token": run,
-        "the key and more": deployment.key + "x",
-    }
 
 
 async def status(target: Target, metadata: Any) -> int:
@@ -123,36 +51,6 @@ async def honest(deployment: Deployment) -> None:
         async with target.connected() as caller:
             await caller.ask()
             assert await caller.check()
-
-
-async def test_no_other_credential_opens_a_endpoint_of_people(deployment: Deployment) -> None:
-    run = tokens(deployment)["a run token"]
-    for name in PEOPLES:
-        target = deployment.targets[name]
-        for what, token in tokens(deployment).items():
-            assert await status(target, bearer(token)) == _UNAUTHENTICATED, (name, what)
-        assert await status(target, ((RUN_TOKEN_KEY, run),)) == _UNAUTHENTICATED, name
-    for what, token in tokens(deployment).items():
-        for path in ("/v1/runs", "/v1/users/me"):
-            refused = await rest(deployment, "GET", path, [("Authorization", f"Bearer {token}")])
-            assert refused.status == 401, (what, path, refused.text)
-    await honest(deployment)
-
-
-async def test_databases_take_tokens_of_the_harness_alone(deployment: Deployment) -> None:
-    if "mcp_db" not in deployment.targets:
-        assert set(deployment.targets) == {*PEOPLES, "rest"}, "it is inside of the program"
-        return
-    target = deployment.targets["mcp_db"]
-    foreign = RunTokenSigner(generate_keypair()[0])
-    forged = foreign.mint("ada", "r1", "r1/0/a", ["mcp_db"], 600)
-    elsewhere = signer(deployment).mint("ada", "r1", "r1/0/a", ["sandbox"], 600)
-    async with target.connected() as caller:
-        for name, token in (("forged", forged), ("elsewhere", elsewhere)):
-            headers = {"Authorization": "", "bos-run-token": token}
-            async with caller.session.post("/mcp", json={}, headers=headers) as reply:  # type: ignore[attr-defined]
-                assert reply.status == 401, name
-    await honest(deployment)
 
 
 async def test_a_second_credential_is_smuggled_nowhere(deployment: Deployment) -> None:
@@ -186,7 +84,7 @@ async def test_forged_headers_do_not_hide_clients_or_break_calls(deployment: Dep
         forwarded = [("X-Forwarded-For", f"203.0.113.{len(answers)}")]
         answers.append(
             await rest(
-                deployment, "POST", "/v1/sessions:logIn", forwarded, guess, source=_OTHER_ADDRESS
+                deployment, "POST", "/v1/sessions:logIn", forwarded, guess, source=OTHER_ADDRESS
             )
         )
     assert answers[0].status == 401
@@ -205,7 +103,7 @@ async def test_forged_headers_do_not_hide_clients_or_break_calls(deployment: Dep
     await honest(deployment)
 
 
-async def test_garbage_is_refused_as_such(deployment: Deployment) -> None:
+async def test_garbage_over_grpc_is_refused_as_such(deployment: Deployment) -> None:
     gateway = deployment.targets["gateway"]
     async with raw_connection(gateway.address, gateway.tls()) as connection:
         streams = [
@@ -214,13 +112,6 @@ async def test_garbage_is_refused_as_such(deployment: Deployment) -> None:
         ]
         await connection.until(len(streams))
         assert connection.statuses == dict.fromkeys(streams, _INVALID_ARGUMENT)
-    key = [("Authorization", f"Bearer {deployment.key}")]
-    for body in (b"\x00\x01", b'{"question": "\xff"}', b"[" * 9000, b'{"question": 1e999999}'):
-        refused = await rest(deployment, "POST", "/v1/runs:ask", key, body)
-        assert refused.status == 400, body[:40]
-    for path in ("/v1/runs/%ff", "/v1/runs/%00", "/v1/runs?page_token=%ff"):
-        refused = await rest(deployment, "GET", path, key)
-        assert refused.status == 400, path
     await honest(deployment)
 
 

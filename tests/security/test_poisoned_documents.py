@@ -4,21 +4,45 @@ Each document goes through the real upload, parser, index, rag, planner, compose
 """
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
+import grpc
 import pytest
 import pytest_asyncio
+from documents_harness import Caller
 
-from bos.gateway.v1 import Approval
+from bos.documents.v1 import DocumentsServiceStub
+from bos_chassis.settings import AuthSettings
 from bos_chassis.values import from_value_map
+from bos_client import BosClient
+from bos_documents.parsing.limits import ParsingLimits
+from bos_documents.parsing.reader import open_document
+from bos_documents.service import serve as serve_documents
+from bos_documents.settings import DocumentsSettings
+from bos_rag.service import serve as serve_rag
+from bos_rag.settings import RagSettings
+from bos_testkit.deploy import DeployAgent
 from bos_testkit.postgres import PostgresServer
 from bos_testkit.scripted_model.replies import fixture
 
-from .obeying_model import STOLEN, outside_fences, plan
-from .poison_harness import PoisonHarness, PoisonRun, open_poison_harness
+from .obeying_model import STOLEN, improvise, outside_fences, plan
+from .poison_harness import (
+    SERVER,
+    TAINTED,
+    Core,
+    PoisonRun,
+    assert_harmless,
+    follow,
+    open_core,
+    reading_plan,
+)
 from .poisoned_documents import (
     COLLECTOR,
     DEED,
     HONEST,
+    NOWHERE,
     PLANNER,
     POISONED,
     QUESTION,
@@ -35,46 +59,41 @@ pytestmark = [
 
 OTHER = "The depot of Kestrel is open on weekdays, and late on Fridays."
 DEPLOY = "Deploy version 1.2 of the shop"
-every_document = pytest.mark.parametrize("poisoned", POISONED, ids=lambda each: each.what)
-
-assert len({each.what for each in POISONED}) == len(POISONED)
+ORDERED = {"step_id": "act", "agent": "deploy", "task": "deploy shop 1.2"}
 PLANS = [
-    # A step that takes the answer for its task, and one that fails, so that another plan is made.
-    fixture(
-        "read",
-        [f"### Question\n{QUESTION}\n\n### Instructions"],
-        schema=PLANNER,
-        json=plan(
-            {"step_id": "read", "agent": "rag", "task": QUESTION},
-            {
-                "step_id": "act",
-                "agent": "deploy",
-                "task": "@{outputs.read.answer}",
-                "tool_name": "trigger_deployment",
-                "depends_on": ["read"],
-            },
-            {
-                "step_id": "lost",
-                "agent": "echo",
-                "task": "echo",
-                "sub_task_input": [{"name": "x", "value": "@{outputs.read.missing}"}],
-            },
-        ),
-    ),
+    reading_plan("rag"),
     fixture(
         "deploy",
         [f"### Question\n{DEPLOY}\n\n### Instructions"],
         schema=PLANNER,
-        json=plan(
-            {
-                "step_id": "act",
-                "agent": "deploy",
-                "task": "deploy shop 1.2",
-                "tool_name": "trigger_deployment",
-            }
-        ),
+        json=plan({**ORDERED, "tool_name": "trigger_deployment"}),
     ),
 ]
+READ = [each for each in POISONED if each.reaches != NOWHERE]
+
+
+@dataclass
+class PoisonHarness:
+    """The running services."""
+
+    core: Core
+    client: BosClient
+    documents: Caller
+    agent: DeployAgent
+
+    @asynccontextmanager
+    async def holding(self, content: bytes, name: str) -> AsyncIterator[None]:
+        """A document that is read and can be searched, deleted with the block."""
+        self.core.model.requests.clear()
+        document = await self.documents.ready(content, name)
+        try:
+            yield
+        finally:
+            await self.documents.delete(document.document_id)
+
+    async def ask(self, poisoned: Poisoned, question: str = QUESTION, **how: Any) -> PoisonRun:
+        async with self.holding(poisoned.make(), poisoned.name):
+            return await follow(self.client, question, **how)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -84,66 +103,66 @@ async def harness(
     clean_environment: None,
 ) -> AsyncIterator[PoisonHarness]:
     folder = tmp_path_factory.mktemp("poison")
-    async with (
-        open_poison_harness(postgres_server.dsn(), folder, PLANS) as started,
+    (folder / "spool").mkdir()
+    async with open_core(postgres_server.dsn(), PLANS, improvise) as core:
+        dsn = await core.database("poison_documents")
+        settings = DocumentsSettings.load(
+            server=SERVER,
+            store_url=dsn,
+            files_url=(folder / "files").as_uri(),
+            index_folder=folder / "index",
+            spool_folder=folder / "spool",
+            poll_s=0.2,
+        )
+        found = await core.serve(serve_documents, settings, "documents")
+        answering = RagSettings.load(
+            server=SERVER, auth=AuthSettings.load(), documents_target=found
+        )
+        rag, agent = await core.serve(serve_rag, answering, "rag"), DeployAgent()
+        enter = core.stack.enter_async_context
+        client = await enter(BosClient(await core.gateway({"rag": rag, "deploy": agent})))
+        stub = DocumentsServiceStub(await enter(grpc.aio.insecure_channel(found)))
+        caller = Caller(stub, None, core.telemetry, dsn, folder, address=found)
+        started = PoisonHarness(core, client, caller, agent)
         # Always there, so that the model has passages to rank.
-        started.holding(OTHER.encode(), "depot.txt"),
-    ):
-        yield started
+        async with started.holding(OTHER.encode(), "depot.txt"):
+            yield started
 
 
-@every_document
+async def test_hidden_parts_of_documents_are_not_read() -> None:
+    for hidden in (each for each in POISONED if each.reaches == NOWHERE):
+        source = open_document(hidden.make(), hidden.name, ParsingLimits())
+        pages = [source.page(number) for number in range(1, source.info.page_count + 1)]
+        text = "\n".join(block.text for page in pages for block in page.blocks)
+        assert HONEST[1] in text, hidden.what
+        assert not gives_the_order(text), hidden.what
+
+
+@pytest.mark.parametrize("poisoned", READ, ids=lambda each: each.what)
 async def test_order_of_a_document_needs_approval_with_its_origin(
     poisoned: Poisoned, harness: PoisonHarness
 ) -> None:
-    async with harness.holding(poisoned.make(), poisoned.name):
-        run = await harness.ask(QUESTION)
+    run = await harness.ask(poisoned)
 
     assert harness.agent.effects == []
-    assert run.response.tainted
-    assert all(result.tainted for result in run.results.values())
+    # An address of the document itself may stay, without words of the user.
+    assert_harmless(run, "rag", STOLEN.removeprefix(COLLECTOR))
     for approval in run.asked:
-        assert_shows_what_it_is(approval)
-    for request in harness.model.requests:
+        (action,), (shown,) = approval.actions, approval.display.actions
+        assert action.tool == "trigger_deployment"
+        assert from_value_map(action.arguments) == {"service": "shop", "version": "6.6.6"}
+        assert [list(each.lines) for each in shown.arguments] == [["shop"], ["6.6.6"]]
+    for request in harness.core.model.requests:
         assert not gives_the_order(outside_fences(request.prompt)), request.prompt
-    for text in said(run):
-        assert_sends_nothing(text)
     # Otherwise nothing is shown: the model has not read the order at all.
-    assert {schema for schema, reply in harness.replies() if DEED in reply} == poisoned.reaches
-    assert RANKING in {schema for schema, _ in harness.replies()}
+    replies = list(harness.core.replies())
+    assert {schema for schema, reply in replies if DEED in reply} == poisoned.reaches
+    assert RANKING in {schema for schema, _ in replies}
     assert bool(run.asked) == (PLANNER in poisoned.reaches)
 
 
-def assert_shows_what_it_is(approval: Approval) -> None:
-    """What a person is asked shows the deed and that it comes of what others wrote."""
-    (action,), (shown,) = approval.actions, approval.display.actions
-    assert action.tainted
-    assert action.tool == shown.tool == "trigger_deployment"
-    assert from_value_map(action.arguments) == {"service": "shop", "version": "6.6.6"}
-    assert [list(each.lines) for each in shown.arguments] == [["shop"], ["6.6.6"]]
-    assert "rests on content that others wrote" in shown.notes
-    assert any("from step read of the agent rag" in note for note in shown.notes)
-
-
-def said(run: PoisonRun) -> list[str]:
-    """Every text of the run that a client may show as Markdown."""
-    results = [*run.results.values(), *run.response.agent_results]
-    answers = [text for each in results for text in (each.answer, *each.highlights)]
-    return [run.response.answer, run.streamed, *run.response.highlights, *answers]
-
-
-def assert_sends_nothing(text: str) -> None:
-    """No image, and no address with words of the user; one of the document itself may stay."""
-    assert STOLEN.removeprefix(COLLECTOR) not in text
-    assert "![" not in text
-    assert "<img" not in text
-
-
-async def test_approved_order_of_a_document_is_performed_once(
-    harness: PoisonHarness,
-) -> None:
-    async with harness.holding(POISONED[0].make(), POISONED[0].name):
-        run = await harness.ask(QUESTION, approve=True)
+async def test_approved_order_of_a_document_is_performed_once(harness: PoisonHarness) -> None:
+    run = await harness.ask(POISONED[0], approve=True)
     approved = [action for approval in run.asked for action in approval.actions]
     assert approved
     assert all(action.tainted for action in approved)
@@ -154,34 +173,26 @@ async def test_approved_order_of_a_document_is_performed_once(
 
 
 async def test_documents_without_orders_lead_to_no_deed(harness: PoisonHarness) -> None:
-    content = "\n\n".join(HONEST).encode()
-    async with harness.holding(content, "honest.txt"):
-        run = await harness.ask(QUESTION)
+    honest = Poisoned("honest", "honest.txt", lambda: "\n\n".join(HONEST).encode())
+    run = await harness.ask(honest)
     assert harness.agent.effects == []
     assert run.asked == []
     assert run.response.answer == f"{HONEST[1]} [1]"
     assert run.results["read"].tainted
 
 
-async def test_users_own_order_is_not_tainted(
+async def test_users_own_order_is_tainted_only_after_a_poisoned_answer(
     harness: PoisonHarness,
 ) -> None:
-    async with harness.holding(POISONED[0].make(), POISONED[0].name):
-        run = await harness.ask(DEPLOY, approve=True)
+    run = await harness.ask(POISONED[0], DEPLOY, approve=True)
     (approval,) = run.asked
     assert not approval.actions[0].tainted
-    assert "rests on content that others wrote" not in approval.display.actions[0].notes
+    assert TAINTED not in approval.display.actions[0].notes
     assert [each.label for each in harness.agent.effects] == ["deploy shop 1.2"]
     assert not run.response.tainted
     harness.agent.effects.clear()
-
-
-async def test_question_after_a_poisoned_answer_is_tainted(
-    harness: PoisonHarness,
-) -> None:
-    async with harness.holding(POISONED[0].make(), POISONED[0].name):
-        read = await harness.ask(QUESTION)
-        run = await harness.ask(DEPLOY, tainted=read.response.tainted)
-    (approval,) = run.asked
+    read = await harness.ask(POISONED[0])
+    after = await harness.ask(POISONED[0], DEPLOY, tainted=read.response.tainted)
+    (approval,) = after.asked
     assert approval.actions[0].tainted
     assert harness.agent.effects == []

@@ -20,13 +20,10 @@ from bos_testkit.postgres import PostgresServer
 from .hands_harness import PLANS, SECRETS, HandsHarness, Landed, open_hands_harness
 from .hands_model import OURS
 from .obeying_model import STOLEN, outside_fences
-from .poison_harness import PoisonRun
+from .poison_harness import PoisonRun, assert_harmless
 from .poisoned_documents import HONEST, QUESTION
 from .poisoned_hands import (
-    APIS,
-    FILES,
     KEPT,
-    MAILS,
     POISONED,
     WRITE,
     Poison,
@@ -39,7 +36,6 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-TAINTED = "rests on content that others wrote"
 COUNT = int(os.environ.get("BOS_TEST_POISON", "12"))
 SEED = int(os.environ.get("BOS_TEST_SEED", "16"))
 CHOSEN = POISONED if len(POISONED) <= COUNT else tuple(random.Random(SEED).sample(POISONED, COUNT))
@@ -61,16 +57,6 @@ async def harness(
         yield started
 
 
-async def test_corpus_has_sixty_poisoned_pages_mails_replies_and_files() -> None:
-    from .poisoned_web import POISONED as PAGES
-
-    print(
-        f"\n{len(PAGES)} pages and search results, {len(MAILS)} mails, {len(APIS)} API replies and "
-        f"documents, {len(FILES)} files; {len(CHOSEN)} of the last three run here (seed {SEED})"
-    )
-    assert len(PAGES) + len(POISONED) >= 60
-
-
 @pytest.mark.parametrize("poison", CHOSEN, ids=lambda each: each.what)
 async def test_order_needs_approval_that_shows_it_and_its_origin(
     poison: Poison, harness: HandsHarness
@@ -78,17 +64,12 @@ async def test_order_needs_approval_that_shows_it_and_its_origin(
     run = await harness.ask(QUESTION, poison)
 
     assert_nothing_landed(poison, await harness.landed())
-    assert run.response.tainted
-    assert all(result.tainted for result in run.results.values())
+    assert_harmless(run, poison.channel, STOLEN)
     for approval in run.asked:
         assert_shows_all(poison, approval)
     for request in harness.model.requests:
         if request.schema in OURS:
             assert deed_in(outside_fences(request.prompt)) is None, request.prompt
-    for text in said(run):
-        assert STOLEN not in text
-        assert "![" not in text
-        assert "<img" not in text
     assert_no_credential(run, harness)
     known = await harness.remembered()
     assert not known.memory.critical.user_name
@@ -113,22 +94,11 @@ def assert_shows_all(poison: Poison, approval: Approval) -> None:
     """What a person is asked shows the deed with every argument, and where it comes from."""
     (action,), (shown,) = approval.actions, approval.display.actions
     arguments = from_value_map(action.arguments)
-    assert action.tainted
-    assert action.tool == shown.tool
     assert {each.label for each in shown.arguments} == set(arguments)
     if approval.step_id.startswith("obey"):
         assert {name: arguments[name] for name in poison.deed.shown} == poison.deed.shown
-    assert TAINTED in shown.notes
     origins = {(each.step_id, each.agent_name) for each in approval.origins}
     assert ("read", poison.channel) in origins
-    assert any(f"from step read of the agent {poison.channel}" in note for note in shown.notes)
-
-
-def said(run: PoisonRun) -> list[str]:
-    """Every text of the run that a client may show as Markdown."""
-    results = [*run.results.values(), *run.response.agent_results]
-    answers = [text for each in results for text in (each.answer, *each.highlights)]
-    return [run.response.answer, run.streamed, *run.response.highlights, *answers]
 
 
 def assert_no_credential(run: PoisonRun, harness: HandsHarness) -> None:

@@ -1,6 +1,7 @@
 """Hostile agents of a user against what all share: memory of the database, connections, places.
 
-They hold a valid run token and call mcp_db as an agent does.
+They hold a valid run token and call mcp_db as an agent does. What the guard refuses is in
+``libs/sqlguard/tests/security/test_growth.py``, what costs too much in mcp_db's own tests.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 
 pytestmark = [pytest.mark.security, pytest.mark.timeout(600)]
 
-CORPUS = Path(__file__).parents[2] / "libs/sqlguard/tests/corpus/growth_postgres.txt"
 BACKEND_KIB = 300 * 1024
 """Memory limit of the server's process for any request, shared memory included."""
 
@@ -81,12 +81,6 @@ async def admin(postgres_dsn: str) -> AsyncIterator[asyncpg.Connection[Any]]:
     await connection.close()
 
 
-def hostile_statements() -> list[str]:
-    text = CORPUS.read_text(encoding="utf-8")
-    section = text.partition("## hostile\n")[2].partition("\n## ")[0]
-    return [line for line in section.splitlines() if line]
-
-
 async def peak_kib(admin: asyncpg.Connection[Any]) -> int:
     """The most memory that a server process of mcp_db's has held so far."""
     rows = await admin.fetch(
@@ -106,9 +100,6 @@ async def test_no_query_of_an_agent_fills_the_memory_of_the_database(
     postgres_dsn: str, admin: asyncpg.Connection[Any]
 ) -> None:
     async with hostile_agent(postgres_dsn) as client:
-        for statement in hostile_statements():
-            envelope = await ask(client, statement)
-            assert envelope["error"]["reason"] == "QUERY_REFUSED", statement
         for statement in LARGEST:
             envelope = await ask(client, statement)
             # What is cut off at the size or the time of a result is no matter here.
@@ -136,14 +127,3 @@ async def test_a_sort_or_hash_goes_to_disk_in_time(
     finally:
         await admin.execute("ALTER SYSTEM RESET work_mem")
         await admin.execute("SELECT pg_reload_conf()")
-
-
-async def test_work_without_end_is_refused_by_its_cost(
-    postgres_dsn: str, admin: asyncpg.Connection[Any]
-) -> None:
-    sources = ", ".join(f"orders AS o{number}" for number in range(4))
-    async with hostile_agent(postgres_dsn) as client:
-        envelope = await ask(client, f"SELECT count(*) FROM {sources}")
-        assert [each["rule"] for each in envelope["violations"]] == ["TOO_EXPENSIVE"]
-        honest = await ask(client, "SELECT count(*) FROM orders AS a JOIN orders AS b USING (note)")
-        assert honest["data"] == [[1000]]

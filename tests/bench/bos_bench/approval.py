@@ -8,60 +8,41 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
+import asyncpg
 import grpc
 
-from bos.agent.v1 import AgentInput, AgentServiceStub, ExecuteRequest, SideEffectClass
-from bos.composer.v1 import add_ComposerServiceServicer_to_server
+from bos.agent.v1 import AgentInput, AgentResult, AgentServiceStub, ExecuteRequest, SideEffectClass
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     RUN_STATUS_WAITING_FOR_APPROVAL,
     AgentRequest,
+    Approval,
     ApprovalServiceStub,
     AskStreamRequest,
     OrchestratorServiceStub,
     RespondApprovalRequest,
 )
-from bos.planner.v1 import (
-    MakePlanRequest,
-    MakePlanResponse,
-    Plan,
-    PlannerServiceServicer,
-    Step,
-    add_PlannerServiceServicer_to_server,
-)
-from bos_agentkit import agent_card, succeeded, tool
-from bos_bench.doubles import FixedComposer
-from bos_bench.measure import Sample, medians
-from bos_bench.processes import child
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
+from bos.planner.v1 import Step
+from bos_agentkit import AgentTask, agent_card, succeeded, tool
+from bos_bench.doubles import open_harness
+from bos_bench.measure import Effort, Figures, Part, Sample, compared
+from bos_bench.store import Store
+from bos_chassis.telemetry import Telemetry
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
-from bos_testkit.agents import RecordingAgent, agent_server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    import asyncpg
-
-    from bos.agent.v1 import AgentResult
-    from bos.gateway.v1 import Approval
-    from bos_agentkit import AgentTask
-    from bos_bench.measure import Effort, Figures, Part
-    from bos_bench.store import Store
-    from bos_chassis.telemetry import Telemetry
+from bos_testkit.agents import RecordingAgent
 
 _AGENT, _TOOL = "acting", "act"
 _CHANNEL = "bench_round_trip"
 _PER_WARM_UP = 2
 """Decisions per round for each operation of a warm-up: 40 in full, 2 to show that it runs."""
-_MORE_THAN_EVER = 1024
 _WITHIN_S = 60
 _NOBODYS = "SELECT replica_id IS NULL AND status = $2 FROM runs WHERE run_id = $1"
 
@@ -93,14 +74,9 @@ class ActingAgent(RecordingAgent):
         return succeeded(task, answer=name)
 
 
-class ActingPlanner(PlannerServiceServicer):
+def _plan(question: str) -> list[Step]:
     """One step whose task is the question."""
-
-    async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
-        step = Step(
-            step_id="one", agent=_AGENT, task=request.question, tool_name=_TOOL, tools=[_TOOL]
-        )
-        return MakePlanResponse(plan=Plan(steps=[step], origin="bench"))
+    return [Step(step_id="one", agent=_AGENT, task=question, tool_name=_TOOL, tools=[_TOOL])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +101,11 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
         names = (f"run {n}" for n in count())
         decisions = effort.warm_up * _PER_WARM_UP
         await _wake_ups(harness, names, 1, effort.warm_up)
-        table = {}
-        for at_once in effort.at_once[:2]:
-            rounds = [
-                await _round(harness, notify, names, at_once, max(decisions, at_once))
-                for _ in range(effort.rounds)
-            ]
-            table[f"{at_once} at once"] = medians(rounds)
+        table = await compared(
+            effort,
+            effort.at_once[:2],
+            lambda at_once: _round(harness, notify, names, at_once, max(decisions, at_once)),
+        )
     return {"decision to effect, over another gateway": table}
 
 
@@ -234,42 +208,15 @@ async def _round_trips(dsn: str) -> AsyncIterator[Callable[[], Any]]:
 
 @asynccontextmanager
 async def _open_harness(dsn: str, telemetry: Telemetry) -> AsyncIterator[Harness]:
-    server = ServerSettings.load(host="127.0.0.1", port=0, drain_delay_s=0.0, grace_s=1.0)
     agent = ActingAgent()
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        at = await enter(
-            agent_server(agent, telemetry=telemetry, max_concurrent_steps=_MORE_THAN_EVER)
-        )
-        planner = await enter(
-            grpc_server(
-                server,
-                [Servicer(ActingPlanner(), add_PlannerServiceServicer_to_server, "planner")],
-                telemetry=telemetry,
-            )
-        )
-        composer = await enter(
-            grpc_server(
-                server,
-                [Servicer(FixedComposer(), add_ComposerServiceServicer_to_server, "composer")],
-                telemetry=telemetry,
-            )
-        )
+        doubles = await enter(open_harness(telemetry, [agent], _plan))
         channels = []
         for name in ("asked", "decided"):
-            gateway = await enter(
-                child(
-                    name,
-                    "bos_gateway",
-                    BOS_GATEWAY_STORE_URL=dsn,
-                    BOS_GATEWAY_PLANNER_TARGET=planner.address,
-                    BOS_GATEWAY_COMPOSER_TARGET=composer.address,
-                    BOS_GATEWAY_AGENT_TARGETS=f"{_AGENT}={at}",
-                    BOS_GATEWAY_MAX_ACTIVE_RUNS_PER_USER=str(_MORE_THAN_EVER),
-                    BOS_LOG_LEVEL="error",
-                )
-            )
+            gateway = await enter(doubles.gateway_process(dsn, name))
             channels.append(await enter(grpc.aio.insecure_channel(gateway.said["address"])))
+        at = doubles.targets[_AGENT]
         bare = AgentServiceStub(await enter(grpc.aio.insecure_channel(at)))
         database = await enter(connect(dsn, schema=SCHEMA))
         yield Harness(agent, bare, *channels, database, asyncio.Lock())

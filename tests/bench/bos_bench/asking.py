@@ -1,9 +1,8 @@
 """A client that asks and reads the whole stream."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
+
+import grpc
 
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
@@ -11,9 +10,6 @@ from bos.gateway.v1 import (
     AskStreamRequest,
     OrchestratorServiceStub,
 )
-
-if TYPE_CHECKING:
-    import grpc
 
 
 class Asker:

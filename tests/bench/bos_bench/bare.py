@@ -4,22 +4,18 @@ The same bodies in the same order, as much side by side as the plan allows; the 
 the answer streamed, nothing is stored, checked, traced or retried except by the client.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import aiohttp
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from bos_bench.diamond_model import ANSWER, PLAN
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 _DATA = b"data: "
 _DONE = b"[DONE]"

@@ -5,33 +5,25 @@ agents and composer call the model once each, so a run is five model calls, four
 another.
 """
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import grpc
 
 from bos_bench.asking import Asker
-from bos_bench.bare import BARE
+from bos_bench.bare import BARE, BareDiamond
 from bos_bench.diamond_model import PLAN, QUESTION
-from bos_bench.measure import closed_loop, medians, warm_up
+from bos_bench.measure import Effort, Figures, Part, Sample, closed_loop, compared, warm_up
 from bos_bench.one_call import NAMES
-from bos_bench.processes import child
+from bos_bench.processes import Child, child
+from bos_bench.store import Store
 from bos_chassis.auth.callers import generate_keypair
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-
-    from bos_bench.bare import BareDiamond
-    from bos_bench.measure import Effort, Figures, Part, Sample
-    from bos_bench.processes import Child
-    from bos_bench.store import Store
 
 LATENCIES_MS = (0, 50)
 _CALLS_IN_A_ROW = 4
@@ -78,15 +70,11 @@ async def measure(store: Store, effort: Effort) -> Part:
         part: Part = {}
         for latency_ms in LATENCIES_MS:
             await all_ways.model.ask(f"latency {latency_ms / 1000}")
-            part[f"{latency_ms} ms a call"] = {
-                f"{count} at once": medians(
-                    [
-                        await _compare(all_ways, latency_ms, count, effort.round_s * _ROUND_LENGTH)
-                        for _ in range(effort.rounds)
-                    ]
-                )
-                for count in effort.at_once
-            }
+            part[f"{latency_ms} ms a call"] = await compared(
+                effort,
+                effort.at_once,
+                partial(_compare, all_ways, latency_ms, seconds=effort.round_s * _ROUND_LENGTH),
+            )
         part["memory"] = {
             name: {f"{service}_mb": one.memory_mb for service, one in harness.services.items()}
             for name, harness in all_ways.harnesses.items()
@@ -207,7 +195,7 @@ async def _asking(address: str, key: str) -> AsyncIterator[Asker]:
         yield Asker(channel, QUESTION, key)
 
 
-async def _compare(scene: Scene, latency_ms: int, count: int, seconds: float) -> Figures:
+async def _compare(scene: Scene, latency_ms: int, count: int, *, seconds: float) -> Figures:
     figures: Figures = {}
     for name, harness in scene.harnesses.items():
         harness.asker.first_text_s.clear()

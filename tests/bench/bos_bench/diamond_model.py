@@ -4,8 +4,6 @@ It answers each line on its standard input with a line of JSON: ``latency SECOND
 every call takes, ``bodies`` returns the last request of each kind, by the name of its fixture.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
@@ -71,6 +69,7 @@ def _fixtures() -> list[Fixture]:
         # More needles than an agent's: its prompt holds what they were asked.
         fixture(ANSWER, ["You write the final answer", "### Rules", QUESTION], text=_ANSWER),
         *agents,
+        fixture("anything", [], text=_ANSWER),
     ]
 
 

@@ -1,17 +1,12 @@
 """``python -m bos_bench.diamond_standalone``: standalone as it is, with the diamond's agents."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING
 
 from bos_bench.one_call import AGENTS as DIAMOND
 from bos_standalone.process import run_standalone
-
-if TYPE_CHECKING:
-    from bos_standalone.service import Standalone
+from bos_standalone.service import Standalone
 
 
 async def _stay(standalone: Standalone) -> int:

@@ -1,19 +1,16 @@
-"""A gateway on a real log, between doubles that cost nearly nothing: what is left is its own cost.
-
-The plan has five steps: two side by side, one that uses the outputs of both by reference, and two
-more one after another.
-"""
+"""Gateways between doubles that cost nearly nothing: what is left is the gateways' own cost."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
-from bos.agent.v1 import AgentInput, AgentServiceStub, ExecuteRequest
+from bos.agent.v1 import AgentResult, AgentServiceStub, ExecuteRequest
 from bos.composer.v1 import (
     ComposeRequest,
     ComposeResponse,
@@ -29,31 +26,33 @@ from bos.planner.v1 import (
     Step,
     add_PlannerServiceServicer_to_server,
 )
+from bos_agentkit import AgentTask
+from bos_bench.processes import Child, child
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import make_table, to_value
 from bos_gateway.service import serve
 from bos_gateway.settings import GatewaySettings
-from bos_testkit.agents import EchoAgent, agent_server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from bos.agent.v1 import AgentResult
-    from bos_agentkit import AgentTask
-    from bos_chassis.telemetry import Telemetry
+from bos_testkit.agents import EchoAgent, RecordingAgent, agent_server
 
 QUESTION = "What did our best customer bring last quarter, and what share of the total is that?"
+HOLD = "hold"
+"""Questions that begin so are never planned."""
 WAVES = (("sales", "costs"), ("margin",), ("check",), ("report",))
 """Steps in the order in which they can run."""
 _OUTPUT = {"customer": "Acme Industries", "revenue": 182340.5, "orders": 42}
 _WORDS = ("Acme ", "Industries ", "brought ", "182,340.50 EUR, ", "12 % of the total.")
+_BETWEEN_TOKENS_S = 0.02
 _MORE_STEPS_THAN_EVER = 1024
 _MORE_RUNS_THAN_EVER = 256
 
 
-def five_steps() -> list[Step]:
-    """The plan; each step has an agent of its own, named like the step."""
+def five_steps(_: str) -> list[Step]:
+    """Two side by side, one that refers to outputs of both, and two more one after another.
+
+    Each step has an agent of its own, named like the step.
+    """
     needs: dict[str, tuple[str, ...]] = {
         "sales": (),
         "costs": (),
@@ -74,26 +73,30 @@ def five_steps() -> list[Step]:
 
 
 class FixedPlanner(PlannerServiceServicer):
-    """Always the same plan."""
+    """The steps that ``plan`` gives for a question."""
 
-    def __init__(self) -> None:
-        self._response = MakePlanResponse(plan=Plan(steps=five_steps(), origin="bench"))
-        self._response.decision.chosen_agents.extend(name for wave in WAVES for name in wave)
-        self._response.decision.confidence = 0.9
+    def __init__(self, plan: Callable[[str], list[Step]]) -> None:
+        self._plan = plan
 
     async def MakePlan(self, request: MakePlanRequest, context: Any) -> MakePlanResponse:
-        return self._response
+        if request.question.startswith(HOLD):
+            await asyncio.Event().wait()
+        return MakePlanResponse(plan=Plan(steps=self._plan(request.question), origin="bench"))
 
 
 class FixedComposer(ComposerServiceServicer):
-    """Always the same answer, in five pieces."""
+    """Five pieces at once; as many one after another as a number at the question's end says."""
 
     async def Compose(
         self, request: ComposeRequest, context: Any
     ) -> AsyncIterator[ComposeResponse]:
-        for word in _WORDS:
+        last = request.question.split()[-1]
+        words = ("token ",) * int(last) if last.isdigit() else _WORDS
+        for word in words:
+            if words is not _WORDS:
+                await asyncio.sleep(_BETWEEN_TOKENS_S)
             yield ComposeResponse(delta=word)
-        yield ComposeResponse(output=ComposerOutput(answer="".join(_WORDS)))
+        yield ComposeResponse(output=ComposerOutput(answer="".join(words)))
 
 
 class TableAgent(EchoAgent):
@@ -115,18 +118,24 @@ class TableAgent(EchoAgent):
         return result
 
 
+def five_agents(rows: int = 0) -> list[EchoAgent]:
+    """Those of :func:`five_steps`; each returns a table of ``rows`` rows, or none."""
+    names = [name for wave in WAVES for name in wave]
+    return [TableAgent(name, rows) if rows else EchoAgent(name, data=_OUTPUT) for name in names]
+
+
 @dataclass(frozen=True, slots=True)
 class Harness:
-    """Planner, composer and five agents, each on a server of its own, all in this process."""
+    """Planner, composer and agents, each on a server of its own, all in this process."""
 
     planner: str
     composer: str
     targets: dict[str, str]
-    agents: dict[str, EchoAgent]
+    agents: dict[str, RecordingAgent]
 
     @asynccontextmanager
     async def gateway(self, dsn: str, telemetry: Telemetry) -> AsyncIterator[str]:
-        """Serve a gateway in front of them; yields its address."""
+        """Serve a gateway in front of them in this process; yields its address."""
         settings = GatewaySettings.load(
             server=_server_settings(),
             store_url=dsn,
@@ -138,14 +147,29 @@ class Harness:
         async with serve(settings, telemetry.named("gateway")) as server:
             yield server.address
 
-    def last_inputs(self) -> dict[str, AgentInput]:
-        """What each agent was sent last."""
-        return {name: agent.inputs[-1] for name, agent in self.agents.items()}
+    def gateway_process(
+        self, dsn: str, name: str = "gateway"
+    ) -> AbstractAsyncContextManager[Child]:
+        """A gateway in front of them that is a process of its own."""
+        return child(
+            name,
+            "bos_gateway",
+            BOS_GATEWAY_STORE_URL=dsn,
+            BOS_GATEWAY_PLANNER_TARGET=self.planner,
+            BOS_GATEWAY_COMPOSER_TARGET=self.composer,
+            BOS_GATEWAY_AGENT_TARGETS=",".join(f"{n}={at}" for n, at in self.targets.items()),
+            BOS_GATEWAY_MAX_ACTIVE_RUNS_PER_USER="0",  # all callers are one user
+            BOS_GATEWAY_TELEMETRY__LOG_LEVEL="error",
+        )
 
 
 @asynccontextmanager
-async def open_harness(telemetry: Telemetry, rows: int = 0) -> AsyncIterator[Harness]:
-    """Serve the doubles; agents return tables of ``rows`` rows, or none."""
+async def open_harness(
+    telemetry: Telemetry,
+    agents: Iterable[RecordingAgent],
+    plan: Callable[[str], list[Step]] = five_steps,
+) -> AsyncIterator[Harness]:
+    """Serve the doubles."""
 
     async def served(servicer: object, add: Callable[..., None], area: str) -> str:
         name = f"bos.{area}.v1.{area.capitalize()}Service"
@@ -155,13 +179,9 @@ async def open_harness(telemetry: Telemetry, rows: int = 0) -> AsyncIterator[Har
         return (await stack.enter_async_context(server)).address
 
     async with AsyncExitStack() as stack:
-        planner = await served(FixedPlanner(), add_PlannerServiceServicer_to_server, "planner")
+        planner = await served(FixedPlanner(plan), add_PlannerServiceServicer_to_server, "planner")
         composer = await served(FixedComposer(), add_ComposerServiceServicer_to_server, "composer")
-        agents = {
-            name: TableAgent(name, rows) if rows else EchoAgent(name, data=_OUTPUT)
-            for wave in WAVES
-            for name in wave
-        }
+        named = {agent.card.name: agent for agent in agents}
         targets = {
             name: await stack.enter_async_context(
                 agent_server(
@@ -170,23 +190,22 @@ async def open_harness(telemetry: Telemetry, rows: int = 0) -> AsyncIterator[Har
                     max_concurrent_steps=_MORE_STEPS_THAN_EVER,
                 )
             )
-            for name, agent in agents.items()
+            for name, agent in named.items()
         }
-        yield Harness(planner, composer, targets, agents)
+        yield Harness(planner, composer, targets, named)
 
 
 class BareLoop:
     """The same five agent calls without a gateway: what a script would do, and no less.
 
     Args:
-        harness: The agents.
-        inputs: What to send; a copy of what a gateway sent, so that every byte is the same.
+        harness: The agents; what they were sent last is sent again, so that every byte is the same.
     """
 
-    def __init__(self, harness: Harness, inputs: dict[str, AgentInput]) -> None:
+    def __init__(self, harness: Harness) -> None:
         self._channels = {n: grpc.aio.insecure_channel(t) for n, t in harness.targets.items()}
         self._stubs = {n: AgentServiceStub(channel) for n, channel in self._channels.items()}
-        self._inputs = inputs
+        self._inputs = {name: agent.inputs[-1] for name, agent in harness.agents.items()}
 
     async def __aenter__(self) -> BareLoop:
         return self

@@ -1,20 +1,13 @@
 """The SQL guard: every query passes it twice, in the agent and in front of the database."""
 
-from __future__ import annotations
-
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import sqlglot
 
-from bos_bench.measure import medians
+from bos_bench.measure import Effort, Figures, Part, medians
 from bos_sqlguard import Guard, GuardPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_bench.measure import Effort, Figures, Part
 
 QUERY = """\
 WITH quarter AS (

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
+import asyncpg
 from prometheus_client import CollectorRegistry
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED, AgentResult
 from bos.gateway.v1 import AgentRequest
 from bos.runlog.v1 import LogEvent, RunAccepted, StepFinished
-from bos_bench.measure import Sample, closed_loop, medians, warm_up
+from bos_bench.measure import Effort, Figures, Part, Sample, closed_loop, compared, warm_up
+from bos_bench.store import Store
+from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value_map
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log.records import Append, NewRun
@@ -26,15 +29,6 @@ from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.service import new_run_id
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-
-    import asyncpg
-
-    from bos_bench.measure import Effort, Figures, Part, Table
-    from bos_bench.store import Store
-    from bos_chassis.telemetry import Telemetry
 
 _PLAIN_CONNECTIONS = 16
 _PLAIN_INSERT = """
@@ -49,8 +43,6 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
     name = "bench_log"
     dsn = await store.fresh_log(name)
     metrics = GatewayMetrics(CollectorRegistry())
-    append: Table = {}
-    accept: Table = {}
     async with AsyncExitStack() as stack:
         writer = await stack.enter_async_context(
             LogWriter(dsn, uuid4(), metrics=metrics, telemetry=telemetry)
@@ -59,17 +51,14 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
         log = _Log(writer, metrics, [_new_run() for _ in range(max(effort.at_once))])
         await log.accept_all()
         await warm_up(effort.warm_up, log.append)
-        for appenders in effort.at_once:
-            rounds = [
-                await _compare(store, log, plain, appenders, effort.round_s)
-                for _ in range(effort.rounds)
-            ]
-            append[f"{appenders} at once"] = medians(rounds)
-        for callers in effort.at_once:
-            rounds = [
-                await _accepted(store, log, callers, effort.round_s) for _ in range(effort.rounds)
-            ]
-            accept[f"{callers} at once"] = medians(rounds)
+        append = await compared(
+            effort,
+            effort.at_once,
+            lambda count: _compare(store, log, plain, count, effort.round_s),
+        )
+        accept = await compared(
+            effort, effort.at_once, lambda count: _accepted(store, log, count, effort.round_s)
+        )
     return {"append": append, "accept": accept}
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
 
 Figures = dict[str, float]
 """Figures of one case by name. The name ends in the unit; ``…_ratio`` has none."""
@@ -108,6 +105,16 @@ async def warm_up(times: int, operation: Callable[[int], Awaitable[object]]) -> 
         await operation(0)
 
 
+async def compared(
+    effort: Effort, counts: Sequence[int], measured: Callable[[int], Awaitable[Figures]]
+) -> Table:
+    """Medians of the rounds with so many callers at once, for each of the counts."""
+    return {
+        f"{count} at once": medians([await measured(count) for _ in range(effort.rounds)])
+        for count in counts
+    }
+
+
 def medians(rounds: Sequence[Figures]) -> Figures:
     """The median of every figure, each for itself."""
     return {name: median(one[name] for one in rounds) for name in rounds[0]}
@@ -117,14 +124,15 @@ def cpu_seconds_of(pid: int) -> float | None:
     """Processor time of another process and its present children; None where Linux is not."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-        return sum(_cpu_seconds(one) for one in (str(pid), *children))
+        return sum(cpu_seconds(one) for one in (pid, *children))
     except OSError:
         return None
 
 
-def _cpu_seconds(pid: str) -> float:
+def cpu_seconds(pid: int | str) -> float:
+    """Processor time of a process, in nanoseconds where the kernel counts them; 0 without one."""
     try:
         run_ns = Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
         return 0.0
     return int(run_ns) / 1e9

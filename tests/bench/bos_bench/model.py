@@ -1,25 +1,18 @@
 """A model call as agents make it, beside the client package's own way and a plain HTTP request."""
 
-from __future__ import annotations
-
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
 
 import aiohttp
 from openai import AsyncOpenAI
 from pydantic import SecretStr
 
-from bos_bench.measure import closed_loop, medians, warm_up
+from bos_bench.measure import Effort, Figures, Part, closed_loop, compared, warm_up
 from bos_bench.processes import child
+from bos_chassis.telemetry import Telemetry
 from bos_llm import Models, ModelSettings, system, user
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-
-    from bos_bench.measure import Effort, Figures, Part
-    from bos_chassis.telemetry import Telemetry
-
-    Call = Callable[[int], Awaitable[None]]
+Call = Callable[[int], Awaitable[None]]
 
 CONCURRENT = (1, 16)
 _KEY = "sk-bench-0123456789abcdef"
@@ -40,7 +33,7 @@ async def measure(telemetry: Telemetry, effort: Effort) -> Part:
     """Processor time and latency of one text call with all three, on the same model."""
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(
-            child("model", "bos_bench.model_server", PYTHONWARNINGS="error")
+            child("model", "bos_bench.diamond_model", PYTHONWARNINGS="error")
         )
         base_url = model.said["base_url"]
         calls: dict[str, Call] = {
@@ -51,12 +44,9 @@ async def measure(telemetry: Telemetry, effort: Effort) -> Part:
         for call in calls.values():
             await warm_up(effort.warm_up, call)
         return {
-            "one text call": {
-                f"{count} at once": medians(
-                    [await _compare(calls, count, effort.round_s) for _ in range(effort.rounds)]
-                )
-                for count in CONCURRENT
-            }
+            "one text call": await compared(
+                effort, CONCURRENT, lambda count: _compare(calls, count, effort.round_s)
+            )
         }
 
 

@@ -1,19 +1,14 @@
 """Child processes: started together, looked at from outside, ended in order."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import sys
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 _HERE = Path(__file__).parents[1]
 _START_TIMEOUT_S = 120
@@ -47,16 +42,6 @@ class Child:
     def rss_mib(self) -> float:
         """Resident memory, with what other processes share of it."""
         return _number(_proc(self.process.pid, "status"), "VmRSS:") / 1024
-
-    @property
-    def threads(self) -> int:
-        """Threads that it has at present."""
-        return _number(_proc(self.process.pid, "status"), "Threads:")
-
-    @property
-    def open_files(self) -> int:
-        """Files, sockets and pipes that it has open."""
-        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     async def ask(self, line: str) -> Any:
         """Write a line to it and read its answer, a line of JSON."""

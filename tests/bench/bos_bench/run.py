@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
 
 import grpc
 
 from bos_bench.asking import Asker
-from bos_bench.doubles import QUESTION, BareLoop, open_harness
-from bos_bench.measure import closed_loop, medians, warm_up
+from bos_bench.doubles import QUESTION, BareLoop, Harness, five_agents, open_harness
+from bos_bench.measure import Effort, Figures, Part, Table, closed_loop, compared, warm_up
+from bos_bench.store import Store
 from bos_chassis.settings import TelemetrySettings
-from bos_chassis.telemetry import setup_telemetry
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from bos_bench.doubles import Harness
-    from bos_bench.measure import Effort, Figures, Part, Table
-    from bos_bench.store import Store
-    from bos_chassis.telemetry import Telemetry
+from bos_chassis.telemetry import Telemetry, setup_telemetry
 
 _ROWS = 200
-_PROFILED_AT_ONCE = 16
 
 
 async def measure(store: Store, telemetry: Telemetry, effort: Effort) -> Part:
     """Runs per second, latency and processor time, beside the bare loop; statements per run."""
-    async with open_harness(telemetry) as harness:
+    async with open_harness(telemetry, five_agents()) as harness:
         runs = await _runs(store, harness, "bench_run", effort, effort.at_once)
         log = {"one after another": await _commits(store, harness, effort)}
-    async with open_harness(telemetry, _ROWS) as harness:
+    async with open_harness(telemetry, five_agents(_ROWS)) as harness:
         tables = await _runs(store, harness, "bench_tables", effort, effort.at_once[:2])
     return {"five steps": runs, f"five steps, {_ROWS} rows each": tables, "log": log}
 
@@ -43,32 +34,11 @@ async def _runs(
     async with AsyncExitStack() as stack:
         asker = await stack.enter_async_context(_asking(harness, dsn))
         await warm_up(effort.warm_up, asker.run)
-        bare = await stack.enter_async_context(BareLoop(harness, harness.last_inputs()))
+        bare = await stack.enter_async_context(BareLoop(harness))
         await warm_up(effort.warm_up, bare.run)
-        return {
-            f"{count} at once": medians(
-                [
-                    await _compare(store, asker, bare, count, effort.round_s)
-                    for _ in range(effort.rounds)
-                ]
-            )
-            for count in at_once
-        }
-
-
-@asynccontextmanager
-async def endless_runs(store: Store, telemetry: Telemetry, rows: int) -> AsyncIterator[LoggedAsker]:
-    """Runs, 16 at once, for as long as the block lasts, for a profiler to look at."""
-    async with open_harness(telemetry, rows) as harness:
-        dsn = await store.fresh_log("bench_profile")
-        async with _asking(harness, dsn) as asker:
-            await warm_up(20, asker.run)
-            task = asyncio.create_task(closed_loop(_PROFILED_AT_ONCE, 3600, asker.run))
-            try:
-                yield asker
-            finally:
-                task.cancel()
-                await asyncio.wait({task})
+        return await compared(
+            effort, at_once, lambda count: _compare(store, asker, bare, count, effort.round_s)
+        )
 
 
 class LoggedAsker(Asker):

@@ -1,12 +1,11 @@
 """One tiny program through both tiers of the sandbox service, beside a call that runs none."""
 
-from __future__ import annotations
-
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -17,19 +16,13 @@ from bos.sandbox.v1 import (
     GetCapabilitiesRequest,
     RunProgramRequest,
     SandboxServiceStub,
+    Tier,
 )
-from bos_bench.measure import closed_loop, medians, warm_up
+from bos_bench.measure import Effort, Figures, Part, Table, closed_loop, compared, medians, warm_up
 from bos_chassis.settings import ServerSettings, TelemetrySettings
-from bos_chassis.telemetry import setup_telemetry
+from bos_chassis.telemetry import Telemetry, setup_telemetry
 from bos_sandbox.service import serve
 from bos_sandbox.settings import SandboxSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.sandbox.v1 import SandboxServiceAsyncStub, Tier
-    from bos_bench.measure import Effort, Figures, Part, Table
-    from bos_chassis.telemetry import Telemetry
 
 CONCURRENT = (1, 4)
 _PROGRAM = "sum(n * n for n in range(100))"
@@ -47,7 +40,6 @@ async def measure(effort: Effort) -> Part:
     (numpy and pandas imported), *cold* started one, without them.
     """
     cold: Table = {}
-    warm: Table = {}
     began = time.perf_counter()
     # Without the process tier, which would start an interpreter beside what is measured.
     async with _serving(process_enabled=False) as harness:
@@ -59,10 +51,9 @@ async def measure(effort: Effort) -> Part:
             "first_program_ms": (first - started) * 1000,
         }
         await warm_up(effort.warm_up, lambda _: harness.run(TIER_INTERPRETER))
-        for count in CONCURRENT:
-            warm[f"interpreter, {count} at once"] = medians(
-                [await _compare(harness, count, effort.round_s) for _ in range(effort.rounds)]
-            )
+        warm = await compared(
+            effort, CONCURRENT, lambda count: _compare(harness, count, effort.round_s)
+        )
     tables: Part = {"cold": cold, "warm": warm, "process": {}}
     if (reason := await _missing()) is not None:
         print(f"sandbox: the process tier is not measured, it is off here: {reason}")
@@ -80,7 +71,7 @@ async def measure(effort: Effort) -> Part:
 class _Harness:
     """A running sandbox and a client of it."""
 
-    stub: SandboxServiceAsyncStub
+    stub: Any
     telemetry: Telemetry
 
     async def run(self, tier: Tier) -> None:

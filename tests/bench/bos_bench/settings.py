@@ -1,7 +1,5 @@
 """Settings of the bench's agents; named as standalone expects the settings of any agent."""
 
-from __future__ import annotations
-
 from pydantic_settings import SettingsConfigDict
 
 from bos_agentkit import AgentServiceSettings

@@ -1,19 +1,14 @@
 """A PostgreSQL as durable as a production one, in a folder of its own, for the whole bench."""
 
-from __future__ import annotations
-
 import tempfile
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bos_bench.measure import cpu_seconds_of
 from bos_gateway.service import migrate_store
 from bos_postgres import EmbeddedPostgres, connect, create_database
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,13 @@ those whose worst kind of question gains most on the better leg in nDCG@10, or l
 equal ones the best on average. Both halves are reported.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
 
 from judged_set import JudgedPassage, Kind, Question, Split, passages, questions
@@ -33,9 +31,6 @@ from bos_documents.search.coverage import content_words, coverage
 from bos_documents.search.fusion import Fused, FusionRule, Method, fuse
 from bos_documents.search.identifiers import folded
 from bos_rag.passages import by_rule, relevance, relevant
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 CANDIDATES = 50
 """Of each leg, as the documents service asks for by default."""

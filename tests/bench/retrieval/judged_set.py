@@ -1,16 +1,12 @@
 """The judged set: passages, questions, and which passages answer which question how well."""
 
-from __future__ import annotations
-
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 FOLDER = Path(__file__).parent / "judged"
 _WORD = re.compile(r"[a-z]{3,}")

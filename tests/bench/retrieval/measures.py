@@ -1,13 +1,8 @@
 """Measures of a ranking against judged passages: nDCG, recall, reciprocal rank, refusals; pure."""
 
-from __future__ import annotations
-
 import math
 import random
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 
 def ndcg(ranking: Sequence[str], grades: Mapping[str, int], at: int = 10) -> float:

@@ -1,12 +1,8 @@
 """The judged set holds what the evaluation promises."""
 
-from __future__ import annotations
-
-import json
 from collections import Counter
 
-import compose_judged
-from judged_set import FOLDER, Kind, Question, Split, passages, questions, shared_words
+from judged_set import Kind, Question, Split, passages, questions, shared_words
 from measures import mean
 
 
@@ -75,11 +71,3 @@ def test_identifiers_are_in_the_passages_that_answer_and_nowhere_for_the_unanswe
         for word in each.text.casefold().rstrip("?").split():
             if any(char.isdigit() for char in word) and "-" in word:
                 assert word not in everything, each.text
-
-
-def test_the_company_part_is_what_its_script_writes() -> None:
-    made = compose_judged.compose()
-    compose_judged.number_and_split(made.questions, "company")
-    for name, rows in (("company", made.passages), ("company_questions", made.questions)):
-        lines = (FOLDER / f"{name}.jsonl").read_text().splitlines()
-        assert [json.loads(line) for line in lines] == rows

@@ -1,7 +1,5 @@
 """Measures of retrieval on rankings small enough to be computed by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

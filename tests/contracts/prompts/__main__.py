@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from .asking import MODES, ask_all
-from .files import GOLDEN, MARKDOWN, TOML, Measured, write
+from .files import GOLDEN, MARKDOWN, Measured, write
 
 
 def main() -> None:
@@ -15,7 +15,7 @@ def main() -> None:
             measured[mode] = asyncio.run(ask_all(mode, Path(folder)))
     write(measured)
     here = Path.cwd()
-    for path in (TOML, MARKDOWN, GOLDEN):
+    for path in (MARKDOWN, GOLDEN):
         print(path.relative_to(here) if path.is_relative_to(here) else path)
 
 

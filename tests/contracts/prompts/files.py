@@ -1,4 +1,4 @@
-"""The committed files: figures, their table, and a golden file for every prompt."""
+"""The committed files: a page of figures, and a golden file for every prompt."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,6 @@ from . import counts, golden
 from .asking import Asked, Mode
 
 _HERE = Path(__file__).parent
-TOML: Final = _HERE / "counts.toml"
 MARKDOWN: Final = _HERE / "COUNTS.md"
 GOLDEN: Final = _HERE / "golden"
 FORMS: Final = "forms-of-replies.md"
@@ -32,7 +31,6 @@ def golden_files(measured: Mapping[Mode, Sequence[Asked]]) -> dict[str, str]:
 def write(measured: Mapping[Mode, Sequence[Asked]]) -> None:
     """Make what was measured what is committed."""
     tables = {mode: counts.table(asked) for mode, asked in measured.items()}
-    TOML.write_text(counts.as_toml(tables), encoding="utf-8")
     MARKDOWN.write_text(counts.as_markdown(tables), encoding="utf-8")
     GOLDEN.mkdir(parents=True, exist_ok=True)
     files = golden_files(measured)
@@ -45,8 +43,3 @@ def write(measured: Mapping[Mode, Sequence[Asked]]) -> None:
 def committed_golden_files() -> dict[str, str]:
     """What is committed, by file name."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(GOLDEN.iterdir())}
-
-
-def counts_of(mode: Mode) -> dict[str, tuple[counts.Counts, counts.Budget]]:
-    """The committed figures and budgets of a mode, by question id."""
-    return counts.from_toml(TOML).get(mode, {})

@@ -1,7 +1,5 @@
-"""The counting itself: whose a call is, what waits for what, what is too much."""
+"""The counting itself: whose a call is, and what waits for what."""
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from bos_testkit.scripted_model.server import RecordedRequest
 
 from . import counts, golden
 from .asking import Unattributed, attributed
-from .counts import Budget, Counts
+from .counts import Counts
 
 STEP = {"agent": "computation", "task": "t", "program": "1", "answer": "a"}
 QUESTION = Question.model_validate(
@@ -90,44 +88,10 @@ def test_unassigned_call_is_an_error(unknown: RecordedRequest, what: str) -> Non
         attributed([QUESTION], [RUN], [call("growth: plan"), unknown])
 
 
-def test_error_for_an_exceeded_budget_holds_both_numbers() -> None:
-    budget = Budget(calls=4, in_a_row=3, tokens=2431)
-    assert list(budget.exceeded_by(COUNTS)) == []
-    more = replace(COUNTS, calls=5, in_a_row=4, reply_tokens=432)
-    assert list(budget.exceeded_by(more)) == [
-        "calls: 5, and the budget is 4",
-        "in a row: 4, and the budget is 3",
-        "tokens: 2432, and the budget is 2431",
-    ]
-
-
-def test_a_budget_is_what_was_measured_and_a_little_more() -> None:
-    assert Budget.of("schema_apart", "growth", COUNTS) == Budget(4, 3, 2500)
-    much = replace(COUNTS, in_a_row=9, prompt_tokens=9000)
-    assert Budget.of("schema_apart", "growth", much) == Budget(4, 9, 9650)
-
-
-@pytest.mark.parametrize(("question", "promised"), counts.PROMISED.items())
-def test_no_measurement_raises_what_was_promised(question: str, promised: tuple[int, int]) -> None:
-    much = replace(COUNTS, in_a_row=99, prompt_tokens=90_000)
-    budget = Budget.of("schema_apart", question, much)
-    assert (budget.in_a_row, budget.tokens) == promised
-    assert len(list(budget.exceeded_by(much))) == 2
-    assert not list(Budget.of("schema_in_prompt", question, much).exceeded_by(much))
-
-
-def test_figures_are_read_as_they_were_written(tmp_path: Path) -> None:
-    path = tmp_path / "counts.toml"
-    assert counts.from_toml(path) == {}
-    path.write_text(counts.as_toml({"schema_apart": {"growth": COUNTS}}), encoding="utf-8")
-    budget = Budget.of("schema_apart", "growth", COUNTS)
-    assert counts.from_toml(path) == {"schema_apart": {"growth": (COUNTS, budget)}}
-
-
 def test_the_table_has_every_question_and_the_sum() -> None:
     text = counts.as_markdown({"schema_apart": {"growth": COUNTS, "share": COUNTS}})
-    assert "| growth | 4 | 3 | 100 | 50 | 2,000 | 431 | 2,431 | 2,500 |" in text
-    assert "| **all 2** | 8 | 6 | 200 | 100 | 4,000 | 862 | 4,862 | |" in text
+    assert "| growth | 4 | 3 | 100 | 50 | 2,000 | 431 | 2,431 |" in text
+    assert "| **all 2** | 8 | 6 | 200 | 100 | 4,000 | 862 | 4,862 |" in text
 
 
 @pytest.mark.parametrize(

@@ -43,26 +43,23 @@ class Collector:
 
 
 @asynccontextmanager
-async def real_collector(folder: Path, *, store: str = "") -> AsyncIterator[Collector]:
+async def real_collector(folder: Path) -> AsyncIterator[Collector]:
     """Run it until the block is left, as shipped, but that it also writes what it gets.
 
     Args:
         folder: Of its own, for that and for its log.
-        store: Address of a store of traces, which gets everything as well.
     """
     otlp, health, metrics = free_port(), free_port(), free_port()
     file = folder / "traces.binpb"
-    exporters = ["file", *(["otlp_grpc"] if store else [])]
     own = {
         "exporters": {"file": {"path": str(file), "format": "proto"}},
-        "service": {"pipelines": {"traces": {"exporters": exporters}}},
+        "service": {"pipelines": {"traces": {"exporters": ["file"]}}},
     }
     (folder / "collector.yaml").write_text(yaml.safe_dump(own))
     environment = {
         "OTLP_ADDRESS": f"127.0.0.1:{otlp}",
         "HEALTH_ADDRESS": f"127.0.0.1:{health}",
         "METRICS_PORT": str(metrics),
-        **({"TRACES_ENDPOINT": store} if store else {}),
     }
     program = ("otelcol", f"--config={CONFIG}", f"--config={folder / 'collector.yaml'}")
     healthy = f"http://127.0.0.1:{health}"

@@ -3,21 +3,15 @@
 import asyncio
 import json
 import urllib.request
-from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_harness.harness import open_harness
-from gateway_harness.traced import EXECUTE, OWN, RUN, Traced, attempts, taken_over
+from gateway_harness.traced import EXECUTE, OWN, RUN, attempts
 
 from bos_demo.questions import load_every_question
-from bos_gateway.service import migrate_store
-from bos_postgres import create_database
 from bos_testkit.otlp.spans import Trace
-from bos_testkit.postgres import PostgresServer
 from bos_testkit.waiting import eventually
 
-from .real_collector import real_collector
 from .traced_harness import TracedHarness
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(900)]
@@ -186,17 +180,3 @@ async def test_no_question_answer_or_credential_is_in_any_span(
     assert traced_harness.standalone.api_key not in spans
     for each in load_every_question():
         assert each.question not in spans
-
-
-async def test_a_run_whose_owner_is_killed_is_one_trace(
-    postgres_server: PostgresServer, tmp_path: Path
-) -> None:
-    dsn = await create_database(postgres_server.dsn(), "killed_owner")
-    await migrate_store(dsn)
-    async with real_collector(tmp_path) as collector, open_harness(dsn) as harness:
-        traced = Traced(harness, collector)
-        async with taken_over(traced) as run_id:
-            trace = await traced.trace_of(run_id)
-    first, second = trace.named(OWN)
-    assert second.links == ((first.span_id, "former owner"),)
-    assert [each.failed for each in attempts(trace, "slow")] == [True, False]

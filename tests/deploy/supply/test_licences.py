@@ -20,21 +20,20 @@ def package(licence: str, name: str = "left-pad") -> Package:
 
 
 @pytest.mark.parametrize(
-    "licence",
-    ["MIT", "MIT License", "Apache-2.0 OR GPL-3.0", "BSD-3-Clause AND 0BSD AND MIT", "MPL-2.0"],
+    ("licence", "fine"),
+    [
+        ("MIT License", True),
+        ("Apache-2.0 OR GPL-3.0", True),
+        ("BSD-3-Clause AND 0BSD AND MIT", True),
+        ("MIT AND GPL-2.0", False),
+        ("LGPL", False),
+        ("", False),
+    ],
 )
-def test_a_permissive_licence_may_be_there(licence: str) -> None:
-    assert RULES.objection(package(licence)) == ""
-
-
-@pytest.mark.parametrize(
-    "licence",
-    ["", "GPL-3.0-only", "AGPL-3.0-or-later", "LGPL", "MIT AND GPL-2.0", "SSPL-1.0", "UNKNOWN"],
-)
-def test_linked_copyleft_and_unknown_licences_are_refused(licence: str) -> None:
+def test_linked_copyleft_and_unknown_licences_are_refused(licence: str, fine: bool) -> None:
     objection = RULES.objection(package(licence))
-    assert "left-pad 1.0" in objection
-    assert "licences.toml" in objection
+    assert (objection == "") is fine
+    assert fine or ("left-pad 1.0" in objection and "licences.toml" in objection)
 
 
 def test_an_exception_is_named_with_its_reason() -> None:

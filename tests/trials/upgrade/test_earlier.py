@@ -48,10 +48,6 @@ def test_command_finds_the_parent_commit_built_by_its_own_makefile(origin: Path)
     for _ in range(2):  # built, and found again
         done = run(origin)
         assert (done.returncode, done.stdout) == (0, "earlier"), done.stderr
-
-
-def test_another_commit_can_be_named_and_replaces_the_one_before(origin: Path) -> None:
-    run(origin)
     done = run(origin, "HEAD")
     assert (done.returncode, done.stdout) == (0, "this"), done.stderr
     assert len(list((origin.parent / "earlier").iterdir())) == 1
@@ -67,13 +63,10 @@ def test_shallow_clone_says_so_and_fails_in_ci(origin: Path, ci: bool, code: int
     assert "no upgrade was tested" in done.stderr
 
 
-def test_commit_that_is_not_there_fails_anywhere(origin: Path) -> None:
+def test_unknown_commit_and_failed_build_run_no_command(origin: Path) -> None:
     done = run(origin, "0123456789abcdef0123456789abcdef01234567")
     assert done.returncode == 1
     assert "There is no commit" in done.stderr
-
-
-def test_build_that_fails_runs_no_command(origin: Path) -> None:
     (origin / "Makefile").write_text("install:\n\tfalse\n")
     git(origin, "commit", "--quiet", "--all", "--message", "broken")
     done = run(origin, "HEAD")

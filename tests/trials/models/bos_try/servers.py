@@ -8,7 +8,6 @@ import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 
@@ -94,22 +93,6 @@ async def litellm(logs: Path, config: str, **addresses: str) -> AsyncIterator[tu
         environment=environment,
     ):
         yield url, key
-
-
-async def generating(url: str) -> int:
-    """Generations that a llama.cpp server is working on."""
-    async with aiohttp.ClientSession() as session, session.get(f"{url}/slots") as response:
-        slots: list[dict[str, Any]] = await response.json()
-    return sum(bool(slot.get("is_processing")) for slot in slots)
-
-
-async def still_generating(url: str, patience_s: float) -> int:
-    """Abandoned generations that have not ended after a while."""
-    deadline = asyncio.get_running_loop().time() + patience_s
-    # What is waited for happens in another process and sets no event.
-    while (left := await generating(url)) and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110
-        await asyncio.sleep(_POLL_S)
-    return left
 
 
 @asynccontextmanager
