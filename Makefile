@@ -81,13 +81,18 @@ test: install $(TEST_PROGRAMS) ## check, then all tests, the first half of CI; O
 ifdef ONLY
 	$(PYTEST) $(if $(wildcard $(firstword $(subst ::, ,$(ONLY)))),$(ONLY),-m '$(ONLY)') $(PYTEST_ARGS)
 else
-	@$(SIDE_BY_SIDE) $(CHECKS) test-go
+	@$(SIDE_BY_SIDE) $(CHECKS) test-go test-compile
 	$(PYTEST) --ignore-glob 'tests/deploy/test_chart*.py' $(PYTEST_ARGS)
 endif
 
 .PHONY: test-go
 test-go:
 	$(GO) test -timeout 120s ./...
+
+# Once, rather than by each process of the tests at the same time.
+.PHONY: test-compile
+test-compile:
+	$(BIN)/pytest --collect-only -qq > /dev/null
 
 .PHONY: test-fast
 test-fast: install ## The inner loop: libraries and the gateway's core; no PostgreSQL, no programs; under a minute

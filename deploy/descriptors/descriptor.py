@@ -8,13 +8,11 @@ grants of agents in standalone, the page of services.
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 class _Table(BaseModel):

@@ -18,15 +18,13 @@ import inspect
 import pkgutil
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _PACKAGE_PREFIX = "bos_"
 _SHARED = ("bos_chassis", "bos_http", "bos_llm", "bos_postgres", "bos_webserver")

@@ -16,21 +16,18 @@ import inspect
 import json
 import pkgutil
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
 from pydantic_settings import NoDecode
 
 from bos_chassis.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from pydantic.fields import FieldInfo
 
 _PACKAGE_PREFIX = "bos_"
 _SHARED = ("bos_chassis", "bos_http", "bos_llm")

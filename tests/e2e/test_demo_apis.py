@@ -18,7 +18,7 @@ from bos_chassis.values import from_value, from_value_map
 from bos_client import BosClient
 from bos_demo.company import DEFAULT_TODAY, load_postgres
 from bos_demo.expectations import expected_facts
-from bos_demo.questions import ApiStep, load_api_questions
+from bos_demo.questions import ApiStep, load_questions
 from bos_postgres import create_database
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-QUESTIONS = load_api_questions()
+QUESTIONS = load_questions("apis")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

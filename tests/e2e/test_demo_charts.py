@@ -24,9 +24,8 @@ from bos_demo.expectations import expected_facts, expected_rows, mentions, same_
 from bos_demo.questions import (
     ChartsStep,
     SqlStep,
-    load_chart_questions,
     load_every_question,
-    load_report_questions,
+    load_questions,
 )
 from bos_demo.scripted.report import report_headings
 from bos_postgres import create_database
@@ -47,8 +46,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
-QUESTIONS = load_chart_questions()
-REPORTS = load_report_questions()
+QUESTIONS = load_questions("charts")
+REPORTS = load_questions("reports")
 AGENTS = {name: f"bos_{name}.service:serve" for name in ("sql", "computation", "charts")}
 MOST_POINTS = 100
 

@@ -24,9 +24,7 @@ from bos_demo.expectations import expected_facts, mentions
 from bos_demo.questions import (
     RagStep,
     TextStep,
-    load_document_questions,
-    load_text_questions,
-    load_web_questions,
+    load_questions,
 )
 from bos_postgres import create_database
 from bos_standalone.service import serve_all
@@ -45,8 +43,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
-QUESTIONS = (*load_document_questions(), *load_web_questions())
-TEXT_QUESTIONS = load_text_questions()
+QUESTIONS = (*load_questions("documents"), *load_questions("web"))
+TEXT_QUESTIONS = load_questions("texts")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -22,7 +22,7 @@ from bos_cli.main import main
 from bos_client import BosClient
 from bos_client.text import files_of
 from bos_client.workspace import WorkspaceClient
-from bos_demo.questions import FilesStep, Question, load_file_questions, load_upload_questions
+from bos_demo.questions import FilesStep, Question, load_questions
 from bos_standalone.service import Standalone, serve_all
 from bos_standalone.settings import StandaloneSettings
 
@@ -30,8 +30,8 @@ from .demo_checks import assert_answered, reaching
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-QUESTIONS = load_file_questions()
-UPLOADS = load_upload_questions()
+QUESTIONS = load_questions("files")
+UPLOADS = load_questions("uploads")
 AGENTS = {name: f"bos_{name}.service:serve" for name in ("sql", "computation", "files")}
 
 

@@ -16,7 +16,7 @@ from bos_client.user_connections import ConnectionClient
 from bos_demo.company import DEFAULT_TODAY, load_postgres
 from bos_demo.expectations import expected_facts
 from bos_demo.mailbox.letters import OWNER, load_letters
-from bos_demo.questions import MailStep, load_mail_questions
+from bos_demo.questions import MailStep, load_questions
 from bos_postgres import create_database
 from bos_standalone.service import serve_all
 from bos_standalone.settings import StandaloneSettings
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
-QUESTIONS = load_mail_questions()
+QUESTIONS = load_questions("mail")
 BY_ID = {question.id: question for question in QUESTIONS}
 AGENTS = {name: f"bos_{name}.service:serve" for name in ("sql", "mail")}
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bos_demo.questions import RagStep, WebStep, load_document_questions, load_web_questions
+from bos_demo.questions import RagStep, WebStep, load_questions
 from bos_demo.scripted.document import rag_replies
 from bos_demo.scripted.replies import composer_section
 from bos_demo.scripted.web import web_replies
@@ -27,8 +27,8 @@ def _step(kind: type[Any], questions: Sequence[Any], question_id: str) -> Any:
     return found
 
 
-DOCS: RagStep = _step(RagStep, load_document_questions(), "flight-class")
-NEWS: WebStep = _step(WebStep, load_web_questions(), "web-castings-index")
+DOCS: RagStep = _step(RagStep, load_questions("documents"), "flight-class")
+NEWS: WebStep = _step(WebStep, load_questions("web"), "web-castings-index")
 DOCUMENT = DOCS.passages[0].document
 
 REPORT = "report.pdf"

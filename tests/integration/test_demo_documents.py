@@ -34,7 +34,7 @@ from bos_demo.company import DEFAULT_TODAY
 from bos_demo.documents.rendering import render
 from bos_demo.documents.sources import load_sources
 from bos_demo.expectations import mentions
-from bos_demo.questions import CitedPassage, Question, RagStep, load_document_questions
+from bos_demo.questions import CitedPassage, Question, RagStep, load_questions
 from bos_demo.scripted.replies import demo_fixtures
 from bos_llm import Models
 from bos_postgres import create_database
@@ -46,7 +46,7 @@ from .library import documents_and_rag, upload
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
-QUESTIONS = load_document_questions()
+QUESTIONS = load_questions("documents")
 SOURCES = load_sources()
 CANDIDATES = 20
 """How many passages rag's search brings by default."""

@@ -21,7 +21,7 @@ from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import from_value_map, to_value
 from bos_demo.company import DEFAULT_TODAY
 from bos_demo.expectations import mentions
-from bos_demo.questions import REFERENCE, Question, WebStep, load_web_questions
+from bos_demo.questions import REFERENCE, Question, WebStep, load_questions
 from bos_demo.scripted.replies import demo_fixtures
 from bos_demo.website.service import serve_website
 from bos_llm import Models
@@ -32,7 +32,7 @@ from bos_web.settings import WebSettings
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
-QUESTIONS = load_web_questions()
+QUESTIONS = load_questions("web")
 SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
 

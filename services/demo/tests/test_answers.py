@@ -16,10 +16,7 @@ from bos_demo.questions import (
     ComputationStep,
     Question,
     SqlStep,
-    load_chart_questions,
-    load_document_questions,
     load_questions,
-    load_report_questions,
 )
 from bos_demo.schema import read_tables
 from bos_demo.scripted.replies import composer_section, demo_fixtures
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
 
 QUESTIONS = load_questions()
 TRANSLATED = (*QUESTIONS, *load_followups(), *load_approved())
-OTHERS = (*load_document_questions(), *load_chart_questions(), *load_report_questions())
+OTHERS = (*load_questions("documents"), *load_questions("charts"), *load_questions("reports"))
 WITH_QUERIES = [
     *TRANSLATED,
     *(each for each in OTHERS if any(isinstance(step, SqlStep) for step in each.steps)),

@@ -20,12 +20,12 @@ from bos_demo.documents.sources import (
     load_sources,
     read_source,
 )
-from bos_demo.questions import RagStep, load_document_questions
+from bos_demo.questions import RagStep, load_questions
 from bos_demo.rows import CompanyRows
 
 SOURCES = load_sources()
 BY_NAME = {source.name: source for source in SOURCES}
-QUESTIONS = load_document_questions()
+QUESTIONS = load_questions("documents")
 SUPERSEDED = "Price list centrifugal pumps 2024 (superseded).xlsx"
 SMALL = """---
 name: note.html

@@ -10,14 +10,7 @@ from bos_demo.questions import (
     REFERENCE,
     Question,
     SqlStep,
-    load_api_questions,
-    load_chart_questions,
-    load_document_questions,
-    load_mail_questions,
     load_questions,
-    load_report_questions,
-    load_text_questions,
-    load_upload_questions,
 )
 from bos_demo.uploads import sample_uploads
 from bos_sqlguard.guard import Guard
@@ -25,13 +18,13 @@ from bos_sqlguard.policy import GuardPolicy
 
 QUESTIONS = (
     *load_questions(),
-    *load_document_questions(),
-    *load_api_questions(),
-    *load_chart_questions(),
-    *load_report_questions(),
-    *load_text_questions(),
-    *load_mail_questions(),
-    *load_upload_questions(),
+    *load_questions("documents"),
+    *load_questions("apis"),
+    *load_questions("charts"),
+    *load_questions("reports"),
+    *load_questions("texts"),
+    *load_questions("mail"),
+    *load_questions("uploads"),
 )
 SQL_STEPS = [(q, s) for q in QUESTIONS for s in q.steps if isinstance(s, SqlStep)]
 FILE_STEPS = [(q, s) for q, s in SQL_STEPS if s.file]

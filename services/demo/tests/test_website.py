@@ -12,15 +12,13 @@ from bos_demo.company import DEFAULT_TODAY
 from bos_demo.questions import (
     REFERENCE,
     WebStep,
-    load_document_questions,
     load_questions,
-    load_web_questions,
 )
 from bos_demo.website.pages import load_pages
 from bos_demo.website.ranking import Ranking
 from bos_demo.website.service import Website, serve_website
 
-QUESTIONS = load_web_questions()
+QUESTIONS = load_questions("web")
 STEPS = [step for question in QUESTIONS for step in question.steps if isinstance(step, WebStep)]
 PAGES = {page.path: page for page in load_pages()}
 
@@ -58,7 +56,7 @@ def test_questions_of_the_web_are_ten_and_of_several_shapes() -> None:
 
 
 def test_no_question_or_task_of_the_web_occurs_in_another() -> None:
-    every = (*load_questions(), *load_document_questions(), *QUESTIONS)
+    every = (*load_questions(), *load_questions("documents"), *QUESTIONS)
     for texts in ([q.question for q in every], [s.task for q in every for s in q.steps]):
         for one, other in permutations(texts, 2):
             assert one.casefold() not in other.casefold(), (one, other)

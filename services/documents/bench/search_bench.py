@@ -18,9 +18,10 @@ import statistics
 import tempfile
 import time
 import uuid
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import qdrant_edge as engine
@@ -35,9 +36,6 @@ from bos_documents.index.embedded import EmbeddedIndex
 from bos_documents.index.port import IndexedChunk
 from bos_documents.service import SCHEMA, migrate_store
 from bos_postgres import EmbeddedPostgres, connect, create_database
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
 
 USER = "local"
 LIMIT = 20

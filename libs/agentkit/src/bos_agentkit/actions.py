@@ -23,15 +23,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from bos.agent.v1 import ProposedAction
+from bos.common.v1 import Value, ValueMap
 from bos_chassis.credentials.credential_forms import TooManyParts, mask_of, telling_masks
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos.common.v1 import Value, ValueMap
 
 _PREFIX = "sha256:"
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from google.protobuf import duration_pb2
 
-from bos.agent.v1 import AgentCard, AgentResult, OutputField
+from bos.agent.v1 import AgentCard, AgentResult, OutputField, ProposedAction, TaskMetadata
 from bos_agentkit.results import succeeded
-from bos_agentkit.task import result_fields
+from bos_agentkit.task import AgentTask, result_fields
 from bos_agentkit.tools import AgentTool
 from bos_errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from bos.agent.v1 import ProposedAction, TaskMetadata
-    from bos_agentkit.task import AgentTask
 
 
 class Agent(ABC):

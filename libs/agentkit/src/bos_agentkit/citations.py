@@ -7,11 +7,8 @@ from 1.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 _MARKERS = re.compile(r"\s?\[(\d{1,4}(?:\s*,\s*\d{1,4})*)\]")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\W\d_a-z])|\n+")

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from bos.agent.v1 import InstructionMode
-
-if TYPE_CHECKING:
-    from bos.agent.v1 import AgentInput
+from bos.agent.v1 import AgentInput, InstructionMode
 
 _ENHANCE = """\
 Complete BOTH the original task AND the additional user instructions below.

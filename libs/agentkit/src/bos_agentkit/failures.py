@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import grpc
 
+from bos.agent.v1 import ProposedAction
 from bos.common.v1 import AgentError, Value
 from bos_chassis.values import to_value
 from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, from_rpc_error
@@ -15,11 +17,6 @@ from bos_llm.errors import (
     ModelRateLimited,
     ModelUnavailable,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos.agent.v1 import ProposedAction
 
 # Errors of passing conditions. UNKNOWN and INTERNAL are unexpected exceptions in other services,
 # retried like unexpected ones here.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bos.agent.v1 import FileChunk
 from bos.common.v1 import Artefact
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_FILES: Final = 16
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from bos.agent.v1 import InputFile as Sent
 from bos_errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from bos.agent.v1 import InputFile as Sent
 
 _MOST_NAMED = 20
 

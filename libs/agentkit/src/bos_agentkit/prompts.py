@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from bos.common.v1 import MessageRole, Value
+from bos.common.v1 import ConversationMessage, MessageRole, Value, ValueMap
 from bos_chassis.values import render_value
 from bos_llm.prompts import NOTHING, SETTLED, mark_untrusted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bos.common.v1 import ConversationMessage, ValueMap
 
 Section = tuple[str, str]
 """A heading and its text, which may be empty."""

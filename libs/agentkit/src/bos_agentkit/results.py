@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from bos.agent.v1 import AgentExecutionStatus, AgentResult
-from bos.common.v1 import Clarification
+from bos.agent.v1 import AgentExecutionStatus, AgentResult, ProposedAction
+from bos.common.v1 import Chart, Clarification, ClarifyingQuestion, DatabaseQuery, Source, Table
 from bos_agentkit.failures import agent_error
+from bos_agentkit.task import AgentTask
 from bos_chassis.values import to_value_map
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bos.agent.v1 import ProposedAction
-    from bos.common.v1 import Chart, ClarifyingQuestion, DatabaseQuery, Source, Table
-    from bos_agentkit.task import AgentTask
 
 
 def succeeded(

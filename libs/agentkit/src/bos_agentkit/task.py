@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opentelemetry import trace as otel
+from opentelemetry.trace import Tracer
 
-from bos.agent.v1 import PerformedAction, ProposedAction
-from bos.common.v1 import Value, ValueMap
+from bos.agent.v1 import AgentInput, PerformedAction, ProposedAction, SideEffectClass, Tool
+from bos.common.v1 import Artefact, Value, ValueMap
 from bos_agentkit.actions import action_digest
 from bos_agentkit.effective_task import effective_task, is_overridden
 from bos_agentkit.failures import AgentFailure, ApprovalNeeded
 from bos_agentkit.files import Files
 from bos_agentkit.input_files import InputFiles
-from bos_agentkit.prompts import format_conversation
-from bos_agentkit.tools import REPEATABLE, InjectedParameter, plain
+from bos_agentkit.prompts import Section, format_conversation
+from bos_agentkit.tools import REPEATABLE, AgentTool, InjectedParameter, plain
 from bos_agentkit.trace import TraceRecorder
 from bos_agentkit.usage import UsageMeter
 from bos_chassis.tracing import attributes as names
@@ -33,16 +35,6 @@ from bos_errors import (
 )
 from bos_llm import TokenBudget
 from bos_llm.prompts import NOTHING, format_clarifications, format_user_profile
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from opentelemetry.trace import Tracer
-
-    from bos.agent.v1 import AgentInput, SideEffectClass, Tool
-    from bos.common.v1 import Artefact
-    from bos_agentkit.prompts import Section
-    from bos_agentkit.tools import AgentTool
 
 DEFAULT_TIMEOUT_S = 30.0
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import string
 import typing
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from google.protobuf import json_format, struct_pb2
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -13,10 +14,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from bos.agent.v1 import SideEffectClass, Tool
 from bos_chassis.values import render_value, to_value
 from bos_errors import FieldViolation, InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
 
 REPEATABLE = frozenset(
     {SideEffectClass.SIDE_EFFECT_CLASS_NONE, SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT}

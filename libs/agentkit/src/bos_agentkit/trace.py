@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 from google.protobuf import timestamp_pb2
 
 from bos.agent.v1 import TraceBatch
 from bos.common.v1 import TraceEvent, TraceEventType, Value
 from bos_agentkit.failures import lenient_value
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 MAX_BATCH = 32
 COALESCE_S = 0.02

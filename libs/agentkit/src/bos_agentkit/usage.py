@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
 
+from bos.common.v1 import Usage as UsageMessage
 from bos_llm import Usage, usage_message
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from bos.common.v1 import Usage as UsageMessage
 
 
 class UsageMeter:

@@ -6,12 +6,9 @@ import contextlib
 import os
 import secrets
 import shutil
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import BinaryIO
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Final
 
 _COPY_BYTES: Final = 1024 * 1024
 

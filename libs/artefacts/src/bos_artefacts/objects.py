@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import shutil
+from collections.abc import Awaitable
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from obstore.exceptions import BaseError, NotFoundError
 from obstore.store import LocalStore, S3Store
 
 from bos_artefacts.durable import copy_durably, write_durably
+from bos_artefacts.owner import Owner
 from bos_artefacts.store import (
     Artefact,
     ArtefactDamaged,
@@ -21,12 +23,6 @@ from bos_artefacts.store import (
     ArtefactTooLarge,
 )
 from bos_errors import ConfigurationError, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
-    from typing import BinaryIO
-
-    from bos_artefacts.owner import Owner
 
 T = TypeVar("T")
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from uuid import UUID
 
 from bos_errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 

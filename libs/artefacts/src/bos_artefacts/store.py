@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import BinaryIO, Protocol
 
+from bos_artefacts.owner import Owner
 from bos_errors import BosError, InvalidArgument, NotFound
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
-
-    from bos_artefacts.owner import Owner
 
 
 class ArtefactMissing(NotFound):

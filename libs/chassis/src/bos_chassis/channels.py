@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -25,20 +27,14 @@ from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token
-from bos_chassis.credentials.tls import certificate_files, channel_credentials
+from bos_chassis.credentials.tls import CertificateFiles, certificate_files, channel_credentials
 from bos_chassis.deadlines import timeout_for
 from bos_chassis.metrics import exemplar_of
+from bos_chassis.settings import TlsSettings
+from bos_chassis.telemetry import Telemetry
 from bos_chassis.tracing import attributes as names
 from bos_chassis.tracing.spans import DeferredSpan
 from bos_errors import from_rpc_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import TracebackType
-
-    from bos_chassis.credentials.tls import CertificateFiles
-    from bos_chassis.settings import TlsSettings
-    from bos_chassis.telemetry import Telemetry
 
 _REPEATABLE = (
     descriptor_pb2.MethodOptions.NO_SIDE_EFFECTS,

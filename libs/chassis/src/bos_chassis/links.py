@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 REMOVED: Final = "(link removed)"
 """Stands for an address that was not given."""

@@ -14,12 +14,9 @@ import argparse
 import ssl
 import sys
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _CHECK = "/grpc.health.v1.Health/Check"
 # HealthCheckResponse{status: SERVING} on the wire, so that protobuf need not be imported.

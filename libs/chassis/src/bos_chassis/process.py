@@ -8,21 +8,16 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from bos_chassis.auth.callers import authenticator_from
+from bos_chassis.auth.callers import Authenticator, authenticator_from
 from bos_chassis.auth.run_token_checks import open_run_tokens
 from bos_chassis.concurrency.loop import new_event_loop
 from bos_chassis.settings import AuthSettings, Settings, TelemetrySettings
 from bos_chassis.telemetry import Telemetry, setup_telemetry
 from bos_errors import BosError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_chassis.auth.callers import Authenticator
 
 S = TypeVar("S", bound=Settings)
 Need = Callable[[Any, Telemetry], AbstractAsyncContextManager[Any]]

@@ -7,27 +7,22 @@ load balancers notice, then new calls are refused while those in flight may fini
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc  # type: ignore[import-untyped]
 from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
-from bos_chassis.credentials.tls import certificate_files, server_credentials
+from bos_chassis.auth.callers import Authenticator
+from bos_chassis.credentials.tls import CertificateFiles, certificate_files, server_credentials
 from bos_chassis.interceptors import Health, server_chain
 from bos_chassis.metrics import metrics_server
-from bos_chassis.settings import is_loopback, require_loopback
+from bos_chassis.settings import ServerSettings, is_loopback, require_loopback
+from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-
-    from bos_chassis.auth.callers import Authenticator
-    from bos_chassis.credentials.tls import CertificateFiles
-    from bos_chassis.settings import ServerSettings
-    from bos_chassis.telemetry import Telemetry
 
 __all__ = ["GrpcServer", "Servicer", "grpc_server", "health_server"]
 

@@ -24,18 +24,15 @@ import base64
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf import timestamp_pb2
 from google.type import date_pb2  # type: ignore[import-untyped]
 
 from bos.common.v1 import Column, ColumnType, Row, Table, Value, ValueList, ValueMap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 MAX_DEPTH = 24
 """Lists and maps inside one another. Protobuf readers give up at 100 messages; a level costs 3."""

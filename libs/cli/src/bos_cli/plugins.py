@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 
 class PluginGroup(click.Group):

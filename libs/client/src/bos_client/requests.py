@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 from uuid import uuid4
 
 from google.protobuf.json_format import ParseDict, ParseError
@@ -10,9 +11,6 @@ from google.protobuf.struct_pb2 import Struct
 
 from bos.gateway.v1 import AgentRequest
 from bos_errors import FieldViolation, InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class AskOptions(TypedDict, total=False):

@@ -7,16 +7,12 @@ client sends back with what it would show now.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from bos.gateway.v1 import ApprovalKind
+from bos.common.v1 import Artefact, Clarification, Table
+from bos.gateway.v1 import Approval, ApprovalKind, OrchestratorResponse
 from bos_client.text import as_it_is, files_of, one_line, value_text
 from bos_errors import FailedPrecondition
-
-if TYPE_CHECKING:
-    from bos.common.v1 import Artefact, Clarification, Table
-    from bos.gateway.v1 import Approval, OrchestratorResponse
 
 MAX_TABLE_ROWS = 100
 """Rows of a table shown; the whole one is at ``/v1/runs/{run_id}``."""

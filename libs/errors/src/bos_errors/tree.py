@@ -26,13 +26,11 @@ Nothing in Bos recognises an error by its message.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import grpc
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 NEUTRAL_INTERNAL_MESSAGE = "Something went wrong inside the service. The failure has been logged."
 

@@ -6,7 +6,8 @@ The details are those of ``google.rpc`` in the trailing metadata ``grpc-status-d
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NoReturn
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2, message
@@ -30,9 +31,6 @@ from bos_errors.tree import (
     Unavailable,
     Unimplemented,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 ERROR_DOMAIN = "bos"
 STATUS_DETAILS_KEY = "grpc-status-details-bin"

@@ -6,13 +6,10 @@ The networks are those of the IANA special-purpose registries. They are written 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING
 
 from bos_http.errors import HttpRefused, Rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

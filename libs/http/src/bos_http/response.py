@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from multidict import CIMultiDict, CIMultiDictProxy
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
 
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
 # Python knows codecs that are no charsets, and some that take quadratic time.

@@ -14,12 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, TypeAdapter
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _OURS = frozenset({"model", "messages", "stream", "stream_options", "response_format", "n"})
 MAX_REPLY_TOKENS = 131_072

@@ -12,13 +12,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_llm.errors import BudgetExhausted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 # Text in the vocabularies of today's models has three to four bytes per token, dense JSON and SQL
 # somewhat under three, scripts other than Latin two to three. Two bytes per token is therefore more

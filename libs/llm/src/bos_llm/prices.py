@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bos_errors import ConfigurationError
 from bos_llm.usage import ModelPrice
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _VARIABLE = "BOS_MODEL_PRICES_FILE"
 # "gpt-4.1-2025-04-14", "claude-sonnet-4-20250514", "gpt-4-0613": one price for all dates.

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from bos_chassis.values import MAX_DEPTH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 MAX_VALUES = 100_000
 """Values of one message, lists and maps included; checking that many takes about 50 ms."""

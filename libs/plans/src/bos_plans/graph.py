@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING
 
+from bos.planner.v1 import Plan, Step
 from bos_plans.references import references_of
-
-if TYPE_CHECKING:
-    from bos.planner.v1 import Plan, Step
 
 
 def dependencies(step: Step) -> set[str]:

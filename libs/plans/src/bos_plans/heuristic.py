@@ -8,20 +8,23 @@ is unavailable or its plan is invalid.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bos.planner.v1 import IntentRoute, MakePlanResponse, Plan, PlannerDecision, Step
+from bos.agent.v1 import AgentCard
+from bos.planner.v1 import (
+    IntentRoute,
+    MakePlanRequest,
+    MakePlanResponse,
+    Plan,
+    PlannerDecision,
+    Step,
+)
 from bos_chassis.values import to_value
 from bos_plans.names import canonical_names
 from bos_plans.references import without_references
 from bos_plans.validation import MAX_TASK_CHARS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from bos.agent.v1 import AgentCard
-    from bos.planner.v1 import MakePlanRequest
 
 HEURISTIC = "heuristic"
 """``Plan.origin`` of heuristic plans."""

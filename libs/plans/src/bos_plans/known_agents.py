@@ -6,13 +6,10 @@ is right and its agent absent. Other people's agents need no entry.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from bos.agent.v1 import AgentCard
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # made from descriptors (make generate)
 _ALIASES: Mapping[str, tuple[str, ...]] = {

@@ -6,14 +6,10 @@ tool's own name comes before an alias of another one, and a name that several sh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
+from bos.agent.v1 import AgentCard
 from bos.planner.v1 import Plan
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from bos.agent.v1 import AgentCard
 
 _SUFFIX = "agent"
 _NO_AGENT = frozenset({"", "orchestrator"})

@@ -7,18 +7,14 @@ inside a longer string is rendered as text. Dots in ``FIELD`` descend into maps.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bos.agent.v1 import AGENT_EXECUTION_STATUS_SUCCEEDED, AgentResult
 from bos.common.v1 import Artefact, Table, Value, ValueList, ValueMap
+from bos.planner.v1 import Step
 from bos_chassis.values import MAX_DEPTH, render_value
 from bos_plans.bounds import MAX_VALUES, OutOfBounds, extent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from bos.planner.v1 import Step
 
 _REFERENCE = re.compile(
     r"@\{outputs\.(?P<step>[A-Za-z][A-Za-z0-9_-]{0,63})\.(?P<field>[A-Za-z0-9_][A-Za-z0-9_.-]*)\}"

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Mapping
 from graphlib import CycleError
-from typing import TYPE_CHECKING
 
+from bos.agent.v1 import AgentCard
 from bos.planner.v1 import Plan, Step
 from bos_plans.bounds import OutOfBounds, extent, is_duration
 from bos_plans.graph import dependencies, stages
 from bos_plans.references import malformed_references, number_of_references, references_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-
-    from bos.agent.v1 import AgentCard
 
 MAX_TASK_CHARS = 16_384
 # A plan is one event of the run log; an event is at most 256 KiB.

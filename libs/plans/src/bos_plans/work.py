@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from bos.planner.v1 import Step
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 def work_of(step: Step) -> bytes:

@@ -6,16 +6,13 @@ import contextlib
 import fcntl
 import os
 import socket
+import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bos_errors import ConfigurationError
-
-if TYPE_CHECKING:
-    import threading
-
-    from bos_postgres._identity import Identity
+from bos_postgres._identity import Identity
 
 _LOG_BYTES: Final = 4 << 20
 _POLL_S: Final = 0.01

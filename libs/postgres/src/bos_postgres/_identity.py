@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from bos_errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RunAs = Literal["auto", "self", "user_namespace", "nobody"]
 

@@ -6,17 +6,15 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Sequence
-
-    from bos_postgres._identity import Identity
-    from bos_postgres._installation import Installation
+from bos_postgres._identity import Identity
+from bos_postgres._installation import Installation
 
 _SUPERVISOR: Final = Path(__file__).with_name("_supervisor.py")
 # Nothing of ours: no secrets, no PG* variables, no locale of the caller.

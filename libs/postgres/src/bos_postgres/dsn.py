@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qs, quote, urlencode, urlsplit, urlunsplit
 
 from bos_chassis.credentials.watched_files import read_secret, secret_file
 from bos_errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PASSWORD_FILE: Final = "password_file"  # noqa: S105  The name of an option.
 """Our own option of a URL: a file whose text is the password, and may change under way."""

@@ -11,7 +11,8 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from types import TracebackType
+from typing import Final, Self
 from urllib.parse import quote
 
 from bos_errors import ConfigurationError, Unavailable
@@ -25,16 +26,9 @@ from bos_postgres._data_folder import (
     rotate,
     take_lock,
 )
-from bos_postgres._identity import choose_identity
-from bos_postgres._installation import find_installation
-from bos_postgres._programs import Programs
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from bos_postgres._identity import Identity, RunAs
-    from bos_postgres._installation import Installation
-    from bos_postgres._programs import Running
+from bos_postgres._identity import Identity, RunAs, choose_identity
+from bos_postgres._installation import Installation, find_installation
+from bos_postgres._programs import Programs, Running
 
 USER: Final = "postgres"
 _DEFAULT_PORT: Final = 5432  # names the socket when there is no TCP port

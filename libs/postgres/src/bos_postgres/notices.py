@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final, Self
+from types import TracebackType
+from typing import Final, Self
 
 from bos_errors import ConfigurationError, Unavailable
 from bos_postgres.connections import connect, connection_errors
 from bos_postgres.dsn import check_identifier
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _MAX_WAITING: Final = 1024
 

@@ -18,16 +18,14 @@ leaves alone (``is_caller`` of the gateway).
 from __future__ import annotations
 
 import re
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
 from bos_postgres.connections import acquire, statement_errors
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
-    from asyncpg.pool import PoolConnectionProxy
 
 USER_SETTING: Final = "bos.user_id"
 _ARGUMENT: Final = re.compile(r"\$(\d+)")

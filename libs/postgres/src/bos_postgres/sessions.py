@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import asyncpg
+from asyncpg import Connection, Record
 
 from bos_errors import ConfigurationError
 from bos_postgres.connections import connect, statement_errors
 from bos_postgres.dsn import describe
-
-if TYPE_CHECKING:
-    from asyncpg import Connection, Record
 
 _ROUNDS: Final = 3
 _PROBE_TIMEOUT_S: Final = 17.0  # a value that no operator configures, to be recognised

@@ -9,16 +9,19 @@ checked is, name by name, what runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
-from sqlglot import TokenType, exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.dialect import Dialect as SqlglotDialect
 from sqlglot.errors import ErrorLevel
+from sqlglot.generator import Generator
 from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.generators.mysql import MySQLGenerator
 from sqlglot.generators.postgres import PostgresGenerator
 from sqlglot.generators.sqlite import SQLiteGenerator
 from sqlglot.generators.tsql import TSQLGenerator
+from sqlglot.parser import Parser
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.parsers.mysql import MySQLParser
 from sqlglot.parsers.postgres import PostgresParser
@@ -26,16 +29,7 @@ from sqlglot.parsers.sqlite import SQLiteParser
 from sqlglot.parsers.tsql import TSQLParser
 
 from bos_sqlguard.bounded import BoundedParser
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sqlglot import Token
-    from sqlglot.generator import Generator
-    from sqlglot.parser import Parser
-
-    from bos_sqlguard.names import Dialect
-
+from bos_sqlguard.names import Dialect
 
 # Legitimate queries take fewer than 2 steps a token.
 _STEPS_PER_TOKEN = 20

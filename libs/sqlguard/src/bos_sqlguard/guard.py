@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from sqlglot import TokenType, exp
+from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError, UnsupportedError
 
 from bos_sqlguard.bounded import TooComplex
 from bos_sqlguard.grammar import Grammar
 from bos_sqlguard.growth import GrowthCheck, Kept, kept_by
+from bos_sqlguard.growth.sizes import Size
 from bos_sqlguard.inspection import Inspection
 from bos_sqlguard.limits import (
     LimitNotLiteral,
@@ -20,17 +21,10 @@ from bos_sqlguard.limits import (
     count_listed_rows,
     write_row_limit,
 )
+from bos_sqlguard.names import Dialect
 from bos_sqlguard.policy import GuardPolicy, load_functions
 from bos_sqlguard.rules import Violation, load_rules
 from bos_sqlguard.wording import same_text, same_wording
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from sqlglot import Token
-
-    from bos_sqlguard.growth.sizes import Size
-    from bos_sqlguard.names import Dialect
 
 # Words that change or execute something, in any dialect.
 FORBIDDEN_KEYWORDS = frozenset(

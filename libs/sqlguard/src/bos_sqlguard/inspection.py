@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 from sqlglot import exp
 
@@ -16,11 +17,7 @@ from bos_sqlguard.nodes import (
     NODES,
     TYPES,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from bos_sqlguard.policy import Functions, GuardPolicy
+from bos_sqlguard.policy import Functions, GuardPolicy
 
 _NUMBER = re.compile(r"(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _KEYWORDS = re.compile(r"[A-Za-z_][A-Za-z0-9_ ]*")

@@ -6,12 +6,9 @@ new construct of a new sqlglot version is therefore refused until it is added on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from sqlglot import exp
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # fmt: off
 _ARGUMENTS: Mapping[type[exp.Expr], str] = {

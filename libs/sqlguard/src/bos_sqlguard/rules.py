@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 # A detail is a fragment of the user's query: enough to find the place, never a page.
 _MAX_DETAIL = 120

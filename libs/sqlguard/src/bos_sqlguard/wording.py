@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from sqlglot import TokenType
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sqlglot import Token
+from sqlglot import Token, TokenType
 
 # Around these a space more or less means nothing to the parser.
 _LOOSE = frozenset(

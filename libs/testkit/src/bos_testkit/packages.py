@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path
 
 
 def install_metadata(pyproject: Path, folder: Path) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -19,9 +19,6 @@ from bos_testkit.postgres import (
     postgres_template,
 )
 from bos_testkit.scripted_model.pytest_fixtures import scripted_model
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = [
     "empty_postgres_dsn",

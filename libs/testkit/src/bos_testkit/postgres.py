@@ -15,9 +15,10 @@ import secrets
 import shutil
 import tempfile
 import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -29,9 +30,6 @@ from bos_postgres import (
     drop_database,
     with_database,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 IMAGE: Final = "postgres:18"
 _ENGINE_TIMEOUT_S: Final = 1

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from bos.common.v1 import SourceType
+from bos.agent.v1 import AgentResult
+from bos.common.v1 import Source, SourceType
 from bos_composer.markers import Markers, checked
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.agent.v1 import AgentResult
-    from bos.common.v1 import Source
 
 _NOT_CITED = (SourceType.SOURCE_TYPE_DATABASE, SourceType.SOURCE_TYPE_API)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
+from bos.agent.v1 import AgentResult
+from bos.composer.v1 import ComposeRequest
 from bos.planner.v1 import Intent
+from bos_composer.citations import Citations
+from bos_composer.numbers import NumberFormat
 from bos_composer.outcomes import (
     error_text,
     reason,
@@ -16,14 +20,6 @@ from bos_composer.outcomes import (
 from bos_composer.prompts import HEADINGS
 from bos_composer.reports import plain_finding, report_sections
 from bos_composer.tables import markdown, values
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bos.agent.v1 import AgentResult
-    from bos.composer.v1 import ComposeRequest
-    from bos_composer.citations import Citations
-    from bos_composer.numbers import NumberFormat
 
 NO_DATA = "No data was returned."
 OUT_OF_SCOPE = (

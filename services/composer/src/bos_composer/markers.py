@@ -7,10 +7,7 @@ changed. The result does not depend on how the text is split into pieces.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 _ITEM = r"-?\d{1,18}(?:\s*[-–]\s*\d{1,18})?"
 _MARKER = re.compile(rf"(\[+)\s*({_ITEM}(?:\s*[,;]\s*{_ITEM})*)\s*(\]+)")

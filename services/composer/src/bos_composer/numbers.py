@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING
 
 from babel.numbers import (
     format_currency,
@@ -13,10 +12,8 @@ from babel.numbers import (
     get_currency_precision,
 )
 
+from bos.common.v1 import Value
 from bos_chassis.values import render_value
-
-if TYPE_CHECKING:
-    from bos.common.v1 import Value
 
 # Amounts are written with Rs. instead of the locale's rupee sign.
 _RUPEE_PATTERN = "'Rs.'#,##,##0.00"

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from bos.agent.v1 import AgentExecutionStatus
+from bos.agent.v1 import AgentExecutionStatus, AgentResult
 from bos_errors import AgentErrorType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos.agent.v1 import AgentResult
 
 OVERRIDE_MARKER = "### User Override Instructions"
 

@@ -8,22 +8,18 @@ there is no model, are put together from the results.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from bos.agent.v1 import AgentResult
 from bos.common.v1 import ReportSection
+from bos.composer.v1 import ComposeRequest
 from bos.planner.v1 import Intent
+from bos_composer.citations import Citations
+from bos_composer.numbers import NumberFormat
 from bos_composer.outcomes import succeeded
 from bos_composer.tables import markdown
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
-    from bos.agent.v1 import AgentResult
-    from bos.composer.v1 import ComposeRequest
-    from bos_composer.citations import Citations
-    from bos_composer.numbers import NumberFormat
 
 _MIN_SECTIONS = 2
 _MAX_SECTIONS = 12

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from bos.agent.v1 import AgentExecutionStatus, AgentResult
+from bos_composer.numbers import NumberFormat
 from bos_composer.outcomes import status_word
 from bos_composer.prompts import HEADINGS, ORDINARY_HEADINGS, STATED_HEADINGS, own_words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos_composer.numbers import NumberFormat
 
 # Length of an echo: so many characters of the prompt in a row are no coincidence. As much of an
 # answer is held back before any of it is shown. White space and letter case do not count.

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
-from bos.common.v1 import Value
+from bos.agent.v1 import AgentResult
+from bos.common.v1 import Table, Value, ValueMap
 from bos_chassis.values import from_value
-from bos_composer.numbers import plain
+from bos_composer.numbers import NumberFormat, plain
 from bos_llm.fallback import plain_sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bos.agent.v1 import AgentResult
-    from bos.common.v1 import Table, ValueMap
-    from bos_composer.numbers import NumberFormat
 
 MAX_COLUMNS = 12
 MAX_CELL_CHARS = 120

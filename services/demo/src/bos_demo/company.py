@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import asyncpg
 
 from bos_demo.generators.generate import SEED, generate
+from bos_demo.rows import CompanyRows
 from bos_demo.schema import comment_statements, read_tables, schema_sql
 from bos_errors import FailedPrecondition, InvalidArgument
 from bos_postgres import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    import asyncpg
-
-    from bos_demo.rows import CompanyRows
 
 VERSION = 1
 """Version of the rows; raise it when they change, so that loaded databases are refilled."""

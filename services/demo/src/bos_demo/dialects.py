@@ -12,12 +12,10 @@ A query is plain SQL except for these marks:
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from datetime import date
+from typing import Literal
 
 from bos_demo.periods import named_periods
-
-if TYPE_CHECKING:
-    from datetime import date
 
 Dialect = Literal["postgres", "sqlite", "tsql"]
 DIALECTS: tuple[Dialect, ...] = ("postgres", "sqlite", "tsql")

@@ -7,16 +7,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from bos_demo.questions import Question, SqlStep, read_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 class FollowUp(Question):

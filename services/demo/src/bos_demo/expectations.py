@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+import asyncpg
 
-    import asyncpg
-
-    from bos_demo.questions import Question, SqlStep
+from bos_demo.questions import Question, SqlStep
 
 TOLERANCE = Decimal("0.011")
 """Allowed difference: a backend without decimals may round the last cent differently."""

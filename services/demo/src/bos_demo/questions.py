@@ -14,18 +14,16 @@ row (`{name@2}`: of the second) or a field of the program's result.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bos_demo.dialects import Dialect, write_sql
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import date
 
 Kind = Literal[
     "sql",
@@ -346,69 +344,15 @@ def read_yaml(text: str) -> Any:
 
 
 @cache
-def load_questions() -> tuple[Question, ...]:
-    """Return every demo question that the database alone answers, in file order."""
-    return tuple(question for kind in KINDS for question in _of_kind(kind))
-
-
-@cache
-def load_document_questions() -> tuple[Question, ...]:
-    """Return every demo question that needs the company's documents, in file order."""
-    return tuple(_of_kind("documents"))
-
-
-@cache
-def load_api_questions() -> tuple[Question, ...]:
-    """Return every demo question that needs the company's API, in file order."""
-    return tuple(_of_kind("apis"))
+def load_questions(*kinds: Kind) -> tuple[Question, ...]:
+    """Return the demo questions of these kinds, in file order; of none: all that SQL answers."""
+    return tuple(question for kind in kinds or KINDS for question in _of_kind(kind))
 
 
 @cache
 def load_every_question() -> tuple[Question, ...]:
     """Return the demo questions of all kinds, whichever agents they need."""
-    return tuple(question for kind in get_args(Kind) for question in _of_kind(kind))
-
-
-@cache
-def load_web_questions() -> tuple[Question, ...]:
-    """Return every demo question that needs the public site, in file order."""
-    return tuple(_of_kind("web"))
-
-
-@cache
-def load_file_questions() -> tuple[Question, ...]:
-    """Return every demo question whose result becomes a file of the workspace, in file order."""
-    return tuple(_of_kind("files"))
-
-
-@cache
-def load_upload_questions() -> tuple[Question, ...]:
-    """Return every demo question about a file that the user uploaded, in file order."""
-    return tuple(_of_kind("uploads"))
-
-
-@cache
-def load_chart_questions() -> tuple[Question, ...]:
-    """Return every demo question whose result is drawn as a chart, in file order."""
-    return tuple(_of_kind("charts"))
-
-
-@cache
-def load_report_questions() -> tuple[Question, ...]:
-    """Return every demo question that asks for a report, in file order."""
-    return tuple(_of_kind("reports"))
-
-
-@cache
-def load_text_questions() -> tuple[Question, ...]:
-    """Return every demo question that the text agent works for, in file order."""
-    return tuple(_of_kind("texts"))
-
-
-@cache
-def load_mail_questions() -> tuple[Question, ...]:
-    """Return every demo question over the sample mailbox, in file order."""
-    return tuple(_of_kind("mail"))
+    return load_questions(*get_args(Kind))
 
 
 def _of_kind(kind: Kind) -> Iterator[Question]:

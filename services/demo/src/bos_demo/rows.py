@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from datetime import date, datetime
-    from decimal import Decimal
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 
 class Region(NamedTuple):

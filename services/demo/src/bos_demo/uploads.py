@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from bos_demo.documents.rendering import render
 from bos_demo.documents.sources import load_sources
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SOURCES: Final[Mapping[str, str]] = {"spares-2026.csv": "Price list spares 2026.csv"}
 """File of the workspace, and the document of the company that it is."""

@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from bos.documents.v1 import (
+    DeleteDocumentRequest,
     DeleteDocumentResponse,
     DocumentsServiceServicer,
+    GetChunkRequest,
     GetChunkResponse,
+    GetDocumentRequest,
     GetDocumentResponse,
+    ListChunksRequest,
     ListChunksResponse,
+    ListDocumentsRequest,
     ListDocumentsResponse,
+    ReindexDocumentRequest,
     ReindexDocumentResponse,
+    SearchDocumentsRequest,
+    SearchDocumentsResponse,
+    UploadDocumentRequest,
     UploadDocumentResponse,
+    WatchDocumentRequest,
     WatchDocumentResponse,
 )
 from bos_chassis.auth.callers import LOCAL_USER, current_principal
+from bos_documents.ingest.runner import Runner
+from bos_documents.search.searching import Searching
+from bos_documents.store.documents import Documents
+from bos_documents.uploads import Uploads
+from bos_documents.watching import Watches
 from bos_errors import BosError, PermissionDenied
 from bos_postgres.audit import By
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.documents.v1 import (
-        DeleteDocumentRequest,
-        GetChunkRequest,
-        GetDocumentRequest,
-        ListChunksRequest,
-        ListDocumentsRequest,
-        ReindexDocumentRequest,
-        SearchDocumentsRequest,
-        SearchDocumentsResponse,
-        UploadDocumentRequest,
-        WatchDocumentRequest,
-    )
-    from bos_documents.ingest.runner import Runner
-    from bos_documents.search.searching import Searching
-    from bos_documents.store.documents import Documents
-    from bos_documents.uploads import Uploads
-    from bos_documents.watching import Watches
 
 SERVICE_NAME: Final = "bos.documents.v1.DocumentsService"
 _RUN_TOKEN: Final = "run_token"  # noqa: S105  a kind of principal

@@ -6,11 +6,9 @@ document and the headings above it do. So these are embedded and counted with th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os.path import splitext
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Final
 
 VERSION: Final = "context-2"
 """Of what is made here: with another one all documents are indexed anew."""

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bos_documents import context
-
-if TYPE_CHECKING:
-    from bos_documents.chunking.port import Chunker
-    from bos_documents.embedding.port import Embedder
-    from bos_documents.index.port import ChunkIndex
-    from bos_documents.parsing.port import Parser
-    from bos_documents.search.ports import Ranker
+from bos_documents.chunking.port import Chunker
+from bos_documents.embedding.port import Embedder
+from bos_documents.index.port import ChunkIndex
+from bos_documents.parsing.port import Parser
+from bos_documents.search.ports import Ranker
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
-from bos.documents.v1 import DocumentState
+from bos.documents.v1 import Document, DocumentState, DocumentUpload, UploadDocumentRequest
 from bos_chassis.concurrency.user_places import Full, UserPlaces
-from bos_documents.files import DocumentKey, disk_errors
+from bos_documents.files import DocumentFiles, DocumentKey, Spool, disk_errors
 from bos_documents.ingest.rules import MAX_TYPE_CHARS, one_line
-from bos_documents.store.documents import Upload
+from bos_documents.metrics import DocumentsMetrics
+from bos_documents.settings import DocumentsSettings
+from bos_documents.store.documents import Documents, Registered, Upload
 from bos_documents.store.names import shown_name
 from bos_documents.store.rows import number_of_date
 from bos_errors import (
@@ -22,16 +25,7 @@ from bos_errors import (
     NotFound,
     ResourceExhausted,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from bos.documents.v1 import Document, DocumentUpload, UploadDocumentRequest
-    from bos_documents.files import DocumentFiles, Spool
-    from bos_documents.metrics import DocumentsMetrics
-    from bos_documents.settings import DocumentsSettings
-    from bos_documents.store.documents import Documents, Registered
-    from bos_postgres.audit import By
+from bos_postgres.audit import By
 
 
 class Uploads:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from bos.documents.v1 import DocumentState
+from bos.documents.v1 import Document, DocumentState
 from bos_chassis.concurrency.user_places import Full, UserPlaces
 from bos_chassis.deadlines import timeout_for
+from bos_documents.settings import DocumentsSettings
+from bos_documents.store.documents import Documents
 from bos_errors import ResourceExhausted
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from bos.documents.v1 import Document
-    from bos_documents.settings import DocumentsSettings
-    from bos_documents.store.documents import Documents
 
 _ENDED: Final = frozenset((DocumentState.DOCUMENT_STATE_READY, DocumentState.DOCUMENT_STATE_FAILED))
 _BREATHER_S: Final = 0.05

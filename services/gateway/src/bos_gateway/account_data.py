@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from uuid import UUID
 
+import asyncpg
 from attrs import define
 from google.protobuf.json_format import MessageToJson
 
 from bos.account.v1 import (
     AccountDataServiceServicer,
+    EraseAccountDataRequest,
     EraseAccountDataResponse,
+    ExportAccountDataRequest,
     ExportAccountDataResponse,
 )
 from bos.gateway.v1 import ListVerifiedQueriesResponse, ListWebhooksResponse
@@ -18,20 +23,12 @@ from bos_chassis.auth.account_data import ERASE, EXPORT, account_to, parts
 from bos_errors import NotFound
 from bos_gateway.run_log.reader import run_of
 from bos_gateway.run_log.retention import erase_some
+from bos_gateway.run_log.run_files import RunFiles
+from bos_gateway.runs.feedback import Feedback
+from bos_gateway.runs.follow import RunReader
+from bos_gateway.verified_queries.stored import VerifiedQueries
+from bos_gateway.webhooks.registered import Webhooks
 from bos_postgres import acquire, fetch, statement_errors
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from uuid import UUID
-
-    import asyncpg
-
-    from bos.account.v1 import EraseAccountDataRequest, ExportAccountDataRequest
-    from bos_gateway.run_log.run_files import RunFiles
-    from bos_gateway.runs.feedback import Feedback
-    from bos_gateway.runs.follow import RunReader
-    from bos_gateway.verified_queries.stored import VerifiedQueries
-    from bos_gateway.webhooks.registered import Webhooks
 
 _RUN_IDS = """
 SELECT run_id FROM runs WHERE user_id = $1 AND ($2::uuid IS NULL OR run_id > $2)

@@ -2,46 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
+from uuid import UUID
 
 from attrs import define
 from opentelemetry import trace
 
 from bos.gateway import v1 as gateway
 from bos_artefacts import Owner
+from bos_chassis.auth.access import AccessRules
 from bos_chassis.auth.callers import AUTHORIZATION_KEY, LOCAL_USER, current_principal
 from bos_chassis.auth.roles import require_role
+from bos_chassis.auth.session_check import SessionCheck
 from bos_chassis.concurrency.user_places import Full, UserPlaces
 from bos_chassis.names import USER
 from bos_chassis.tracing.attributes import RUN_ID
 from bos_chassis.tracing.spans import caller_span, traceparent_of
 from bos_errors import PermissionDenied, ResourceExhausted, Unavailable
+from bos_gateway.admission.dry_run import DryRun
 from bos_gateway.core.public_events import Cursor, Piece, project, project_text, visible_response
+from bos_gateway.effects.registry import Registry
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.ownership.attempt_checks import Attempts
+from bos_gateway.ownership.clock import DatabaseClock
 from bos_gateway.permits.approvers import Answerer
-from bos_gateway.run_log.reader import run_of
+from bos_gateway.run_log.approvals import Approvals
+from bos_gateway.run_log.reader import Runs, run_of
+from bos_gateway.run_log.run_files import RunFiles
+from bos_gateway.runs.feedback import Feedback
 from bos_gateway.runs.follow import is_end
-from bos_postgres.audit import By
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-    from typing import Any
-    from uuid import UUID
-
-    from bos_chassis.auth.access import AccessRules
-    from bos_chassis.auth.session_check import SessionCheck
-    from bos_gateway.admission.dry_run import DryRun
-    from bos_gateway.effects.registry import Registry
-    from bos_gateway.metrics import GatewayMetrics
-    from bos_gateway.ownership.attempt_checks import Attempts
-    from bos_gateway.ownership.clock import DatabaseClock
-    from bos_gateway.run_log.approvals import Approvals
-    from bos_gateway.run_log.reader import Runs
-    from bos_gateway.run_log.run_files import RunFiles
-    from bos_gateway.runs.feedback import Feedback
-    from bos_gateway.runs.replica import Replica
-    from bos_postgres.audit import AuditEntry
+from bos_gateway.runs.replica import Replica
+from bos_postgres.audit import AuditEntry, By
 
 SERVICE_NAME = "bos.gateway.v1.OrchestratorService"
 APPROVAL_SERVICE_NAME = "bos.gateway.v1.ApprovalService"

@@ -6,18 +6,15 @@ import base64
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple, Self
+from uuid import UUID
 
 from attrs import define
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bos_errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Self
-    from uuid import UUID
 
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from secrets import randbits
-from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from bos.account.v1 import add_AccountDataServiceServicer_to_server
@@ -21,7 +21,9 @@ from bos_chassis.auth.session_check import SessionCheck
 from bos_chassis.auth.user_tokens import open_authenticator
 from bos_chassis.channels import Channels
 from bos_chassis.metrics import DiskMetrics
-from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.server import GrpcServer, Servicer, grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
 from bos_gateway.account_data import AccountDataServicer
 from bos_gateway.admission.accept import Admission
 from bos_gateway.admission.daily_quota import DayBudget
@@ -63,6 +65,7 @@ from bos_gateway.run_log.writer import LogWriter
 from bos_gateway.runs.background import running_replica
 from bos_gateway.runs.feedback import Feedback
 from bos_gateway.runs.replica import Replica
+from bos_gateway.settings import GatewaySettings
 from bos_gateway.verified_queries.api import SERVICE_NAME as VERIFIED_QUERY_SERVICE_NAME
 from bos_gateway.verified_queries.api import VerifiedQueryServicer
 from bos_gateway.verified_queries.stored import VerifiedQueries
@@ -79,14 +82,6 @@ from bos_postgres.audit import (
     record_settings,
     running_audit,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_chassis.server import GrpcServer
-    from bos_chassis.settings import ServerSettings
-    from bos_chassis.telemetry import Telemetry
-    from bos_gateway.settings import GatewaySettings
 
 _DEADLINE_MARGIN_S = 30.0
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from datetime import datetime
+from uuid import UUID
 
-if TYPE_CHECKING:
-    from datetime import datetime
-    from uuid import UUID
-
-    from bos.identity.v1 import User
+from bos.identity.v1 import User
 
 
 @dataclass(frozen=True, slots=True)

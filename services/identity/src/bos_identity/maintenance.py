@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from bos_chassis.concurrency.periodic_tasks import periodic_tasks
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from bos_chassis.telemetry import Telemetry
+from bos_chassis.telemetry import Telemetry
 
 _INTERVAL_S = 60.0
 _BATCH = 500

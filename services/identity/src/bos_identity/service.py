@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf.json_format import MessageToDict
 
@@ -25,7 +26,8 @@ from bos_chassis.auth.proxy_tokens import from_proxy, proxy_tokens_from
 from bos_chassis.auth.run_token_keys import key_sources
 from bos_chassis.auth.user_tokens import UserTokenVerifier, with_users
 from bos_chassis.channels import Channels
-from bos_chassis.server import Servicer, grpc_server
+from bos_chassis.server import GrpcServer, Servicer, grpc_server
+from bos_chassis.telemetry import Telemetry
 from bos_identity.accounts import LOCAL_USER_ID, Accounts
 from bos_identity.administration.api import SERVICE_NAME as ADMINISTRATION_SERVICE
 from bos_identity.administration.api import AdministrationServicer
@@ -65,7 +67,8 @@ from bos_identity.passwords.attempts import Attempts
 from bos_identity.passwords.hashes import Passwords
 from bos_identity.passwords.throttle import Throttle
 from bos_identity.sessions import Sessions
-from bos_identity.signing.key_ring import open_key_ring, sealer
+from bos_identity.settings import IdentitySettings
+from bos_identity.signing.key_ring import KeyRing, open_key_ring, sealer
 from bos_identity.tokens import AccessTokens
 from bos_postgres.audit import (
     By,
@@ -73,14 +76,6 @@ from bos_postgres.audit import (
     ServiceStore,
     audit_servicer,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-
-    from bos_chassis.server import GrpcServer
-    from bos_chassis.telemetry import Telemetry
-    from bos_identity.settings import IdentitySettings
-    from bos_identity.signing.key_ring import KeyRing
 
 SCHEMA = "identity"
 READER = "bos_identity_reader"

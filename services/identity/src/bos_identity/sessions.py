@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
 from uuid import UUID, uuid4
+
+import asyncpg
 
 from bos.identity.v1 import Session, SignInMethod
 from bos_errors import NotFound
+from bos_identity.account import Account
+from bos_identity.settings import IdentitySettings
 from bos_postgres import acquire, acting_for, fetch, fetchrow, fetchval, for_user, statement_errors
 from bos_postgres.audit import By, deed, record, unauthenticated
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    import asyncpg
-
-    from bos_identity.account import Account
-    from bos_identity.settings import IdentitySettings
 
 MOST_LISTED = 200
 _BY_PASSWORD = SignInMethod.SIGN_IN_METHOD_PASSWORD

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
-from uuid import uuid4
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID, uuid4
 
 import jwt
 
-from bos_identity.signing.key_ring import ALGORITHM
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from uuid import UUID
-
-    from bos_identity.api_keys.store import GoodKey
-    from bos_identity.sessions import StoredSession
-    from bos_identity.settings import IdentitySettings
-    from bos_identity.signing.key_ring import KeyRing
+from bos_identity.api_keys.store import GoodKey
+from bos_identity.sessions import StoredSession
+from bos_identity.settings import IdentitySettings
+from bos_identity.signing.key_ring import ALGORITHM, KeyRing
 
 _DATA_S = 60.0
 

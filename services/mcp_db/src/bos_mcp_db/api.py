@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from mcp.server.mcpserver import MCPServer
 from mcp.types import CallToolResult, TextContent, ToolAnnotations
@@ -14,9 +14,11 @@ from opentelemetry.trace import SpanKind
 from pydantic import Field
 
 from bos_chassis.auth.callers import current_principal
+from bos_chassis.telemetry import Telemetry
 from bos_chassis.tracing import attributes as names
 from bos_errors import NEUTRAL_INTERNAL_MESSAGE, BosError, Internal
-from bos_mcp_db.backends.files.opening import FILES_DATABASE
+from bos_mcp_db.backends.files.opening import FILES_DATABASE, UserFiles
+from bos_mcp_db.databases import Database, Databases
 from bos_mcp_db.envelope import (
     Envelope,
     failure_envelope,
@@ -27,13 +29,8 @@ from bos_mcp_db.envelope import (
     schema_failure_envelope,
 )
 from bos_mcp_db.failures import QueryRefused
+from bos_mcp_db.metrics import QueryMetrics
 from bos_mcp_db.samples import HiddenColumns, sample_values
-
-if TYPE_CHECKING:
-    from bos_chassis.telemetry import Telemetry
-    from bos_mcp_db.backends.files.opening import UserFiles
-    from bos_mcp_db.databases import Database, Databases
-    from bos_mcp_db.metrics import QueryMetrics
 
 _READ_ONLY = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from bos_chassis.auth.access import AccessRules
+from bos_chassis.auth.access import Access, AccessRules
 from bos_errors import ConfigurationError
-from bos_mcp_db.backends.backend import Limits
+from bos_mcp_db.backends.backend import Backend, Limits, ListedBackend, Result, TableInfo
 from bos_mcp_db.backends.mssql import MssqlBackend
 from bos_mcp_db.backends.mssql_driver import driver_installed, parse_address, session_opener
+from bos_mcp_db.backends.mssql_session import OpenSession
 from bos_mcp_db.backends.mysql.backend import MySqlBackend
 from bos_mcp_db.backends.mysql.session import parse_address as parse_mysql_address
 from bos_mcp_db.backends.password_file import password_source
@@ -22,15 +23,8 @@ from bos_mcp_db.backends.sqlite import SqliteBackend
 from bos_mcp_db.concurrency_limiter import ConcurrencyLimiter
 from bos_mcp_db.failures import NothingReadable, QueryRefused, UnknownDatabase, UnknownTable
 from bos_mcp_db.names import split_table
+from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 from bos_sqlguard import Dialect, Guard, GuardPolicy, load_functions
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-
-    from bos_chassis.auth.access import Access
-    from bos_mcp_db.backends.backend import Backend, ListedBackend, Result, TableInfo
-    from bos_mcp_db.backends.mssql_session import OpenSession
-    from bos_mcp_db.settings import DatabaseSettings, McpDbSettings
 
 _MOST_NARROWED = 64
 _DIALECTS: dict[str, Dialect] = {

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_chassis.values import unique_names
+from bos_errors import BosError
+from bos_mcp_db.backends.backend import Limits, Result, TableInfo
+from bos_mcp_db.databases import Database
 from bos_mcp_db.failures import QueryFailed, QueryRefused
 from bos_mcp_db.fingerprint import schema_fingerprint
+from bos_mcp_db.samples import Samples
 from bos_mcp_db.values import encode
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_errors import BosError
-    from bos_mcp_db.backends.backend import Limits, Result, TableInfo
-    from bos_mcp_db.databases import Database
-    from bos_mcp_db.samples import Samples
 
 Envelope = dict[str, Any]
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_mcp_db.backends.backend import TableInfo
+from bos_mcp_db.backends.backend import TableInfo
 
 
 def schema_fingerprint(tables: Sequence[TableInfo], role: str = "") -> str:

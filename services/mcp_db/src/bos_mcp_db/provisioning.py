@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from bos_mcp_db.names import quote, split_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ROLE = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from bos_mcp_db.backends.backend import TableInfo
+from bos_mcp_db.databases import Database
 from bos_mcp_db.failures import QueryFailed, QueryRefused, QueryTimedOut, ResultTooLarge
 from bos_mcp_db.names import quote, split_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_mcp_db.backends.backend import TableInfo
-    from bos_mcp_db.databases import Database
 
 _ROWS_READ = 500
 _TIMEOUT_S = 2.0

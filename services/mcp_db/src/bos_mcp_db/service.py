@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from bos_chassis.auth.callers import Authenticator
 from bos_chassis.channels import Channels
 from bos_chassis.metrics import metrics_server
 from bos_chassis.settings import require_loopback
+from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError
 from bos_mcp_db.api import Tools, build_server
 from bos_mcp_db.backends.files.opening import UserFiles
-from bos_mcp_db.databases import limits_of, open_databases
+from bos_mcp_db.databases import Databases, limits_of, open_databases
 from bos_mcp_db.failures import DatabaseUnavailable, RoleUnavailable
 from bos_mcp_db.metrics import QueryMetrics
 from bos_mcp_db.samples import HiddenColumns
+from bos_mcp_db.settings import McpDbSettings
 from bos_mcp_db.web import MCP_PATH, build_app
 from bos_webserver import WebServer, http_server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_chassis.auth.callers import Authenticator
-    from bos_chassis.telemetry import Telemetry
-    from bos_mcp_db.databases import Databases
-    from bos_mcp_db.settings import McpDbSettings
 
 AUDIENCE = "mcp_db"
 """What run tokens must name to be accepted here."""

@@ -3,54 +3,48 @@
 from __future__ import annotations
 
 from datetime import UTC
-from typing import TYPE_CHECKING
+from typing import Any
 
 from bos.common.v1 import LongTermMemory
 from bos.memory.v1 import (
+    DeleteConversationRequest,
     DeleteConversationResponse,
+    DeleteLongTermMemoryRequest,
     DeleteLongTermMemoryResponse,
+    ExtractFactsRequest,
     ExtractFactsResponse,
+    GetConversationRequest,
     GetConversationResponse,
+    GetLongTermMemoryRequest,
     GetLongTermMemoryResponse,
+    ListConversationsRequest,
     ListConversationsResponse,
+    ListFactsRequest,
     ListFactsResponse,
+    ListMessagesRequest,
     ListMessagesResponse,
     MemoryServiceServicer,
     MemoryTurnServiceServicer,
+    OpenTurnRequest,
+    OpenTurnResponse,
+    RecordTurnRequest,
     RecordTurnResponse,
+    UpdateConversationRequest,
     UpdateConversationResponse,
+    UpdateLongTermMemoryRequest,
     UpdateLongTermMemoryResponse,
 )
 from bos_chassis.auth.callers import LOCAL_USER, current_principal
 from bos_errors import InvalidArgument, PermissionDenied
+from bos_memory.conversations import Conversations
+from bos_memory.extraction import Extractor
 from bos_memory.facts import checked
+from bos_memory.metrics import MemoryMetrics
 from bos_memory.origins import Asked
+from bos_memory.profiles import Profiles
+from bos_memory.summarizing import Summaries
 from bos_memory.texts import MAX_STORED_CHARS, on_one_line
 from bos_postgres.audit import By
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from bos.memory.v1 import (
-        DeleteConversationRequest,
-        DeleteLongTermMemoryRequest,
-        ExtractFactsRequest,
-        GetConversationRequest,
-        GetLongTermMemoryRequest,
-        ListConversationsRequest,
-        ListFactsRequest,
-        ListMessagesRequest,
-        OpenTurnRequest,
-        OpenTurnResponse,
-        RecordTurnRequest,
-        UpdateConversationRequest,
-        UpdateLongTermMemoryRequest,
-    )
-    from bos_memory.conversations import Conversations
-    from bos_memory.extraction import Extractor
-    from bos_memory.metrics import MemoryMetrics
-    from bos_memory.profiles import Profiles
-    from bos_memory.summarizing import Summaries
 
 SERVICE_NAME = "bos.memory.v1.MemoryService"
 TURN_SERVICE_NAME = "bos.memory.v1.MemoryTurnService"

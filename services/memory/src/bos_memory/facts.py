@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from pydantic import BaseModel, Field
 
 from bos.common.v1 import CriticalFacts, LongTermMemory, UserPreferences
 from bos_errors import FieldViolation, InvalidArgument
 from bos_memory.texts import on_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MAX_FACT_CHARS = 200
 MAX_PROJECTS = 10

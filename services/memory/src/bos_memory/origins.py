@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bos.common.v1 import LongTermMemory
 from bos.memory.v1 import Fact, FactSource
 from bos_memory.facts import as_stored
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from bos.common.v1 import LongTermMemory
 
 _QUESTION, _USER = "question", "user"
 _SOURCES = {_QUESTION: FactSource.FACT_SOURCE_QUESTION, _USER: FactSource.FACT_SOURCE_USER}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from bos.agent.v1 import AgentCard
 from bos.planner.v1 import Intent, IntentRoute, Plan, PlannerDecision, Step
 from bos_chassis.values import to_value
-from bos_planner.reply import read_value
+from bos_planner.reply import NamedValue, PlannedStep, PlannerReply, read_value
 from bos_planner.reports import completed_report, has_capability
 from bos_plans import (
+    Selection,
     canonical_names,
     canonical_step,
     dependencies,
@@ -23,13 +26,6 @@ from bos_plans import (
     with_implied_dependencies,
     work_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from bos.agent.v1 import AgentCard
-    from bos_planner.reply import NamedValue, PlannedStep, PlannerReply
-    from bos_plans import Selection
 
 DATABASE_WORD = "database"
 """Capability of agents that query databases; the intent GENERAL_QA excludes them."""

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
 
+from bos.agent.v1 import AgentCard
 from bos.planner.v1 import Step
 from bos_chassis.values import to_value
 from bos_plans import references_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from bos.agent.v1 import AgentCard
 
 CHARTS_WORD = "charts"
 """Capability of agents that draw rows of other steps."""

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
@@ -30,10 +31,6 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from bos_errors import ConfigurationError
 from bos_planner.reply import IntentName, NamedValue, PlannerReply, is_number, read_value
 from bos_plans import without_references
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 MAX_FILE_BYTES = 1024 * 1024
 # Matching backtracks over all divisions of the text among the placeholders, so both are bounded.

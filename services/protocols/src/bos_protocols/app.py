@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from bos_protocols.a2a import a2a_routes
+from bos_chassis.telemetry import Telemetry
+from bos_protocols.a2a import BosTasks, a2a_routes
+from bos_protocols.caller import Gateway
 from bos_protocols.mcp import McpEndpoint
 from bos_protocols.openai import openai_routes
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from bos_chassis.telemetry import Telemetry
-    from bos_protocols.a2a import BosTasks
-    from bos_protocols.caller import Gateway
 
 HEALTH_PATH = "/healthz"
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import grpc
+from starlette.datastructures import Headers
 
 from bos_client import BosClient
 from bos_client.documents import DocumentsClient
 from bos_errors import Unauthenticated, Unimplemented
-
-if TYPE_CHECKING:
-    import grpc
-    from starlette.datastructures import Headers
-
-    from bos_protocols.settings import ProtocolsSettings
+from bos_protocols.settings import ProtocolsSettings
 
 _AUTHORIZATION = "authorization"
 _PASSED_ON = (_AUTHORIZATION, "bos-proxy-token")

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bos_chassis.channels import Channels
 from bos_chassis.metrics import metrics_server
 from bos_chassis.server import grpc_server
+from bos_chassis.settings import ServerSettings
+from bos_chassis.telemetry import Telemetry
 from bos_protocols.a2a import BosTasks, a2a_servicer, at_the_gateway, quiet_sdk
 from bos_protocols.app import HEALTH_PATH, build_app
 from bos_protocols.caller import Gateway
+from bos_protocols.settings import ProtocolsSettings
 from bos_webserver import WebServer, http_server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_chassis.settings import ServerSettings
-    from bos_chassis.telemetry import Telemetry
-    from bos_protocols.settings import ProtocolsSettings
 
 SERVICE_NAME = "protocols"
 # An answer has to be taken as well.

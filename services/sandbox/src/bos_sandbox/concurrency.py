@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
 
 from bos_chassis.auth.callers import current_principal
 from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
 from bos_errors import ResourceExhausted
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 class ConcurrencyLimiter:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bos.sandbox.v1 import ProgramFile
-
-if TYPE_CHECKING:
-    from bos.sandbox.v1 import RunProgramResponse
+from bos.sandbox.v1 import ProgramFile, RunProgramResponse
 
 _MEDIA_TYPES = {
     "csv": "text/csv",

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, date, datetime
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pydantic_monty as monty
 
@@ -20,15 +21,11 @@ from bos.sandbox.v1 import ProgramStatus, RunProgramResponse, Tier
 from bos_chassis.values import to_value
 from bos_errors import ConfigurationError, ResourceExhausted
 from bos_sandbox.concurrency import ConcurrencyLimiter
+from bos_sandbox.limits import RunLimits
 from bos_sandbox.outcomes import ended, limit, result_problem
 from bos_sandbox.output import Output, OutputLimitExceeded
+from bos_sandbox.settings import SandboxSettings
 from bos_sandbox.validate import LAST_VALUE, Program
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-
-    from bos_sandbox.limits import RunLimits
-    from bos_sandbox.settings import SandboxSettings
 
 _SUCCEEDED = ProgramStatus.PROGRAM_STATUS_SUCCEEDED
 _FAILED = ProgramStatus.PROGRAM_STATUS_FAILED

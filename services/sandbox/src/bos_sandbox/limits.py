@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bos.sandbox.v1 import Limits
-    from bos_sandbox.settings import SandboxSettings
+from bos.sandbox.v1 import Limits
+from bos_sandbox.settings import SandboxSettings
 
 
 @dataclass(frozen=True, slots=True)

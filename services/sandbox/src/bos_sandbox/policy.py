@@ -10,13 +10,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bos.sandbox.v1 import ProgramStatus, RunProgramResponse, Tier
-from bos_sandbox.validate import Refusal, check_program
-
-if TYPE_CHECKING:
-    from bos_sandbox.validate import Program
+from bos_sandbox.validate import Program, Refusal, check_program
 
 _DOUBTFUL_ERRORS = frozenset(
     {

@@ -1,21 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from bos.sandbox.v1 import add_SandboxServiceServicer_to_server
+from bos_chassis.auth.callers import Authenticator
 from bos_chassis.server import GrpcServer, Servicer, grpc_server
+from bos_chassis.telemetry import Telemetry
 from bos_sandbox.api import SandboxServicer
 from bos_sandbox.interpreter import open_interpreter
 from bos_sandbox.metrics import SandboxMetrics
 from bos_sandbox.process_tier.process import open_process_tier
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_chassis.auth.callers import Authenticator
-    from bos_chassis.telemetry import Telemetry
-    from bos_sandbox.settings import SandboxSettings
+from bos_sandbox.settings import SandboxSettings
 
 AUDIENCE = "sandbox"
 

@@ -25,13 +25,10 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bos.sandbox.v1 import ProgramStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LAST_VALUE = "_bos_last"
 MAX_DEPTH = 80

@@ -96,9 +96,9 @@ def demo(question: str, trace: bool) -> None:
 
 async def _documents_read(standalone: Standalone, question: str) -> None:
     """Wait until the sample documents are read, if the question is about them."""
-    from bos_demo.questions import load_document_questions, load_web_questions
+    from bos_demo.questions import load_questions
 
-    over_documents = (*load_document_questions(), *load_web_questions())
+    over_documents = (*load_questions("documents"), *load_questions("web"))
     asked = any(each.question == question and "rag" in each.agents for each in over_documents)
     if standalone.documents is None or not asked:
         return

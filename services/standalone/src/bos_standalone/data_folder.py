@@ -12,17 +12,15 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bos_client.local import FILE, LOCK, is_registered, register, write_private
 from bos_errors import ConfigurationError
 from bos_identity.signing.key_ring import new_key_encryption_key
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
 _CONNECTION_FILE = FILE
 _SECRETS_FILE = "secrets.key"

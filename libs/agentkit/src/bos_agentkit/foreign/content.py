@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from bos.common.v1 import Table
+from bos_agentkit.task import AgentTask
 from bos_chassis.values import make_table
-
-if TYPE_CHECKING:
-    from bos.common.v1 import Table
-    from bos_agentkit.task import AgentTask
 
 _MAX_COLUMNS = 50
 _MAX_CELLS = 50_000

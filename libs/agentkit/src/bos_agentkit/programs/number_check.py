@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bos.common.v1 import Table
 from bos_chassis.values import make_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bos.common.v1 import Table
 
 MAX_ROWS = 200
 _MAX_KNOWN = 20_000

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
-from bos_agentkit.programs.variables import describe, without_repeated
+from bos_agentkit.programs.variables import Variable, describe, without_repeated
 from bos_agentkit.prompts import Section, format_entities
+from bos_agentkit.task import AgentTask
 from bos_chassis.values import to_value, value_to_json
 from bos_llm.prompts import NOTHING, SETTLED, mark_untrusted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bos_agentkit.programs.variables import Variable
-    from bos_agentkit.task import AgentTask
 
 MAX_RESULT_CHARS: Final = 8_000
 

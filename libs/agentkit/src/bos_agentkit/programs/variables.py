@@ -9,18 +9,15 @@ import builtins
 import json
 import keyword
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bos_agentkit.task import AgentTask
 from bos_chassis.values import to_value, value_to_json
 from bos_llm.prompts import current_day
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from bos_agentkit.task import AgentTask
 
 TODAY = "today"
 _INPUT_ORIGIN = "input of the task"

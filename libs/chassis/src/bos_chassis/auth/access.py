@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -18,9 +19,6 @@ from pydantic_settings import SettingsConfigDict
 from bos_chassis.names import MAX_NAMES, GroupName, is_name
 from bos_chassis.settings import Settings
 from bos_errors import FailedPrecondition
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 ALL = "*"
 _MAX_GROUPS = 256

@@ -6,13 +6,11 @@ and is good for one of the scopes below alone. No session and no API key ever ha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from bos_chassis.auth.callers import current_principal
 from bos_chassis.auth.scopes import ERASE, EXPORT, identity_only
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["ERASE", "EXPORT", "HOLDERS", "PART_BYTES", "SERVICE_NAME", "account_to", "parts"]
 

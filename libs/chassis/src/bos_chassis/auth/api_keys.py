@@ -12,23 +12,18 @@ import hashlib
 import re
 import time
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from bos.identity.v1 import CredentialServiceStub, ExchangeApiKeyRequest
-from bos_chassis.auth.callers import API_KEY_PREFIX
-from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.auth.callers import API_KEY_PREFIX, Principal
+from bos_chassis.channels import Channels, translate_rpc_errors
 from bos_chassis.client_address import current_network
 from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
 from bos_chassis.concurrency.joining import Joined
 from bos_errors import ResourceExhausted, Unauthenticated
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from bos_chassis.auth.callers import Principal
-    from bos_chassis.channels import Channels
 
 T = TypeVar("T")
 

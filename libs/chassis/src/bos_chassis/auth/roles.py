@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bos_chassis.auth.callers import Principal
+from bos_chassis.names import Role
 from bos_errors import PermissionDenied
-
-if TYPE_CHECKING:
-    from bos_chassis.auth.callers import Principal
-    from bos_chassis.names import Role
 
 
 def require_role(principal: Principal | None, role: Role) -> None:

@@ -10,23 +10,26 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING
 
 from bos.gateway.v1 import CheckRunTokenRequest, RunTokenServiceStub
-from bos_chassis.auth.callers import RUN_TOKEN_KEY, AnyOf, RunTokenVerifier, static_key_from
+from bos_chassis.auth.callers import (
+    RUN_TOKEN_KEY,
+    Accepts,
+    AnyOf,
+    Authenticator,
+    Principal,
+    RunTokenVerifier,
+    static_key_from,
+)
 from bos_chassis.auth.run_token_keys import key_sources
 from bos_chassis.channels import Channels, translate_rpc_errors
 from bos_chassis.concurrency.joining import Joined
+from bos_chassis.settings import AuthSettings, TlsSettings
+from bos_chassis.telemetry import Telemetry
 from bos_errors import BosError, Unauthenticated, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
-
-    from bos_chassis.auth.callers import Accepts, Authenticator, Principal
-    from bos_chassis.settings import AuthSettings, TlsSettings
-    from bos_chassis.telemetry import Telemetry
 
 REMEMBERED_S = 2.0
 """How long a step is taken to go on once the gateway has said so."""

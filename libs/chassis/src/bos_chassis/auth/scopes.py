@@ -6,16 +6,13 @@ about it. Callers without scopes, such as people who signed in, are not looked a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import jwt
 
+from bos_chassis.auth.callers import Principal
 from bos_errors import PermissionDenied
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos_chassis.auth.callers import Principal
 
 SCOPES: Final = (
     "runs.ask",

@@ -6,15 +6,12 @@ cannot be undone, such as an approval, ask.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bos.identity.v1 import CheckSessionRequest, CredentialServiceStub
 from bos_chassis.auth.callers import AUTHORIZATION_KEY
 from bos_chassis.auth.user_tokens import refused_token
-from bos_chassis.channels import translate_rpc_errors
-
-if TYPE_CHECKING:
-    from bos_chassis.channels import Channels
+from bos_chassis.channels import Channels, translate_rpc_errors
 
 _TIMEOUT_S: Final = 5.0
 

@@ -11,11 +11,9 @@ import base64
 import html
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 from urllib.parse import quote, quote_plus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 MIN_SECRET_CHARS: Final = 6
 """Shorter ones are words of ordinary text, which would be riddled."""

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
-from bos_chassis.credentials.watched_files import REFRESH_S, secret_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from bos_chassis.credentials.watched_files import WatchedFiles
-    from bos_chassis.telemetry import Telemetry
+from bos_chassis.credentials.watched_files import REFRESH_S, WatchedFiles, secret_file
+from bos_chassis.telemetry import Telemetry
 
 VARIABLE: Final = "BOS_AUTH_STATIC_KEYS_FILE"
 _SHORTEST: Final = 16

@@ -10,15 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Generic, TypeVar
 
+from bos_chassis.telemetry import Telemetry
 from bos_errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from bos_chassis.telemetry import Telemetry
 
 REFRESH_S: Final = 5.0
 MAX_BYTES: Final = 64 * 1024

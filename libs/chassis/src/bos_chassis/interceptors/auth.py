@@ -1,21 +1,14 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from bos_chassis.auth.callers import RUN_TOKEN_KEY, set_caller
+from bos_chassis.auth.callers import RUN_TOKEN_KEY, Authenticator, set_caller
 from bos_chassis.auth.scopes import require_scope
 from bos_chassis.client_address import set_network
 from bos_chassis.credentials.tls import in_foreign_hands
-from bos_chassis.interceptors.concern import Concern
+from bos_chassis.interceptors.concern import Concern, ServerCall
 from bos_chassis.interceptors.concurrency import LoadShedder
 from bos_errors import Unauthenticated
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos_chassis.auth.callers import Authenticator
-    from bos_chassis.interceptors.concern import ServerCall
-
 
 # Calls whose caller is being looked up. A proxy has those of all its users on one connection.
 _UNKNOWN = 4096

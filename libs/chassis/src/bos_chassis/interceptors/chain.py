@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -17,9 +18,6 @@ from bos_chassis.interceptors.errors import (
 )
 from bos_chassis.interceptors.methods import Hooks, Method
 from bos_errors import InvalidArgument, abort_with
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 
 # For a client that does not read to take what became of its call.
 _STATUS_S = 10.0

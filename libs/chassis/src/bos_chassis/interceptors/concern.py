@@ -2,18 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import grpc
+from opentelemetry.trace import Span
 
-from bos_chassis.auth.callers import AUTHORIZATION_KEY, RUN_TOKEN_KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from opentelemetry.trace import Span
-
-    from bos_chassis.auth.callers import Principal
+from bos_chassis.auth.callers import AUTHORIZATION_KEY, RUN_TOKEN_KEY, Principal
 
 _CREDENTIALS = frozenset({AUTHORIZATION_KEY, RUN_TOKEN_KEY})
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from bos_chassis.interceptors.concern import Concern
+from bos_chassis.interceptors.concern import Concern, ServerCall
 from bos_errors import InvalidArgument, ResourceExhausted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos_chassis.interceptors.concern import ServerCall
 
 _RETRY_AFTER_S = 1.0
 

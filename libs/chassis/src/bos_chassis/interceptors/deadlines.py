@@ -1,12 +1,7 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bos_chassis.deadlines import set_remaining
-from bos_chassis.interceptors.concern import Concern
-
-if TYPE_CHECKING:
-    from bos_chassis.interceptors.concern import ServerCall
+from bos_chassis.interceptors.concern import Concern, ServerCall
 
 
 class Deadlines(Concern):

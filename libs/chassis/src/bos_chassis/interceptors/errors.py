@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
+from bos_chassis.interceptors.concern import ServerCall
 from bos_errors import DeadlineExceeded, status_code, to_status
-
-if TYPE_CHECKING:
-    from bos_chassis.interceptors.concern import ServerCall
 
 
 def code_set_by_handler(context: grpc.aio.ServicerContext[Any, Any]) -> grpc.StatusCode:

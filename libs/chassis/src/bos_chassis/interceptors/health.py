@@ -1,13 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 _States = health_pb2.HealthCheckResponse
 

@@ -1,20 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from inspect import isasyncgenfunction, iscoroutinefunction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bos_chassis.interceptors.concern import Concern
+import grpc
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    import grpc
-
-    from bos_chassis.interceptors.concern import ServerCall
+from bos_chassis.interceptors.concern import Concern, ServerCall
 
 _WRITE_S = 10.0
 """Wait for the client to read the final message; the call is ended after this."""

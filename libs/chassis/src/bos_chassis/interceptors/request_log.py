@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import grpc
 
-from bos_chassis.interceptors.concern import Concern
+from bos_chassis.interceptors.concern import Concern, ServerCall
 from bos_chassis.interceptors.sampled import Sampled
-
-if TYPE_CHECKING:
-    from bos_chassis.interceptors.concern import ServerCall
-    from bos_chassis.telemetry import Telemetry
+from bos_chassis.telemetry import Telemetry
 
 # The server is at fault; everything else is the client's doing or ordinary life.
 _SERVER_FAULTS = frozenset(

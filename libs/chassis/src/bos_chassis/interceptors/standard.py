@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bos_chassis.auth.callers import Authenticator
 from bos_chassis.client_address import client_address, network
 from bos_chassis.credentials.tls import calling_services
 from bos_chassis.interceptors.auth import Authentication
 from bos_chassis.interceptors.chain import Chain
+from bos_chassis.interceptors.concern import ServerCall
 from bos_chassis.interceptors.concurrency import ConcurrencyLimiter, MethodShedder, RequestSizes
 from bos_chassis.interceptors.deadlines import Deadlines
 from bos_chassis.interceptors.methods import Hooks
@@ -14,14 +17,8 @@ from bos_chassis.interceptors.metrics import Metrics
 from bos_chassis.interceptors.request_log import RequestLog
 from bos_chassis.interceptors.tracing import Tracing
 from bos_chassis.interceptors.validation import Validation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    from bos_chassis.auth.callers import Authenticator
-    from bos_chassis.interceptors.concern import ServerCall
-    from bos_chassis.settings import ServerSettings, TlsSettings
-    from bos_chassis.telemetry import Telemetry
+from bos_chassis.settings import ServerSettings, TlsSettings
+from bos_chassis.telemetry import Telemetry
 
 # Probes and tools: without authentication, frequent or endless, and noise in logs and traces.
 # Each has places and a deadline of its own, and takes nothing from the calls of the services. A

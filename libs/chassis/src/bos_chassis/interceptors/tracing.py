@@ -1,22 +1,17 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import grpc
 from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from bos_chassis.interceptors.concern import Concern
+from bos_chassis.interceptors.concern import Concern, ServerCall
+from bos_chassis.telemetry import Telemetry
 from bos_chassis.tracing import attributes as names
 from bos_chassis.tracing.attributes import user_digest
 from bos_chassis.tracing.spans import with_caller
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_chassis.interceptors.concern import ServerCall
-    from bos_chassis.telemetry import Telemetry
 
 _TRACEPARENT = "traceparent"
 # Semantic conventions for gRPC servers: only these codes make a server span an error.

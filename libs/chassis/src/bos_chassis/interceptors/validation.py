@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import protovalidate
 from google.protobuf.message import Message
 
-from bos_chassis.interceptors.concern import Concern
+from bos_chassis.interceptors.concern import Concern, ServerCall
 from bos_errors import FieldViolation, InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos_chassis.interceptors.concern import ServerCall
 
 _NAMED_IN_MESSAGE = 3
 

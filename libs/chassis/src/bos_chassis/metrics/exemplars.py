@@ -5,12 +5,8 @@ Only of traces that are recorded: the id of another one leads nowhere.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from opentelemetry import trace
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Span
+from opentelemetry.trace import Span
 
 
 def exemplar_of(span: Span | None) -> dict[str, str] | None:

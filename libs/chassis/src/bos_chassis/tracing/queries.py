@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from opentelemetry import trace
 
+from bos_chassis.telemetry import Telemetry
 from bos_chassis.tracing import attributes as names
-
-if TYPE_CHECKING:
-    from bos_chassis.telemetry import Telemetry
 
 _MAX_OPERATION_CHARS = 20
 

@@ -9,22 +9,18 @@ exported once the work has ended.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import AttributeValue
 
 from bos_chassis.tracing.attributes import ERROR_TYPE, LINK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.util.types import AttributeValue
 
 _CALLER = otel_context.create_key("bos-caller")
 _PROPAGATOR = TraceContextTextMapPropagator()

@@ -14,13 +14,11 @@ import sqlite3
 import time
 from contextlib import closing
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bos_cli.evaluation.questions import QuestionSet, parse_set
 from bos_errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _FOLDERS = ("dev_databases", "train_databases", "database", "databases")
 _MAX_BYTES = 256 * 1024 * 1024

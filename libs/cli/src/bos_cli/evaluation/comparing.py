@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bos_cli.evaluation.grading import CRITERIA
 from bos_errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _MAX_BYTES = 256 * 1024 * 1024
 _COMPARED = ("status", "agents", "sql", "calls", "tokens", "cost_micros", "answer")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from bos_errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _MAX_BYTES = 64 * 1024 * 1024
 _MAX_QUESTIONS = 20_000

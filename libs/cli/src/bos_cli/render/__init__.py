@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TextIO
 
 from rich.console import Console
 
 from bos_cli.render.parts import View
 from bos_cli.render.run_view import RunView, show_run
-
-if TYPE_CHECKING:
-    from typing import TextIO
 
 __all__ = ["RunView", "View", "make_console", "show_run"]
 

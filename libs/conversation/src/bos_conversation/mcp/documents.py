@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from mcp.server.mcpserver import Context  # noqa: TC002 - read at run time
-from mcp.types import CallToolResult  # noqa: TC002 - read at run time
+from mcp.server.mcpserver import Context
+from mcp.types import CallToolResult
 from pydantic import Field
 
+from bos.documents.v1 import Passage
+from bos_conversation.mcp.callers import Callers
 from bos_conversation.mcp.results import bounded, json_result
 from bos_plainjson import plain_json
-
-if TYPE_CHECKING:
-    from bos.documents.v1 import Passage
-    from bos_conversation.mcp.callers import Callers
 
 _MAX_PASSAGE_CHARS = 4000
 

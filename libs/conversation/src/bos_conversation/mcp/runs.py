@@ -6,13 +6,13 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from mcp.server.mcpserver import Context  # noqa: TC002 - read at run time
+from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult, InputRequiredResult
 from pydantic import Field
 
 from bos.gateway.v1 import ApprovalStatus, RunStatus
 from bos_conversation import Decision, approval_shown
-from bos_conversation.mcp.asking import Id, Outcome  # noqa: TC001 - read at run time
+from bos_conversation.mcp.asking import Id, Outcome
 from bos_conversation.mcp.deciding import Undecided, carry_out, decide_by_person
 from bos_conversation.mcp.following import News, follow
 from bos_conversation.mcp.results import (

@@ -8,12 +8,10 @@ doubles.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from bos_chassis.backoff import Backoff
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _OF_ONE_CALL: Final = 2
 _IN_A_ROW: Final = 20

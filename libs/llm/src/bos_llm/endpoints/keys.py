@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection
+from typing import Final, Literal
 
 Refusal = Literal["rejected", "quota", "rate_limited"]
 """Why an endpoint turned a key away: it is not valid, has no quota left, or is too busy now."""

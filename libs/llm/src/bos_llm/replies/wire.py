@@ -6,8 +6,9 @@ put it. What can be understood without guessing is read; the rest is a :class:`F
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_llm.replies.wire_parts import (
     TokenCount,
@@ -18,9 +19,6 @@ from bos_llm.replies.wire_parts import (
     read_usage,
     string,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "ForeignReply",

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+import asyncpg
 from attrs import evolve
 from pydantic import BaseModel, SecretStr
 
 from bos_postgres.audit.actors import By
-from bos_postgres.audit.entries import record
+from bos_postgres.audit.entries import AuditEntry, record
 from bos_postgres.connections import acquire, statement_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import asyncpg
-
-    from bos_postgres.audit.entries import AuditEntry
 
 _ACTION: Final = "settings.read"
 _LINE_CHARS: Final = 250

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime  # noqa: TC003  attrs reads the annotation
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from attrs import evolve

@@ -6,8 +6,8 @@ Tables are taken as they are; multiplying what they hold is bounded as well.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -18,6 +18,7 @@ from bos_sqlguard.growth.sizes import (
     KEEPING,
     NUMBER,
     TABLE,
+    Scope,
     Size,
     Source,
     largest,
@@ -46,12 +47,7 @@ from bos_sqlguard.growth.sources import (
     star_of,
 )
 from bos_sqlguard.growth.work import TooMuchWork, Work
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bos_sqlguard.growth.sizes import Scope
-    from bos_sqlguard.names import Dialect
+from bos_sqlguard.names import Dialect
 
 _VALUE_BYTES = 100_000
 _VALUE_COPIES = 200

@@ -8,18 +8,14 @@ below and one from above. A column without its table is taken for one of the sou
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from bos_sqlguard.growth.sizes import Scope
 from bos_sqlguard.growth.sources import QUERIES, alias_of, children_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bos_sqlguard.growth.sizes import Scope
-    from bos_sqlguard.growth.work import Work
+from bos_sqlguard.growth.work import Work
 
 _BOUNDS = (exp.GT, exp.GTE, exp.LT, exp.LTE)
 _ENOUGH = 2

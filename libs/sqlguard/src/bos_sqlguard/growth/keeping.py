@@ -9,20 +9,15 @@ equality.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from bos_sqlguard.growth.sizes import KEEPING
+from bos_sqlguard.growth.sizes import KEEPING, Size
 from bos_sqlguard.growth.sources import QUERIES, operands
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from bos_sqlguard.growth.sizes import Size
 
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 # Differences of letter case and spaces are few: the column itself is as good for an estimate.

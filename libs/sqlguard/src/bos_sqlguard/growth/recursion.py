@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from sqlglot import exp
 
 from bos_sqlguard.growth.series import LONGEST_SERIES
 from bos_sqlguard.growth.sizes import number_of, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _USUAL_ROWS = 10_000.0
 _ENDLESS = 1e12

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from bos_sqlguard.growth.sizes import number_of, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SERIES = frozenset({"generate_series", "range"})
 LONGEST_SERIES = 100_000

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 # What a value of a table is taken to be where it multiplies something else.
 _USUAL_BYTES = 1_000.0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -20,11 +20,7 @@ from bos_sqlguard.growth.sizes import (
     largest,
     number_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bos_sqlguard.growth.work import Work
+from bos_sqlguard.growth.work import Work
 
 QUERIES = (exp.Select, exp.SetOperation, exp.Values)
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from sqlglot import exp
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_sqlguard.growth.sizes import Scope, Source
+from bos_sqlguard.growth.sizes import Scope, Source
 
 _STEPS = 20_000
 _COLUMNS = 2_000

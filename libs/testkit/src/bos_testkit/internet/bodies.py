@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 LIMIT = 200_000
 """Bytes of a body that the clients of these tests take."""

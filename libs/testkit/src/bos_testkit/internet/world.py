@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 PUBLIC = "93.184.215.14"
 """Where the site of the tests seems to be."""

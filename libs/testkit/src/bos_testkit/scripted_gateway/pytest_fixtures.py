@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,6 @@ from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_client import BosClient, Reconnect
 from bos_testkit.scripted_gateway.servicer import Gateway
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 KEY = "a-key-of-the-tests"
 

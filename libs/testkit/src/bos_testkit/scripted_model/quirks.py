@@ -11,13 +11,11 @@ until a test changes it::
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
 
 from bos_testkit.scripted_model import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 Manner = Literal["openai", "forbidden", "plain", "string"]
 """How a refusal is worded: with `param` and `code`; as a list of fields (422); in a message alone;

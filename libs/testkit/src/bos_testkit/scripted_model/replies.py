@@ -21,7 +21,9 @@ one that names a model. ``$${`` writes a literal ``${``.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Self
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import (
@@ -33,10 +35,6 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{(\w+)\}")
 _FILE_SUFFIXES = (".yaml", ".yml")

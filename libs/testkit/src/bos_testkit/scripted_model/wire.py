@@ -9,11 +9,9 @@ import json
 import math
 import re
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 FinishReason = Literal["stop", "length", "content_filter"]
 

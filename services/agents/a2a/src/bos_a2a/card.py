@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bos.agent.v1 import AgentCard
+from bos_a2a.settings import A2aServer
+from bos_a2a.tools import SendMessage
 from bos_agentkit import agent_card
-
-if TYPE_CHECKING:
-    from bos.agent.v1 import AgentCard
-    from bos_a2a.settings import A2aServer
-    from bos_a2a.tools import SendMessage
 
 _RESERVE_S = 60.0
 _SELECTION_GROUP = 1

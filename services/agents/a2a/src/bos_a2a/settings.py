@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003  pydantic reads it at run time
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter, field_validator
 from pydantic_settings import SettingsConfigDict
@@ -12,9 +13,6 @@ from bos_agentkit import AgentServiceSettings
 from bos_agentkit.serving.several import checked_names, the_chosen, with_file
 from bos_http import HttpPolicy
 from bos_http.endpoints import Endpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Keyword = Annotated[str, Field(min_length=2, max_length=64)]
 

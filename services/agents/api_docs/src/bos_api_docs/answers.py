@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from bos.common.v1 import Source, SourceType
+from bos.common.v1 import Source, SourceType, Table
+from bos_api_docs.calls.results import CallResult
+from bos_api_docs.catalogue.index import CatalogueIndex, Found
+from bos_api_docs.catalogue.model import ApiCatalogue, Operation, Snippet
 from bos_chassis.values import make_table, render_value, to_value
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bos.common.v1 import Table
-    from bos_api_docs.calls.results import CallResult
-    from bos_api_docs.catalogue.index import CatalogueIndex, Found
-    from bos_api_docs.catalogue.model import ApiCatalogue, Operation, Snippet
 
 _MAX_LISTED = 60
 _MAX_FIELDS = 12

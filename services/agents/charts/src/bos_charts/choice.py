@@ -10,16 +10,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from bos_charts.columns import Column, Kind, Unit
-from bos_charts.tables import mentions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_charts.tables import Table
+from bos_charts.tables import Table, mentions
 
 Mark = Literal["bar", "line", "area", "point", "arc", "histogram"]
 Order = Literal["value", "name", "given"]

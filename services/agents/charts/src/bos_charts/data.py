@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bos_charts.choice import NothingToDraw
-from bos_charts.columns import Column, Kind, Unit, ordinal_rank
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from bos_charts.choice import Choice
-    from bos_charts.columns import Cell
+from bos_charts.choice import Choice, NothingToDraw
+from bos_charts.columns import Cell, Column, Kind, Unit, ordinal_rank
 
 OTHERS = "Others"
 NO_NAME = "(none)"

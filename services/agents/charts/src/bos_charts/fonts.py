@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import manimgx_fonts
 import noto_cjk_sans_otc
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 DEFAULT = "Noto Sans"
 _SCRIPTS = {

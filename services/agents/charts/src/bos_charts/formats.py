@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_HALF_UP, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from babel.core import Locale
 from babel.dates import format_date
@@ -17,10 +17,7 @@ from babel.numbers import (
     get_currency_symbol,
 )
 
-from bos_charts.columns import Unit
-
-if TYPE_CHECKING:
-    from bos_charts.columns import Cell
+from bos_charts.columns import Cell, Unit
 
 # Amounts are written with Rs. instead of the locale's rupee sign.
 _RUPEE, _RUPEE_PATTERN = "Rs.", "'Rs.'#,##,##0.00"

@@ -6,17 +6,14 @@ Pure. Invalid parts are dropped; the rules choose in their place.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 
 from bos_charts.choice import Choice, Mark, Order, feasible
 from bos_charts.columns import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos_charts.replies import ChartChoice
-    from bos_charts.tables import Table
+from bos_charts.replies import ChartChoice
+from bos_charts.tables import Table
 
 MAX_TITLE_CHARS = 100
 _ADDRESS = re.compile(r"://|www\.|@\w+\.", re.IGNORECASE)

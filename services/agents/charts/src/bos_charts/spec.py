@@ -9,19 +9,16 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections.abc import Iterable, Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bos_charts.choice import Choice
 from bos_charts.columns import OBJECT_NAMES, Kind
+from bos_charts.data import ChartData
 from bos_charts.fonts import font_for, is_complex
+from bos_charts.formats import Formats
 from bos_charts.validate import SCHEMA_URL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from bos_charts.choice import Choice
-    from bos_charts.data import ChartData
-    from bos_charts.formats import Formats
 
 _FIELD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 # Okabe and Ito's colours, which people with colour blindness tell apart, in an order of contrast.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_charts.columns import Column, Kind, make_column, words_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 MAX_COLUMNS = 40
 _MAX_TABLES = 50

@@ -6,13 +6,11 @@ import ast
 import hashlib
 import unicodedata
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from bos_agentkit.actions import canonical_form
 from bos_chassis.values import to_value_map
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _CONTROLS = frozenset({"Cc", "Zl", "Zp"})
 _BIDI_CONTROLS = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})

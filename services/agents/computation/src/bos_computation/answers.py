@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bos.common.v1 import Table
 from bos_agentkit.programs.number_check import MAX_ROWS
 from bos_chassis.values import make_table, unique_names
-
-if TYPE_CHECKING:
-    from bos.common.v1 import Table
-    from bos_computation.replies import SummaryTable
+from bos_computation.replies import SummaryTable
 
 
 def summary_table(table: SummaryTable | None) -> Table | None:

@@ -9,13 +9,10 @@ from __future__ import annotations
 import ast
 import decimal
 import math
+from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from bos_errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FUNCTIONS = ("abs", "max", "min", "round", "sqrt", "sum")
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 from google.protobuf.json_format import MessageToDict
 
 from bos.account.v1 import (
     AccountDataServiceServicer,
+    EraseAccountDataRequest,
     EraseAccountDataResponse,
+    ExportAccountDataRequest,
     ExportAccountDataResponse,
 )
 from bos_chassis.auth.account_data import ERASE, EXPORT, account_to, parts
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.account.v1 import EraseAccountDataRequest, ExportAccountDataRequest
-    from bos_files.workspaces.workspace import Workspaces
+from bos_files.workspaces.workspace import Workspaces
 
 _BATCH: Final = 100
 

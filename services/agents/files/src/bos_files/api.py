@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 from bos.files.v1 import (
+    DeleteFileRequest,
     DeleteFileResponse,
+    DownloadFileRequest,
     DownloadFileResponse,
     FileServiceServicer,
+    GetFileRequest,
     GetFileResponse,
+    ListFilesRequest,
     ListFilesResponse,
+    UploadFileRequest,
     UploadFileResponse,
     WorkspaceUsage,
 )
@@ -18,20 +24,9 @@ from bos_chassis.auth.callers import LOCAL_USER, current_principal
 from bos_chassis.paging import decoded, encoded, word_patterns
 from bos_errors import NotFound
 from bos_files.workspaces.names import checked_name
+from bos_files.workspaces.uploads import Uploads
+from bos_files.workspaces.workspace import Workspaces
 from bos_postgres.audit import By
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos.files.v1 import (
-        DeleteFileRequest,
-        DownloadFileRequest,
-        GetFileRequest,
-        ListFilesRequest,
-        UploadFileRequest,
-    )
-    from bos_files.workspaces.uploads import Uploads
-    from bos_files.workspaces.workspace import Workspaces
 
 SERVICE_NAME: Final = "bos.files.v1.FileService"
 _DEFAULT_PAGE: Final = 50

@@ -10,17 +10,15 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import xlsxwriter  # type: ignore[import-untyped]
 
 from bos_chassis.values import render_value, to_value
 from bos_errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MAX_COLUMNS: Final = 256
 MAX_CELL_CHARS: Final = 32_767

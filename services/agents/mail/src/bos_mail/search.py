@@ -8,14 +8,12 @@ server as a command.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bos_errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MAX_QUERY_CHARS: Final = 500
 _MAX_TERMS: Final = 20

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  pydantic reads it
+from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
-from pathlib import Path  # noqa: TC003  likewise
+from pathlib import Path
 from typing import Final
 
 from pydantic import Field, field_validator

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from bos.agent.v1 import AgentCard
 from bos_agentkit import agent_card
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.agent.v1 import AgentCard
-    from bos_mcp.settings import McpServer
-    from bos_mcp.tools import ServerTool
+from bos_mcp.settings import McpServer
+from bos_mcp.tools import ServerTool
 
 _MAX_NAMED = 30
 _RESERVE_S = 60.0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, SecretStr, TypeAdapter, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -13,9 +14,6 @@ from bos_agentkit import AgentServiceSettings
 from bos_agentkit.serving.several import checked_names, the_chosen, with_file
 from bos_http import HttpPolicy
 from bos_http.endpoints import Endpoint
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 Word = Annotated[str, Field(min_length=1, max_length=128)]

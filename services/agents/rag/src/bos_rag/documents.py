@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from bos.documents.v1 import DocumentsServiceStub, SearchDocumentsRequest
-from bos_chassis.channels import translate_rpc_errors
-
-if TYPE_CHECKING:
-    from bos.documents.v1 import SearchDocumentsResponse, SearchFilter
-    from bos_chassis.channels import Channels
+from bos.documents.v1 import (
+    DocumentsServiceStub,
+    SearchDocumentsRequest,
+    SearchDocumentsResponse,
+    SearchFilter,
+)
+from bos_chassis.channels import Channels, translate_rpc_errors
 
 MAX_QUERY_CHARS = 4_096
 

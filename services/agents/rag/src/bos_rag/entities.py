@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import calendar
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _MONTHS = {
     name.lower(): number

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from bos.common.v1 import Source, SourceType
+from bos.documents.v1 import Passage
 from bos_rag.entities import codes, exact_terms
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.documents.v1 import Passage
 
 PREVIEW_CHARS = 600
 _MAX_EXCERPT_CHARS = 500

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003  pydantic reads the annotation
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 
 from bos_agentkit import AgentServiceSettings
-from bos_sqlguard import Dialect  # noqa: TC001  pydantic reads the annotation
+from bos_sqlguard import Dialect
 
 
 class SqlSettings(AgentServiceSettings):

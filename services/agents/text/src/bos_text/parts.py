@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Final
 
 # From the best place to cut to the worst: paragraphs, lines, sentences (also of scripts whose
 # sentences end without a space), words.

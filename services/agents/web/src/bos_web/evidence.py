@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos.common.v1 import Source, SourceType
 from bos_chassis.links import checked_links
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from bos_web.pages.reader import Page
-    from bos_web.search.provider import SearchResult
+from bos_web.pages.reader import Page
+from bos_web.search.provider import SearchResult
 
 _MAX_EXCERPT_CHARS = 500
 _READ_SCORE = 0.8

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  read at run time
+from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network
-from pathlib import Path  # noqa: TC003  read at run time
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, SecretStr, model_validator

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bos_web.replies import SearchType, TimeRange
+from bos_web.replies import SearchType, TimeRange
 
 MAX_QUERY_CHARS = 380
 """Tavily refuses queries of more than 400 characters."""

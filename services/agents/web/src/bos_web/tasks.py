@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 
 from bos_errors import InvalidArgument
 from bos_web.addresses import addresses_in
 from bos_web.replies import SearchType, TimeRange
 from bos_web.search.provider import MAX_URL_CHARS
 from bos_web.strategy import Strategy, by_rule, fitting
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _TYPES: Mapping[str, SearchType] = {
     "web_search": "basic",

@@ -9,12 +9,21 @@ left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
-from bos.common.v1 import MessageRole, SourceType
-from bos.planner.v1 import Intent
-from bos_composer.citations import is_citable
-from bos_composer.numbers import plain
+from bos.agent.v1 import AgentResult
+from bos.common.v1 import (
+    ConversationMessage,
+    MessageRole,
+    Source,
+    SourceType,
+    UserPreferences,
+    Value,
+)
+from bos.composer.v1 import ComposeRequest
+from bos.planner.v1 import Intent, WorkingContext
+from bos_composer.citations import Citations, is_citable
+from bos_composer.numbers import NumberFormat, plain
 from bos_composer.outcomes import (
     caveats,
     error_text,
@@ -36,16 +45,6 @@ from bos_llm.prompts import (
     mark_untrusted,
     prompt_file,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from bos.agent.v1 import AgentResult
-    from bos.common.v1 import ConversationMessage, Source, UserPreferences, Value
-    from bos.composer.v1 import ComposeRequest
-    from bos.planner.v1 import WorkingContext
-    from bos_composer.citations import Citations
-    from bos_composer.numbers import NumberFormat
 
 _RESULTS = prompt_file(__name__, "results")
 _REPORT = prompt_file(__name__, "report")

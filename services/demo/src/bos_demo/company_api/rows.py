@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import asyncpg
+import asyncpg
 
 _PRODUCTS = """
 SELECT p.sku, p.product_name AS name, c.category_name AS category, p.unit, p.list_price,

@@ -8,28 +8,24 @@ import json
 import secrets
 import time
 from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 import asyncpg
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bos_demo.company_api.document import document
 from bos_demo.company_api.rows import CompanyRows
 from bos_demo.company_api.tickets import OpenedTickets
 from bos_testkit.asgi_server import asgi_server
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 EMAIL = "integration@nilgiri-flow.example"
 TOKEN_LIFE_S = 3600

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from datetime import date
+from datetime import date
+from typing import Any
 
 MAX_TICKETS = 1_000
 

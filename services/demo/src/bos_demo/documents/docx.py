@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from bos_demo.documents.packages import package, relations
-from bos_demo.documents.sources import Heading, Item, Paragraph, Table
-
-if TYPE_CHECKING:
-    from bos_demo.documents.sources import Block, Source
+from bos_demo.documents.sources import Block, Heading, Item, Paragraph, Source, Table
 
 _W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 _TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml"

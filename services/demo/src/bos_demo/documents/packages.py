@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import io
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from datetime import date
 from xml.sax.saxutils import escape
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import date
 
 XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from bos_demo.documents.sources import Heading, Item, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bos_demo.documents.sources import Block, Source
+from bos_demo.documents.sources import Block, Heading, Item, Source, Table
 
 _WIDTH, _HEIGHT = 595, 842
 _LEFT, _RIGHT = 62.0, 533.0

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape
 
 from bos_demo.documents.packages import RELATIONS, package, relations
-from bos_demo.documents.sources import Heading, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bos_demo.documents.sources import Block, Source
+from bos_demo.documents.sources import Block, Heading, Source, Table
 
 _P = (
     'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main" '

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable, Mapping
 from email.message import EmailMessage
 from email.policy import SMTP
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bos_demo.documents.docx import write_docx
 from bos_demo.documents.pdf import write_pdf
 from bos_demo.documents.pptx import write_pptx
-from bos_demo.documents.sources import Heading, Item, Table
+from bos_demo.documents.sources import Heading, Item, Source, Table
 from bos_demo.documents.xlsx import write_xlsx
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from bos_demo.documents.sources import Source
 
 
 def render(source: Source) -> bytes:

@@ -7,14 +7,12 @@ headings (``#`` to ``####``), paragraphs, items (``- `` or ``1. ``) and tables.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 KINDS: Final = ("contracts", "policies", "prices", "minutes", "manuals", "reports", "letters")
 """Folders of the sources."""

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from bos_demo.documents.packages import RELATIONS, package, relations
-from bos_demo.documents.sources import Heading, Table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_demo.documents.sources import Block, Source
+from bos_demo.documents.sources import Block, Heading, Source, Table
 
 _S = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 _TYPE = "application/vnd.openxmlformats-officedocument.spreadsheetml"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from bos_demo.generators.money import round_to, rupees
 from bos_demo.generators.names import (
@@ -15,17 +15,10 @@ from bos_demo.generators.names import (
     SUPPLIER_SUFFIXES,
     SUPPLIER_TRADES,
     WAREHOUSES,
+    CategoryPlan,
 )
-from bos_demo.rows import Product, ProductCategory, Supplier, Warehouse
-
-if TYPE_CHECKING:
-    import random
-
-    from bos_demo.generators.names import (
-        CategoryPlan,
-    )
-    from bos_demo.generators.world import World
-    from bos_demo.rows import CompanyRows
+from bos_demo.generators.world import World
+from bos_demo.rows import CompanyRows, Product, ProductCategory, Supplier, Warehouse
 
 SUPPLIERS = 60
 SHARE_KEPT = 0.62  # of all possible products

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from datetime import date
 
 from bos_demo.generators.catalogue import add_catalogue
 from bos_demo.generators.people import add_people
@@ -13,9 +13,6 @@ from bos_demo.generators.supply import add_supply
 from bos_demo.generators.world import World
 from bos_demo.rows import CompanyRows, DictionaryEntry
 from bos_demo.schema import read_tables
-
-if TYPE_CHECKING:
-    from datetime import date
 
 SEED = 20_090_401
 

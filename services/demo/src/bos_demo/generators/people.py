@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 from bos_demo.generators.money import round_to, rupees
-from bos_demo.generators.names import DEPARTMENTS, FAMILY_NAMES, GIVEN_NAMES, REGIONS
-from bos_demo.generators.world import working_day
-from bos_demo.rows import Department, Employee, Region
-
-if TYPE_CHECKING:
-    import random
-
-    from bos_demo.generators.names import DepartmentPlan
-    from bos_demo.generators.world import World
-    from bos_demo.rows import CompanyRows
+from bos_demo.generators.names import (
+    DEPARTMENTS,
+    FAMILY_NAMES,
+    GIVEN_NAMES,
+    REGIONS,
+    DepartmentPlan,
+)
+from bos_demo.generators.world import World, working_day
+from bos_demo.rows import CompanyRows, Department, Employee, Region
 
 FOUNDED = date(2009, 4, 1)
 HEAD_SALARY = 240_000  # Rs. per month

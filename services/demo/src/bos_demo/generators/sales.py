@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import random
 from bisect import bisect_left
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bos_demo.generators.money import paise, round_to, rupees
 from bos_demo.generators.names import (
@@ -16,16 +17,18 @@ from bos_demo.generators.names import (
     EXPORT_PREFIXES,
     REGIONS,
 )
-from bos_demo.generators.world import working_day
+from bos_demo.generators.world import World, working_day
 from bos_demo.periods import add_months, quarter_start
-from bos_demo.rows import Customer, Invoice, InvoiceLine, Payment, SalesReturn, SalesTarget
-
-if TYPE_CHECKING:
-    import random
-    from datetime import date
-
-    from bos_demo.generators.world import World
-    from bos_demo.rows import CompanyRows, Product
+from bos_demo.rows import (
+    CompanyRows,
+    Customer,
+    Invoice,
+    InvoiceLine,
+    Payment,
+    Product,
+    SalesReturn,
+    SalesTarget,
+)
 
 CUSTOMERS = 420
 INVOICES_PER_WORKING_DAY = 6.4

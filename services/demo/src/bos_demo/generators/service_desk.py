@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from datetime import datetime, time, timedelta
-from typing import TYPE_CHECKING
 
-from bos_demo.generators.world import working_day
-from bos_demo.rows import SupportTicket
-
-if TYPE_CHECKING:
-    import random
-
-    from bos_demo.generators.world import World
-    from bos_demo.rows import CompanyRows, Invoice
+from bos_demo.generators.world import World, working_day
+from bos_demo.rows import CompanyRows, Invoice, SupportTicket
 
 SHARE_OF_INVOICES = 0.42
 TOPICS = ("delivery", "quality", "billing", "technical")

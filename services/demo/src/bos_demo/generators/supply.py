@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
-from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import date, timedelta
+from typing import NamedTuple
 
 from bos_demo.generators.money import paise, round_to, rupees
-from bos_demo.generators.world import working_day
+from bos_demo.generators.world import World, working_day
 from bos_demo.periods import add_months
-from bos_demo.rows import PurchaseOrder, PurchaseOrderLine, StockLevel, StockMovement
-
-if TYPE_CHECKING:
-    import random
-    from datetime import date
-
-    from bos_demo.generators.world import World
-    from bos_demo.rows import CompanyRows, Product, Supplier
+from bos_demo.rows import (
+    CompanyRows,
+    Product,
+    PurchaseOrder,
+    PurchaseOrderLine,
+    StockLevel,
+    StockMovement,
+    Supplier,
+)
 
 MONTHS_PER_ORDER = 2
 DOMESTIC_HUBS = (1, 2, 3, 4)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import random
-from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import date, timedelta
+from typing import NamedTuple
 
 from bos_demo.periods import add_months
-
-if TYPE_CHECKING:
-    from datetime import date
 
 HISTORY_MONTHS = 38
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from bos_demo.scripted.replies import PLANNER_SCHEMA, planned
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NEAREST = 5
 """Questions that are named."""

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from bos_demo.questions import ChartsStep, SqlStep
-
-if TYPE_CHECKING:
-    from bos_demo.questions import Question
+from bos_demo.questions import ChartsStep, Question, SqlStep
 
 _MAIN_FINDINGS = 2
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from bos_demo.questions import read_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FILES = ("figures", "news", "awkward")
 _TAG = re.compile(r"<[^>]+>")

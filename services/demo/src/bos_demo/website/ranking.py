@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_demo.website.pages import Page
+from bos_demo.website.pages import Page
 
 _WORD = re.compile(r"[a-z0-9]+(?:[.,][0-9]+)*")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from email.utils import format_datetime
 from ipaddress import IPv4Network
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import web
 from pydantic import SecretStr
 
 from bos_demo.website.pages import Gazette, Page, load_pages
 from bos_demo.website.ranking import Ranking
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from datetime import date
 
 _HOST = "127.0.0.1"
 _KEY = "demo-search-key"

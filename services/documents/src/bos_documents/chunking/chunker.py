@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bos_documents.chunking.chunks import ChunkKind, TextChunk
-from bos_documents.chunking.sections import Section, document_text, sections
+from bos_documents.chunking.sections import PlacedBlock, Section, document_text, sections
 from bos_documents.chunking.splitting import split_span
-from bos_documents.parsing.blocks import BlockKind
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_documents.chunking.sections import PlacedBlock
-    from bos_documents.parsing.blocks import Page
+from bos_documents.parsing.blocks import BlockKind, Page
 
 TokenCounter = Callable[[str], int]
 """Tokens of a text, without those that a model adds at its ends."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import UUID
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from uuid import UUID
-
-    from bos_documents.chunking.chunks import TextChunk
-    from bos_documents.parsing.blocks import Page
+from bos_documents.chunking.chunks import TextChunk
+from bos_documents.parsing.blocks import Page
 
 
 class Chunker(Protocol):

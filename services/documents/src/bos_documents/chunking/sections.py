@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from bos_documents.parsing.blocks import Block, BlockKind, PageText
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bos_documents.parsing.blocks import Page
+from bos_documents.parsing.blocks import Block, BlockKind, Page, PageText
 
 SEPARATOR: Final = "\n\n"
 _MAX_TITLE_CHARS: Final = 200

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 _SENTENCE_END: Final = re.compile(r"[.!?…]['\"”’)\]]*\s|[。！？]|\n")
 _SPACE: Final = re.compile(r"\s")

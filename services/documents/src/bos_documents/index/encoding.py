@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos_documents.index.port import IndexedChunk, Scored
+from bos_documents.index.port import IndexedChunk, Scored
 
 DENSE: Final = "dense"
 SPARSE: Final = "sparse"

@@ -9,24 +9,19 @@ from __future__ import annotations
 import asyncio
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Literal, TypeVar
 
 import qdrant_edge
+from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient
 from qdrant_client import models as api
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from bos_chassis.deadlines import timeout_for
 from bos_documents.index import encoding
-from bos_documents.index.port import Legs, Scored
+from bos_documents.index.port import IndexedChunk, IndexFilter, Legs, Scored
 from bos_errors import FailedPrecondition, InvalidArgument, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from pydantic import SecretStr
-
-    from bos_documents.index.port import IndexedChunk, IndexFilter
 
 R = TypeVar("R")
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from textwrap import shorten
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bos_documents.store.rows import number_of_date
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 MAX_DESCRIPTION_CHARS: Final = 600
 MAX_TOPICS: Final = 8

@@ -5,26 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from uuid import UUID
 
 from bos_chassis.backoff import Backoff
 from bos_chassis.concurrency.tasks import running_task
+from bos_chassis.telemetry import Telemetry
+from bos_documents.ingest.stages import Stages
+from bos_documents.metrics import DocumentsMetrics
 from bos_documents.parsing.port import ParserFailed
 from bos_documents.parsing.rejections import DocumentRejected
-from bos_documents.store.jobs import JobLost, Stage
+from bos_documents.settings import DocumentsSettings
+from bos_documents.store.jobs import Job, JobLost, Jobs, Stage
 from bos_errors import BosError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from uuid import UUID
-
-    from bos_chassis.telemetry import Telemetry
-    from bos_documents.ingest.stages import Stages
-    from bos_documents.metrics import DocumentsMetrics
-    from bos_documents.settings import DocumentsSettings
-    from bos_documents.store.jobs import Job, Jobs
 
 QUARANTINED: Final = "DOCUMENT_UNREADABLE"
 _QUARANTINE_TEXT: Final = (

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from bos_documents.parsing.blocks import Block, BlockKind
+from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.parsing.text import MAX_PARAGRAPH, clean, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bos_documents.parsing.limits import ParsingLimits
 
 _MAX_ROW = 128 * 1024
 _NUMBER = re.compile(r"^[-+(]?[$€£]?\s?[\d.,' ]+\s?[%€$£)]?$")

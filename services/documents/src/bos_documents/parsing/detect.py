@@ -5,14 +5,11 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from bos_documents.parsing.archive import Archive
+from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.parsing.text import decode
-
-if TYPE_CHECKING:
-    from bos_documents.parsing.limits import ParsingLimits
 
 PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"

@@ -16,19 +16,16 @@ import sys
 import tempfile
 import time
 from collections import deque
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bos_documents.parsing import wire
+from bos_documents.parsing.blocks import DocumentInfo, Page
 from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.rejections import DocumentRejected, WorkerFailed
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from bos_documents.parsing.blocks import DocumentInfo, Page
 
 _BOOT = (
     "import sys; sys.path[:] = sys.argv[2].split(':'); "

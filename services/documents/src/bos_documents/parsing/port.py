@@ -5,14 +5,12 @@ A document that cannot be read raises :class:`bos_documents.parsing.rejections.D
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
-
-    from bos_documents.parsing.blocks import DocumentInfo, Page
+from bos_documents.parsing.blocks import DocumentInfo, Page
 
 
 class ParserFailed(Exception):

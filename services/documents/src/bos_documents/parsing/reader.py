@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from bos_documents.parsing import detect
 from bos_documents.parsing.formats.docx import open_docx
@@ -13,12 +12,10 @@ from bos_documents.parsing.formats.markdown import open_markdown
 from bos_documents.parsing.formats.pdf import Pdf
 from bos_documents.parsing.formats.plain import open_table, open_text
 from bos_documents.parsing.formats.pptx import Slides
+from bos_documents.parsing.formats.source import Source
 from bos_documents.parsing.formats.xlsx import Workbook
+from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.rejections import DocumentRejected
-
-if TYPE_CHECKING:
-    from bos_documents.parsing.formats.source import Source
-    from bos_documents.parsing.limits import ParsingLimits
 
 
 def open_document(data: bytes, name: str, limits: ParsingLimits, *, nested: bool = False) -> Source:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import codecs
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 import charset_normalizer
 
 from bos_documents.parsing.rejections import DocumentRejected
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MAX_PARAGRAPH = 64 * 1024
 MAX_TITLE = 300

@@ -8,16 +8,13 @@ else. A page comes in several messages, so that none is large.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_documents.parsing.blocks import Block, BlockKind, DocumentInfo, Page, PageText
+from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.rejections import REASONS, DocumentRejected
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bos_documents.parsing.limits import ParsingLimits
 
 MAX_MESSAGE = 1024 * 1024
 _PART = 128 * 1024

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
+from bos_documents.index.port import Scored
 from bos_documents.search.identifiers import folded, holds_form
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from bos_documents.index.port import Scored
 
 _WORD: Final = re.compile(r"\w+")
 _MAX_WORDS: Final = 32

@@ -14,16 +14,13 @@ Two ways to fuse, and a boost on top of either:
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from bos_documents.index.port import Legs, Scored
 from bos_documents.search.identifiers import holds, identifiers
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bos_documents.index.port import Legs, Scored
 
 _RARE_SHARE: Final = 0.25
 _RARE_COUNT: Final = 3

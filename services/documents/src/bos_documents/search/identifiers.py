@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Final
 
 _TOKEN: Final = re.compile(r"[^\W_](?:[\w./\-#:]*[^\W_])?")
 _CAPITALS: Final = re.compile(r"[A-Z]{2,}")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
+from uuid import UUID
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from uuid import UUID
-
-    from bos_documents.embedding.port import Embedder
-    from bos_documents.index.port import ChunkIndex, Legs
-    from bos_documents.settings import RankBy
+from bos_documents.embedding.port import Embedder
+from bos_documents.index.port import ChunkIndex, Legs
+from bos_documents.settings import RankBy
 
 
 @dataclass(frozen=True, slots=True)

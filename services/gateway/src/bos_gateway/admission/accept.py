@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+from uuid import UUID
 
 from attrs import define
 
 from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE
+from bos.gateway.v1 import AgentRequest
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.auth.callers import LOCAL_USER
 from bos_chassis.credentials.credential_forms import MAX_PARTS, TooManyParts
@@ -26,37 +29,27 @@ from bos_errors import (
 from bos_gateway.admission import normalise
 from bos_gateway.admission.context_secrets import (
     DeclaredKeys,
+    Taken,
     named_files,
     removal_message,
     take_secrets,
 )
-from bos_gateway.admission.daily_quota import DayLimit
+from bos_gateway.admission.daily_quota import DayBudget, DayLimit
+from bos_gateway.admission.memory import MemoryClient
 from bos_gateway.admission.token_files import in_token_files
 from bos_gateway.core.budget import MAX_RUN_TOKENS
-from bos_gateway.core.clarification import continued, freeze, with_inherited
+from bos_gateway.core.clarification import ClarificationReply, continued, freeze, with_inherited
 from bos_gateway.core.shown.masking import Masker
 from bos_gateway.core.taint import begins_tainted
 from bos_gateway.core.tracing.ids import RunTrace
 from bos_gateway.core.tracing.timeline import bare_run_span
+from bos_gateway.effects.context import Deps
 from bos_gateway.permits.agents import allowed_names, offered_cards
-from bos_gateway.run_log.reader import not_found
+from bos_gateway.run_log.reader import Runs, StoredRun, not_found
 from bos_gateway.run_log.records import NewRun
-from bos_gateway.run_log.writer import UserLimit
+from bos_gateway.run_log.writer import LogWriter, UserLimit
 from bos_plans import is_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from uuid import UUID
-
-    from bos.gateway.v1 import AgentRequest
-    from bos_gateway.admission.context_secrets import Taken
-    from bos_gateway.admission.daily_quota import DayBudget
-    from bos_gateway.admission.memory import MemoryClient
-    from bos_gateway.core.clarification import ClarificationReply
-    from bos_gateway.effects.context import Deps
-    from bos_gateway.run_log.reader import Runs, StoredRun
-    from bos_gateway.run_log.writer import LogWriter
-    from bos_postgres.audit import By
+from bos_postgres.audit import By
 
 # A run takes seconds; asking again at once would find the same runs still in work.
 _USER_LIMIT_RETRY_S = 2.0

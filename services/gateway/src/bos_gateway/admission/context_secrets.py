@@ -8,20 +8,16 @@ as in headers.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, field
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Struct, Value
 
+from bos.agent.v1 import AgentCard
 from bos_errors import FieldViolation, InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from google.protobuf.struct_pb2 import Struct, Value
-
-    from bos.agent.v1 import AgentCard
 
 _MAX_PATHS = 100
 TOKEN_FILE_KEY = "api_token_file"  # noqa: S105  the name of a key

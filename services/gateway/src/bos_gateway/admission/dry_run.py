@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from attrs import define
 
-from bos.gateway.v1 import PlanQuestionResponse, Stage
+from bos.gateway.v1 import AgentRequest, PlanQuestionResponse, Stage
+from bos.planner.v1 import MakePlanResponse
 from bos.runlog.v1 import RunAccepted
 from bos_errors import BosError
 from bos_gateway.admission import normalise
 from bos_gateway.admission.accept import continued_by, declared_keys, mask_credentials
 from bos_gateway.admission.context_secrets import named_files, take_secrets
-from bos_gateway.admission.daily_quota import DayLimit
+from bos_gateway.admission.daily_quota import DayBudget, DayLimit
 from bos_gateway.admission.token_files import in_token_files
 from bos_gateway.core.clarification import freeze, with_inherited
-from bos_gateway.effects.context import PLANNER
+from bos_gateway.effects.context import PLANNER, Deps
 from bos_gateway.effects.plan import ask_planner, plan_by_keywords, plan_request, usable_problems
 from bos_gateway.permits.agents import allowed_names, offered_cards
+from bos_gateway.run_log.reader import Runs
 from bos_plans import stages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos.gateway.v1 import AgentRequest
-    from bos.planner.v1 import MakePlanResponse
-    from bos_gateway.admission.daily_quota import DayBudget
-    from bos_gateway.effects.context import Deps
-    from bos_gateway.run_log.reader import Runs
 
 
 @define(eq=False)

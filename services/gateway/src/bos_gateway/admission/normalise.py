@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from google.protobuf.struct_pb2 import Struct
 
 from bos.agent.v1 import AgentCard
 from bos.gateway.v1 import AgentRequest
 from bos_errors import FieldViolation, InvalidArgument
-from bos_gateway.admission.context_secrets import without_secrets
+from bos_gateway.admission.context_secrets import DeclaredKeys, without_secrets
 from bos_plans import KNOWN_AGENTS, OutOfBounds, canonical_name, extent
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from google.protobuf.struct_pb2 import Struct
-
-    from bos_gateway.admission.context_secrets import DeclaredKeys
 
 _TEXTS = (
     *("question", "request_id", "conversation_id", "continues_run_id", "system_prompt"),

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bos_errors import InvalidArgument, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAX_TOKEN_BYTES: Final = 16 * 1024
 _MAX_FILES: Final = 16

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from bos.agent.v1 import (
     AgentInput,
@@ -16,18 +16,13 @@ from bos.agent.v1 import (
     TaskMetadata,
 )
 from bos.common.v1 import ValueMap
+from bos.identity.v1 import ConnectionSecret
+from bos.runlog.v1 import SubTask
 from bos_gateway.core.clarification import question_of
 from bos_gateway.core.result_limits import asked_bounds
-from bos_gateway.core.run_state import SUCCEEDED
+from bos_gateway.core.run_state import SUCCEEDED, RunState, StepState
 from bos_gateway.core.taint import is_tainted
 from bos_plans import output_field
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bos.identity.v1 import ConnectionSecret
-    from bos.runlog.v1 import SubTask
-    from bos_gateway.core.run_state import RunState, StepState
 
 # What a dependent gets besides the data; `table` and `columns` would say the same as `rows`.
 _OFFERED = ("answer", "rows", "row_count")

@@ -12,14 +12,9 @@ after it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from bos_gateway.core.run_state import AWAITING_APPROVAL
-
-if TYPE_CHECKING:
-    from bos.common.v1 import Usage
-    from bos.runlog.v1 import RunSettings
-    from bos_gateway.core.run_state import RunState
+from bos.common.v1 import Usage
+from bos.runlog.v1 import RunSettings
+from bos_gateway.core.run_state import AWAITING_APPROVAL, RunState
 
 MAX_RUN_TOKENS = 10**12
 """Largest budget, so that every sum of budgets is a number that can be stored."""

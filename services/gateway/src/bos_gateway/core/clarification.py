@@ -6,20 +6,15 @@ event, so that each adopter knows the same, whether conversations are kept or no
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from bos.common.v1 import Clarification, ClarificationTurn, ClarifyingQuestion
+from bos.agent.v1 import AgentResult
+from bos.common.v1 import Clarification, ClarificationTurn, ClarifyingQuestion, ConversationMessage
 from bos.gateway.v1 import RUN_STATUS_CLARIFICATION_NEEDED, AgentRequest, RunStatus
+from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_errors import FailedPrecondition, FieldViolation, InvalidArgument
 from bos_gateway.core.run_state import NEEDS_CLARIFICATION
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from bos.agent.v1 import AgentResult
-    from bos.common.v1 import ConversationMessage
-    from bos.runlog.v1 import LogEvent, RunAccepted
 
 FIELD = "request.continues_run_id"
 NOT_ASKING = "NOT_WAITING_FOR_REPLY"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
+from bos.agent.v1 import AgentExecutionStatus, ApprovalContext
 from bos.common.v1 import AgentError
-from bos.gateway.v1 import APPROVAL_STATUS_CANCELLED, APPROVAL_STATUS_EXPIRED
+from bos.gateway.v1 import APPROVAL_STATUS_CANCELLED, APPROVAL_STATUS_EXPIRED, OrchestratorResponse
 from bos.runlog import v1 as runlog
 from bos.runlog.v1 import LogEvent, SubTask
 from bos_errors import AgentErrorType
@@ -28,14 +28,16 @@ from bos_gateway.core.fold import WAITING_FOR_APPROVAL
 from bos_gateway.core.response import clarification_response, explained_response
 from bos_gateway.core.result_limits import room_for_inputs
 from bos_gateway.core.revision import is_uncertain, may_revise, mendable, waits_for_revision
-from bos_gateway.core.run_state import AWAITING_APPROVAL, FAILED, NEEDS_CLARIFICATION, SKIPPED
+from bos_gateway.core.run_state import (
+    AWAITING_APPROVAL,
+    FAILED,
+    NEEDS_CLARIFICATION,
+    SKIPPED,
+    RunState,
+    StepState,
+)
 from bos_gateway.core.taint import is_tainted
 from bos_plans import InputTooLarge, References, ReferenceUnresolved
-
-if TYPE_CHECKING:
-    from bos.agent.v1 import AgentExecutionStatus, ApprovalContext
-    from bos.gateway.v1 import OrchestratorResponse
-    from bos_gateway.core.run_state import RunState, StepState
 
 # Steps stop this long before the run must end, so that an answer can still be composed.
 COMPOSE_SHARE = 0.2

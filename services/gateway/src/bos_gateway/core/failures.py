@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
 
-from bos.agent.v1 import SIDE_EFFECT_CLASS_IDEMPOTENT, SIDE_EFFECT_CLASS_NONE, AgentResult
+from bos.agent.v1 import (
+    SIDE_EFFECT_CLASS_IDEMPOTENT,
+    SIDE_EFFECT_CLASS_NONE,
+    AgentCard,
+    AgentExecutionStatus,
+    AgentResult,
+    ProposedAction,
+    SideEffectClass,
+)
 from bos.common.v1 import TRACE_EVENT_TYPE_ERROR, AgentError, TraceEvent
+from bos.planner.v1 import Step
 from bos.runlog.v1 import LogEvent, StepFinished, StepProgressed
 from bos_errors import AgentErrorType
-from bos_gateway.core.run_state import FAILED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from collections.abc import Set as AbstractSet
-    from datetime import datetime
-
-    from bos.agent.v1 import AgentCard, AgentExecutionStatus, ProposedAction, SideEffectClass
-    from bos.planner.v1 import Step
-    from bos_gateway.core.run_state import StepState
+from bos_gateway.core.run_state import FAILED, StepState
 
 NEUTRAL = "Something went wrong inside the service. The failure has been logged."
 

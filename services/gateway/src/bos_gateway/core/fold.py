@@ -7,13 +7,15 @@ state holds is in ``run_state``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos.agent.v1 import INSTRUCTION_MODE_ENHANCE, INSTRUCTION_MODE_OVERRIDE
 from bos.common.v1 import AgentError, Usage
 from bos.gateway import v1 as gateway
+from bos.runlog import v1 as runlog
 from bos_errors import AgentErrorType
 from bos_gateway.core.budget import for_classifying, for_planning, held_beside_steps
 from bos_gateway.core.run_state import (
@@ -26,11 +28,6 @@ from bos_gateway.core.run_state import (
     UnknownEvent,
 )
 from bos_plans import dependencies, execution_order
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from bos.runlog import v1 as runlog
 
 # What the fold adds up to, and how it fails, is imported from here as well.
 __all__ = ["BrokenLog", "RunState", "UnknownEvent"]

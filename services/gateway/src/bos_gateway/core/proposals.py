@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
 from uuid import NAMESPACE_OID, uuid5
 
-from bos.agent.v1 import SIDE_EFFECT_CLASS_NONE, ApprovalContext
+from bos.agent.v1 import (
+    SIDE_EFFECT_CLASS_NONE,
+    AgentCard,
+    AgentResult,
+    ApprovalContext,
+    ProposedAction,
+)
 from bos.common.v1 import Value
 from bos.gateway import v1 as gateway
-from bos.gateway.v1 import Approval
+from bos.gateway.v1 import Approval, Approvers
 from bos.runlog.v1 import ApprovalResolved, LogEvent
 from bos_errors import AgentErrorType
 from bos_gateway.core.failures import failed_result
-from bos_gateway.core.run_state import SKIPPED
+from bos_gateway.core.run_state import SKIPPED, RunState, StepState
 from bos_gateway.core.shown.origins import origins_of
 from bos_plans import is_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from bos.agent.v1 import AgentCard, AgentResult, ProposedAction
-    from bos.gateway.v1 import Approvers
-    from bos_gateway.core.run_state import RunState, StepState
 
 MAX_APPROVAL_BYTES: Final = 128 * 1024
 """Largest request: an approver has to read it, and it is stored with each of its events."""

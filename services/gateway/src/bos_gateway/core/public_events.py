@@ -6,21 +6,17 @@ own position.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import datetime
+from typing import NamedTuple
 
+from google.protobuf.message import Message
+
+from bos.agent.v1 import AgentResult
 from bos.common.v1 import TraceEvent
-from bos.gateway.v1 import AnswerDeltaEvent, OrchestratorResponse, RunEvent, Stage
+from bos.gateway.v1 import AgentRequest, AnswerDeltaEvent, OrchestratorResponse, RunEvent, Stage
+from bos.runlog.v1 import LogEvent
 from bos_gateway.core.shown.display import with_display
 from bos_plans import stages
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from google.protobuf.message import Message
-
-    from bos.agent.v1 import AgentResult
-    from bos.gateway.v1 import AgentRequest
-    from bos.runlog.v1 import LogEvent
 
 # Kinds that are called otherwise where clients see them; what has no name there is hidden.
 _CALLED = {

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from datetime import datetime
 
 from bos.agent.v1 import AgentResult
-from bos.common.v1 import AgentError
+from bos.common.v1 import AgentError, Table
 from bos.composer.v1 import ComposerOutput
 from bos.gateway import v1 as gateway
 from bos.gateway.v1 import OrchestratorResponse
@@ -15,18 +16,18 @@ from bos_gateway.core.failures import NEUTRAL, failed_result
 from bos_gateway.core.fold import add_usage
 from bos_gateway.core.result_limits import MAX_RESULTS_BYTES, fit, fit_response
 from bos_gateway.core.revision_context import definitive_failure
-from bos_gateway.core.run_state import AWAITING_APPROVAL, NEEDS_CLARIFICATION, PENDING, SKIPPED
+from bos_gateway.core.run_state import (
+    AWAITING_APPROVAL,
+    NEEDS_CLARIFICATION,
+    PENDING,
+    SKIPPED,
+    RunState,
+    StepState,
+)
 from bos_gateway.core.taint import is_tainted, mark, outcome_is_tainted
 from bos_gateway.core.tracing.ids import RunTrace
 from bos_gateway.core.unknown_outcomes import left_unknown, uncertain_actions
 from bos_plans import stages
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-
-    from bos.common.v1 import Table
-    from bos_gateway.core.run_state import RunState, StepState
 
 _NOT_RUN = "This step was not run."
 _UNDECIDED = "It waited for an approval when the run ended; what it proposed was not done."

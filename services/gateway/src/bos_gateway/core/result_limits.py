@@ -8,24 +8,20 @@ wide or contradicts itself makes a result unusable.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
 from copy import deepcopy
+from datetime import datetime
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf.message import Message
 
-from bos.common.v1 import Table, ValueMap
+from bos.agent.v1 import AgentResult
+from bos.common.v1 import Table, TraceEvent, Usage, Value, ValueMap
+from bos.composer.v1 import ComposerOutput
+from bos.gateway.v1 import AgentRequest, OrchestratorResponse
+from bos_gateway.core.run_state import RunState
 from bos_plans import MAX_VALUES, OutOfBounds, extent, is_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, MutableSequence, Sequence
-    from datetime import datetime
-
-    from bos.agent.v1 import AgentResult
-    from bos.common.v1 import TraceEvent, Usage, Value
-    from bos.composer.v1 import ComposerOutput
-    from bos.gateway.v1 import AgentRequest, OrchestratorResponse
-    from bos_gateway.core.run_state import RunState
 
 MAX_RESULT_BYTES = 256 * 1024
 MAX_RESULTS_BYTES = 2 * 1024 * 1024

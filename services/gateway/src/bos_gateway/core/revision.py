@@ -6,21 +6,16 @@ everything is judged by stable types and reasons, nothing by the text of a messa
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
+from bos.common.v1 import AgentError
+from bos.planner.v1 import Plan
 from bos_errors import AgentErrorType
 from bos_gateway.core import failures
 from bos_gateway.core.budget import enough_for_revision, steps_left, turns_left
-from bos_gateway.core.run_state import FAILED
+from bos_gateway.core.run_state import FAILED, RunState, StepState
 from bos_plans import references_of, repetitions
-
-if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
-    from bos.common.v1 import AgentError
-    from bos.planner.v1 import Plan
-    from bos_gateway.core.run_state import RunState, StepState
 
 # Failures caused by an approver, a rule or a limit, or of unknown outcome.
 _FINAL_TYPES = frozenset(

@@ -6,15 +6,11 @@ people. All texts are bounded: results may be of any size.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from bos.planner import v1 as planner
 from bos_gateway.core.revision import blocked_steps, mendable
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from bos_gateway.core.run_state import RunState, StepState
+from bos_gateway.core.run_state import RunState, StepState
 
 _MAX_TEXT_CHARS = 300
 _MAX_ERROR_CHARS = 1000

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from bos.agent import v1 as agent
-from bos.common.v1 import Usage
+from bos.common.v1 import AgentError, Clarification, TraceEvent, Usage
 from bos.gateway import v1 as gateway
-
-if TYPE_CHECKING:
-    from bos.common.v1 import AgentError, Clarification, TraceEvent
-    from bos.planner.v1 import IntentRoute, Plan, PlannerDecision, Step
-    from bos.runlog.v1 import RunAccepted, SubTask
+from bos.planner.v1 import IntentRoute, Plan, PlannerDecision, Step
+from bos.runlog.v1 import RunAccepted, SubTask
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

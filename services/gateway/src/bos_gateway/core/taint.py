@@ -8,12 +8,9 @@ it; and from a proposal into what is done once it is approved.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from bos.agent.v1 import AgentResult
-    from bos.runlog.v1 import RunAccepted
-    from bos_gateway.core.run_state import RunState, StepState
+from bos.agent.v1 import AgentResult
+from bos.runlog.v1 import RunAccepted
+from bos_gateway.core.run_state import RunState, StepState
 
 
 def begins_tainted(accepted: RunAccepted) -> bool:

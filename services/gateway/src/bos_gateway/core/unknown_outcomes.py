@@ -8,24 +8,18 @@ before is asked about again, so no request is made in a run whose client cannot 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
 
-from bos.agent.v1 import PerformedAction
+from bos.agent.v1 import AgentExecutionStatus, AgentResult, PerformedAction, ProposedAction
 from bos.gateway.v1 import APPROVAL_KIND_OUTCOME_UNKNOWN
-from bos.runlog.v1 import ApprovalRequested
+from bos.runlog.v1 import ApprovalRequested, LogEvent
 from bos_errors import AgentErrorType
 from bos_gateway.core.failures import ended, failed_result
 from bos_gateway.core.proposals import approval_request, not_allowed, tool_names
-from bos_gateway.core.run_state import FAILED
+from bos_gateway.core.run_state import FAILED, RunState, StepState
 from bos_plans import MAX_TASK_CHARS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from bos.agent.v1 import AgentExecutionStatus, AgentResult, ProposedAction
-    from bos.runlog.v1 import LogEvent
-    from bos_gateway.core.run_state import RunState, StepState
 
 # Agents word it as long as they like, and a task may hold whole outputs of other steps by now.
 _MAX_KNOWN_CHARS: Final = 1000

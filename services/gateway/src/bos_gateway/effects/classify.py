@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bos.agent import v1 as agent
 from bos.planner.v1 import ClassifyInstructionsRequest
 from bos.runlog.v1 import InstructionsClassified, LogEvent
 from bos_errors import BosError
 from bos_gateway.core import failures, result_limits
-from bos_gateway.core.decide import steps_deadline
+from bos_gateway.core.decide import Classify, steps_deadline
 from bos_gateway.effects.call_retries import answered
-from bos_gateway.effects.context import PLANNER
-
-if TYPE_CHECKING:
-    from bos_gateway.core.decide import Classify
-    from bos_gateway.effects.context import EffectContext
+from bos_gateway.effects.context import PLANNER, EffectContext
 
 _CLASSIFY_TIMEOUT_S = 20.0
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bos.composer.v1 import ComposeRequest, ComposerOutput
 from bos.runlog.v1 import AnswerStarted, LogEvent, RunFinished
 from bos_errors import AgentErrorType, BosError
 from bos_gateway.core.clarification import question_of
-from bos_gateway.core.decide import run_deadline
+from bos_gateway.core.decide import Compose, run_deadline
 from bos_gateway.core.failures import error_trace
 from bos_gateway.core.response import composed_response, fallback_output, final_answer
 from bos_gateway.core.result_limits import (
@@ -19,16 +17,11 @@ from bos_gateway.core.result_limits import (
     fit_output,
 )
 from bos_gateway.core.revision_context import definitive_failure, working_context
+from bos_gateway.core.run_state import RunState
 from bos_gateway.core.shown.given_links import check_output, stream_check
 from bos_gateway.core.shown.masking import MaskedStream
 from bos_gateway.effects.call_retries import streamed
-from bos_gateway.effects.context import COMPOSER
-
-if TYPE_CHECKING:
-    from bos_gateway.core.decide import Compose
-    from bos_gateway.core.run_state import RunState
-    from bos_gateway.effects.context import EffectContext
-
+from bos_gateway.effects.context import COMPOSER, EffectContext
 
 # What is streamed of one answer at most; a composer that writes more is heard to its end, and the
 # answer is what its output says.

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
+from bos.agent.v1 import AgentCard, QueryExample
+from bos.runlog.v1 import SubTask
 from bos_errors import BosError
 from bos_gateway.core.agent_input import question_of_step
+from bos_gateway.effects.context import EffectContext
 from bos_gateway.verified_queries.stored import Reader
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.agent.v1 import AgentCard, QueryExample
-    from bos.runlog.v1 import SubTask
-    from bos_gateway.effects.context import EffectContext
 
 _TIMEOUT_S: Final = 1.0
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 from uuid import UUID
 
 import grpc
+from opentelemetry.trace import SpanContext
 
 import bos_errors as errors
-from bos.agent.v1 import AgentResult, ExecuteRequest
+from bos.agent.v1 import AgentResult, ExecuteRequest, QueryExample
 from bos.common.v1 import TRACE_EVENT_TYPE_MESSAGE, TraceEvent, Usage
+from bos.identity.v1 import ConnectionSecret
 from bos.runlog.v1 import LogEvent, StepDispatched, StepFinished, StepProgressed
 from bos_artefacts import Owner
 from bos_chassis.backoff import Backoff
@@ -28,7 +30,7 @@ from bos_gateway.core.agent_input import (
 )
 from bos_gateway.core.budget import counted, for_attempt
 from bos_gateway.core.clarification import clarification_limit
-from bos_gateway.core.decide import steps_deadline
+from bos_gateway.core.decide import RunStep, steps_deadline
 from bos_gateway.core.failures import FailedAttempt
 from bos_gateway.core.fold import add_usage
 from bos_gateway.core.run_state import (
@@ -41,21 +43,12 @@ from bos_gateway.core.run_state import (
 from bos_gateway.core.shown import given_links
 from bos_gateway.effects import connections, step_approval
 from bos_gateway.effects.call_retries import Absence, has_never_left
+from bos_gateway.effects.context import EffectContext
 from bos_gateway.effects.examples import examples_for
 from bos_gateway.effects.input_files import InputFiles
 from bos_gateway.effects.step_files import StepFiles, refer_to_kept_files
 from bos_gateway.permits.agents import listed_tools, step_problem
 from bos_gateway.permits.connections import granted_kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from opentelemetry.trace import SpanContext
-
-    from bos.agent.v1 import QueryExample
-    from bos.identity.v1 import ConnectionSecret
-    from bos_gateway.core.decide import RunStep
-    from bos_gateway.effects.context import EffectContext
 
 # Not a call that took longer than its step may: the same again would take as long, and its model
 # would do all its work once more.

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from bos.agent.v1 import AgentResult
+from bos.agent.v1 import AgentCard, AgentResult, ProposedAction
 from bos.runlog.v1 import ApprovalRequested
 from bos_errors import AgentErrorType
 from bos_gateway.core import proposals, result_limits
-from bos_gateway.core.run_state import AWAITING_APPROVAL, FAILED, SKIPPED
+from bos_gateway.core.run_state import AWAITING_APPROVAL, FAILED, SKIPPED, RunState, StepState
 from bos_gateway.core.unknown_outcomes import asked_again
+from bos_gateway.effects.context import EffectContext
 from bos_gateway.permits.approvers import approvers_for
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.agent.v1 import AgentCard, ProposedAction
-    from bos_gateway.core.run_state import RunState, StepState
-    from bos_gateway.effects.context import EffectContext
 
 _NEEDS_APPROVAL = "This agent requires human approval. Use the streaming endpoint."
 # Kept of what an agent says beside its proposal, so that the event always fits into the log.

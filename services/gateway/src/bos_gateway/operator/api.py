@@ -8,8 +8,10 @@ are handed on. Nothing is, before the audit trail says so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+import asyncpg
 from attrs import define
 from google.protobuf.message import DecodeError
 
@@ -24,16 +26,9 @@ from bos_gateway.operator.overview import add_state, overview_of_row
 from bos_gateway.operator.rows import page_of_runs, row_of_run
 from bos_gateway.operator.spend import spend_of
 from bos_gateway.operator.storage import storage_of
-from bos_postgres.audit import By
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    import asyncpg
-
-    from bos_gateway.runs.replica import Replica
-    from bos_gateway.settings import GatewaySettings
-    from bos_postgres.audit import AuditEntry
+from bos_gateway.runs.replica import Replica
+from bos_gateway.settings import GatewaySettings
+from bos_postgres.audit import AuditEntry, By
 
 SERVICE_NAME = "bos.gateway.v1.OperatorService"
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from bos.gateway.v1 import ApprovalOverview
+import asyncpg
+
+from bos.gateway.v1 import ApprovalOverview, ListUserApprovalsRequest
 from bos_chassis.paging import after_time, time_token
 from bos_postgres import fetch
-
-if TYPE_CHECKING:
-    import asyncpg
-
-    from bos.gateway.v1 import ListUserApprovalsRequest
 
 _DEFAULT_PAGE: Final = 50
 _PAGE: Final = """

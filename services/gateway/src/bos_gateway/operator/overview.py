@@ -6,19 +6,15 @@ Texts are taken over only if they are names: what a model, an agent or a user wr
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
+import asyncpg
 from google.protobuf.message import DecodeError
 
 from bos.gateway.v1 import RunOverview, StepOverview
 from bos.runlog.v1 import LogEvent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import asyncpg
-
-    from bos_gateway.core.run_state import RunState, StepState
+from bos_gateway.core.run_state import RunState, StepState
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 _OTHER: Final = "Other"

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
 
+import asyncpg
+
+from bos.gateway import v1 as gateway
+from bos.gateway.v1 import RunOverview
 from bos_chassis.paging import decoded, encoded, foreign_token
 from bos_errors import InvalidArgument
 from bos_gateway.operator.overview import overview_of_row
 from bos_gateway.run_log.reader import UNDER_WAY, not_found
 from bos_postgres import fetch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import asyncpg
-
-    from bos.gateway import v1 as gateway
-    from bos.gateway.v1 import RunOverview
 
 _DEFAULT_PAGE: Final = 50
 # Of the events beside the row, few and short ones are read: a page holds many runs.

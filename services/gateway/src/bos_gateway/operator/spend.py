@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
+import asyncpg
+
 from bos.gateway.v1 import RUN_STATUS_FAILED, GetSpendResponse, UserSpend
+from bos_gateway.settings import GatewaySettings
 from bos_postgres import fetch
-
-if TYPE_CHECKING:
-    import asyncpg
-
-    from bos_gateway.settings import GatewaySettings
 
 _MOST_USERS: Final = 100
 # Ids of runs begin with their time, so the primary key finds those of the last days.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import asyncpg
 
 from bos.gateway.v1 import GetStorageResponse, TableSize
 from bos_postgres import fetch
-
-if TYPE_CHECKING:
-    import asyncpg
 
 _MOST_TABLES: Final = 200
 # Sizes and names need no privilege on a table: rows of other services stay closed to this role.

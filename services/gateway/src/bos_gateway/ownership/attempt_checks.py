@@ -8,26 +8,20 @@ look-up by primary keys, and every replica can make it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 from uuid import UUID
 
+import asyncpg
 from attrs import define, field
 
-from bos_chassis.auth.callers import RunTokenSigner, RunTokenVerifier
+from bos_chassis.auth.callers import Principal, RunTokenSigner, RunTokenVerifier
 from bos_chassis.auth.run_token_keys import key_sources, signing_keys_file
 from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
+from bos_chassis.settings import AuthSettings
+from bos_chassis.telemetry import Telemetry
 from bos_errors import PermissionDenied, ResourceExhausted
+from bos_gateway.settings import GatewaySettings
 from bos_postgres import fetch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import asyncpg
-
-    from bos_chassis.auth.callers import Principal
-    from bos_chassis.settings import AuthSettings
-    from bos_chassis.telemetry import Telemetry
-    from bos_gateway.settings import GatewaySettings
 
 FILE_VARIABLE = "BOS_GATEWAY_RUN_TOKEN_PRIVATE_KEYS_FILE"
 # An agent may be at work before the dispatch of its step is in the log. So only what speaks against

@@ -10,17 +10,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from attrs import define, field
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos.runlog.v1 import LogEvent
-    from bos_chassis.telemetry import Telemetry
-    from bos_gateway.metrics import GatewayMetrics
+from bos.runlog.v1 import LogEvent
+from bos_chassis.telemetry import Telemetry
+from bos_gateway.metrics import GatewayMetrics
 
 _KEPT: Final = 16
 # A clock that is disciplined runs this much fast or slow while a measurement is kept, at most.

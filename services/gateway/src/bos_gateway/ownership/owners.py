@@ -14,27 +14,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from uuid import UUID
 
+import asyncpg
 from attrs import define, field
 
+from bos.runlog.v1 import LogEvent
 from bos_errors import BosError
 from bos_gateway.ownership.poison import GETS_FURTHER, RESUMED, SUSPECT_FROM
 from bos_gateway.run_log.notifications import CHANNEL
 from bos_postgres import execute, fetch
-from bos_postgres.audit import columns_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from datetime import datetime
-    from uuid import UUID
-
-    import asyncpg
-
-    from bos.runlog.v1 import LogEvent
-    from bos_postgres.audit import AuditEntry
+from bos_postgres.audit import AuditEntry, columns_of
 
 # Raising the epochs of what is still ours makes this replica its own successor: all that it was
 # about to write before it lost the lease is refused. The row of the lease is locked first, as by

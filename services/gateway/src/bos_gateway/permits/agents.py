@@ -7,17 +7,12 @@ the settings of that moment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-from bos.agent.v1 import AgentCard
+from bos.agent.v1 import AgentCard, ProposedAction
+from bos.planner.v1 import Step
+from bos_chassis.auth.access import Access
 from bos_errors import PermissionDenied
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bos.agent.v1 import ProposedAction
-    from bos.planner.v1 import Step
-    from bos_chassis.auth.access import Access
 
 
 def offered_card(card: AgentCard, access: Access) -> AgentCard | None:

@@ -6,22 +6,18 @@ replica, and every reader of the log later, judges an answer alike.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterable, Mapping
+from typing import Self
 
 from attrs import frozen
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from bos.gateway.v1 import Approvers
+from bos.agent.v1 import ProposedAction
+from bos.gateway.v1 import Approval, Approvers
+from bos_chassis.auth.callers import Principal
 from bos_chassis.auth.roles import require_role
 from bos_chassis.names import MAX_NAMES, ROLES, USER, GroupName, Role
 from bos_errors import PermissionDenied
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from bos.agent.v1 import ProposedAction
-    from bos.gateway.v1 import Approval
-    from bos_chassis.auth.callers import Principal
 
 SEPARATOR = "\x1f"
 """Between names in one text: no name of a role or group holds it, for it is not printable."""

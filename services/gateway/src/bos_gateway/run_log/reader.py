@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
+import asyncpg
 from attrs import define, evolve, field
 
+from bos.agent.v1 import AgentCard
 from bos.gateway import v1 as gateway
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_chassis.paging import after_time, time_token
 from bos_errors import InvalidArgument, NotFound
 from bos_gateway.core.public_events import visible_response
 from bos_gateway.core.revision_context import journal, working_context
-from bos_gateway.core.run_state import BrokenLog, UnknownEvent
+from bos_gateway.core.run_state import BrokenLog, RunState, UnknownEvent
 from bos_gateway.run_log.statements import SCHEMA_VERSION
 from bos_postgres import execute, fetch, fetchval, for_user
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import asyncpg
-
-    from bos.agent.v1 import AgentCard
-    from bos_gateway.core.run_state import RunState
 
 _DEFAULT_PAGE = 50
 PAGE_EVENTS = 500

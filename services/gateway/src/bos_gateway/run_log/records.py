@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import UTC, datetime
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from bos.gateway.v1 import RunStatus
-    from bos.runlog.v1 import LogEvent
-    from bos_gateway.key_ring import SealedSecrets
-    from bos_postgres.audit import AuditEntry
+from bos.gateway.v1 import RunStatus
+from bos.runlog.v1 import LogEvent
+from bos_gateway.key_ring import SealedSecrets
+from bos_postgres.audit import AuditEntry
 
 
 class Row(NamedTuple):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from uuid import UUID
+from typing import Final
+from uuid import UUID
 
 SCHEMA: Final = "gateway"
 MIGRATIONS: Final = Path(__file__).parents[1] / "migrations"

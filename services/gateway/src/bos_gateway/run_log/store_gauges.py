@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import asyncpg
 from attrs import define
 
+from bos_gateway.metrics import GatewayMetrics
 from bos_postgres import fetch
-
-if TYPE_CHECKING:
-    import asyncpg
-
-    from bos_gateway.metrics import GatewayMetrics
 
 _INTERVAL_S: Final = 15.0
 _DUE: Final = """finished_at IS NULL AND replica_id IS NULL AND retry_at < 'infinity'

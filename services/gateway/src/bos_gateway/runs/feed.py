@@ -8,16 +8,12 @@ is committed.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from attrs import define, field
 
+from bos.runlog.v1 import LogEvent
 from bos_gateway.core.public_events import Cursor, Piece
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from bos.runlog.v1 import LogEvent
 
 
 @define(eq=False)

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from attrs import define, field
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from bos.runlog.v1 import LogEvent
-    from bos_gateway.run_log.records import Append
-    from bos_gateway.run_log.writer import LogWriter
+from bos.runlog.v1 import LogEvent
+from bos_gateway.run_log.records import Append
+from bos_gateway.run_log.writer import LogWriter
 
 _MAX_AHEAD: Final = 64
 

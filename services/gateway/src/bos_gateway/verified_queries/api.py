@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
 
 from attrs import define
 
 from bos.gateway import v1 as gateway
+from bos_chassis.auth.access import AccessRules
 from bos_chassis.auth.callers import current_principal
 from bos_chassis.auth.roles import require_role
 from bos_chassis.names import APPROVER, USER
 from bos_errors import PermissionDenied
-from bos_gateway.verified_queries.stored import Reader
+from bos_gateway.core.run_state import RunState
+from bos_gateway.run_log.reader import Runs
+from bos_gateway.verified_queries.stored import Reader, VerifiedQueries
 from bos_gateway.verified_queries.verification import verified_of
 from bos_postgres.audit import By
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from uuid import UUID
-
-    from bos_chassis.auth.access import AccessRules
-    from bos_gateway.core.run_state import RunState
-    from bos_gateway.run_log.reader import Runs
-    from bos_gateway.verified_queries.stored import VerifiedQueries
 
 SERVICE_NAME = "bos.gateway.v1.VerifiedQueryService"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from attrs import define
 
@@ -10,14 +11,9 @@ from bos.gateway import v1 as gateway
 from bos_chassis.auth.callers import current_principal
 from bos_chassis.auth.roles import require_role
 from bos_chassis.names import USER
-from bos_gateway.webhooks.registered import key_of
+from bos_gateway.webhooks.deliverer import Deliverer
+from bos_gateway.webhooks.registered import Webhooks, key_of
 from bos_postgres.audit import By
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_gateway.webhooks.deliverer import Deliverer
-    from bos_gateway.webhooks.registered import Webhooks
 
 SERVICE_NAME = "bos.gateway.v1.WebhookService"
 

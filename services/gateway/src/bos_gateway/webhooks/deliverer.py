@@ -5,26 +5,23 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from uuid import UUID
 
 from attrs import define, field
 
 from bos.gateway import v1 as gateway
 from bos_chassis.backoff import Backoff
 from bos_chassis.concurrency.periodic_tasks import periodic_tasks
+from bos_chassis.telemetry import Telemetry
 from bos_errors import BosError, NotFound, ResourceExhausted
+from bos_gateway.metrics import GatewayMetrics
+from bos_gateway.settings import GatewaySettings
+from bos_gateway.webhooks.outbox import Claim, Outbox
 from bos_gateway.webhooks.registered import webhooks_off
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from uuid import UUID
-
-    from bos_chassis.telemetry import Telemetry
-    from bos_gateway.metrics import GatewayMetrics
-    from bos_gateway.settings import GatewaySettings
-    from bos_gateway.webhooks.outbox import Claim, Outbox
-    from bos_gateway.webhooks.sender import Sender
+from bos_gateway.webhooks.sender import Sender
 
 RENDERING_S: Final = 10.0
 """Time to make an event of the log, beside the time that its receiver has."""

@@ -7,17 +7,14 @@ fetches the run or the approval if it needs them.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
 
+from google.protobuf.message import Message
+
+from bos.gateway.v1 import Approval, Run
 from bos_plainjson import plain_json
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from google.protobuf.message import Message
-
-    from bos.gateway.v1 import Approval, Run
 
 FINISHED: Final = "run.finished"
 REQUESTED: Final = "approval.requested"

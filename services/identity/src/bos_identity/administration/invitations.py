@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-from uuid import uuid4
+from typing import Final
+from uuid import UUID, uuid4
+
+import asyncpg
 
 from bos.identity.v1 import Invitation
 from bos_chassis.names import USER
@@ -12,15 +15,7 @@ from bos_identity.administration.makers import MAY_NOT_ADMINISTER
 from bos_identity.credentials.callers import no_administrator
 from bos_identity.opaque_tokens import digest, new_code
 from bos_postgres import execute, fetch, fetchval
-from bos_postgres.audit import deed, record
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from uuid import UUID
-
-    import asyncpg
-
-    from bos_postgres.audit import By
+from bos_postgres.audit import By, deed, record
 
 MOST_LISTED: Final = 200
 _PREFIX: Final = "bosi_"  # so that scanners for leaked secrets recognise them

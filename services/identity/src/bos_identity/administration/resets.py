@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import asyncpg
 
 from bos_errors import FailedPrecondition
 from bos_identity.administration.makers import MAY_NOT_ADMINISTER
@@ -11,16 +15,9 @@ from bos_identity.api_keys.store import REVOKE_ALL
 from bos_identity.credentials.callers import no_administrator
 from bos_identity.opaque_tokens import digest, new_code
 from bos_identity.sessions import END_OTHERS
+from bos_identity.settings import IdentitySettings
 from bos_postgres import execute, fetchval
 from bos_postgres.audit import By, deed, record
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from uuid import UUID
-
-    import asyncpg
-
-    from bos_identity.settings import IdentitySettings
 
 _PREFIX: Final = "bosp_"  # so that scanners for leaked secrets recognise them
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-from uuid import uuid4
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID, uuid4
 
 import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
+from bos.identity.v1 import User
 from bos_chassis.names import ADMINISTRATOR, USER
 from bos_errors import FailedPrecondition, InvalidArgument, NotFound
 from bos_identity.accounts import COLUMNS, name_taken, user_of
 from bos_identity.api_keys.store import REVOKE_ALL
 from bos_identity.sessions import END_OTHERS
 from bos_postgres import fetch
-from bos_postgres.audit import deed, record
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from uuid import UUID
-
-    from asyncpg.pool import PoolConnectionProxy
-
-    from bos.identity.v1 import User
-    from bos_postgres.audit import AuditEntry, By
+from bos_postgres.audit import AuditEntry, By, deed, record
 
 # Any number of our own.
 LAST_LOCK: Final = 0x626F73_61646D

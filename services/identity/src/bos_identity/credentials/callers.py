@@ -7,22 +7,17 @@ where accounts are changed, every call asks the store.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from bos.identity.v1 import SignIn, SignInMethod
-from bos_chassis.auth.callers import current_principal
+from bos_chassis.auth.callers import Principal, current_principal
 from bos_chassis.auth.user_tokens import refused_token
 from bos_chassis.names import ADMINISTRATOR
 from bos_errors import NotFound, PermissionDenied
 from bos_identity.accounts import LOCAL_USER_ID
-from bos_identity.sessions import Rights
+from bos_identity.api_keys.store import ApiKeys
+from bos_identity.sessions import Rights, Sessions
 from bos_postgres.audit import By
-
-if TYPE_CHECKING:
-    from bos_chassis.auth.callers import Principal
-    from bos_identity.api_keys.store import ApiKeys
-    from bos_identity.sessions import Sessions
 
 
 @dataclass(frozen=True, slots=True)

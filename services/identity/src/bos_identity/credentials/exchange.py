@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bos_chassis.auth.api_keys import KeyTurns, key_refused
+from bos_identity.api_keys.store import ApiKeys
 from bos_identity.opaque_tokens import digest
-
-if TYPE_CHECKING:
-    from bos_identity.api_keys.store import ApiKeys
-    from bos_identity.tokens import AccessTokens
+from bos_identity.tokens import AccessTokens
 
 _AT_ONCE: Final = 3
 _WAITING: Final = 256

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from uuid import UUID
+
+import asyncpg
 
 from bos.identity.v1 import DeleteUserResponse
 from bos_errors import FailedPrecondition
@@ -13,11 +16,6 @@ from bos_identity.api_keys.store import REVOKE_ALL
 from bos_identity.sessions import END_OTHERS
 from bos_postgres import execute, fetchrow
 from bos_postgres.audit import By, deed, record, record_alone
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    import asyncpg
 
 _COLUMNS = "requested_at, erased_at, ends_at, waiting_for"
 _FIND = f"SELECT {_COLUMNS} FROM account_deletions WHERE user_id = $1"  # noqa: S608  Our own columns.

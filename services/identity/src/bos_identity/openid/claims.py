@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from bos_chassis.names import ADMINISTRATOR, APPROVER, OPERATOR, USER
 from bos_errors import InvalidArgument, PermissionDenied
 from bos_identity.accounts import LOCAL_USERNAME
 from bos_identity.names import clean_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ROLES: Final = (USER, APPROVER, OPERATOR, ADMINISTRATOR)
 _GROUP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from bos_chassis.credentials.watched_files import REFRESH_S, secret_file
-
-if TYPE_CHECKING:
-    from bos_chassis.credentials.watched_files import WatchedFiles
-    from bos_chassis.telemetry import Telemetry
-    from bos_identity.openid.settings import OpenIdSettings
+from bos_chassis.credentials.watched_files import REFRESH_S, WatchedFiles, secret_file
+from bos_chassis.telemetry import Telemetry
+from bos_identity.openid.settings import OpenIdSettings
 
 VARIABLE: Final = "BOS_IDENTITY_OPENID_CLIENT_SECRET_FILE"
 _LONGEST: Final = 4096

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from datetime import datetime
+from typing import Any, Final
 
-from cryptography.fernet import InvalidToken
+import asyncpg
+from cryptography.fernet import InvalidToken, MultiFernet
 
 from bos_errors import ResourceExhausted
 from bos_identity.opaque_tokens import digest, new_code
+from bos_identity.openid.settings import OpenIdSettings
 from bos_postgres import acquire, execute, fetchrow, statement_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    import asyncpg
-    from cryptography.fernet import MultiFernet
-
-    from bos_identity.openid.settings import OpenIdSettings
 
 _PREFIX: Final = "boso_"
 _RETRY_S: Final = 30.0

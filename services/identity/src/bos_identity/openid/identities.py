@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import asyncpg
 
 from bos_postgres import fetch, for_user
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from uuid import UUID
-
-    import asyncpg
 
 _OWN: Final = for_user(
     "SELECT issuer, subject, created_at FROM external_identities ORDER BY created_at, subject"

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+
+import asyncpg
 
 from bos_chassis.auth.jwks import KeySet
+from bos_chassis.telemetry import Telemetry
 from bos_http import HttpClient
+from bos_identity.identity import Identity
 from bos_identity.openid.client_secret import ClientSecret
 from bos_identity.openid.flows import Flows
 from bos_identity.openid.id_tokens import IdTokens
 from bos_identity.openid.log_in import OpenIdLogIn
 from bos_identity.openid.people import People
 from bos_identity.openid.provider import Provider, policy_of
+from bos_identity.settings import IdentitySettings
 from bos_identity.signing.key_ring import sealer
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
-
-    from bos_chassis.telemetry import Telemetry
-    from bos_identity.identity import Identity
-    from bos_identity.settings import IdentitySettings
 
 _KEYS_MAX_AGE_S = 300.0
 

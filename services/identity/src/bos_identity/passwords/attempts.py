@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from bos_errors import BosError
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-
-    from bos_identity.metrics import IdentityMetrics
-    from bos_identity.passwords.hashes import Passwords
-    from bos_identity.passwords.throttle import Subject, Throttle
+from bos_identity.metrics import IdentityMetrics
+from bos_identity.passwords.hashes import Passwords
+from bos_identity.passwords.throttle import Subject, Throttle
 
 T = TypeVar("T")
 

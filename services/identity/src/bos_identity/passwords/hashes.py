@@ -9,20 +9,17 @@ from __future__ import annotations
 import asyncio
 import time
 import unicodedata
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import BoundedSemaphore
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from bos_errors import ResourceExhausted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_identity.metrics import IdentityMetrics
-    from bos_identity.settings import IdentitySettings
+from bos_identity.metrics import IdentityMetrics
+from bos_identity.settings import IdentitySettings
 
 R = TypeVar("R")
 

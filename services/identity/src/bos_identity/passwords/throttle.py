@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
 
 from bos_errors import ResourceExhausted
+from bos_identity.settings import IdentitySettings
 from bos_postgres import acquire, execute, statement_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    import asyncpg
-    from asyncpg.pool import PoolConnectionProxy
-
-    from bos_identity.settings import IdentitySettings
 
 THROTTLED = "LOGIN_THROTTLED"
 """The reason that those hear who have to wait."""

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
+from typing import Final
 
 LEAST_EFFECTIVE: Final = 6
 _LEAST_DISTINCT: Final = 5

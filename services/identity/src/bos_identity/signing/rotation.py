@@ -6,13 +6,10 @@ published after its successor has taken over, until the last token that it signe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime, timedelta
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bos_mcp_db.backends.mssql_session import ServerError
+from bos_mcp_db.backends.blocking import Clock
+from bos_mcp_db.backends.mssql_session import OpenSession, ServerError, Session
 from bos_mcp_db.backends.mssql_wire import (
     ConnectionFailed,
     TooManyBytes,
@@ -14,14 +16,7 @@ from bos_mcp_db.backends.mssql_wire import (
     connect,
     tls_context,
 )
-from bos_mcp_db.backends.server_address import parse_server_address
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from bos_mcp_db.backends.blocking import Clock
-    from bos_mcp_db.backends.mssql_session import OpenSession, Session
-    from bos_mcp_db.backends.server_address import ServerAddress
+from bos_mcp_db.backends.server_address import ServerAddress, parse_server_address
 
 _CONNECT_TIMEOUT_S = 5.0
 _DEFAULT_PORT = 1433

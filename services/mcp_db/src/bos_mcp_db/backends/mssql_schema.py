@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_mcp_db.backends.backend import MAX_LISTED, ForeignKey, TableColumn, TableInfo
+from bos_mcp_db.backends.mssql_session import Session
 from bos_mcp_db.names import literal, split_table
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bos_mcp_db.backends.mssql_session import Session
 
 _TEXT_TYPES = frozenset({"char", "varchar", "nchar", "nvarchar", "text", "ntext"})
 _SIZED = frozenset({"char", "varchar", "binary", "varbinary"})

@@ -15,10 +15,8 @@ import selectors
 import socket
 import ssl
 import struct
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bos_mcp_db.backends.blocking import Clock
+from bos_mcp_db.backends.blocking import Clock
 
 _CHECK_S = 0.02
 _CHUNK = 1 << 16

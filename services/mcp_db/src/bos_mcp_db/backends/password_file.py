@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from bos_chassis.credentials.watched_files import secret_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 OPTION: Final = "password_file"
 """Of URLs: the file whose text is the password."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
+from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.failures import QueryRefused, ResultTooLarge
 from bos_mcp_db.values import size
 from bos_sqlguard import load_rules
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos_mcp_db.backends.backend import Limits
 
 _MIB = 1024 * 1024
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _WIDE = re.compile(r"(?:^|[^%])(?:%%)*%[^%a-zA-Z]*(?:\d{4}|\*)")
 _LONGEST_RESULT = 16 * 1024 * 1024

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from bos_mcp_db.backends.backend import MAX_LISTED, ForeignKey, TableColumn, TableInfo
+from bos_mcp_db.backends.backend import MAX_LISTED, ForeignKey, TableColumn, TableInfo, TableName
 from bos_mcp_db.names import quote
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bos_mcp_db.backends.backend import TableName
 
 
 def table_names(connection: sqlite3.Connection) -> frozenset[str]:

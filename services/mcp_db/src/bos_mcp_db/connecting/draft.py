@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from bos_mcp_db.backends.backend import TableColumn, TableInfo
 from bos_mcp_db.connecting.texts import is_plain, one_line, words
 from bos_mcp_db.names import split_table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bos_mcp_db.backends.backend import TableColumn, TableInfo
 
 MAX_METRICS: Final = 40
 MAX_JOINS: Final = 100

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from bos_chassis.settings import TelemetrySettings, settings_from
+from bos_chassis.settings import Source, TelemetrySettings, settings_from
 from bos_chassis.telemetry import setup_telemetry
 from bos_errors import FailedPrecondition
 from bos_llm import Models, ModelSettings
+from bos_mcp_db.backends.backend import TableInfo
 from bos_mcp_db.connecting.draft import add_totals, draft
 from bos_mcp_db.connecting.metadata_file import MAX_BYTES, metadata_yaml
 from bos_mcp_db.connecting.model_draft import add_words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from bos_chassis.settings import Source
-    from bos_mcp_db.backends.backend import TableInfo
 
 # It has the settings of the agent that reads the file.
 _AGENT: Final = "sql"

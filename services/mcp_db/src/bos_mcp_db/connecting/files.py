@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from bos_errors import FailedPrecondition, InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 
 def refuse_existing(paths: Iterable[Path]) -> None:

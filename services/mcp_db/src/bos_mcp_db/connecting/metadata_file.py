@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import yaml  # type: ignore[import-untyped]
 
+from bos_mcp_db.connecting.draft import Draft, MetricDraft, TableDraft, Words
 from bos_mcp_db.connecting.texts import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bos_mcp_db.connecting.draft import Draft, MetricDraft, TableDraft, Words
 
 MAX_BYTES: Final = 1_000_000
 """What the sql agent reads."""

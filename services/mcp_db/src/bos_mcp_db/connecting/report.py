@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
+from bos_mcp_db.connecting.allow_list import LeftOut, Proposal
+from bos_mcp_db.connecting.drafting import Metadata
+from bos_mcp_db.connecting.roles.trial import Finding
 from bos_mcp_db.connecting.texts import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bos_mcp_db.connecting.allow_list import LeftOut, Proposal
-    from bos_mcp_db.connecting.drafting import Metadata
-    from bos_mcp_db.connecting.roles.trial import Finding
 
 _SHOWN: Final = 40
 _FILES: Final = {

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from bos.common.v1 import LongTermMemory
 from bos_llm import Message, system, user
 from bos_llm.prompts import UNTRUSTED_NOTICE, mark_untrusted, prompt_file
 from bos_memory.facts import as_stored
 from bos_memory.texts import cut
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.common.v1 import LongTermMemory
 
 _FACTS = prompt_file(__name__, "facts")
 _SUMMARY = prompt_file(__name__, "summary")

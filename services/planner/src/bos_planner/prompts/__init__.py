@@ -10,10 +10,19 @@ prompts grow little with every agent that is installed.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from textwrap import shorten
-from typing import TYPE_CHECKING
 
-from bos.common.v1 import MessageRole, Value
+from bos.agent.v1 import AgentCard, OutputField, Tool
+from bos.common.v1 import ConversationMessage, MessageRole, Value
+from bos.planner.v1 import (
+    ClassifyInstructionsRequest,
+    ContextEntry,
+    FailedStep,
+    MakePlanRequest,
+    RevisionContext,
+    Step,
+)
 from bos_chassis.values import render_value
 from bos_llm import Message, system, user
 from bos_llm.prompts import (
@@ -28,20 +37,6 @@ from bos_llm.prompts import (
 )
 from bos_planner.reports import asks_for_report
 from bos_plans import Selection, missing_context
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from bos.agent.v1 import AgentCard, OutputField, Tool
-    from bos.common.v1 import ConversationMessage
-    from bos.planner.v1 import (
-        ClassifyInstructionsRequest,
-        ContextEntry,
-        FailedStep,
-        MakePlanRequest,
-        RevisionContext,
-        Step,
-    )
 
 # Required verbatim.
 REFINEMENT = (

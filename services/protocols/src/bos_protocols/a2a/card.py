@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils.constants import PROTOCOL_VERSION_1_0, TransportProtocol
 
+from bos.agent.v1 import AgentCard
+from bos.gateway.v1 import AgentInfo
 from bos_client.text import one_line
 from bos_protocols.a2a.messages import JSON_MODE, TEXT_MODE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos.agent.v1 import AgentCard
-    from bos.gateway.v1 import AgentInfo
 
 RPC_PATH = "/a2a"
 REST_PREFIX = "/a2a/v1"

@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any, NoReturn
 
+import grpc
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.grpc_handler import GrpcHandler, GrpcServerCallContextBuilder
 from a2a.types.a2a_pb2_grpc import add_A2AServiceServicer_to_server
 from a2a.utils.constants import VERSION_HEADER
 from starlette.datastructures import Headers
 
-from bos_chassis.auth.callers import Principal
+from bos_chassis.auth.callers import Authenticator, Principal
 from bos_chassis.server import Servicer
-from bos_protocols.a2a.handler import RECEIVED, UNWORDED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, NoReturn
-
-    import grpc
-
-    from bos_chassis.auth.callers import Authenticator
-    from bos_errors import BosError
-    from bos_protocols.a2a.handler import BosTasks
-    from bos_protocols.caller import Gateway
+from bos_errors import BosError
+from bos_protocols.a2a.handler import RECEIVED, UNWORDED, BosTasks
+from bos_protocols.caller import Gateway
 
 _SERVICE = "lf.a2a.v1.A2AService"
 

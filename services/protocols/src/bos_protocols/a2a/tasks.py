@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from a2a.types import a2a_pb2 as a2a
 from google.protobuf.json_format import ParseDict
 from google.protobuf.struct_pb2 import Struct, Value
 
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import Approval, OrchestratorResponse, Run, RunStatus
 from bos_client import plain_json
 from bos_client.text import files_of
 from bos_conversation import approval_text, clarification_text
 from bos_errors import FailedPrecondition
 from bos_protocols.a2a.messages import JSON_MODE, TEXT_MODE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos.gateway.v1 import Approval, OrchestratorResponse, Run
 
 ANSWER, TABLE, FILES = "answer", "table", "files"
 

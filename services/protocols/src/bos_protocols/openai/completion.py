@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos.common.v1 import Usage
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import RunEvent, RunStatus
 from bos_conversation import answer_text
-from bos_protocols.openai.parts import ends_part
+from bos_protocols.openai.parts import Part, ends_part
 from bos_protocols.openai.shown import annotations_of, chat_usage_of, reasoning_of, shown_approval
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bos.gateway.v1 import RunEvent
-    from bos_protocols.openai.parts import Part
 
 _STARTS_OVER = "\n\n---\n\n"
 

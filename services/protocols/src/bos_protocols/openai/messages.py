@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 MAX_MESSAGES = 512
 """Messages of one request."""

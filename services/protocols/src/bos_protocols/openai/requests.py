@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
 
 from bos_errors import InvalidArgument, NotFound, ResourceExhausted
-from bos_protocols.openai.messages import talk_of
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from bos_protocols.openai.messages import Talk
+from bos_protocols.openai.messages import Talk, talk_of
 
 MAX_BODY_BYTES = 2 * 1024 * 1024
 MODEL = "bos"

@@ -9,19 +9,15 @@ seen number N has seen the text up to there, however it was cut into pieces.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bos.gateway.v1 import RunStatus
+from bos.gateway.v1 import OrchestratorResponse, RunEvent, RunStatus
 from bos_conversation import answer_text
 from bos_protocols.openai.parts import Part, ends_part
 from bos_protocols.openai.requests import MODEL
 from bos_protocols.openai.shown import annotations_of, reasoning_of, shown_approval, usage_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from bos.gateway.v1 import OrchestratorResponse, RunEvent
 
 _RUN_EVENT = 100_000_000
 """Numbers for what is made of one event; JavaScript counts exactly to 9e15."""

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from bos.agent.v1 import AgentExecutionStatus
-from bos.common.v1 import SourceType
-from bos.gateway.v1 import ApprovalStatus
+from bos.common.v1 import Source, SourceType, Usage
+from bos.gateway.v1 import Approval, ApprovalStatus, RunEvent
 from bos_client.text import one_line
 from bos_conversation import approval_text
 from bos_errors import FailedPrecondition
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.common.v1 import Source, Usage
-    from bos.gateway.v1 import Approval, RunEvent
 
 MAX_CITATIONS = 500
 _MARK = re.compile(r"\[(\d{1,4})\]")

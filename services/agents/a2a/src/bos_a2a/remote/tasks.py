@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from a2a.types import a2a_pb2 as a2a
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.~:@=+-]{0,255}")
 _UNDER_WAY = frozenset(

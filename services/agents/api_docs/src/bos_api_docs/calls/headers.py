@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from bos_agentkit import AgentFailure
+from bos_api_docs.catalogue.model import Operation
 from bos_errors import AgentErrorType
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos_api_docs.catalogue.model import Operation
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 ACCEPT = "application/json"

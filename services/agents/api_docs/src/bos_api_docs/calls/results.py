@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from bos.common.v1 import Table
 from bos_chassis.values import make_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.common.v1 import Table
 
 _ROWS_NAMES = ("data", "items", "results", "records", "rows", "value", "values", "content")
 _MAX_COLUMNS = 50

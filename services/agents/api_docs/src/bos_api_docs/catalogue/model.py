@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import unquote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Place = Literal["path", "query", "header", "cookie"]
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")

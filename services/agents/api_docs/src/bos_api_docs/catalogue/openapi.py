@@ -7,7 +7,8 @@ references to other documents are not followed, and one bad entry is left out wi
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 from urllib.parse import urljoin
 
 import yaml  # type: ignore[import-untyped]
@@ -22,9 +23,6 @@ from bos_api_docs.catalogue.model import (
 )
 from bos_api_docs.catalogue.schemas import Document, outline
 from bos_errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
 MAX_YAML_BYTES = 1024 * 1024

@@ -7,15 +7,12 @@ Indic scripts over one another (resvg in vl-convert-python 1.9.0).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 from xml.sax.saxutils import unescape
 
 import uharfbuzz as hb
 
 from bos_charts.fonts import file_of, is_complex, script_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TEXT = re.compile(r"<text\b([^>]*)>([^<]*)</text>")
 _ATTRIBUTE = re.compile(r'([\w-]+)="([^"]*)"')

@@ -8,13 +8,11 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_charts.validate import MAX_SPEC_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _BOOT = (
     "import sys; sys.path[:] = sys.argv.pop(1).split(':'); "

@@ -6,13 +6,11 @@ they are. HTML in Markdown is text like any other; images are their descriptions
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Block = dict[str, Any]
 Span = dict[str, Any]

@@ -7,18 +7,16 @@ import json
 import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from pathlib import Path
+from typing import Final, Literal
 
 from bos_agentkit import AgentFailure
 from bos_errors import InvalidArgument
 from bos_files.pdf.blocks import markdown_blocks, text_blocks, visible
 from bos_files.pdf.fonts import MONO, families_for
 from bos_files.pdf.worker import UNKNOWN_FONT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 TextFormat = Literal["markdown", "text"]
 Paper = Literal["a4", "a5", "us-letter"]

@@ -7,32 +7,29 @@ import time
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from bos.common.v1 import Column
+from bos.common.v1 import Column, Table
 from bos.files.v1 import (
     FileColumn,
     FileTable,
     FileTableServiceServicer,
     FileWithoutTable,
+    ListFileTablesRequest,
     ListFileTablesResponse,
+    QueryFileTablesRequest,
     QueryFileTablesResponse,
 )
 from bos_chassis.auth.callers import LOCAL_USER, current_principal
 from bos_chassis.concurrency.fair_places import FairPlaces, NoPlaceToWait
 from bos_chassis.values import make_table, unique_names
 from bos_errors import BosError
-from bos_files.queries.engine import TableFile
+from bos_files.metrics import FilesMetrics
+from bos_files.queries.engine import QueryEngine, QueryResult, TableFile
 from bos_files.queries.failures import QueriesBusy, QueryTimedOut
-
-if TYPE_CHECKING:
-    from bos.common.v1 import Table
-    from bos.files.v1 import ListFileTablesRequest, QueryFileTablesRequest
-    from bos_files.metrics import FilesMetrics
-    from bos_files.queries.engine import QueryEngine, QueryResult
-    from bos_files.queries.limits import QueryLimits
-    from bos_files.workspaces.rows import Stored
-    from bos_files.workspaces.workspace import Workspaces
+from bos_files.queries.limits import QueryLimits
+from bos_files.workspaces.rows import Stored
+from bos_files.workspaces.workspace import Workspaces
 
 SERVICE_NAME: Final = "bos.files.v1.FileTableService"
 AUDIENCE: Final = "file_tables"

@@ -15,8 +15,9 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from bos_errors import Internal
 from bos_files.queries.cells import decode
@@ -27,13 +28,9 @@ from bos_files.queries.failures import (
     QueryTimedOut,
     QueryTooLarge,
 )
+from bos_files.queries.limits import QueryLimits
 from bos_files.queries.names import table_names
 from bos_sqlguard import Guard, GuardPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from bos_files.queries.limits import QueryLimits
 
 _WORKER: Final = "bos_files.queries.worker"
 _MOST_DESCRIBED: Final = 1_000

@@ -7,17 +7,14 @@ import contextlib
 import csv
 import io
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from bos_files.queries.headings import has_headings
+from bos_files.queries.limits import QueryLimits
 from bos_files.queries.rejections import FileRejected
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from bos_files.queries.limits import QueryLimits
 
 _SEPARATORS: Final = (",", ";", "\t", "|")
 _SAMPLE_CHARS: Final = 256 * 1024

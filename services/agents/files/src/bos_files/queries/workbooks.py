@@ -6,15 +6,13 @@ import io
 import zipfile
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import python_calamine
 
 from bos_files.queries.headings import has_headings
+from bos_files.queries.limits import QueryLimits
 from bos_files.queries.rejections import FileRejected
-
-if TYPE_CHECKING:
-    from bos_files.queries.limits import QueryLimits
 
 _MEMBERS: Final = 10_000
 _CELLS: Final = 20_000_000

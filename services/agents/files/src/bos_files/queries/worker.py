@@ -14,7 +14,7 @@ import resource
 import signal
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, BinaryIO, Final
 
 import duckdb
 
@@ -22,9 +22,6 @@ from bos_files.queries.cells import encode, size
 from bos_files.queries.limits import QueryLimits
 from bos_files.queries.loading import Loader
 from bos_files.queries.rejections import FileRejected
-
-if TYPE_CHECKING:
-    from typing import BinaryIO
 
 _MIB: Final = 1024 * 1024
 _CODE_MIB: Final = 1024

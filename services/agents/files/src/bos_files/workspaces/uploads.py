@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from bos.files.v1 import UploadFileRequest
 from bos_chassis.concurrency.user_places import Full, UserPlaces
 from bos_errors import BosError, DeadlineExceeded, InvalidArgument, ResourceExhausted
+from bos_files.metrics import FilesMetrics
+from bos_files.settings import FilesSettings
 from bos_files.workspaces.names import checked_name
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
-    from bos.files.v1 import UploadFileRequest
-    from bos_files.metrics import FilesMetrics
-    from bos_files.settings import FilesSettings
-    from bos_files.workspaces.store import Committed
-    from bos_files.workspaces.workspace import Workspaces
-    from bos_postgres.audit import By
+from bos_files.workspaces.store import Committed
+from bos_files.workspaces.workspace import Workspaces
+from bos_postgres.audit import By
 
 _SHARE: Final = 4
 """One user may have this part of all places, and one at least."""

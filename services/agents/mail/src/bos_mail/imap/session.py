@@ -6,21 +6,18 @@ import asyncio
 import imaplib
 import socket
 import ssl
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from imapclient import IMAPClient
 from imapclient.exceptions import IMAPClientError, LoginError
 
 from bos_agentkit import AgentFailure
 from bos_mail.failures import sign_in_refused, unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from bos_mail.net import Connector, Endpoint
-    from bos_mail.settings import MailSettings
+from bos_mail.net import Connector, Endpoint
+from bos_mail.settings import MailSettings
 
 T = TypeVar("T")
 _OVERHEAD_BYTES: Final = 4 * 1024 * 1024

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from aiosmtplib import (
     SMTP,
@@ -21,12 +22,8 @@ from bos_mail.failures import (
     sign_in_refused,
     unavailable,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_mail.mailbox import Outgoing
-    from bos_mail.net import Connector, Endpoint
+from bos_mail.mailbox import Outgoing
+from bos_mail.net import Connector, Endpoint
 
 
 @asynccontextmanager

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.common.v1 import Table
-    from bos_sql.checks.shape import Filter, Shape
+from bos.common.v1 import Table
+from bos_sql.checks.shape import Filter, Shape
 
 _MAX_VALUES = 5
 _MAX_VALUE_CHARS = 30

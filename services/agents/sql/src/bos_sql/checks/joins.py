@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bos_sql.checks.shape import Shape
-    from bos_sql.grounding.catalog import Table
+from bos_sql.checks.shape import Shape
+from bos_sql.grounding.catalog import Table
 
 _REPEATED_BY_ROWS = (exp.Sum, exp.Avg, exp.Count)
 _JOINED, _DISTINCT = "joined_rows", "distinct_rows"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlglot import exp
+
+from bos.common.v1 import Table
 from bos_errors import BosError
 from bos_sql.database.mcp_results import read_table
-
-if TYPE_CHECKING:
-    from sqlglot import exp
-
-    from bos.common.v1 import Table
-    from bos_sql.steps.step_state import StepState
+from bos_sql.steps.step_state import StepState
 
 # Of the time that the step has left: the answer has to be worded as well.
 _SHARE_OF_TIME = 0.3

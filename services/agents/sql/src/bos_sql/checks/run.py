@@ -6,8 +6,9 @@ its query; what then still holds is a caveat, which the answer states.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_agentkit import AgentFailure
 from bos_chassis.values import from_value
@@ -25,22 +26,15 @@ from bos_sql.checks.empty import (
 from bos_sql.checks.joins import fan_out, fan_out_probe
 from bos_sql.checks.probing import Prober
 from bos_sql.checks.reading import read_shapes
-from bos_sql.checks.shape import is_aggregated, parsed
+from bos_sql.checks.shape import Shape, is_aggregated, parsed
 from bos_sql.checks.totals import reconciliation, totals_probe
 from bos_sql.prompts import rewrite
-from bos_sql.steps.execute import execute_query, parse_results
+from bos_sql.steps.execute import QueryResult, execute_query, parse_results
 from bos_sql.steps.filters import describe_filters
 from bos_sql.steps.metrics import metric_problem
 from bos_sql.steps.replies import GeneratedSql, QueryDraft
 from bos_sql.steps.review import safety_check
-from bos_sql.steps.step_state import AttemptFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_sql.checks.shape import Shape
-    from bos_sql.steps.execute import QueryResult
-    from bos_sql.steps.step_state import StepState
+from bos_sql.steps.step_state import AttemptFailed, StepState
 
 # The rest of the step's time is needed for the new query and the answer.
 _SHARE_OF_TIME = 0.4

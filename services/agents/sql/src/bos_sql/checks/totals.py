@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from bos.common.v1 import Table
 from bos_chassis.values import from_value
 from bos_sql.checks.joins import measured_source
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.common.v1 import Table
-    from bos_sql.checks.shape import Shape
+from bos_sql.checks.shape import Shape
 
 _ADDITIVE = (exp.Sum, exp.Count)
 _MAX_MEASURES = 5

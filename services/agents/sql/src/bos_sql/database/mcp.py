@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Mapping
+from typing import Any, Self
 
 import httpx2
 from mcp import MCPError
@@ -22,7 +23,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from pydantic import ValidationError
 
 from bos_chassis.auth.callers import RUN_TOKEN_KEY, current_run_token
-from bos_chassis.credentials.tls import ClientTls
+from bos_chassis.credentials.tls import CertificateFiles, ClientTls
 from bos_chassis.deadlines import timeout_for
 from bos_errors import (
     BosError,
@@ -32,11 +33,6 @@ from bos_errors import (
     Unauthenticated,
     Unavailable,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos_chassis.credentials.tls import CertificateFiles
 
 Envelope = dict[str, Any]
 

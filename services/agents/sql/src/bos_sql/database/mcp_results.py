@@ -7,16 +7,14 @@ as ``{"$int": "9007199254740993"}``, for values that JSON would change.
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos.common.v1 import Column, ColumnType, Table
 from bos_chassis.values import make_table
 from bos_errors import Internal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 _COLUMN_TYPES = {
     "bool": ColumnType.COLUMN_TYPE_BOOL,

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from bos_sql.database.metadata import Overview
+from bos_sql.database.metadata import Overview
 
 Run = tuple[str, str]
 """User id and run id."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable
+from typing import Literal
 
 from sqlglot import exp
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos_sql.grounding.catalog import Table
+from bos_sql.grounding.catalog import Table
 
 Kind = Literal["int", "decimal", "float", "text", "date", "moment", "bool", ""]
 """Kind of a value; a ``moment`` is a date with a time; empty: unknown."""

@@ -7,12 +7,9 @@ upper and lower case are equal, are settings of a database and not considered.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
-if TYPE_CHECKING:
-    from bos_sql.dialects.kinds import Kinds
+from bos_sql.dialects.kinds import Kinds
 
 _PORTABLE = frozenset(
     {

@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from bos_sql.grounding.catalog import Catalog
+from bos_sql.grounding.curated import Curated
 from bos_sql.grounding.index import MetadataIndex
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from bos_sql.grounding.catalog import Catalog
-    from bos_sql.grounding.curated import Curated
 
 _MAX_INDEXES = 8
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_agentkit.ranking import words
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
 
 _MAX_SHOWN_VALUES = 6
 _MAX_SHOWN_VALUE_CHARS = 30

@@ -26,22 +26,18 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bos_errors import ConfigurationError
-from bos_sql.grounding.catalog import Join, Metric, one_line
+from bos_sql.grounding.catalog import Catalog, Join, Metric, Table, one_line
 from bos_sql.semantics.definition import NotDefined, require_defined
 from bos_sql.semantics.naming import contested_name
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from bos_sql.grounding.catalog import Catalog, Table
 
 SETTING = "BOS_SQL_METADATA_PATH"
 _MAX_BYTES = 1_000_000

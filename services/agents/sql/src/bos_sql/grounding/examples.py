@@ -6,17 +6,14 @@ since. The guard reads each again by what may be read now, and what is shown is 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
+from bos.agent.v1 import QueryExample
 from bos_agentkit.ranking import words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bos.agent.v1 import QueryExample
-    from bos_sql.database.metadata import Overview
-    from bos_sql.steps.guard import QueryGuard
+from bos_sql.database.metadata import Overview
+from bos_sql.steps.guard import QueryGuard
 
 Outcome = Literal["shown", "other_database", "refused", "unlike", "no_room"]
 OUTCOMES: Final[tuple[Outcome, ...]] = (

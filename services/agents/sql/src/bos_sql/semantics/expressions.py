@@ -7,14 +7,11 @@ beside it as filters.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 Column = tuple[str, str]
 """Table of the catalogue and one of its columns, in lower case."""

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, build_scope
 
+from bos_sql.grounding.catalog import Catalog
 from bos_sql.semantics.expressions import Column, Filter, Normal, Normaliser, Rows, over
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos_sql.grounding.catalog import Catalog
 
 _MAX_DEPTH = 30
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from bos_agentkit.ranking import words
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from bos_sql.grounding.catalog import Catalog, Metric
+from bos_sql.grounding.catalog import Catalog, Metric
 
 Phrase = tuple[str, ...]
 """Stemmed words of a name, without stop words."""

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 from bos_agentkit import AgentFailure
 from bos_errors import AgentErrorType, BosError
+from bos_sql.steps.execute import QueryResult
 from bos_sql.steps.generate import Draft, generate_query
 from bos_sql.steps.metrics import require_metrics
 from bos_sql.steps.review import run_reviewed, safety_check
 from bos_sql.steps.step_state import AttemptFailed, StepState, StillUnclear
 from bos_sql.steps.triage import recover
-
-if TYPE_CHECKING:
-    from bos_sql.steps.execute import QueryResult
 
 ATTEMPT_FAILED = "SQL agent attempt failed"
 ATTEMPT_SUCCEEDED = "SQL agent attempt succeeded"

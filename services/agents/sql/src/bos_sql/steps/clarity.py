@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from bos_sql.steps.describe import describe_chosen, list_all_tables, undescribed
 from bos_sql.steps.replies import ClarityCheck, Question, SchemaChoice
 from bos_sql.steps.step_state import StepState, StillUnclear, ask_user
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _MAX_READING_CHARS = 300
 _LIKELIEST = "the likeliest meaning of the question"

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from bos_sql.database.metadata import TableSummary
 from bos_sql.grounding.examples import chosen_examples, shown_text
 from bos_sql.grounding.schema_excerpt import GroundingPack
+from bos_sql.metrics import SqlMetrics
 from bos_sql.prompts import QueryPrompts
 from bos_sql.steps.metrics import named_metrics
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_sql.database.metadata import TableSummary
-    from bos_sql.metrics import SqlMetrics
-    from bos_sql.steps.step_state import StepState
+from bos_sql.steps.step_state import StepState
 
 _TRACED_HITS = 10
 _MAX_QUERY_CHARS = 4_000

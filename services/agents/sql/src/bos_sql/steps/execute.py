@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bos.common.v1 import Table
 from bos_agentkit import AgentFailure
 from bos_errors import AgentErrorType
 from bos_sql.database.mcp_results import read_table
 from bos_sql.database.metadata import database_failure
+from bos_sql.steps.guard import ApprovedQuery
 from bos_sql.steps.step_state import AttemptFailed, StepState
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos.common.v1 import Table
-    from bos_sql.steps.guard import ApprovedQuery
 
 # Errors that another query may avoid; all others are outages or refusals.
 _CORRECTABLE = frozenset({"QUERY_FAILED", "QUERY_TIMED_OUT", "RESULT_TOO_LARGE"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from bos_agentkit import AgentFailure
 from bos_errors import AgentErrorType
@@ -11,9 +10,7 @@ from bos_llm import assistant
 from bos_sql.steps.clarity import settle, state_reading, trace_judgement
 from bos_sql.steps.describe import describe_also, describe_chosen, undescribed
 from bos_sql.steps.replies import GeneratedSql, QueryDraft
-
-if TYPE_CHECKING:
-    from bos_sql.steps.step_state import StepState
+from bos_sql.steps.step_state import StepState
 
 _MAX_NOTES_CHARS = 500
 _MAX_FOLLOWUPS = 2

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from bos.common.v1 import Row, Table, Value
 from bos_agentkit import mark_untrusted
 from bos_chassis.values import render_value, value_to_json
 from bos_sql.prompts import interpret_messages, json_text
+from bos_sql.steps.execute import QueryResult
 from bos_sql.steps.filters import describe_filters
 from bos_sql.steps.replies import ResultInterpretation
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos.common.v1 import Row, Table, Value
-    from bos_sql.steps.execute import QueryResult
-    from bos_sql.steps.step_state import StepState
+from bos_sql.steps.step_state import StepState
 
 _MAX_PREVIEW_CHARS = 4_500
 """Below the 5000 characters of a prompt's source text: the preview ends with a whole row."""

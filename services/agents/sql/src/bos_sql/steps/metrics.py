@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from bos_agentkit import AgentFailure
 from bos_errors import AgentErrorType
+from bos_sql.grounding.catalog import Metric
 from bos_sql.semantics.agreement import disagreement
-from bos_sql.steps.step_state import MetricDisagreement
-
-if TYPE_CHECKING:
-    from bos_sql.grounding.catalog import Metric
-    from bos_sql.steps.guard import ApprovedQuery
-    from bos_sql.steps.step_state import StepState
+from bos_sql.steps.guard import ApprovedQuery
+from bos_sql.steps.step_state import MetricDisagreement, StepState
 
 REASON = "METRIC_DISAGREES"
 """``reason`` in the details of a refusal."""

@@ -8,18 +8,15 @@ query; its result replaces the first one unless it is empty and the first one is
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from bos_agentkit import AgentFailure
 from bos_errors import BosError
 from bos_sql.steps.execute import QueryResult, execute_query, parse_results
+from bos_sql.steps.guard import ApprovedQuery
 from bos_sql.steps.metrics import metric_problem
 from bos_sql.steps.replies import QueryReview
 from bos_sql.steps.review_need import review_reasons
 from bos_sql.steps.step_state import AttemptFailed, StepState, refusal
-
-if TYPE_CHECKING:
-    from bos_sql.steps.guard import ApprovedQuery
 
 _MAX_CHECKS_CHARS = 500
 # The result is available meanwhile, and the rest of the step's time is needed for the answer.

@@ -7,13 +7,11 @@ import json
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from bos_agentkit import AgentFailure
 from bos_errors import AgentErrorType
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _START_S = 20.0
 _MAX_LINE_BYTES = 8 * 1024 * 1024

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlencode
 
+from bos_web.search.calling import SearchApi
 from bos_web.search.provider import Found, SearchRequest, found, result
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos_web.search.calling import SearchApi
 
 _RESTRICT: Mapping[str, str] = {"day": "d1", "week": "w1", "month": "m1", "year": "y1"}
 _MOST = 10

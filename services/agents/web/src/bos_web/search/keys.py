@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bos_chassis.credentials.watched_files import REFRESH_S, secret_file
-
-if TYPE_CHECKING:
-    from bos_chassis.telemetry import Telemetry
-    from bos_web.settings import WebSettings
+from bos_chassis.telemetry import Telemetry
+from bos_web.settings import WebSettings
 
 VARIABLE: Final = "BOS_WEB_SEARCH_KEY_FILE"
 _LONGEST: Final = 4096

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_web.replies import SearchType, TimeRange
+from bos_web.replies import SearchType, TimeRange
 
 MAX_URL_CHARS = 2_048
 MAX_TITLE_CHARS = 300

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
+from bos_chassis.telemetry import Telemetry
 from bos_web.search.calling import SearchApi
 from bos_web.search.google import Google
 from bos_web.search.keys import SearchKey
+from bos_web.search.provider import SearchProvider
 from bos_web.search.searxng import SearXng
 from bos_web.search.tavily import Tavily
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from bos_chassis.telemetry import Telemetry
-    from bos_web.search.provider import SearchProvider
-    from bos_web.settings import WebSettings
+from bos_web.settings import WebSettings
 
 
 @asynccontextmanager

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
+from bos_web.search.calling import SearchApi
 from bos_web.search.provider import Found, SearchRequest, found, result
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos_web.search.calling import SearchApi
 
 _DAYS: Mapping[str, int] = {"day": 1, "week": 7, "month": 30, "year": 365}
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from bos_documents.ingest.rules import one_line
+from bos_documents.ingest.rules import Excerpt, one_line
 from bos_llm import Message, system, user
 from bos_llm.prompts import UNTRUSTED_NOTICE, mark_untrusted, prompt_file
-
-if TYPE_CHECKING:
-    from bos_documents.ingest.rules import Excerpt
 
 _DESCRIBE = prompt_file(__name__, "describe")
 _MAX_TEXT_CHARS: Final = 6_000

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from bos_documents.parsing.blocks import DocumentInfo
 from bos_documents.parsing.building import Blocks
 from bos_documents.parsing.detect import MARKDOWN
 from bos_documents.parsing.formats.plain import encoding_notes
 from bos_documents.parsing.formats.source import OnePage
+from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.text import decode, join_lines, title_of
-
-if TYPE_CHECKING:
-    from bos_documents.parsing.limits import ParsingLimits
 
 _HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.*?)\s*#*$")
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,9}[.)])\s+(.*)$")

@@ -5,12 +5,9 @@ from __future__ import annotations
 import ctypes
 import signal
 import subprocess
-from typing import TYPE_CHECKING
 
+from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.text import join_lines
-
-if TYPE_CHECKING:
-    from bos_documents.parsing.limits import ParsingLimits
 
 _PR_SET_PDEATHSIG = 1
 _MAX_OUTPUT = 2_000_000

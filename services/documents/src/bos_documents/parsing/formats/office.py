@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bos_documents.parsing.archive import Archive
 from bos_documents.parsing.building import counted
 from bos_documents.parsing.text import date_of, title_of
-
-if TYPE_CHECKING:
-    from bos_documents.parsing.archive import Archive
 
 _TERMS = "{http://purl.org/dc/terms/}"
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"

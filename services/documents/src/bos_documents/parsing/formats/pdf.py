@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as raw
@@ -14,11 +13,9 @@ from bos_documents.parsing.detect import PDF
 from bos_documents.parsing.formats.ocr import recognise
 from bos_documents.parsing.formats.pdf_layout import Layout, Line, Segment, add_lines, layout_of
 from bos_documents.parsing.formats.source import page_of
+from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.parsing.text import date_of, title_of
-
-if TYPE_CHECKING:
-    from bos_documents.parsing.limits import ParsingLimits
 
 _SAMPLED = 12
 """Pages from which the layout is taken: as many as it takes, however long the document is."""

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from bos_documents.parsing.building import Blocks
 from bos_documents.parsing.text import heading_level, join_lines, one_line, without_bullet
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from bos_documents.parsing.building import Blocks
 
 _DIGITS = re.compile(r"\d+|\b[ivxlc]{1,6}\b")
 _EDGE_LINES = 3

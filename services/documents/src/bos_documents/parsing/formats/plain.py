@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from bos_documents.parsing.blocks import DocumentInfo
 from bos_documents.parsing.building import Blocks
 from bos_documents.parsing.detect import CSV, TEXT, TSV, delimiter
 from bos_documents.parsing.formats.source import OnePage
+from bos_documents.parsing.limits import ParsingLimits
 from bos_documents.parsing.rejections import DocumentRejected
 from bos_documents.parsing.text import (
     LEGACY,
@@ -19,11 +20,6 @@ from bos_documents.parsing.text import (
     join_lines,
     without_bullet,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from bos_documents.parsing.limits import ParsingLimits
 
 _UNDERLINE = re.compile(r"^(=|-){3,}\s*$")
 

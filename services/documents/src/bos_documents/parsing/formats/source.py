@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable
+from typing import Protocol
 
-from bos_documents.parsing.blocks import Page, PageText
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from bos_documents.parsing.blocks import Block, DocumentInfo
+from bos_documents.parsing.blocks import Block, DocumentInfo, Page, PageText
 
 
 class Source(Protocol):

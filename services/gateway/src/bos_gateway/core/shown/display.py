@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Iterator
 from datetime import UTC
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from bos.agent.v1 import SideEffectClass
+from bos.agent.v1 import ProposedAction, SideEffectClass
+from bos.common.v1 import Value
 from bos.gateway import v1 as gateway
-from bos.gateway.v1 import ActionDisplay, ApprovalDisplay, DisplayBlock
+from bos.gateway.v1 import ActionDisplay, Approval, ApprovalDisplay, ContentOrigin, DisplayBlock
 from bos_gateway.core.shown.escapes import visible, visible_lines
 from bos_plans import is_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from bos.agent.v1 import ProposedAction
-    from bos.common.v1 import Value
-    from bos.gateway.v1 import Approval, ContentOrigin
 
 MAX_LINES: Final = 2_000
 """Lines shown of one argument."""

@@ -7,21 +7,17 @@ models write as well, wherever they stand.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
+from google.protobuf.struct_pb2 import Value as JsonValue
+
+from bos.agent.v1 import AgentResult
+from bos.common.v1 import Value
 from bos.composer.v1 import ComposerOutput
+from bos.runlog.v1 import RunAccepted
 from bos_chassis.links import LinkCheck, checked_links, may_hold_links
+from bos_gateway.core.run_state import RunState
 from bos_gateway.core.taint import outcome_is_tainted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from google.protobuf.struct_pb2 import Value as JsonValue
-
-    from bos.agent.v1 import AgentResult
-    from bos.common.v1 import Value
-    from bos.runlog.v1 import RunAccepted
-    from bos_gateway.core.run_state import RunState
 
 
 def check_result(state: RunState, result: AgentResult) -> None:

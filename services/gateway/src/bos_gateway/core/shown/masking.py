@@ -10,15 +10,13 @@ performs them: there each form has a mask of its own, and a part of a form stays
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from google.protobuf.message import Message
 
 from bos.agent.v1 import ProposedAction
 from bos_chassis.credentials.credential_forms import MIN_SECRET_CHARS, masks, telling_masks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _CUT_MARKS = ".…"
 _LEAST_SHARE = 4

@@ -7,18 +7,15 @@ with, and on what its own agent has read.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from bos.agent.v1 import AgentResult
 from bos.common.v1 import Source
 from bos.gateway import v1 as gateway
 from bos.gateway.v1 import ContentOrigin
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from bos.agent.v1 import AgentResult
-    from bos_gateway.core.run_state import RunState, StepState
+from bos_gateway.core.run_state import RunState, StepState
 
 MAX_ORIGINS: Final = 8
 """Origins named in one request."""

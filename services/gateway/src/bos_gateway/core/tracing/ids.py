@@ -6,16 +6,11 @@ finished by another one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from attrs import frozen
+from opentelemetry.trace import SpanContext
 
+from bos.runlog.v1 import RunAccepted
 from bos_chassis.tracing.spans import context_of, stored_context, stored_trace_id
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import SpanContext
-
-    from bos.runlog.v1 import RunAccepted
 
 
 @frozen

@@ -6,10 +6,11 @@ that is killed, and none stays open during an approval.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from attrs import Factory, define, field
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import SpanContext, SpanKind
+from opentelemetry.util.types import AttributeValue
 
 from bos.agent.v1 import AgentExecutionStatus
 from bos.gateway.v1 import (
@@ -17,17 +18,10 @@ from bos.gateway.v1 import (
     ApprovalStatus,
     RunStatus,
 )
+from bos.runlog import v1 as runlog
 from bos_chassis.tracing import attributes as names
 from bos_chassis.tracing.spans import FinishedSpan, context_of
 from bos_gateway.core.tracing.ids import RunTrace
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from opentelemetry.trace import SpanContext
-    from opentelemetry.util.types import AttributeValue
-
-    from bos.runlog import v1 as runlog
 
 WORKFLOW = "bos"
 LOST, REPEATED, UNFINISHED = "owner_lost", "attempt_repeated", "unfinished"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 
 import asyncpg
 import click
@@ -19,9 +20,6 @@ from bos_gateway.operator.commands.bounded import run_bounded
 from bos_gateway.operator.commands.deployment import find_audit_stores
 from bos_postgres import connect, statement_errors
 from bos_postgres.audit import Checkpoint, SealedEntry, checkpoint, read, verify
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping
 
 _CONNECT_S: Final = 5.0
 _TRAILS: Final = """

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
 from cryptography import x509
 
 from bos_chassis.credentials.tls import CertificateFiles, callers
+from bos_chassis.settings import TlsSettings
 from bos_errors import ConfigurationError
 from bos_gateway.operator.commands.findings import Finding, ok, problem, warning
-
-if TYPE_CHECKING:
-    from bos_chassis.settings import TlsSettings
 
 _CALL_S: Final = 2.0
 _CHECK: Final = "certificates"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from uuid import UUID
 
 import click
 
@@ -16,9 +17,6 @@ from bos_gateway.run_log.retention import erase as erase_runs
 from bos_gateway.run_log.run_files import RunFiles
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect, statement_errors
-
-if TYPE_CHECKING:
-    from uuid import UUID
 
 _CANCEL_TIMEOUT_S: Final = 30.0
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic_settings import SettingsConfigDict
 
 from bos_chassis.settings import Settings, is_loopback, settings_from
+from bos_gateway.operator.commands.deployment import Deployment
 from bos_gateway.operator.commands.findings import Finding, warning
-
-if TYPE_CHECKING:
-    from bos_gateway.operator.commands.deployment import Deployment
 
 
 class _EndpointSettings(Settings):

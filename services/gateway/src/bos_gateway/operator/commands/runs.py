@@ -6,10 +6,12 @@ import json
 import re
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+from uuid import UUID
 
 import asyncpg
 import click
@@ -26,10 +28,6 @@ from bos_gateway.operator.commands.deployment import find_store
 from bos_gateway.run_log.reader import EVENTS, PAGE_BYTES, PAGE_EVENTS
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect, statement_errors
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
-    from uuid import UUID
 
 _CONNECT_S: Final = 5.0
 _MOST_RUNS: Final = 10_000

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from bos.files.v1 import (
     FileTableServiceStub,
     ListFileTablesRequest,
+    ListFileTablesResponse,
     QueryFileTablesRequest,
+    QueryFileTablesResponse,
 )
-from bos_chassis.channels import translate_rpc_errors
+from bos_chassis.channels import Channels, translate_rpc_errors
 from bos_errors import (
     BosError,
     DeadlineExceeded,
@@ -19,6 +21,7 @@ from bos_errors import (
     Unauthenticated,
     Unavailable,
 )
+from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.failures import (
     DatabaseBusy,
     DatabaseUnavailable,
@@ -27,13 +30,6 @@ from bos_mcp_db.failures import (
     QueryRefused,
     QueryTimedOut,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from bos.files.v1 import ListFileTablesResponse, QueryFileTablesResponse
-    from bos_chassis.channels import Channels
-    from bos_mcp_db.backends.backend import Limits
 
 _LIST_S = 12.0
 """For the list of tables; a file is read when it is first listed."""

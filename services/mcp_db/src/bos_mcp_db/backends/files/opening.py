@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from bos.files.v1 import ListFileTablesResponse
 from bos_chassis.auth.callers import current_principal
+from bos_chassis.channels import Channels
 from bos_errors import ConfigurationError
+from bos_mcp_db.backends.backend import Limits
 from bos_mcp_db.backends.files.backend import FilesBackend
 from bos_mcp_db.backends.files.client import FileTables
 from bos_mcp_db.concurrency_limiter import ConcurrencyLimiter
 from bos_mcp_db.databases import Database
+from bos_mcp_db.settings import McpDbSettings
 from bos_sqlguard import Guard, GuardPolicy
-
-if TYPE_CHECKING:
-    from bos.files.v1 import ListFileTablesResponse
-    from bos_chassis.channels import Channels
-    from bos_mcp_db.backends.backend import Limits
-    from bos_mcp_db.settings import McpDbSettings
 
 FILES_DATABASE: Final = "files"
 """Its name; no configured database may have it where files are tables."""

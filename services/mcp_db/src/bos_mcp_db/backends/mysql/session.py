@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import asyncmy
 from asyncmy.constants.CLIENT import MULTI_STATEMENTS
 from asyncmy.errors import MySQLError
 
-from bos_mcp_db.backends.server_address import parse_server_address
+from bos_mcp_db.backends.server_address import ServerAddress, parse_server_address
 from bos_mcp_db.failures import DatabaseUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from bos_mcp_db.backends.server_address import ServerAddress
 
 CONNECT_TIMEOUT_S = 5.0
 _DEFAULT_PORT = 3306

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from bos_llm import Message, system, user
 from bos_llm.prompts import UNTRUSTED_NOTICE, mark_untrusted, prompt_file
+from bos_mcp_db.backends.backend import TableInfo
 from bos_mcp_db.connecting.texts import is_plain, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bos_mcp_db.backends.backend import TableInfo
 
 MAX_COLUMNS: Final = 80
 _MAX_TYPE_CHARS = 40

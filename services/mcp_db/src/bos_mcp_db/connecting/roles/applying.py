@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from bos_errors import FailedPrecondition, InvalidArgument
 from bos_mcp_db.connecting.roles.mysql import mysql_session
 from bos_mcp_db.connecting.roles.postgres import postgres_session
+from bos_mcp_db.connecting.roles.sessions import Administrator
 from bos_mcp_db.databases import dialect_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from bos_mcp_db.connecting.roles.sessions import Administrator
 
 
 async def apply_role(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from asyncmy.errors import MySQLError
 
@@ -14,9 +15,6 @@ from bos_mcp_db.backends.password_file import password_source
 from bos_mcp_db.connecting.roles.sessions import Outcome
 from bos_mcp_db.connecting.texts import one_line
 from bos_mcp_db.failures import DatabaseUnavailable
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 _TIMEOUT_S: Final = 20.0
 # No right to a table, column, database, routine, or to something of an administrator.

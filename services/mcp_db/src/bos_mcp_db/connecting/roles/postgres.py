@@ -6,8 +6,9 @@ import base64
 import hashlib
 import hmac
 import secrets
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import asyncpg
 
@@ -17,9 +18,6 @@ from bos_mcp_db.connecting.roles.sessions import Outcome
 from bos_mcp_db.connecting.texts import one_line
 from bos_mcp_db.failures import DatabaseUnavailable
 from bos_mcp_db.names import quote
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 _TIMEOUT_S: Final = 20.0
 _CONNECT_TIMEOUT_S: Final = 5.0

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from bos_mcp_db.backends.backend import Limits
+from bos_mcp_db.backends.backend import Backend, Limits
 from bos_mcp_db.connecting.roles.sessions import Outcome
 from bos_mcp_db.connecting.texts import one_line
 from bos_mcp_db.failures import QueryFailed
-
-if TYPE_CHECKING:
-    from bos_mcp_db.backends.backend import Backend
 
 _LIMITS: Final = Limits(max_rows=1, max_columns=500, max_bytes=1_000_000, timeout_s=10)
 _REFUSED: Final = frozenset({"SQLITE_AUTH", "SQLITE_READONLY"})

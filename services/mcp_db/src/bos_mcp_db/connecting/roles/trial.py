@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic import SecretStr
 
@@ -12,16 +13,11 @@ from bos_chassis.settings import settings_from
 from bos_errors import FailedPrecondition
 from bos_mcp_db.connecting.roles.mysql import mysql_session
 from bos_mcp_db.connecting.roles.postgres import postgres_session
+from bos_mcp_db.connecting.roles.sessions import Outcome, RoleSession
 from bos_mcp_db.connecting.roles.sqlite import SqliteSession
-from bos_mcp_db.databases import open_databases
+from bos_mcp_db.databases import Database, open_databases
 from bos_mcp_db.names import quote, split_table
 from bos_mcp_db.settings import DEFAULT_DATABASE, DatabaseSettings, McpDbSettings
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-
-    from bos_mcp_db.connecting.roles.sessions import Outcome, RoleSession
-    from bos_mcp_db.databases import Database
 
 _CATALOGUES: Final = {
     "postgres": "pg_catalog.pg_authid",

@@ -10,10 +10,8 @@ import ctypes
 import datetime
 import gc
 import time
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 
 class ClockUnavailable(Exception):

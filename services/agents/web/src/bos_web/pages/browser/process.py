@@ -10,16 +10,14 @@ import shutil
 import socket
 import sys
 import tempfile
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bos_chassis.concurrency.tasks import running_task
 from bos_web.pages.browser.devtools import MAX_MESSAGE_BYTES, DevTools
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _UID = 64_230

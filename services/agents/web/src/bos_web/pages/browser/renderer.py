@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from typing import TYPE_CHECKING
 
 from bos_agentkit import AgentFailure
 from bos_chassis.metrics import current_exemplar
+from bos_chassis.telemetry import Telemetry
 from bos_errors import AgentErrorType, ConfigurationError
 from bos_web.metrics import BrowserMetrics
 from bos_web.pages.browser.devtools import BrowserGone, CallFailed
-from bos_web.pages.browser.process import Launch, running_browser
+from bos_web.pages.browser.process import Launch, Running, running_browser
 from bos_web.pages.browser.supervisor import NO_NAMESPACES
-from bos_web.pages.browser.tab import Tab
-
-if TYPE_CHECKING:
-    from bos_chassis.telemetry import Telemetry
-    from bos_web.pages.browser.process import Running
-    from bos_web.pages.browser.tab import Rendered
-    from bos_web.pages.browser.visit import Visit
-    from bos_web.settings import WebSettings
+from bos_web.pages.browser.tab import Rendered, Tab
+from bos_web.pages.browser.visit import Visit
+from bos_web.settings import WebSettings
 
 _START_S = 30.0
 _FOR_READING = 0.25

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from bos_agentkit import AgentFailure
 from bos_errors import AgentErrorType
-from bos_web.pages.browser.devtools import BrowserGone, CallFailed
-from bos_web.pages.browser.visit import Asked
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from bos_web.pages.browser.devtools import DevTools
-    from bos_web.pages.browser.visit import Visit
+from bos_web.pages.browser.devtools import BrowserGone, CallFailed, DevTools
+from bos_web.pages.browser.visit import Asked, Visit
 
 _MAX_NODES = 100_000
 _MAX_TASKS = 2_000
