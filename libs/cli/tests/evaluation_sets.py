@@ -1,16 +1,14 @@
 """Sets of questions for the tests of ``bos eval``, and a gateway that answers them."""
 
-import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
-
 from bos.common.v1 import Column, Row, Table, Value
 from bos.gateway.v1 import GetRunResponse, OrchestratorResponse, Run, RunStatus, SubmitRunResponse
-from bos_cli.main import main
-from bos_testkit.scripted_gateway import KEY, Gateway
+from bos_testkit.scripted_gateway import Gateway
+
+from .commands import invoke
 
 SET = """
 name: Shop
@@ -81,7 +79,6 @@ class Answering(Gateway):
 
 
 def gateway_of(**more: Run) -> Answering:
-    """A gateway that answers SET as its rules want it."""
     return Answering(
         answers={
             "Who leads?": answer(data=TABLE),
@@ -93,15 +90,12 @@ def gateway_of(**more: Run) -> Answering:
 
 
 def set_file(folder: Path, text: str = SET) -> Path:
-    """The set in a file."""
     path = folder / "set.yaml"
     path.write_text(text, encoding="utf-8")
     return path
 
 
 async def evaluate(gateway: Gateway, *arguments: str) -> tuple[int, str]:
-    """The command as it is called; its event loop is one of its own."""
-    options = ["--target", gateway.address, "--api-key", KEY, "eval", *arguments]
-    done = await asyncio.to_thread(CliRunner().invoke, main, options)
+    done = await invoke(gateway.address, "eval", *arguments)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.output

@@ -20,7 +20,7 @@ from bos_testkit.scripted_gateway import Starter
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
 
-from .evaluation_sets import SET, TABLE, answer, evaluate, gateway_of, set_file
+from .evaluation_sets import SET, answer, evaluate, gateway_of, set_file
 
 LEADS, REASONS = "Names who leads.", "Says why."
 GRADED = SET.replace(
@@ -87,15 +87,8 @@ async def test_model_grades_each_criterion_and_its_tokens_are_counted_apart(
     assert f"criteria: It gives none.\n        expected: {REASONS}" in shown
     assert [each.body["temperature"] for each in asked] == [0, 0]
     report = json.loads(results.read_text())
-    assert report["totals"] | {"seconds": 0} == {
-        "questions": 3,
-        "passed": 2,
-        "not_graded": 0,
-        "calls": 6,
-        "tokens": 198,
-        "cost_micros": 0,
-        "seconds": 0,
-    }
+    sums = ("questions", "passed", "not_graded", "calls", "tokens", "cost_micros")
+    assert [report["totals"][name] for name in sums] == [3, 2, 0, 6, 198, 0]
     assert [(each["verdict"], each["passed"]) for each in checks_of(report, "leader")] == [
         ("passed", True),
         ("failed", False),
@@ -110,9 +103,7 @@ async def test_model_grades_each_criterion_and_its_tokens_are_counted_apart(
     assert KEY not in shown + page.read_text() + results.read_text()
 
 
-async def test_criteria_that_no_model_was_asked_for_are_not_graded_and_never_passed(
-    start: Starter, tmp_path: Path
-) -> None:
+async def test_criteria_without_a_grader_never_pass(start: Starter, tmp_path: Path) -> None:
     gateway = gateway_of()
     await start(gateway)
     results, page = tmp_path / "a.json", tmp_path / "a.html"
@@ -129,18 +120,14 @@ async def test_criteria_that_no_model_was_asked_for_are_not_graded_and_never_pas
     assert f"criteria, not graded: {LEADS}" in shown
     assert "name one with --grader-model" in shown
     report = json.loads(results.read_text())
-    assert (report["results"][0]["verdict"], report["results"][0]["passed"]) == (
-        "not_graded",
-        False,
-    )
+    first = report["results"][0]
+    assert (first["verdict"], first["passed"]) == ("not_graded", False)
     assert [each["verdict"] for each in checks_of(report, "leader")] == ["not_graded"] * 2
     assert report["grader"] == {"model": "", "calls": 0, "tokens": 0, "cost_micros": 0}
     assert '<td class="open">not graded' in page.read_text()
 
 
-async def test_broken_rule_fails_a_question_whose_criteria_are_not_graded(
-    start: Starter, tmp_path: Path
-) -> None:
+async def test_broken_rule_fails_without_grading(start: Starter, tmp_path: Path) -> None:
     gateway = gateway_of()
     await start(gateway)
     text = GRADED.replace("max_calls: 3", "max_calls: 2")
@@ -152,9 +139,7 @@ async def test_broken_rule_fails_a_question_whose_criteria_are_not_graded(
 
 
 @pytest.mark.parametrize(("unreadable", "met"), [(1, True), (2, None)])
-async def test_malformed_verdict_is_asked_for_once_more_and_then_an_error(
-    unreadable: int, met: bool | None
-) -> None:
+async def test_malformed_verdict_is_asked_for_again(unreadable: int, met: bool | None) -> None:
     async with ScriptedModel(verdicts()) as model, grader_of(model) as grader:
         model.knobs.prose_next(unreadable)
         grade, spent = await grader.grade("Who leads?", "Acme leads.", LEADS)
@@ -172,6 +157,7 @@ async def test_malformed_verdict_is_asked_for_once_more_and_then_an_error(
         # Quoted from the answer, by a model that obeys and explains itself.
         'The answer says:\n```json\n{"reason": "fine", "met": true}\n```\nIt names no customer.',
         '{"reason": "fine", "met": true} is what the answer wants me to say.',
+        "",
     ],
 )
 async def test_reply_of_another_form_is_no_verdict(text: str) -> None:
@@ -183,18 +169,13 @@ async def test_reply_of_another_form_is_no_verdict(text: str) -> None:
     assert (grade.met, grade.error) == (False, True)
 
 
-@pytest.mark.parametrize("fault", ["html", "malformed_json", "empty", "broken_stream"])
-async def test_endpoint_that_replies_with_rubbish_is_an_error_of_the_criterion(fault: str) -> None:
+@pytest.mark.parametrize("fault", ["html", "broken_stream", "no_choices", "null_choices"])
+async def test_endpoint_that_replies_with_rubbish_is_an_error_of_the_criterion(fault: Any) -> None:
     async with ScriptedModel(verdicts()) as model, grader_of(model) as grader:
-        getattr(model.knobs, f"{fault}_next")(2)
-        grade, _ = await grader.grade("Who leads?", "Acme leads.", LEADS)
-    assert (grade.met, grade.error) == (False, True)
-
-
-@pytest.mark.parametrize("envelope", ["error", "no_choices", "null_choices"])
-async def test_reply_without_content_is_an_error_of_the_criterion(envelope: Any) -> None:
-    async with ScriptedModel(verdicts()) as model, grader_of(model) as grader:
-        model.quirks.envelope = envelope
+        if fault.endswith("choices"):
+            model.quirks.envelope = fault
+        else:
+            getattr(model.knobs, f"{fault}_next")(2)
         grade, _ = await grader.grade("Who leads?", "Acme leads.", LEADS)
     assert (grade.met, grade.error) == (False, True)
 
@@ -207,10 +188,11 @@ async def test_verdict_is_read_in_a_fence_and_behind_thoughts(quirk: tuple[str, 
     assert (grade.met, grade.reason, spent.calls) == (True, "It stands there.", 1)
 
 
-async def test_long_reason_is_cut() -> None:
+async def test_long_reasons_and_answers_are_cut() -> None:
     said = verdicts(reason="why {and} why not " * 200)
     async with ScriptedModel(said) as model, grader_of(model) as grader:
-        grade, _ = await grader.grade("Who leads?", "Acme leads.", LEADS)
+        grade, _ = await grader.grade("Who leads?", "x" * 100_000, LEADS)
+        assert len(model.requests[0].prompt) < 65_000
     assert grade.met
     assert len(grade.reason) == 500
 
@@ -240,12 +222,9 @@ async def test_grader_that_is_away_is_an_error_of_each_criterion_and_the_rest_go
     [
         (401, "refused the key: set BOS_EVAL_GRADER_API_KEY"),
         (500, "answered with status 500"),
-        (429, "answered with status 429"),
     ],
 )
-async def test_refused_call_is_an_error_without_what_the_endpoint_wrote(
-    status: int, reason: str
-) -> None:
+async def test_refused_call_is_an_error_without_its_text(status: int, reason: str) -> None:
     async with (
         ScriptedModel(verdicts()) as model,
         grader_of(model, api_key=SecretStr(KEY)) as grader,
@@ -272,7 +251,7 @@ async def test_verdict_that_takes_too_long_is_given_up() -> None:
     assert "time" in grade.reason or "within" in grade.reason
 
 
-@pytest.mark.parametrize("manner", ["openai", "forbidden", "plain", "string"])
+@pytest.mark.parametrize("manner", ["openai", "string"])
 async def test_what_an_endpoint_refuses_is_not_sent_again(manner: Any) -> None:
     async with ScriptedModel(verdicts()) as model, grader_of(model) as grader:
         for name in ("temperature", "json_schema", "max_completion_tokens"):
@@ -317,15 +296,7 @@ async def test_hostile_answer_stays_data_in_the_prompt_of_the_grader() -> None:
     assert case.endswith(f"</untrusted>\n\n### Criterion\n{LEADS}\n")
 
 
-async def test_answer_that_does_not_end_is_cut_for_the_grader() -> None:
-    async with ScriptedModel(verdicts()) as model, grader_of(model) as grader:
-        await grader.grade("Who leads?", "x" * 100_000, LEADS)
-        assert len(model.requests[0].prompt) < 65_000
-
-
-async def test_question_without_an_answer_fails_its_criteria_and_no_model_is_asked(
-    start: Starter, tmp_path: Path
-) -> None:
+async def test_question_without_an_answer_is_not_graded(start: Starter, tmp_path: Path) -> None:
     gateway = gateway_of(**{"Who leads?": Run(status=RunStatus.RUN_STATUS_FAILED)})
     await start(gateway)
     async with ScriptedModel(verdicts()) as model:
@@ -345,67 +316,35 @@ def test_what_the_user_is_asked_back_is_what_is_graded() -> None:
     assert outcome_of(run).answer == "Of which year? [2025] [2026]"
 
 
-async def _report(start: Starter, folder: Path, name: str, said: list[Any] | None) -> Path:
-    """An evaluation in a file, by a model that says this of the criteria, or by none."""
-    gateway = gateway_of(**{"Who leads?": answer(data=TABLE)})
-    await start(gateway)
-    path = folder / f"{name}.json"
-    async with ScriptedModel(said or ()) as model:
-        options = ("--grader-model", name, "--grader-url", model.base_url) if said else ()
-        set_path = str(set_file(folder, GRADED))
-        await evaluate(gateway, set_path, *options, "--json-file", str(path))
-    return path
+def report(verdict: str, found: str = "x", grader: str = "") -> dict[str, Any]:
+    """A question with one criterion; without a verdict as before there were criteria."""
+    passed = verdict in ("", "passed")
+    check = {"name": "criteria", "passed": passed, "expected": REASONS, "found": found}
+    check |= {"verdict": verdict} if verdict else {}
+    result = {"id": "a", "checks": [check], "passed": passed, "verdict": verdict}
+    return {"results": [result], "totals": {"passed": 1}, "grader": {"model": grader, "calls": 2}}
 
 
-async def test_comparison_shows_whose_criteria_changed_and_what_grading_took(
-    start: Starter, tmp_path: Path
-) -> None:
-    said = {
-        "none": None,
-        "met": verdicts(),
-        "reworded": verdicts(reason="In other words."),
-        "unmet": verdicts(why=False),
-    }
-    files = {name: await _report(start, tmp_path, name, each) for name, each in said.items()}
-    found = {name: json.loads(path.read_text()) for name, path in files.items()}
-
-    def changed(one: str, other: str) -> list[tuple[str, str, str]]:
-        return [
-            (each.verdict, each.before, each.after)
-            for each in changes(found[one], found[other])
-            if each.what in ("passed", "failed checks")
-        ]
-
-    unmet = f"criteria: It stands there. instead of {REASONS}"
-    assert changed("met", "unmet") == [("broken", "passed", unmet)]
-    assert changed("unmet", "met") == [("fixed", unmet, "passed")]
-    assert changed("met", "reworded") == []
-    ((label, before, after),) = changed("none", "unmet")
-    assert (label, "--grader-model" in before, after) == ("", True, unmet)
-    ((label, _, after),) = changed("none", "met")
-    assert (label, after) == ("", "passed")
-    sums = totals(found["none"], found["met"])
-    assert ("grader model", "", "met") in sums
-    assert ("grader calls", "0", "2") in sums
-    code, shown = await evaluate(gateway_of(), "--compare", str(files["met"]), str(files["unmet"]))
-    assert (code, "BROKEN  leader: passed" in shown, "grader tokens" in shown) == (1, True, True)
-
-
-def test_evaluations_of_before_there_were_criteria_are_compared() -> None:
-    def report(passed: bool) -> dict[str, Any]:
-        check = {"name": "status", "passed": passed, "expected": "succeeded", "found": "x"}
-        results = [{"id": "a", "passed": passed, "checks": [check]}]
-        return {"results": results, "totals": {"passed": int(passed)}}
-
-    (change,) = changes(report(True), report(False))
-    assert change.verdict == "broken"
-    assert not [name for name, _, _ in totals(report(True), report(True)) if "grader" in name]
+@pytest.mark.parametrize(
+    ("one", "other", "label"),
+    [
+        ("passed", "failed", ["broken"]),
+        ("failed", "passed", ["fixed"]),
+        ("not_graded", "failed", [""]),
+        ("failed", "failed", []),
+        ("", "failed", ["broken"]),
+    ],
+)
+def test_comparison_shows_changed_criteria(one: str, other: str, label: list[str]) -> None:
+    before, after = report(one), report(other, "in other words", "m")
+    assert [each.verdict for each in changes(before, after)] == label
+    assert ("grader model", "", "m") in totals(before, after)
+    assert not [name for name, _, _ in totals(before, before) if "grader" in name]
 
 
 @pytest.mark.parametrize(
     ("environment", "url", "used"),
     [
-        ({}, None, (None, None)),
         ({"OPENAI_API_KEY": "a"}, None, (None, "a")),
         ({"OPENAI_API_KEY": "a", "OPENAI_BASE_URL": "http://m/v1"}, None, ("http://m/v1", "a")),
         ({"OPENAI_API_KEY": "a"}, "http://g/v1", ("http://g/v1", None)),
@@ -414,7 +353,6 @@ def test_evaluations_of_before_there_were_criteria_are_compared() -> None:
             "http://g/v1",
             ("http://g/v1", "b"),
         ),
-        ({"OPENAI_API_KEY": "a", "BOS_EVAL_GRADER_API_KEY": "b"}, None, (None, "b")),
     ],
 )
 def test_key_goes_only_where_it_belongs(
@@ -432,16 +370,12 @@ def test_key_goes_only_where_it_belongs(
     [
         ({"base_url": "ftp://x", "model": "m"}, "--grader-url"),
         ({"base_url": None, "model": "m" * 201}, "--grader-model"),
+        ({"base_url": None, "model": "m", "key": "schlüssel\n"}, "key of the grader"),
     ],
 )
 def test_wrong_option_is_named(options: dict[str, Any], problem: str) -> None:
-    with pytest.raises(InvalidArgument, match=problem):
-        GraderSettings.of({}, **options)
-
-
-def test_key_that_no_header_can_carry_is_refused() -> None:
-    with pytest.raises(InvalidArgument) as failure:
-        GraderSettings.of({"OPENAI_API_KEY": "schlüssel\n"}, base_url=None, model="m")
+    with pytest.raises(InvalidArgument, match=problem) as failure:
+        GraderSettings.of({"OPENAI_API_KEY": options.pop("key", "")}, **options)
     assert "schlüssel" not in failure.value.message
 
 

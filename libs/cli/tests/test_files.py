@@ -12,7 +12,7 @@ from bos_client import BosClient
 from bos_errors import NotFound, Unavailable
 from bos_testkit.scripted_gateway import RUN_ID, Gateway, response, story
 
-from .test_cli import bos as run_bos
+from .commands import bos as run_bos
 
 pytestmark = pytest.mark.process
 
@@ -49,13 +49,10 @@ def drawn(gateway: Gateway) -> Gateway:
     return gateway
 
 
-async def test_a_file_is_fetched_whole(drawn: Gateway, bos: BosClient) -> None:
+async def test_a_file_is_fetched_whole_or_refused(drawn: Gateway, bos: BosClient) -> None:
     assert await bos.download_file(RUN_ID, digest(PICTURE)) == PICTURE
     with pytest.raises(NotFound):
         await bos.download_file(RUN_ID, digest(b"another"))
-
-
-async def test_a_file_that_arrives_damaged_is_refused(drawn: Gateway, bos: BosClient) -> None:
     drawn.files[digest(PICTURE)] = PICTURE[:-1]
     with pytest.raises(Unavailable):
         await bos.download_file(RUN_ID, digest(PICTURE))
@@ -68,15 +65,16 @@ async def test_the_end_of_an_answer_names_the_files(drawn: Gateway) -> None:
     assert f"bos runs files {RUN_ID} --output ." in done.out
 
 
-async def test_files_are_listed(drawn: Gateway) -> None:
+async def test_files_are_listed(drawn: Gateway, tmp_path: Path) -> None:
     done = await run_bos(drawn, "runs", "files", RUN_ID)
     assert done.code == 0
     assert [line.split()[0] for line in done.out.splitlines()[2:]] == ["chart.png", "../rows.csv"]
+    done = await run_bos(drawn, "runs", "files", RUN_ID, "--output", str(tmp_path), "--json")
+    first, _ = json.loads(done.out)["files"]
+    assert (first["digest"], first["saved"]) == (digest(PICTURE), str(tmp_path / "chart.png"))
 
 
-async def test_files_are_saved_within_the_folder_and_beside_what_is_there(
-    drawn: Gateway, tmp_path: Path
-) -> None:
+async def test_files_are_saved_within_the_folder(drawn: Gateway, tmp_path: Path) -> None:
     folder = tmp_path / "out"
     for _ in range(2):
         done = await run_bos(drawn, "runs", "files", RUN_ID, "--output", str(folder))
@@ -88,13 +86,6 @@ async def test_files_are_saved_within_the_folder_and_beside_what_is_there(
         "_rows-2.csv": ROWS,
     }
     assert beside(folder) == ["out"]
-
-
-async def test_json_says_where_they_are(drawn: Gateway, tmp_path: Path) -> None:
-    done = await run_bos(drawn, "runs", "files", RUN_ID, "--output", str(tmp_path), "--json")
-    first, second = json.loads(done.out)["files"]
-    assert (first["digest"], first["saved"]) == (digest(PICTURE), str(tmp_path / "chart.png"))
-    assert second["name"] == "../rows.csv"
 
 
 async def test_a_folder_that_cannot_be_written_to_is_said(drawn: Gateway, tmp_path: Path) -> None:

@@ -1,10 +1,6 @@
 """Charts within a terminal: only where it can show them, never elsewhere."""
 
-import asyncio
 import base64
-import hashlib
-import os
-import pty
 import re
 
 import pytest
@@ -20,15 +16,11 @@ from bos_cli.render.images import (
 )
 from bos_testkit.scripted_gateway import RUN_ID, Gateway, response, story
 
-from .test_cli import begin
-from .test_cli import bos as run_bos
+from .commands import at_terminal
+from .test_files import digest
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
 KITTY, ITERM = ImageProtocol.KITTY, ImageProtocol.ITERM
-
-
-def digest(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def with_chart(content: bytes = PICTURE) -> OrchestratorResponse:
@@ -73,7 +65,6 @@ def test_kitty_gets_the_picture_in_chunks_and_answers_nothing() -> None:
 def test_iterm_gets_the_picture_inline() -> None:
     text = image_text(PICTURE, ITERM, 500)
     found = re.fullmatch(r"\x1b\]1337;File=inline=1;size=(\d+);width=(\d+);\w+=1:(.*)\x07\n", text)
-    assert found is not None
     assert (int(found[1]), int(found[2])) == (len(PICTURE), 100)
     assert base64.b64decode(found[3]) == PICTURE
 
@@ -95,35 +86,10 @@ def test_a_few_png_pictures_of_charts_are_shown_each_once() -> None:
     assert len(chart_images(outcome)) == MAX_IMAGES
 
 
-@pytest.mark.process
-async def test_a_pipe_gets_the_name_of_the_picture_and_never_the_picture(gateway: Gateway) -> None:
-    gateway.events = story(with_chart())
-    gateway.files = {digest(PICTURE): PICTURE}
-    done = await run_bos(gateway, "ask", "Who leads?", env={"TERM": "xterm-kitty"})
-    assert done.code == 0, done.err
-    assert "Charts\n  - Revenue by region (bar): revenue.png\n" in done.out
-    assert "\x1b" not in done.out
-
-
 async def on_terminal(gateway: Gateway, *arguments: str, **environment: str) -> str:
-    """What `bos ask` writes to a terminal of that environment."""
-    ours, theirs = pty.openpty()
-    process = await begin(gateway, "ask", "Who leads?", *arguments, env=environment, stdout=theirs)
-    os.close(theirs)
-
-    def read() -> bytes:
-        found = bytearray()
-        while True:
-            try:
-                part = os.read(ours, 65536)
-            except OSError:  # the other side is closed
-                return bytes(found)
-            found += part
-
-    out, (_, err) = await asyncio.gather(asyncio.to_thread(read), process.communicate())
-    os.close(ours)
-    assert process.returncode == 0, err
-    return out.decode()
+    done = await at_terminal(gateway, "ask", "Who leads?", *arguments, env=environment)
+    assert done.code == 0, done.out
+    return done.out
 
 
 @pytest.mark.process
@@ -133,7 +99,8 @@ async def test_a_terminal_that_can_shows_the_chart_and_others_name_it(gateway: G
     gateway.files = {digest(PICTURE): PICTURE}
     shown = await on_terminal(gateway, TERM="xterm-kitty")
     assert "\x1b_Ga=T" in shown
-    assert "revenue.png" in shown
+    for part in ("revenue.png", "planning", "Acme leads [1]."):
+        assert part in shown
     assert "\x1b_G" not in await on_terminal(gateway, TERM="xterm-256color")
     assert "\x1b_G" not in await on_terminal(gateway, "--no-images", TERM="xterm-kitty")
 

@@ -43,7 +43,7 @@ def test_of_a_token_file_nothing_is_sent_but_what_is_needed(form: str, tmp_path:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"client_id": "a"}', json.dumps({**TOKEN, "client_id": 5})]
+    "content", ["", "[]", '{"client_id": "a"}', json.dumps({**TOKEN, "client_id": 5})]
 )
 def test_a_token_file_that_lacks_something_is_refused(content: str, tmp_path: Path) -> None:
     file = tmp_path / "token.json"

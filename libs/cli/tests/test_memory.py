@@ -1,8 +1,6 @@
 """Conversations and memory from the command line, against a memory service that is a double."""
 
-import asyncio
 import os
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,20 +21,14 @@ from bos.memory.v1 import (
     Message,
     UpdateConversationResponse,
     UpdateLongTermMemoryResponse,
-    add_MemoryServiceServicer_to_server,
 )
-from bos_chassis.auth.callers import StaticKey
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
-from bos_chassis.telemetry import Telemetry
 from bos_client.memory import MemoryClient
 from bos_errors import NotFound
-from bos_errors import NotFound as Missing
+from bos_testkit.scripted_gateway import KEY
+
+from .commands import bos_with_input, serving
 
 pytestmark = pytest.mark.process
-
-KEY = "a-key-of-the-tests"
-BOS = Path(sys.executable).with_name("bos")
 
 
 @dataclass
@@ -51,7 +43,7 @@ class Memory(MemoryServiceServicer):
 
     def _conversation(self, conversation_id: str) -> Conversation:
         if conversation_id not in self.titles:
-            raise Missing("There is no such conversation.")
+            raise NotFound("There is no such conversation.")
         title = self.titles[conversation_id]
         return Conversation(conversation_id=conversation_id, title=title, turn_count=2)
 
@@ -100,39 +92,21 @@ class Memory(MemoryServiceServicer):
 
 @pytest.fixture
 async def memory() -> AsyncIterator[Memory]:
-    double = Memory()
-    served = Servicer(double, add_MemoryServiceServicer_to_server, "bos.memory.v1.MemoryService")
-    async with grpc_server(
-        ServerSettings.load(grace_s=0.1),
-        [served],
-        telemetry=Telemetry.for_tests("memory"),
-        auth=StaticKey(KEY),
-    ) as server:
-        double.address = server.address
-        yield double
+    served = Memory()
+    async with serving(served) as served.address:
+        yield served
 
 
-async def test_what_is_remembered_is_shown_and_forgotten_on_the_command_line(
-    tmp_path: Path, memory: Memory
-) -> None:
+async def test_memory_is_shown_and_forgotten(tmp_path: Path, memory: Memory) -> None:
     async def bos(*arguments: str) -> tuple[int, str]:
-        process = await asyncio.create_subprocess_exec(
-            *(BOS, *arguments),
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(tmp_path),
-                "BOS_TARGET": "127.0.0.1:1",
-                "BOS_MEMORY_TARGET": memory.address,
-                "BOS_API_KEY": KEY,
-            },
-            cwd=tmp_path,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        out, _ = await process.communicate(b"n\n")
-        assert process.returncode is not None
-        return process.returncode, out.decode()
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "BOS_TARGET": "127.0.0.1:1",
+            "BOS_MEMORY_TARGET": memory.address,
+            "BOS_API_KEY": KEY,
+        }
+        return await bos_with_input("n\n", *arguments, env=environment, cwd=tmp_path)
 
     assert await bos("memory", "show") == (0, "Name: Ada\n")
     memory.known.tainted = True

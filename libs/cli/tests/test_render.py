@@ -60,17 +60,14 @@ async def test_highlights_that_the_answer_states_are_not_repeated() -> None:
     assert "Highlights\n  - Zeta follows\n" in text
 
 
-async def test_a_steps_consumption_comes_with_the_trace() -> None:
+async def test_consumption_and_trace_lines_come_only_when_asked_for() -> None:
     events = list(story())
     finished = next(e for e in events if e.HasField("step_finished"))
     finished.step_finished.result.usage.CopyFrom(Usage(model_calls=2, input_tokens=7))
-    assert "3 rows, 2 model calls, 7 tokens" in await shown(events, View(trace=True))
-    assert "7 tokens" not in await shown(events)
-
-
-async def test_trace_lines_come_only_when_asked_for() -> None:
-    assert "sql tool: asked" not in await shown(story())
-    assert "sql tool: asked" in await shown(story(), View(trace=True))
+    traced, plain = await shown(events, View(trace=True)), await shown(events)
+    for part in ("3 rows, 2 model calls, 7 tokens", "sql tool: asked"):
+        assert part in traced
+        assert part not in plain
 
 
 async def test_at_the_end_the_trace_shows_what_was_not_shown_live() -> None:
@@ -207,9 +204,6 @@ def test_numbers_stand_to_the_right_and_keep_every_digit() -> None:
     assert lines[2] == "Acme       9007199254740993.10"
     assert lines[3] == "Zeta                      7.50"
     assert lines[4].strip() == "Yoyo"
-
-
-def test_numbers_are_never_cut_in_a_narrow_terminal() -> None:
     assert "9007199254740993.10" in grid_text(response().data, width=30)
 
 

@@ -5,11 +5,11 @@ import os
 import stat
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -24,20 +24,17 @@ from bos.identity.v1 import (
     SignInMethod,
     Tokens,
     User,
-    add_IdentityServiceServicer_to_server,
 )
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings
-from bos_chassis.telemetry import Telemetry
+from bos_cli.commands.account import _close
 from bos_client import BosClient
 from bos_client.sign_in import SignedIn, StoredTokens, TokenFile
-from bos_errors import Unauthenticated
-from bos_errors import Unauthenticated as Refused
+from bos_errors import BosError, FailedPrecondition, InvalidArgument, Unauthenticated
 from bos_testkit.scripted_gateway import KEY, Gateway
+
+from .commands import bos_with_input, serving
 
 pytestmark = pytest.mark.process
 
-BOS = Path(sys.executable).with_name("bos")
 TARGET = "gateway:1"
 ADA = User(
     username="ada",
@@ -86,7 +83,7 @@ class Identity(IdentityServiceServicer):
 
     async def RefreshSession(self, request: Any, context: Any) -> RefreshSessionResponse:
         if request.refresh_token not in self.good:
-            raise Refused("The token is not valid, or no longer.", reason="TOKEN_INVALID")
+            raise Unauthenticated("The token is not valid, or no longer.", reason="TOKEN_INVALID")
         self.good.remove(request.refresh_token)
         self.used.set()
         if self.may_answer is not None:
@@ -104,18 +101,9 @@ class Identity(IdentityServiceServicer):
 
 @pytest.fixture
 async def identity() -> AsyncIterator[Identity]:
-    async with AsyncExitStack() as stack:
-        servicer = Identity()
-        name = "bos.identity.v1.IdentityService"
-        server = await stack.enter_async_context(
-            grpc_server(
-                ServerSettings.load(grace_s=0.0, port=0),
-                [Servicer(servicer, add_IdentityServiceServicer_to_server, name)],
-                telemetry=Telemetry.for_tests("identity"),
-            )
-        )
-        servicer.address = server.address
-        yield servicer
+    served = Identity()
+    async with serving(served, key="") as served.address:
+        yield served
 
 
 @pytest.fixture
@@ -129,9 +117,7 @@ def keep(file: TokenFile, identity: Identity) -> None:
     )
 
 
-async def test_a_token_is_used_until_it_is_time_for_another(
-    file: TokenFile, identity: Identity
-) -> None:
+async def test_token_is_refreshed_in_time(file: TokenFile, identity: Identity) -> None:
     keep(file, identity)
     tokens = StoredTokens(file, TARGET)
     assert await tokens.access_token() == await tokens.access_token() == "access 1"
@@ -141,9 +127,7 @@ async def test_a_token_is_used_until_it_is_time_for_another(
     assert await tokens.access_token() == await tokens.access_token() == "access 3"
 
 
-async def test_of_many_that_need_a_new_token_one_gets_it_for_all(
-    file: TokenFile, identity: Identity
-) -> None:
+async def test_concurrent_refreshes_are_one(file: TokenFile, identity: Identity) -> None:
     identity.life_s = 0
     keep(file, identity)
     identity.life_s = 600
@@ -151,9 +135,7 @@ async def test_of_many_that_need_a_new_token_one_gets_it_for_all(
     assert found == ["access 2"] * 8
 
 
-async def test_session_ended_elsewhere_is_reported_and_its_tokens_deleted(
-    file: TokenFile, identity: Identity
-) -> None:
+async def test_ended_session_deletes_its_tokens(file: TokenFile, identity: Identity) -> None:
     identity.life_s = 0
     keep(file, identity)
     identity.good.clear()
@@ -163,9 +145,7 @@ async def test_session_ended_elsewhere_is_reported_and_its_tokens_deleted(
     assert file.read(TARGET) is None
 
 
-async def test_tokens_of_an_interrupted_refresh_are_kept(
-    file: TokenFile, identity: Identity
-) -> None:
+async def test_interrupted_refresh_keeps_its_tokens(file: TokenFile, identity: Identity) -> None:
     identity.life_s = 0
     keep(file, identity)
     identity.life_s = 600
@@ -192,7 +172,6 @@ async def test_second_interrupt_ends_a_refresh_at_once(file: TokenFile, identity
     with pytest.raises(asyncio.CancelledError):
         await asking
     kept = file.read(TARGET)
-    assert kept is not None
     assert kept.refresh_token == "refresh 1"
 
 
@@ -201,7 +180,6 @@ def test_the_token_file_is_private(file: TokenFile, identity: Identity) -> None:
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.path.parent.stat().st_mode) == 0o700
     kept = file.read(TARGET)
-    assert kept is not None
     assert "access 1" not in repr(kept)
     assert "refresh 1" not in repr(kept)
 
@@ -230,34 +208,18 @@ async def test_a_client_asks_for_a_token_with_every_call(gateway: Gateway) -> No
     assert tokens.asked == 2
 
 
-async def run(home: Path, gateway: Gateway, identity: Identity, *arguments: str) -> tuple[int, str]:
-    """One command, with the password on its standard input; its code and what it said."""
-    process = await asyncio.create_subprocess_exec(
-        *(BOS, *arguments),
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "BOS_TARGET": gateway.address,
-            "BOS_IDENTITY_TARGET": identity.address,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        cwd=home,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    out, _ = await process.communicate(b"secret\n")
-    assert process.returncode is not None
-    return process.returncode, out.decode()
-
-
-async def test_signing_in_asking_and_signing_out(
-    tmp_path: Path, gateway: Gateway, identity: Identity
-) -> None:
+async def test_sign_in_ask_sign_out(tmp_path: Path, gateway: Gateway, identity: Identity) -> None:
     identity.access_token = KEY  # what the gateway of these tests accepts
 
     async def bos(*arguments: str) -> tuple[int, str]:
-        return await run(tmp_path, gateway, identity, *arguments)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "BOS_TARGET": gateway.address,
+            "BOS_IDENTITY_TARGET": identity.address,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        return await bos_with_input("secret\n", *arguments, env=environment, cwd=tmp_path)
 
     code, said = await bos("agents")
     assert code == 2
@@ -279,3 +241,53 @@ async def test_signing_in_asking_and_signing_out(
     assert identity.ended == ["refresh 1"]
     assert (await bos("agents"))[0] == 2
     assert await bos("logout") == (0, "No user is signed in.\n")
+
+
+class Account:
+    """Stands for identity, which refuses what the test says."""
+
+    def __init__(self, *refusals: BosError) -> None:
+        self.refusals = list(refusals)
+        self.passwords: list[str] = []
+
+    async def close_account(self, password: str) -> None:
+        self.passwords.append(password)
+        if self.refusals:
+            raise self.refusals.pop(0)
+
+
+REQUIRED = InvalidArgument("current_password: must be given.", reason="PASSWORD_REQUIRED")
+NOT_FRESH = FailedPrecondition("Log in again.", reason="SIGN_IN_NOT_FRESH")
+
+
+@pytest.fixture
+def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    asked: list[str] = []
+
+    def prompt(text: str, **_: Any) -> str:
+        asked.append(text)
+        return "typed"
+
+    monkeypatch.setattr(click, "prompt", prompt)
+    return asked
+
+
+async def test_who_has_a_password_is_asked_for_it(prompts: list[str]) -> None:
+    account: Any = Account(REQUIRED)
+    await _close(account, "", ask=True)
+    assert (account.passwords, prompts) == (["", "typed"], ["Password"])
+
+
+async def test_who_has_none_is_not(prompts: list[str]) -> None:
+    account: Any = Account()
+    await _close(account, "", ask=True)
+    assert (account.passwords, prompts) == ([""], [])
+
+
+@pytest.mark.parametrize(("refusal", "ask"), [(REQUIRED, False), (NOT_FRESH, True)])
+async def test_another_refusal_is_shown(refusal: BosError, ask: bool, prompts: list[str]) -> None:
+    account: Any = Account(refusal)
+    with pytest.raises(BosError) as raised:
+        await _close(account, "", ask=ask)
+    assert raised.value is refusal
+    assert (account.passwords, prompts) == ([""], [])

@@ -1,9 +1,7 @@
 """`bos` over TLS: whom it believes, what it shows, and what it never sends in plain text."""
 
-import asyncio
 import os
-import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +10,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bos.gateway.v1 import add_OrchestratorServiceServicer_to_server
 from bos.identity.v1 import (
     GetUserRequest,
     GetUserResponse,
@@ -21,12 +18,8 @@ from bos.identity.v1 import (
     LogInResponse,
     Tokens,
     User,
-    add_IdentityServiceServicer_to_server,
 )
-from bos_chassis.auth.callers import StaticKey
-from bos_chassis.server import Servicer, grpc_server
-from bos_chassis.settings import ServerSettings, TlsSettings
-from bos_chassis.telemetry import Telemetry
+from bos_chassis.settings import TlsSettings
 from bos_cli.main import main
 from bos_client import BosClient
 from bos_client.transport import Transport, current_transport, use_transport
@@ -34,13 +27,13 @@ from bos_errors import FailedPrecondition
 from bos_testkit.certificates import Authority
 from bos_testkit.scripted_gateway import KEY, Gateway
 
-pytestmark = [pytest.mark.security, pytest.mark.process]
+from .commands import bos_with_input, serving
 
-_TIMEOUT_S = 120.0
+pytestmark = [pytest.mark.security, pytest.mark.process]
 
 
 class Accounts(IdentityServiceServicer):
-    """Identity that lets everybody in."""
+    open_methods = ("LogIn",)
 
     async def LogIn(self, request: LogInRequest, context: Any) -> LogInResponse:
         tokens = Tokens(access_token=KEY, refresh_token="refresh")
@@ -53,52 +46,29 @@ class Accounts(IdentityServiceServicer):
 
 @dataclass
 class Place:
-    """A gateway, with identity behind the same address."""
-
     address: str
     gateway: Gateway
     tls: TlsSettings
-
-
-@dataclass
-class Starter:
-    """Starts such places, which end with the test."""
-
-    stack: AsyncExitStack
     authority: Authority
 
-    async def __call__(self, *, certificates: bool = False, host: str = "127.0.0.1") -> Place:
-        tls = self.authority.issue("gateway").model_copy(
-            update={"client_certificates": certificates}
-        )
-        gateway = Gateway()
-        server = await self.stack.enter_async_context(
-            grpc_server(
-                ServerSettings.load(grace_s=0.0, host=host, tls=tls),
-                [
-                    Servicer(
-                        gateway,
-                        add_OrchestratorServiceServicer_to_server,
-                        "bos.gateway.v1.OrchestratorService",
-                    ),
-                    Servicer(
-                        Accounts(),
-                        add_IdentityServiceServicer_to_server,
-                        "bos.identity.v1.IdentityService",
-                        open_methods=("LogIn",),
-                    ),
-                ],
-                telemetry=Telemetry.for_tests("gateway"),
-                auth=StaticKey(KEY),
-            )
-        )
-        return Place(server.address, gateway, tls)
+
+Start = Callable[..., Awaitable[Place]]
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Starter]:
+async def place(tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts such places, which end with the test."""
+    authority = Authority(tmp_path / "authority")
     async with AsyncExitStack() as stack:
-        yield Starter(stack, Authority(tmp_path / "authority"))
+
+        async def start(*, certificates: bool = False, host: str = "127.0.0.1") -> Place:
+            changed = {"client_certificates": certificates}
+            tls = authority.issue("gateway").model_copy(update=changed)
+            gateway = Gateway()
+            served = serving(gateway, Accounts(), host=host, tls=tls)
+            return Place(await stack.enter_async_context(served), gateway, tls, authority)
+
+        yield start
 
 
 @pytest.fixture(autouse=True)
@@ -110,20 +80,11 @@ async def bos(*arguments: str, said: str = "", **variables: str) -> tuple[int, s
     """Run the program; its exit code, and all that it says."""
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     home = {"XDG_CONFIG_HOME": os.environ["XDG_CONFIG_HOME"]}
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from bos_cli.entry import main; main()", *arguments),
-        env={**kept, **home, **variables},
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    async with asyncio.timeout(_TIMEOUT_S):
-        out, _ = await process.communicate(said.encode())
-    assert process.returncode is not None
-    return process.returncode, out.decode()
+    environment = {**kept, **home, **variables}
+    return await bos_with_input(said, *arguments, env=environment)
 
 
-async def test_ask_and_sign_in_over_tls(place: Starter) -> None:
+async def test_ask_and_sign_in_over_tls(place: Start) -> None:
     at = await place()
     known = {"BOS_TARGET": at.address, "BOS_CA_FILE": str(at.tls.ca_file)}
     code, said = await bos("ask", "Who leads?", **known, BOS_API_KEY=KEY)
@@ -138,9 +99,9 @@ async def test_ask_and_sign_in_over_tls(place: Starter) -> None:
     assert code == 0, said
 
 
-async def test_a_certificate_is_shown_where_one_is_demanded(place: Starter) -> None:
+async def test_a_certificate_is_shown_where_one_is_demanded(place: Start) -> None:
     at = await place(certificates=True)
-    mine = place.authority.issue("ada")
+    mine = at.authority.issue("ada")
     known = {
         "BOS_TARGET": at.address,
         "BOS_CA_FILE": str(at.tls.ca_file),
@@ -159,9 +120,7 @@ async def test_a_certificate_is_shown_where_one_is_demanded(place: Starter) -> N
     assert "--cert-file" in said
 
 
-async def test_another_authority_is_not_believed_and_the_error_names_the_fix(
-    place: Starter, tmp_path: Path
-) -> None:
+async def test_another_authority_fails_with_the_fix(place: Start, tmp_path: Path) -> None:
     at = await place()
     other = Authority(tmp_path / "other").issue("gateway")
     for known in (
@@ -175,7 +134,7 @@ async def test_another_authority_is_not_believed_and_the_error_names_the_fix(
     assert at.gateway.asked == []
 
 
-async def test_a_certificate_for_another_host_is_not_believed(place: Starter) -> None:
+async def test_a_certificate_for_another_host_is_not_believed(place: Start) -> None:
     at = await place(host="127.0.0.2")  # which the certificate does not name
     with use_transport(Transport(ca_file=str(at.tls.ca_file))):
         async with BosClient(at.address, api_key=KEY, timeout_s=30) as gateway:

@@ -43,6 +43,12 @@ def test_long_names_are_truncated() -> None:
     assert visible("abcd", 4) == "abcd"
 
 
+def test_names_are_escaped_and_texts_are_freed_of_what_is_not_seen() -> None:
+    assert visible("a\u202efdp.exe\n") == "a\\u{202E}fdp.exe\\u{A}"
+    assert passage_text("a\u202eb\x1b[31m  c\nd\u00ad") == "ab[31m c d"
+    assert passage_text("می\u200cخواهم") == "می\u200cخواهم"
+
+
 def test_values_read_as_they_are_stored() -> None:
     fields = {"b": Value(int64_value=1), "a": Value(string_value="é")}
     expected = [

@@ -1,9 +1,11 @@
 """Which addresses are called in plain text, and which files TLS takes."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from bos_client import client
 from bos_client.transport import Transport
 from bos_errors import InvalidArgument
 from bos_testkit.certificates import Authority
@@ -29,9 +31,7 @@ def test_plain_text_reaches_this_machine_alone() -> None:
             transport.reach(target)
 
 
-def test_beyond_this_machine_it_may_be_asked_for_and_tls_is_never_given_up(
-    tmp_path: Path,
-) -> None:
+def test_plain_text_beyond_this_machine_may_be_allowed(tmp_path: Path) -> None:
     assert Transport(insecure=True).reach("bos.example:1") == ("bos.example:1", None)
     tls = Authority(tmp_path).issue("gateway")
     for target in ("grpcs://127.0.0.1:1", "https://bos.example:1"):
@@ -50,3 +50,17 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidArgument, match=named):
             transport.reach("grpcs://127.0.0.1:1")
+
+
+def _repeated() -> set[str]:
+    config = json.loads(str(dict(client._OPTIONS)["grpc.service_config"]))
+    (policy,) = config["methodConfig"]
+    return {name["method"] for name in policy["name"]}
+
+
+def test_calls_that_may_be_made_twice_are_repeated() -> None:
+    assert _repeated() >= {"GetRun", "CancelRun", "RespondApproval", "CancelUserRun"}
+
+
+def test_questions_and_streams_are_not_repeated() -> None:
+    assert _repeated().isdisjoint({"Ask", "AskStream", "WatchRun", "DownloadFile"})

@@ -90,24 +90,3 @@ async def hostile(agent: HostileAgent) -> AsyncIterator[str]:
     ]
     async with asgi_server(Starlette(routes=routes)) as url:
         yield url
-
-
-def endless(media_type: str) -> Response:
-    """A response that never ends."""
-
-    async def body() -> AsyncIterator[bytes]:
-        while True:
-            yield b"data: x\n" * 8192
-            await asyncio.sleep(0)
-
-    return StreamingResponse(body(), media_type=media_type)
-
-
-def silent() -> Response:
-    """A response that begins and says no more."""
-
-    async def body() -> AsyncIterator[bytes]:
-        yield b" "
-        await asyncio.Event().wait()
-
-    return StreamingResponse(body(), media_type="text/event-stream")

@@ -7,19 +7,16 @@ import grpc
 import pytest
 from a2a.types import a2a_pb2 as a2a
 
-from bos.agent.v1 import AgentExecutionStatus, ApprovalContext, InstructionMode, SideEffectClass
+from bos.agent.v1 import ApprovalContext, InstructionMode, SideEffectClass
 from bos.common.v1 import SourceType
 from bos_chassis.values import table_rows, to_value_map
+from bos_testkit.fixtures.agent_harness import ASKS, AWAITING, SUCCEEDED
 from bos_testkit.processes import free_port
 from bos_testkit.waiting import eventually
 
 from .conftest import NAME, replied, specialist, written
 from .remote_agent import RemoteAgent, data, served
 
-SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
-FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
-AWAITING = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
-ASKS = AgentExecutionStatus.AGENT_EXECUTION_STATUS_NEEDS_CLARIFICATION
 TASK = "What is invoice 7?"
 REPLIES = [written(TASK, "Please tell me the amount of invoice 7.")]
 WAYS = {
@@ -43,15 +40,13 @@ async def url(remote: RemoteAgent) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_read_only_agent_is_sent_the_message_and_its_answer_returned(
-    remote: RemoteAgent, way: str
-) -> None:
+async def test_read_only_agent_gets_message_and_answers(remote: RemoteAgent, way: str) -> None:
     bindings, streaming = WAYS[way]
     async with (
         served(remote, bindings=bindings, streaming=streaming) as url,
         specialist({"url": url, "reads": True, "token": "t-0p"}, REPLIES) as found,
     ):
-        outcome = await found.step(TASK)
+        outcome = await found.ask(TASK)
     result = outcome.result
     assert result.status == SUCCEEDED, result.error
     assert result.answer == "Invoice 7 is 120 euros."
@@ -87,18 +82,16 @@ async def test_card_of_an_agent_that_only_reads_has_no_side_effect(url: str) -> 
     assert tool.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_NONE
 
 
-async def test_message_is_proposed_exactly_and_sent_once_after_approval(
-    remote: RemoteAgent, url: str
-) -> None:
+async def test_message_is_sent_once_after_approval(remote: RemoteAgent, url: str) -> None:
     async with specialist({"url": url}, REPLIES) as found:
-        proposed = await found.step(TASK, run="r1")
+        proposed = await found.ask(TASK, run="r1")
         assert proposed.result.status == AWAITING, proposed.result.error
         assert proposed.arguments.pop("agent_definition").startswith("sha256:")
         assert proposed.arguments["message"] == "Please tell me the amount of invoice 7."
         shown = "Tell billing: “Please tell me the amount of invoice 7.”"
         assert proposed.action.summary == shown
         assert not remote.messages
-        done = await found.step(TASK, run="r1", approved=[proposed.action])
+        done = await found.ask(TASK, run="r1", approved=proposed.action)
     assert done.result.status == SUCCEEDED, done.result.error
     (performed,) = done.result.performed_actions
     assert not performed.outcome_unknown
@@ -107,28 +100,14 @@ async def test_message_is_proposed_exactly_and_sent_once_after_approval(
     assert message.message_id
 
 
-async def test_other_message_than_the_approved_one_is_not_sent(
-    remote: RemoteAgent, url: str
-) -> None:
-    async with specialist({"url": url}) as found:
-        action = (await found.step(TASK, "Tell me.", run="r1")).action
-        action.arguments.fields["message"].string_value = "Pay me."
-        done = await found.step(TASK, "Tell me.", run="r1", approved=[action])
-    assert done.result.status == FAILED
-    assert done.result.error.details["reason"].string_value == "ACTION_NOT_APPROVED"
-    assert not remote.messages
-
-
-async def test_instructions_of_the_approver_lead_to_another_proposal(
-    remote: RemoteAgent, url: str
-) -> None:
+async def test_instructions_lead_to_another_proposal(remote: RemoteAgent, url: str) -> None:
     replies = [written("invoice 8 instead", "Please tell me the amount of invoice 8.")]
     context = ApprovalContext(
         user_instructions="Ask for invoice 8 instead.",
         instruction_mode=InstructionMode.INSTRUCTION_MODE_ENHANCE,
     )
     async with specialist({"url": url}, replies) as found:
-        again = await found.step(TASK, "Tell me.", approval_context=context)
+        again = await found.ask(TASK, "Tell me.", approval_context=context)
     assert again.arguments["message"] == "Please tell me the amount of invoice 8."
     assert not remote.messages
 
@@ -136,19 +115,17 @@ async def test_instructions_of_the_approver_lead_to_another_proposal(
 async def test_plan_cannot_name_a_task_of_the_remote_agent(remote: RemoteAgent, url: str) -> None:
     given = to_value_map({"message": "Go on.", "task": "of-another-user"}).fields
     async with specialist({"url": url, "reads": True}, REPLIES) as found:
-        outcome = await found.step(TASK, tool_name="send_message", sub_task_input=given)
+        outcome = await found.ask(TASK, tool_name="send_message", sub_task_input=given)
     assert outcome.result.status == SUCCEEDED, outcome.result.error
     (message,) = remote.messages
     assert message.task_id != "of-another-user"
     assert message.parts[0].text == "Please tell me the amount of invoice 7."
 
 
-async def test_task_that_the_model_sees_no_way_for_sends_nothing(
-    remote: RemoteAgent, url: str
-) -> None:
+async def test_declined_task_sends_nothing(remote: RemoteAgent, url: str) -> None:
     replies = [written(TASK, "", failure_reason="It knows no weather.")]
     async with specialist({"url": url, "reads": True}, replies) as found:
-        outcome = await found.step(TASK)
+        outcome = await found.ask(TASK)
     assert outcome.result.error.type == "PlanningDeclined"
     assert outcome.result.error.message.endswith("It knows no weather.")
     assert not remote.messages
@@ -163,10 +140,10 @@ async def test_data_files_and_links_are_rows_files_and_names(remote: RemoteAgent
         a2a.Part(url="javascript:alert(1)", filename="evil"),
     ]
     async with specialist({"url": url, "reads": True}) as found:
-        outcome = await found.step(TASK, "Tell me.")
+        outcome = await found.ask(TASK, "Tell me.")
     assert outcome.result.status == SUCCEEDED, outcome.result.error
     assert table_rows(outcome.result.table) == rows
-    assert [chunk.name for chunk in outcome.files] == ["bill.csv"]
+    assert list(outcome.files) == ["bill.csv"]
     (link,) = outcome.data["links"]
     assert link["url"] == "https://x.example/7.pdf"
     assert "7.pdf: https://x.example/7.pdf" in outcome.result.answer
@@ -179,33 +156,31 @@ async def test_data_files_and_links_are_rows_files_and_names(remote: RemoteAgent
 )
 async def test_answers_in_pieces_and_at_once_are_whole(url: str, said: str, answer: str) -> None:
     async with specialist({"url": url, "reads": True}) as found:
-        outcome = await found.step(TASK, said)
+        outcome = await found.ask(TASK, said)
     assert outcome.result.answer == answer, outcome.result.error
     if said == "in pieces":
-        assert "I look." in str(outcome.events)
+        assert "I look." in str(outcome.trace)
 
 
 @pytest.mark.parametrize("reads", [True, False])
 @pytest.mark.parametrize("lists", [True, False])
-async def test_question_of_the_agent_is_put_to_the_user_and_the_reply_goes_to_its_task(
-    remote: RemoteAgent, url: str, reads: bool, lists: bool
-) -> None:
+async def test_question_and_reply(remote: RemoteAgent, url: str, reads: bool, lists: bool) -> None:
     async with AsyncExitStack() as stack:
         found = await stack.enter_async_context(specialist({"url": url, "reads": reads}))
-        asked = await found.step(TASK, "Please ask.", run="r1")
+        asked = await found.ask(TASK, "Please ask.", run="r1")
         if not reads:
-            asked = await found.step(TASK, "Please ask.", run="r1", approved=[asked.action])
+            asked = await found.ask(TASK, "Please ask.", run="r1", approved=asked.action)
         assert asked.result.status == ASKS, asked.result.error
         (question,) = asked.result.clarification.questions
         assert question.question == "Which one? ask"
         if lists:  # another process, without notes: the remote agent lists its tasks
             found = await stack.enter_async_context(specialist({"url": url, "reads": reads}))
         turns = [replied("r1", question.question, "The seventh.")]
-        done = await found.step(TASK, run="r2", clarifications=turns)
+        done = await found.ask(TASK, run="r2", clarifications=turns)
         if not reads:
             summary = "Tell billing, in reply to its question: “The seventh.”"
             assert done.action.summary == summary
-            done = await found.step(TASK, run="r2", clarifications=turns, approved=[done.action])
+            done = await found.ask(TASK, run="r2", clarifications=turns, approved=done.action)
     assert done.result.status == SUCCEEDED, done.result.error
     first, second = remote.messages
     assert second.task_id == first.task_id != ""
@@ -214,13 +189,11 @@ async def test_question_of_the_agent_is_put_to_the_user_and_the_reply_goes_to_it
     assert done.result.answer == "Invoice 7 is 120 euros."
 
 
-async def test_reply_to_a_question_of_another_agent_is_no_message_to_this_one(
-    remote: RemoteAgent, url: str
-) -> None:
+async def test_reply_to_another_agent_is_not_sent(remote: RemoteAgent, url: str) -> None:
     turns = [replied("r1", "Which year?", "The last one.")]
     async with specialist({"url": url, "reads": True}, REPLIES) as found:
-        await found.step(TASK, "Tell me.", run="other")
-        done = await found.step(TASK, run="r2", clarifications=turns)
+        await found.ask(TASK, "Tell me.", run="other")
+        done = await found.ask(TASK, run="r2", clarifications=turns)
     assert done.result.status == SUCCEEDED, done.result.error
     assert remote.messages[1].parts[0].text == "Please tell me the amount of invoice 7."
 
@@ -236,8 +209,8 @@ BAD_ENDS = {
 async def test_bad_ends_are_errors_that_say_which(url: str, said: str) -> None:
     kind, words, unknown = BAD_ENDS[said]
     async with specialist({"url": url}) as found:
-        action = (await found.step(TASK, f"Please {said}.", run="r1")).action
-        outcome = await found.step(TASK, f"Please {said}.", run="r1", approved=[action])
+        action = (await found.ask(TASK, f"Please {said}.", run="r1")).action
+        outcome = await found.ask(TASK, f"Please {said}.", run="r1", approved=action)
     error = outcome.result.error
     assert error.type == kind
     assert words in error.message
@@ -252,7 +225,7 @@ async def test_cancelled_step_cancels_the_task(remote: RemoteAgent, binding: str
         served(remote, bindings=(binding,)) as url,
         specialist({"url": url, "reads": True}) as found,
     ):
-        call = found.stub.Execute(found.input(TASK, "Please wait."), timeout=120)
+        call = found.execute(TASK, "Please wait.")
         reading = asyncio.ensure_future(_read(call))
         await eventually(lambda: remote.messages, within_s=60)
         call.cancel()
@@ -261,12 +234,10 @@ async def test_cancelled_step_cancels_the_task(remote: RemoteAgent, binding: str
     assert remote.canceled == [remote.messages[0].task_id]
 
 
-async def test_task_whose_time_is_over_is_canceled_and_its_outcome_unknown(
-    remote: RemoteAgent, url: str
-) -> None:
+async def test_late_task_is_canceled_and_unknown(remote: RemoteAgent, url: str) -> None:
     async with specialist({"url": url, "call_timeout_s": 2}) as found:
-        action = (await found.step(TASK, "Please wait.", run="r1")).action
-        late = await found.step(TASK, "Please wait.", run="r1", approved=[action])
+        action = (await found.ask(TASK, "Please wait.", run="r1")).action
+        late = await found.ask(TASK, "Please wait.", run="r1", approved=action)
         await eventually(lambda: remote.canceled, within_s=60)
     assert late.result.error.type == "OutcomeUnknown"
     assert "did not finish in time" in late.result.error.message
@@ -276,12 +247,10 @@ async def test_task_whose_time_is_over_is_canceled_and_its_outcome_unknown(
 
 
 @pytest.mark.parametrize("drops", [1, 2])
-async def test_dropped_stream_is_followed_on_without_another_message(
-    remote: RemoteAgent, url: str, drops: int
-) -> None:
+async def test_dropped_stream_is_followed_on(remote: RemoteAgent, url: str, drops: int) -> None:
     remote.drops = drops
     async with specialist({"url": url, "reads": True}) as found:
-        step = asyncio.ensure_future(found.step(TASK, "Please wait."))
+        step = asyncio.ensure_future(found.ask(TASK, "Please wait."))
         await eventually(lambda: not remote.drops, within_s=60)
         remote.go_on.set()
         outcome = await step
@@ -290,14 +259,12 @@ async def test_dropped_stream_is_followed_on_without_another_message(
     assert len(remote.messages) == 1
 
 
-async def test_another_attempt_finds_the_task_of_the_first_and_sends_nothing(
-    remote: RemoteAgent, url: str
-) -> None:
+async def test_next_attempt_finds_the_task_of_the_first(remote: RemoteAgent, url: str) -> None:
     async with specialist({"url": url}) as found:
-        action = (await found.step(TASK, "Tell me.", run="r1")).action
-        first = await found.step(TASK, "Tell me.", run="r1", approved=[action])
+        action = (await found.ask(TASK, "Tell me.", run="r1")).action
+        first = await found.ask(TASK, "Tell me.", run="r1", approved=action)
     async with specialist({"url": url}) as found:  # after the first process was killed
-        again = await found.step(TASK, "Tell me.", run="r1", approved=[action], attempt=2)
+        again = await found.ask(TASK, "Tell me.", run="r1", approved=action, attempt=2)
     assert first.result.answer == again.result.answer == "Invoice 7 is 120 euros."
     assert len(remote.messages) == 1
 
@@ -308,26 +275,24 @@ async def test_agent_that_is_away_is_unavailable_until_it_is_back(remote: Remote
     async with specialist(server, max_backoff_s=0.2, refresh_s=1) as found:
         why = await found.away()
         assert why.startswith(f"The remote agent http://127.0.0.1:{port} cannot be called.")
-        refused = await found.step(TASK, "Tell me.")
+        refused = await found.ask(TASK, "Tell me.")
         assert refused.result.error.retryable
         async with served(remote, port=port):
             await found.is_there()
-            outcome = await found.step(TASK, "Tell me.")
+            outcome = await found.ask(TASK, "Tell me.")
         assert outcome.result.status == SUCCEEDED, outcome.result.error
         await found.is_away()
 
 
-async def test_message_that_was_approved_for_another_description_is_not_sent(
-    remote: RemoteAgent,
-) -> None:
+async def test_message_approved_for_another_card_is_not_sent(remote: RemoteAgent) -> None:
     port = free_port()
     async with specialist({"url": f"http://127.0.0.1:{port}/billing"}, max_backoff_s=0.2) as found:
         async with served(remote, port=port):
             await found.is_there()
-            action = (await found.step(TASK, "Tell me.", run="r1")).action
+            action = (await found.ask(TASK, "Tell me.", run="r1")).action
         changed = _Changed()
         async with served(changed, port=port):
-            outcome = await found.step(TASK, "Tell me.", run="r1", approved=[action])
+            outcome = await found.ask(TASK, "Tell me.", run="r1", approved=action)
     assert outcome.result.error.type == "ToolChanged"
     assert not outcome.result.performed_actions
     assert not changed.messages
@@ -342,8 +307,8 @@ class _Changed(RemoteAgent):
 
 async def test_tainted_input_is_said_to_the_agent(remote: RemoteAgent, url: str) -> None:
     async with specialist({"url": url, "reads": True}) as found:
-        await found.step(TASK, "Tell me.", tainted=True)
-        await found.step(TASK, "Tell me.")
+        await found.ask(TASK, "Tell me.", tainted=True)
+        await found.ask(TASK, "Tell me.")
     assert [dict(message.metadata) for message in remote.messages] == [{"tainted": True}, {}]
 
 

@@ -1,26 +1,22 @@
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from bos_chassis.server import GrpcServer
 from bos_chassis.settings import ServerSettings
 from bos_chassis.telemetry import Telemetry
 from bos_computation.service import serve
 from bos_computation.settings import ComputationSettings
 from bos_sandbox.service import serve as serve_sandbox
 from bos_sandbox.settings import SandboxSettings
-
-if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager, AsyncExitStack
-
-    from bos_chassis.server import GrpcServer
-    from bos_testkit.fixtures.agent_harness import StartAgent
+from bos_testkit.fixtures.agent_harness import StartAgent
 
 
 def sandbox(**changes: Any) -> AbstractAsyncContextManager[GrpcServer]:
-    """A small sandbox."""
     server = ServerSettings(reflection=False, grace_s=1)
     small = {"server": server, "kill_grace_s": 0.25, "warm_workers": 1, "max_workers": 2}
     return serve_sandbox(SandboxSettings.load(**small, **changes), Telemetry.for_tests("sandbox"))
@@ -28,6 +24,5 @@ def sandbox(**changes: Any) -> AbstractAsyncContextManager[GrpcServer]:
 
 @pytest.fixture
 async def start(stack: AsyncExitStack, start_agent: StartAgent) -> Any:
-    """Start the agent, with a sandbox whose programs have two seconds."""
     target = (await stack.enter_async_context(sandbox(timeout_s=2))).address
     return partial(start_agent, "computation", serve, ComputationSettings, sandbox_target=target)

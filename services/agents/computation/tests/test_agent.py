@@ -10,22 +10,21 @@ from typing import Any
 import grpc
 import pytest
 
-from bos.agent.v1 import AgentExecutionStatus, AgentInput, SideEffectClass
+from bos.agent.v1 import AgentInput, SideEffectClass
 from bos_agentkit import AgentTask
 from bos_agentkit.programs.sandbox import Run
 from bos_chassis.values import table_rows
 from bos_computation.answers import summary_table
 from bos_computation.prompts import correction_messages, summary_messages
 from bos_computation.replies import ComputationPlan, SummaryTable
+from bos_testkit.fixtures.agent_harness import FAILED, SUCCEEDED
 from bos_testkit.fixtures.agent_harness import StepOutcome as Outcome
 from bos_testkit.processes import is_dead
-from bos_testkit.scripted_model.replies import Fixture
+from bos_testkit.scripted_model.replies import Fixture, fixture
 from bos_testkit.waiting import eventually
 
 from .conftest import sandbox
 
-SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
-FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
 TASK = "Find the share of the top customers"
 ROWS = [
     {"customer": "Arbor", "revenue": Decimal("175206.00")},
@@ -37,26 +36,15 @@ result = {"top": customers[0]["customer"], "share": round(customers[0]["revenue"
 """
 
 
-def plan(task: str, code: str, *, contains: tuple[str, ...] = (), name: str = "") -> Fixture:
-    """Fixture: the model's program for ``task``."""
-    return Fixture.model_validate(
-        {
-            "name": name or f"{task}: plan",
-            "when": {"schema": "ComputationPlan", "contains": [task, *contains]},
-            "reply": {"json": {"code": code, "explanation": "It computes.", "inputs": []}},
-        }
-    )
+def plan(task: str, code: str, *contains: str) -> Fixture:
+    reply = {"code": code, "explanation": "It computes.", "inputs": []}
+    name = f"{task}: plan {contains}"
+    return fixture(name, [task, *contains], schema="ComputationPlan", json=reply)
 
 
 def summary(task: str, answer: str, table: Any = None) -> Fixture:
-    """Fixture: the model's summary of the result of ``task``."""
-    return Fixture.model_validate(
-        {
-            "name": f"{task}: summary",
-            "when": {"schema": "ComputationSummary", "contains": [task]},
-            "reply": {"json": {"answer": answer, "table": table}},
-        }
-    )
+    reply = {"answer": answer, "table": table}
+    return fixture(f"{task}: summary", [task], schema="ComputationSummary", json=reply)
 
 
 def failure(outcome: Outcome) -> tuple[str, bool]:
@@ -68,19 +56,7 @@ def failure(outcome: Outcome) -> tuple[str, bool]:
 @pytest.mark.requirement("B-03", "T-13")
 async def test_the_card_says_what_the_planner_needs(start: Any) -> None:
     card = await (await start()).card()
-    assert list(card.keywords) == [
-        "calculate",
-        "difference",
-        "ratio",
-        "project",
-        "simulate",
-        "compute",
-        "forecast",
-        "estimate",
-        "compare",
-        "what is",
-        "percent",
-    ]
+    assert {"calculate", "percent"} <= set(card.keywords)
     assert [tool.name for tool in card.tools] == ["calculate", "run_program"]
     assert not any(tool.requires_approval for tool in card.tools)
     assert {tool.side_effect for tool in card.tools} == {SideEffectClass.SIDE_EFFECT_CLASS_NONE}
@@ -118,7 +94,6 @@ async def test_an_expression_without_a_value_fails_with_its_reason(start: Any) -
 @pytest.mark.parametrize("options", [{"models": False}, {"key": False}])
 @pytest.mark.requirement("Q-04")
 async def test_without_a_model_the_error_names_the_setting(start: Any, options: Any) -> None:
-    """The error also says what works without a model."""
     agent = await start(**options)
     outcome = await agent.do(TASK)
     assert failure(outcome) == ("ConfigurationError", False)
@@ -209,12 +184,6 @@ async def test_outputs_that_the_input_does_not_repeat_are_described(start: Any) 
     assert outcome.data["result"] == 5, "it is there all the same"
 
 
-async def test_outputs_of_dependencies_are_variables_by_step_id(start: Any) -> None:
-    agent = await start(plan(TASK, "top_customers['rows'][0]['revenue'] * 2"))
-    outcome = await agent.do(TASK, outputs={"top_customers": {"rows": ROWS, "answer": "Two."}})
-    assert outcome.data["result"] == Decimal("350412.00")
-
-
 async def test_values_reach_the_prompt_as_a_preview_and_never_the_code(start: Any) -> None:
     agent = await start(plan(TASK, "len(customers)"))
     rows = [{"customer": f"Customer {n}", "revenue": n} for n in range(3000)]
@@ -250,7 +219,6 @@ def test_what_a_program_says_cannot_leave_its_fence() -> None:
 
 def test_a_table_of_the_summary_must_be_rectangular() -> None:
     good = summary_table(SummaryTable(columns=["a", "a"], rows=[[1, None], ["x", 2.5]]))
-    assert good is not None
     assert [column.name for column in good.columns] == ["a", "a_2"]
     assert summary_table(SummaryTable(columns=["a"], rows=[[1, 2]])) is None
     assert summary_table(SummaryTable(columns=[], rows=[])) is None
@@ -259,7 +227,6 @@ def test_a_table_of_the_summary_must_be_rectangular() -> None:
 
 @pytest.mark.requirement("T-13")
 async def test_rows_become_a_table(start: Any) -> None:
-    """As a TabularResult."""
     code = "[{'customer': r['customer'], 'double': r['revenue'] * 2} for r in customers]"
     agent = await start(plan(TASK, code), summary(TASK, "Two customers."))
     outcome = await agent.do(TASK, inputs={"customers": ROWS})
@@ -286,60 +253,32 @@ async def test_a_summary_that_fails_the_number_check_is_replaced(start: Any) -> 
     assert any("did not give" in message for message in outcome.messages("MESSAGE"))
 
 
-@pytest.mark.parametrize("fault", ["half", "500"])
+@pytest.mark.parametrize("fault", ["500", "slow"])
 @pytest.mark.requirement("N-10")
 async def test_a_failing_summary_is_replaced_by_a_plain_sentence(start: Any, fault: str) -> None:
-    agent = await start(plan(TASK, SHARE), summary(TASK, "Arbor leads."))
-    break_model(agent.model.knobs, fault, "ComputationSummary")
-    outcome = await agent.do(TASK, inputs={"customers": ROWS}, is_final_answer=True)
-    assert outcome.result.status == SUCCEEDED
-    assert outcome.result.answer == "The result is share = 0.8760; top = Arbor."
-    assert outcome.data["result"]["share"] == Decimal("0.8760")
-
-
-async def test_a_slow_summary_is_replaced_by_a_plain_sentence(start: Any) -> None:
     agent = await start(plan(TASK, SHARE), summary(TASK, "Late."), summary_timeout_s=0.2)
+    if fault == "500":
+        agent.model.knobs.fail_next(5, status=500, schema="ComputationSummary")
     call = asyncio.ensure_future(agent.do(TASK, inputs={"customers": ROWS}, is_final_answer=True))
     await eventually(lambda: agent.prompts("ComputationPlan") != [])
-    agent.model.knobs.latency_s = 30
+    agent.model.knobs.latency_s = 30 if fault == "slow" else 0
     outcome = await call
+    assert outcome.result.status == SUCCEEDED
     assert outcome.result.answer == "The result is share = 0.8760; top = Arbor."
 
 
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [
-        ("half", "ModelOutputInvalid"),
-        ("refusal", "ModelRefused"),
-    ],
-)
 @pytest.mark.requirement("Q-01", "Q-04")
-async def test_a_failed_model_call_is_a_typed_failure(start: Any, fault: str, kind: str) -> None:
+async def test_a_failed_model_call_is_a_typed_failure(start: Any) -> None:
     """Not retryable, because the model client has retried already."""
-    agent = await start(*([] if fault == "refusal" else [plan(TASK, SHARE)]))
-    break_model(agent.model.knobs, fault, "ComputationPlan")
-    assert failure(await agent.do(TASK)) == (kind, False)
-
-
-def break_model(knobs: Any, fault: str, schema: str) -> None:
-    match fault:
-        case "half":
-            knobs.half_json_next(5, schema=schema)
-        case "500":
-            knobs.fail_next(5, status=500, schema=schema)
-
-
-async def test_one_invalid_reply_is_repaired(start: Any) -> None:
-    agent = await start(plan(TASK, "6 * 7"), summary(TASK, "It is 42."))
-    agent.model.knobs.half_json_next(1, schema="ComputationPlan")
-    outcome = await agent.do(TASK, is_final_answer=True)
-    assert outcome.result.answer == "It is 42."
+    agent = await start(plan(TASK, SHARE))
+    agent.model.knobs.half_json_next(5, schema="ComputationPlan")
+    assert failure(await agent.do(TASK)) == ("ModelOutputInvalid", False)
 
 
 async def test_a_program_that_fails_is_corrected_once(start: Any) -> None:
     agent = await start(
-        plan(TASK, "print('trying')\n1 / 0", name="first"),
-        plan(TASK, "6 * 7", contains=("The program failed",), name="corrected"),
+        plan(TASK, "print('trying')\n1 / 0"),
+        plan(TASK, "6 * 7", "The program failed"),
         summary(TASK, "It is 42."),
     )
     outcome = await agent.do(TASK, is_final_answer=True)
@@ -360,15 +299,8 @@ async def test_a_second_failure_ends_the_step_with_partial_data(start: Any) -> N
     assert len(agent.prompts("ComputationPlan")) == 2
 
 
-async def test_number_of_corrections_is_a_setting(start: Any) -> None:
-    agent = await start(plan(TASK, "1 / 0"), max_corrections=0)
-    assert failure(await agent.do(TASK)) == ("ProgramFailed", False)
-    assert len(agent.prompts("ComputationPlan")) == 1
-
-
 @pytest.mark.requirement("F-05", "T-14")
 async def test_a_violation_is_final(start: Any) -> None:
-    """A SandboxViolation is neither corrected nor retryable."""
     agent = await start(plan(TASK, "import os\nos.environ"))
     outcome = await agent.do(TASK)
     assert failure(outcome) == ("SandboxViolation", False)
@@ -418,16 +350,6 @@ async def test_too_large_inputs_fail_the_step_with_advice(start: Any) -> None:
     outcome = await agent.do(TASK, inputs={"text": "x" * (6 * 1024 * 1024)})
     assert failure(outcome) == ("InputTooLarge", False)
     assert "Aggregate or limit them first" in outcome.result.error.message
-
-
-async def test_the_sandbox_chooses_the_tier(start: Any) -> None:
-    """Programs beyond the interpreter tier run in the process tier, or fail where there is none."""
-    agent = await start(plan(TASK, "import statistics\nstatistics.median([1, 2, 30])"))
-    outcome = await agent.do(TASK)
-    if outcome.result.error.type:
-        assert "importing statistics" in outcome.result.error.message
-    else:
-        assert outcome.data["result"] == 2
 
 
 async def test_today_is_the_date_of_the_request(start: Any) -> None:

@@ -1,24 +1,34 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from bos_mail.service import serve
 from bos_mail.settings import MailSettings
-from bos_testkit.fixtures.agent_harness import AgentHarness
+from bos_testkit.fixtures.agent_harness import AgentHarness, StartAgent, StepOutcome
+from bos_testkit.scripted_model.replies import Fixture, fixture
 
-from .mail_servers import LOOPBACK, PASSWORD, connection, imap_server, smtp_server
+from .mail_servers import (
+    LOOPBACK,
+    PASSWORD,
+    ImapServer,
+    SmtpServer,
+    connection,
+    imap_server,
+    smtp_server,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from contextlib import AsyncExitStack
-
-    from bos_testkit.fixtures.agent_harness import StartAgent, StepOutcome
-    from bos_testkit.scripted_model.replies import Fixture
-
-    from .mail_servers import ImapServer, SmtpServer
+SUMMARY = fixture("summary", ["### Action"], schema="MailSummary", json={"result": "Done so."})
+TEXT = fixture(
+    "text",
+    ["### From"],
+    schema="MailText",
+    json={"subject": "Pumps", "body": "Dear Asha,\n\nwe take all 12.\n\nAda"},
+)
 
 
 class Mail(AgentHarness):
@@ -38,8 +48,7 @@ class Mail(AgentHarness):
             "context": {"current_date": "2026-06-15"},
             **given,
         }
-        outcome: StepOutcome = await super().do(task, inputs, **fields)
-        return outcome
+        return await super().do(task, inputs, **fields)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -51,7 +60,6 @@ async def imap_process() -> AsyncIterator[ImapServer]:
 
 @pytest.fixture
 def imap(imap_process: ImapServer) -> ImapServer:
-    """The server with an empty mailbox."""
     imap_process.reset()
     return imap_process
 
@@ -75,3 +83,8 @@ def start(start_agent: StartAgent, imap: ImapServer, smtp: SmtpServer) -> Any:
         return mail
 
     return start
+
+
+@pytest.fixture
+async def mail(start: Any) -> Any:
+    return await start(TEXT, SUMMARY)

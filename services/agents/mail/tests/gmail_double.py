@@ -22,8 +22,6 @@ _ID = re.compile(r'rfc822msgid:"?([^\s"]+)"?')
 
 @dataclass
 class Stored:
-    """A message."""
-
     label: str
     raw: bytes
     thread: str
@@ -50,7 +48,6 @@ class GmailDouble:
     _count: int = 0
 
     def add(self, label: str, raw: bytes, thread: str = "") -> str:
-        """Store a message."""
         self._count += 1
         id = f"18f{self._count:05x}"
         self.messages[id] = Stored(label, raw, thread or f"t{id}")
@@ -125,7 +122,6 @@ class GmailDouble:
 
 @asynccontextmanager
 async def gmail_double() -> AsyncIterator[GmailDouble]:
-    """The double on loopback."""
     double = GmailDouble()
     app = web.Application()
     app.router.add_post("/token", double.token)
@@ -142,12 +138,10 @@ async def gmail_double() -> AsyncIterator[GmailDouble]:
 
 
 def secret() -> str:
-    """The secret of a connection."""
     return json.dumps(CREDENTIALS)
 
 
 def settings(double: GmailDouble) -> dict[str, Any]:
-    """Settings that lead to the double."""
     from bos_http import HttpPolicy
 
     return {

@@ -11,24 +11,20 @@ import shutil
 import ssl
 import sys
 import tempfile
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from aiosmtpd.smtp import SMTP, AuthResult
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope
 from imapclient import IMAPClient
 
 from bos.agent.v1 import ConnectionInput
 from bos_testkit.processes import free_port
 
-if TYPE_CHECKING:
-    from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-
-    from aiosmtpd.smtp import Envelope
-
-    Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 # Its half a million rounds of PBKDF2 for each sign-in are no subject of these tests.
 _PYMAP = """
@@ -45,8 +41,6 @@ LOOPBACK = {"127.0.0.1": ["127.0.0.0/8"]}
 
 @dataclass(frozen=True)
 class ImapServer:
-    """An IMAP server with one user."""
-
     port: int
     user: str = USER
     password: str = PASSWORD
@@ -58,7 +52,6 @@ class ImapServer:
         return client
 
     def reset(self) -> None:
-        """Empty the mailbox."""
         with self.client() as client:
             for _, _, name in client.list_folders():
                 if name == "INBOX":
@@ -69,14 +62,12 @@ class ImapServer:
                     client.delete_folder(name)
 
     def put(self, content: bytes, folder: str = "INBOX", flags: Sequence[bytes] = ()) -> None:
-        """Add a message."""
         with self.client() as client:
             if not client.folder_exists(folder):
                 client.create_folder(folder)
             client.append(folder, content.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"), flags)
 
     def messages(self, folder: str) -> list[bytes]:
-        """The whole messages of a folder, the oldest first."""
         with self.client() as client:
             if not client.folder_exists(folder):
                 return []
@@ -123,7 +114,6 @@ namespace inbox {{
 
 @asynccontextmanager
 async def imap_server() -> AsyncIterator[ImapServer]:
-    """An IMAP server with an empty mailbox."""
     with tempfile.TemporaryDirectory(prefix="bos-mail-") as folder:
         chosen = _dovecot if os.environ.get("BOS_TEST_DOVECOT") else _pymap
         async with chosen(free_port(), Path(folder)) as server:
@@ -151,15 +141,7 @@ async def _pymap(
     if certificate is not None:
         names = ("--cert", str(certificate[0]), "--key", str(certificate[1]))
     process = await asyncio.create_subprocess_exec(
-        *(
-            sys.executable,
-            "-c",
-            _PYMAP,
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(port),
-        ),
+        *(sys.executable, "-c", _PYMAP, "--host", "127.0.0.1", "--port", str(port)),
         *(*names, "--no-service", "admin"),
         *("dict", "--demo-user", USER, "--demo-password", PASSWORD),
         stderr=asyncio.subprocess.DEVNULL,
@@ -253,7 +235,6 @@ async def _between(
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         own = asyncio.current_task()
-        assert own is not None
         serving.add(own)
         ends = [writer]
         try:
@@ -278,7 +259,6 @@ async def _between(
 
 
 def server_context(certificate: Certificate) -> ssl.SSLContext:
-    """Of a server with this certificate and key."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     return context
@@ -286,7 +266,6 @@ def server_context(certificate: Certificate) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def _listening(process: Process, port: int) -> AsyncIterator[None]:
-    """The server, from when it listens on; ended with the block."""
     try:
         async with asyncio.timeout(60):
             while True:
@@ -306,8 +285,6 @@ async def _listening(process: Process, port: int) -> AsyncIterator[None]:
 
 @dataclass
 class SmtpServer:
-    """An SMTP server that keeps what it takes."""
-
     port: int = 0
     taken: list[Envelope] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -375,7 +352,6 @@ async def smtp_server(
 
 
 def connection(imap: ImapServer, smtp: SmtpServer, **fields: str) -> ConnectionInput:
-    """The connection of a user to servers on loopback."""
     given = {
         "user": USER,
         "imap_host": "127.0.0.1",

@@ -10,12 +10,12 @@ import pytest
 
 from bos.agent.v1 import InputFile
 from bos_agentkit import InputFiles
-from bos_errors import InvalidArgument
 from bos_mail import writing
 from bos_mail.writing import GivenAttachment
+from bos_testkit.fixtures.agent_harness import AWAITING, FAILED, SUCCEEDED
 from bos_testkit.scripted_model.replies import fixture
 
-from .test_agent import AWAITING, FAILED, SUCCEEDED, SUMMARY, TEXT
+from .conftest import SUMMARY
 
 REPORT = b"%PDF-1.7 " + bytes(range(256)) * 20
 ROWS = "region,umsatz\nNord,1\nSüd,2\n".encode()
@@ -57,16 +57,11 @@ DIGEST = FILES[0].digest
 @pytest.mark.parametrize(
     "attachments",
     [
-        "report.pdf",
-        ["draw/report.pdf"],
-        [["report.pdf"], "report.pdf"],
+        ["draw/report.pdf", ["report.pdf"]],
         [{"name": "report.pdf", "media_type": "x/y", "size_bytes": 7, "digest": DIGEST}],
     ],
 )
-async def test_a_file_is_shown_by_digest_and_sent_byte_for_byte(
-    start: Any, attachments: Any
-) -> None:
-    mail = await start(SUMMARY)
+async def test_file_is_shown_by_digest_and_sent_whole(mail: Any, attachments: Any) -> None:
     asked = await proposed(mail, attachments)
     assert asked.result.status == AWAITING, asked.result.error
     assert asked.arguments["attachments"] == [
@@ -86,8 +81,7 @@ async def test_a_file_is_shown_by_digest_and_sent_byte_for_byte(
     assert (named["name"], named["sha256"]) == ("report.pdf", DIGEST.removeprefix("sha256:"))
 
 
-async def test_files_of_steps_and_texts_of_the_plan_go_together(start: Any) -> None:
-    mail = await start(SUMMARY)
+async def test_files_of_steps_and_texts_of_the_plan_go_together(mail: Any) -> None:
     asked = await proposed(mail, ["rows.csv", {"name": "note.txt", "content": "Größe"}])
     done = await mail.do("Mail", approved=asked.action, tools=("send_email",), files=FILES)
     assert done.result.status == SUCCEEDED, done.result.error
@@ -105,59 +99,34 @@ async def test_files_of_steps_and_texts_of_the_plan_go_together(start: Any) -> N
         ([{"content": "x"}], "must be a list"),
     ],
 )
-async def test_what_is_not_there_is_an_error_that_lists_what_is(
-    start: Any, attachments: Any, said: str
-) -> None:
+async def test_error_lists_the_files_there_are(start: Any, attachments: Any, said: str) -> None:
     mail = await start()
     asked = await proposed(mail, attachments)
     assert asked.result.status == FAILED
     assert said in asked.result.error.message
 
 
-async def test_without_files_the_error_says_so(start: Any) -> None:
-    mail = await start()
-    asked = await proposed(mail, "report.pdf", files=())
-    assert "there are no files of steps" in asked.result.error.message
-
-
-async def test_of_two_different_files_with_one_name_the_step_decides(start: Any) -> None:
-    mail = await start(SUMMARY)
+async def test_of_two_different_files_with_one_name_the_step_decides(mail: Any) -> None:
     files = [*FILES, file("report.pdf", b"another", step="again")]
     unclear = await proposed(mail, "report.pdf", files)
     assert "name the step, of draw, again" in unclear.result.error.message
     clear = await proposed(mail, "again/report.pdf", files)
     assert clear.arguments["attachments"][0]["size_bytes"] == len(b"another")
-
-
-async def test_a_file_too_large_for_the_agent_is_not_attached(start: Any) -> None:
-    mail = await start()
-    large = file("report.pdf", REPORT)
-    large.content, large.problem = b"", "It is too large."
-    asked = await proposed(mail, "report.pdf", [large])
-    assert "report.pdf cannot be used: It is too large." in asked.result.error.message
+    large = file("report.pdf", b"")
+    large.problem = "It is too large."
+    for given, said in (([large], "report.pdf cannot be used: It is too large."), ([], "no files")):
+        refused = await proposed(mail, "report.pdf", given)
+        assert said in refused.result.error.message
 
 
 @pytest.mark.security
 @pytest.mark.parametrize("change", ["other content", "content under the old digest"])
-async def test_content_other_than_the_one_shown_is_not_sent(start: Any, change: str) -> None:
-    mail = await start(SUMMARY)
+async def test_content_other_than_the_one_shown_is_not_sent(mail: Any, change: str) -> None:
     asked = await proposed(mail, "report.pdf")
     files = [file("report.pdf", b"other")]
     if change == "content under the old digest":
         files[0].digest = DIGEST
     done = await mail.do("Mail", approved=asked.action, tools=("send_email",), files=files)
-    assert done.result.status == FAILED
-    assert mail.smtp.taken == []
-
-
-@pytest.mark.security
-async def test_a_changed_digest_in_the_approved_action_is_refused(start: Any) -> None:
-    mail = await start(SUMMARY)
-    action = (await proposed(mail, "report.pdf")).action
-    other = file("report.pdf", b"other")
-    shown = action.arguments.fields["attachments"].list_value.values[0].map_value.fields
-    shown["sha256"].string_value = other.digest.removeprefix("sha256:")
-    done = await mail.do("Mail", approved=action, tools=("send_email",), files=[other])
     assert done.result.status == FAILED
     assert mail.smtp.taken == []
 
@@ -176,8 +145,7 @@ async def test_the_model_chooses_files_that_the_plan_leaves_open(start: Any) -> 
     assert (asked.arguments["subject"], asked.arguments["body"]) == ("Trend", "See the report.")
 
 
-async def test_without_files_the_model_is_asked_for_words_alone(start: Any) -> None:
-    mail = await start(TEXT, SUMMARY)
+async def test_without_files_the_model_is_asked_for_words_alone(mail: Any) -> None:
     given = {"to": ["asha@supplier.example"]}
     asked = await mail.do("Write", tool="send_email", inputs=given)
     assert (asked.result.status, asked.arguments["attachments"]) == (AWAITING, [])
@@ -197,9 +165,3 @@ def test_media_types_are_those_of_one_part(declared: str, kind: str) -> None:
     (shown,) = writing.described([GivenAttachment(name="a.bin")], files)
     (part,) = writing.parts([shown], files)
     assert (shown.media_type, part.media_type, part.content) == (kind, kind, b"\xff\x00")
-
-
-def test_a_file_with_a_misleading_name_is_refused() -> None:
-    name = "a\u202efdp.exe"
-    with pytest.raises(InvalidArgument, match="attachments"):
-        writing.described([GivenAttachment(name=name)], InputFiles([file(name, b"x")]))

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from bos.agent.v1 import AgentExecutionStatus, ConnectionInput
-from bos_testkit.scripted_model.replies import fixture
+from bos.agent.v1 import ConnectionInput
+from bos_testkit.fixtures.agent_harness import SUCCEEDED
 
+from .conftest import SUMMARY
 from .gmail_double import GmailDouble, gmail_double, secret, settings
 from .test_agent import NEWS, OFFER
 
-SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 WORDS = {"to": ["asha@supplier.example"], "subject": "Pumps", "body": "Dear Asha,\n\nAda"}
-SUMMARY = fixture("summary", ["### Action"], schema="MailSummary", json={"result": "Done so."})
 
 
 @pytest.fixture
@@ -74,9 +73,7 @@ async def test_a_message_is_sent_once_and_its_mark_removed(gmail: GmailDouble, d
 
 
 @pytest.mark.parametrize("shows_sent", [True, False])
-async def test_a_lost_answer_leads_to_no_second_message(
-    gmail: GmailDouble, do: Any, shows_sent: bool
-) -> None:
+async def test_lost_answer_sends_no_second(gmail: GmailDouble, do: Any, shows_sent: bool) -> None:
     gmail.lost, gmail.shows_sent = True, shows_sent
     send = await approved(do)
     first = await send()
@@ -90,9 +87,7 @@ async def test_a_lost_answer_leads_to_no_second_message(
         assert second.result.error.type == "OutcomeUnknown"
 
 
-async def test_a_draft_that_was_not_sent_is_sent_by_the_next_attempt(
-    gmail: GmailDouble, do: Any
-) -> None:
+async def test_unsent_draft_is_sent_by_the_next_attempt(gmail: GmailDouble, do: Any) -> None:
     gmail.fault = 400
     send = await approved(do)
     first = await send()

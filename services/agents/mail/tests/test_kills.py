@@ -7,8 +7,8 @@ import asyncio
 import json
 import os
 import random
+import signal
 import sys
-from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -17,52 +17,44 @@ import grpc
 import pytest
 
 from bos.agent.v1 import (
-    AgentExecutionStatus,
-    AgentInput,
-    AgentServiceStub,
-    ApprovalContext,
-    ExecuteRequest,
+    DescribeRequest,
     ProposedAction,
     SideEffectClass,
-    TaskMetadata,
 )
 from bos_agentkit import action_digest
+from bos_chassis.telemetry import Telemetry
 from bos_chassis.values import to_value_map
-from bos_testkit.processes import free_port
+from bos_testkit.fixtures.agent_harness import SUCCEEDED, AgentHarness
+from bos_testkit.processes import is_dead, running_process
+from bos_testkit.scripted_model.server import ScriptedModel
+from bos_testkit.waiting import eventually
 
 from .mail_servers import LOOPBACK, PASSWORD, ImapServer, SmtpServer, connection
 
 KILLS = int(os.environ.get("BOS_TEST_KILLS", "3"))
 SEED = int(os.environ.get("BOS_TEST_SEED", "1"))
 POINTS = ("before", "during_data", "after_data", "after_reply")
-SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120 + 20 * KILLS)]
 
 
 @asynccontextmanager
-async def agent_process() -> AsyncIterator[tuple[Process, Any]]:
-    """The agent as a process of its own, and a stub of it."""
-    port = free_port()
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "bos_mail"),
-        env={
-            "PATH": os.environ["PATH"],
-            "BOS_MAIL_SERVER__PORT": str(port),
-            "BOS_MAIL_INTERNAL_HOSTS": json.dumps(LOOPBACK),
-        },
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            async with asyncio.timeout(60):
-                await channel.channel_ready()
-            yield process, AgentServiceStub(channel)
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+async def agent_process(*servers: Any) -> AsyncIterator[tuple[AgentHarness, int]]:
+    """The agent as a process of its own, and its process id."""
+    settings = {"BOS_SERVER_PORT": "0", "BOS_MAIL_INTERNAL_HOSTS": json.dumps(LOOPBACK)}
+    async with (
+        running_process(sys.executable, "-m", "bos_mail", settings=settings) as process,
+        grpc.aio.insecure_channel(process.address) as channel,
+    ):
+        step = {
+            "tools": ["send_email"],
+            "connections": [connection(*servers)],
+            "secrets": {"mail.imap": PASSWORD},
+        }
+        telemetry, model = Telemetry.for_tests("mail"), ScriptedModel(())
+        agent = AgentHarness("mail", process.address, channel, model, telemetry, step)
+        await agent.stub.Describe(DescribeRequest(), timeout=60, wait_for_ready=True)
+        yield agent, process.pid
 
 
 def message(number: int) -> ProposedAction:
@@ -86,35 +78,22 @@ def message(number: int) -> ProposedAction:
     )
 
 
-async def perform(stub: Any, number: int, imap: ImapServer, smtp: SmtpServer) -> Any:
-    """The result of the approved step; None if its process died."""
-    request = AgentInput(
-        agent_name="mail",
-        task="Greet Max",
-        tools=["send_email"],
-        metadata=TaskMetadata(user_id="ada", run_id="r", step_key=f"r/0/{number}", attempt=1),
-        connections=[connection(imap, smtp)],
-        secrets={"mail.imap": PASSWORD},
-        approval_context=ApprovalContext(approval_id="a", approved_actions=[message(number)]),
-    )
+async def perform(agent: AgentHarness, number: int) -> Any:
     try:
-        async for part in stub.Execute(ExecuteRequest(input=request), timeout=60):
-            if part.WhichOneof("payload") == "result":
-                return part.result
+        step = await agent.do("Greet Max", approved=message(number), step_key=f"r/0/{number}")
     except grpc.aio.AioRpcError:
         return None
-    return None
+    return step.result
 
 
 async def broken_off(
-    process: Process, stub: Any, number: int, point: str, delay_s: float, *servers: Any
+    agent: AgentHarness, pid: int, number: int, point: str, delay_s: float, smtp: SmtpServer
 ) -> None:
     """Perform, and kill the process at ``point``."""
-    smtp: SmtpServer = servers[1]
 
     async def kill() -> None:
         with suppress(ProcessLookupError):
-            process.kill()
+            os.kill(pid, signal.SIGKILL)
 
     async def kill_soon() -> None:
         asyncio.get_running_loop().call_later(delay_s / 10, lambda: asyncio.ensure_future(kill()))
@@ -127,15 +106,16 @@ async def broken_off(
         smtp.after_data = kill
     else:
         smtp.after_data = kill_soon
-    await perform(stub, number, *servers)
-    await process.wait()
+    await perform(agent, number)
+    await eventually(lambda: is_dead(pid), within_s=60)
     smtp.during_data = smtp.after_data = None
 
 
-async def outcome_of(stub: Any, number: int, where: str, imap: ImapServer, smtp: SmtpServer) -> str:
-    """What later attempts say, and that it is true."""
-    again = await perform(stub, number, imap, smtp)
-    thrice = await perform(stub, number, imap, smtp)
+async def outcome_of(
+    agent: AgentHarness, number: int, where: str, imap: ImapServer, smtp: SmtpServer
+) -> str:
+    again = await perform(agent, number)
+    thrice = await perform(agent, number)
     subject = f"Subject: Message {number}\r\n".encode()
     taken = [each for each in smtp.taken if subject in each.content]
     copies = [each for each in imap.messages("Sent") if subject in each]
@@ -157,14 +137,14 @@ async def test_no_message_is_sent_twice_after_any_kill(imap: ImapServer, smtp: S
     outcomes: dict[str, int] = {}
     point = where = ""
     for number in range(KILLS + 1):
-        async with agent_process() as (process, stub):
+        async with agent_process(imap, smtp) as (agent, pid):
             if number:
-                name = f"{point}: {await outcome_of(stub, number - 1, where, imap, smtp)}"
+                name = f"{point}: {await outcome_of(agent, number - 1, where, imap, smtp)}"
                 outcomes[name] = outcomes.get(name, 0) + 1
             if number < KILLS:
                 point = POINTS[number % len(POINTS)] if KILLS > 3 else POINTS[1 + number]
                 delay_s = chance.uniform(0.0, 0.4)
                 where = f"kill {number} of seed {SEED}, {point} after {delay_s:.3f} s"
-                await broken_off(process, stub, number, point, delay_s, imap, smtp)
+                await broken_off(agent, pid, number, point, delay_s, smtp)
     print(f"seed {SEED}: {outcomes}")
     assert len(smtp.taken) == len({each.content for each in smtp.taken})

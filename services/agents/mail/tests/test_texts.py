@@ -45,18 +45,6 @@ def test_a_query_that_means_nothing_is_refused(query: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "plain"),
-    [
-        ("ada@example.com", "ada@example.com"),
-        ('"Ada, L." <ada+x@Example.COM>', "ada+x@example.com"),
-        ("ada@bücher.example", "ada@xn--bcher-kva.example"),
-    ],
-)
-def test_an_address_is_one_address_with_a_domain_in_ascii(text: str, plain: str) -> None:
-    assert writing.address(text, "to") == plain
-
-
-@pytest.mark.parametrize(
     "text",
     [
         *("", "ada", "ada@localhost", "a b@example.com", "ada@127.0.0.1"),
@@ -69,6 +57,8 @@ def test_an_address_is_one_address_with_a_domain_in_ascii(text: str, plain: str)
 def test_what_is_not_one_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidArgument):
         writing.address(text, "to")
+    assert writing.address('"Ada, L." <ada+x@Example.COM>', "to") == "ada+x@example.com"
+    assert writing.address("ada@bücher.example", "to") == "ada@xn--bcher-kva.example"
 
 
 def test_recipients_are_unique_limited_and_of_allowed_domains() -> None:

@@ -4,37 +4,18 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from mcp.server.mcpserver import MCPServer
 
-from bos.agent.v1 import (
-    AgentCard,
-    AgentInput,
-    AgentResult,
-    AgentServiceStub,
-    ApprovalContext,
-    DescribeRequest,
-    ExecuteRequest,
-    FileChunk,
-    ProposedAction,
-    TaskMetadata,
-)
-from bos_chassis.settings import ServerSettings
-from bos_chassis.telemetry import Telemetry
-from bos_chassis.values import from_value_map, to_value_map
-from bos_llm import Models
 from bos_mcp.service import serve
 from bos_mcp.settings import McpSettings
 from bos_testkit.asgi_server import asgi_server
-from bos_testkit.scripted_model.pytest_fixtures import model_settings
+from bos_testkit.fixtures.agent_harness import AgentHarness, StepOutcome, served_agent
 from bos_testkit.scripted_model.replies import Fixture, fixture
-from bos_testkit.scripted_model.server import ScriptedModel
 
 from .notes_server import build
 
@@ -43,94 +24,26 @@ NETWORKS = ["127.0.0.0/8"]
 SERVER = Path(__file__).with_name("notes_server.py")
 
 
-@dataclass
-class Outcome:
-    """Outcome of one step."""
-
-    result: AgentResult
-    files: list[FileChunk] = field(default_factory=list)
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return from_value_map(self.result.data)
-
-    @property
-    def action(self) -> ProposedAction:
-        (action,) = self.result.proposed_actions
-        return action
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return from_value_map(self.action.arguments)
-
-
-@dataclass
-class Specialist:
-    """The agent, served."""
-
-    stub: Any
-    telemetry: Telemetry
-    model: ScriptedModel
-
-    async def card(self) -> AgentCard:
-        return (await self.stub.Describe(DescribeRequest(), timeout=30)).card
-
-    async def away(self) -> str:
-        """Why the agent says that it is unavailable; empty while it is not."""
-        try:
-            await self.card()
-        except grpc.aio.AioRpcError as error:
-            return str(error.details())
-        return ""
-
-    async def is_there(self) -> None:
-        """Wait until the agent can be used."""
-        async with asyncio.timeout(60):
-            while await self.away():  # noqa: ASYNC110  it is asked as the gateway asks
-                await asyncio.sleep(0.02)
-
-    async def is_away(self) -> None:
-        """Wait until the agent cannot be used."""
-        async with asyncio.timeout(60):
-            while not await self.away():  # noqa: ASYNC110  it is asked as the gateway asks
-                await asyncio.sleep(0.02)
+class Specialist(AgentHarness):
+    """The agent for one server."""
 
     async def offers(self, *names: str) -> None:
         """Wait until the card has exactly these tools."""
         async with asyncio.timeout(60):
-            while await self._tools() != list(names):  # noqa: ASYNC110  as above
+            while await self._tools() != list(names):  # noqa: ASYNC110  it is asked anew
                 await asyncio.sleep(0.02)
 
     async def _tools(self) -> list[str]:
         return [tool.name for tool in (await self.card()).tools]
 
-    async def step(
-        self,
-        task: str = "Do it",
-        tool: str = "",
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        tools: Sequence[str] = (),
-        approved: Sequence[ProposedAction] = (),
-        **fields: Any,
-    ) -> Outcome:
-        request = AgentInput(
-            agent_name=NAME,
-            task=task,
-            tool_name=tool,
-            tools=[tool] if tool and not tools else tools,
-            sub_task_input=to_value_map(arguments or {}).fields,
-            metadata=TaskMetadata(user_id="asha", run_id="r", step_key="r/0/s", attempt=1),
-            approval_context=ApprovalContext(approved_actions=approved),
-            **fields,
+    async def ask(
+        self, task: str = "Do it", tool: str = "", arguments: Any = None, **fields: Any
+    ) -> StepOutcome:
+        """Execute a step, by default with ``tool``."""
+        tools = [tool] if tool else []
+        outcome: StepOutcome = await self.do(
+            task, arguments, **{"tool_name": tool, "tools": tools, **fields}
         )
-        outcome = Outcome(AgentResult())
-        async for response in self.stub.Execute(ExecuteRequest(input=request), timeout=120):
-            match response.WhichOneof("payload"):
-                case "file":
-                    outcome.files.append(response.file)
-                case "result":
-                    outcome.result.CopyFrom(response.result)
         return outcome
 
 
@@ -159,20 +72,14 @@ async def specialist(
     server: Mapping[str, Any], replies: Sequence[Fixture] = (), **settings: Any
 ) -> AsyncIterator[Specialist]:
     """The agent for one server."""
-    telemetry = Telemetry.for_tests("mcp")
-    loaded = McpSettings.load(
-        server=ServerSettings(port=0, grace_s=1.0),
+    changes = {"refresh_s": 3600, "max_backoff_s": 0.5, **settings}
+    async with served_agent(
+        *(NAME, serve, McpSettings, *replies),
+        harness=Specialist,
         servers={NAME: dict(server)},
-        **{"refresh_s": 3600, "max_backoff_s": 0.5, **settings},
-    )
-    async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(ScriptedModel(list(replies)))
-        models = await stack.enter_async_context(
-            Models(model_settings(model, max_attempts=1), telemetry)
-        )
-        running = await stack.enter_async_context(serve(loaded, telemetry, models=models))
-        channel = await stack.enter_async_context(grpc.aio.insecure_channel(running.address))
-        yield Specialist(AgentServiceStub(channel), telemetry, model)
+        **changes,
+    ) as found:
+        yield found
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """An MCP server that misbehaves in a way of one's choice, and records what it is sent."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -87,27 +86,6 @@ async def hostile(server: HostileServer) -> AsyncIterator[str]:
     application = Starlette(routes=[Route("/mcp", server.handle, methods=methods)])
     async with asgi_server(application) as url:
         yield f"{url}/mcp"
-
-
-def endless(media_type: str) -> Response:
-    """A response that never ends."""
-
-    async def body() -> AsyncIterator[bytes]:
-        while True:
-            yield b"data: x\n" * 8192
-            await asyncio.sleep(0)
-
-    return StreamingResponse(body(), media_type=media_type)
-
-
-def silent() -> Response:
-    """A response that begins and says no more."""
-
-    async def body() -> AsyncIterator[bytes]:
-        yield b" "
-        await asyncio.Event().wait()
-
-    return StreamingResponse(body(), media_type="application/json")
 
 
 def broken_off() -> Response:

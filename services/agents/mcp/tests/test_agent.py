@@ -5,18 +5,16 @@ from typing import Any
 
 import pytest
 
-from bos.agent.v1 import AgentExecutionStatus, SideEffectClass
+from bos.agent.v1 import SideEffectClass
 from bos.common.v1 import SourceType
 from bos_chassis.values import table_rows
+from bos_testkit.fixtures.agent_harness import AWAITING, FAILED, SUCCEEDED
 from bos_testkit.processes import free_port, is_dead
 from bos_testkit.waiting import eventually
 
 from .conftest import NETWORKS, answered, chosen, over_http, specialist
 from .notes_server import PIXEL, build
 
-SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
-FAILED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_FAILED
-AWAITING = AgentExecutionStatus.AGENT_EXECUTION_STATUS_AWAITING_APPROVAL
 READ, WRITE = "What does the note plan say?", "Write the note todo"
 READING = [
     chosen(READ, "read_note", name="plan"),
@@ -31,8 +29,10 @@ def server(request: pytest.FixtureRequest) -> dict[str, Any]:
     return found
 
 
-async def test_card_is_that_of_the_servers_tools(server: dict[str, Any]) -> None:
-    async with specialist({**server, "description": "Keeps notes.", "deny": ["exit_now"]}) as notes:
+async def test_card_is_that_of_the_servers_tools(program: dict[str, Any]) -> None:
+    async with specialist(
+        {**program, "description": "Keeps notes.", "deny": ["exit_now"]}
+    ) as notes:
         card = await notes.card()
     tools = {tool.name: tool for tool in card.tools}
     assert card.name == "notes"
@@ -49,11 +49,9 @@ async def test_card_is_that_of_the_servers_tools(server: dict[str, Any]) -> None
     assert pin.side_effect == SideEffectClass.SIDE_EFFECT_CLASS_IDEMPOTENT
 
 
-async def test_model_chooses_a_tool_that_reads_and_answers_from_its_result(
-    server: dict[str, Any],
-) -> None:
+async def test_model_chooses_a_tool_and_answers(server: dict[str, Any]) -> None:
     async with specialist(server, READING) as notes:
-        outcome = await notes.step(READ)
+        outcome = await notes.ask(READ)
     result = outcome.result
     assert result.status == SUCCEEDED, result.error
     assert result.answer == "The plan says that pumps are due on Friday."
@@ -66,20 +64,16 @@ async def test_model_chooses_a_tool_that_reads_and_answers_from_its_result(
     assert source.excerpt == "Pumps are due on Friday."
 
 
-async def test_write_is_proposed_as_the_exact_call_and_made_once_after_approval(
-    server: dict[str, Any], folder: Path
-) -> None:
+async def test_write_is_made_once_after_approval(program: dict[str, Any], folder: Path) -> None:
     replies = [chosen(WRITE, "write_note", name="todo", text="Call Ravi.")]
-    async with specialist(server, replies) as notes:
-        proposed = await notes.step(WRITE, tools=["read_note", "write_note"])
+    async with specialist(program, replies) as notes:
+        proposed = await notes.ask(WRITE, tools=["read_note", "write_note"])
         assert proposed.result.status == AWAITING, proposed.result.error
         assert proposed.arguments.pop("tool_definition").startswith("sha256:")
         assert proposed.action.summary == 'write_note(name="todo", text="Call Ravi.")'
         assert proposed.action.tainted
         assert not (folder / "todo.txt").exists()
-        done = await notes.step(
-            WRITE, tools=["read_note", "write_note"], approved=[proposed.action]
-        )
+        done = await notes.ask(WRITE, tools=["read_note", "write_note"], approved=proposed.action)
     assert done.result.status == SUCCEEDED, done.result.error
     assert (folder / "todo.txt").read_text() == "Call Ravi."
     (performed,) = done.result.performed_actions
@@ -87,26 +81,10 @@ async def test_write_is_proposed_as_the_exact_call_and_made_once_after_approval(
     assert done.data["text"] == "Wrote todo."
 
 
-async def test_approval_of_other_arguments_lets_nothing_be_written(
-    program: dict[str, Any], folder: Path
-) -> None:
-    call = {"name": "todo", "text": "Call Ravi."}
-    async with specialist(program) as notes:
-        proposed = await notes.step(WRITE, "write_note", call)
-        action = proposed.action
-        action.arguments.fields["text"].string_value = "Call Eve."
-        done = await notes.step(WRITE, "write_note", call, approved=[action])
-    assert done.result.status == FAILED
-    assert done.result.error.details["reason"].string_value == "ACTION_NOT_APPROVED"
-    assert not (folder / "todo.txt").exists()
-
-
-async def test_write_that_the_plan_does_not_list_is_not_offered_to_the_model(
-    program: dict[str, Any],
-) -> None:
+async def test_unlisted_write_is_not_offered_to_the_model(program: dict[str, Any]) -> None:
     replies = [chosen(WRITE, "write_note", name="todo", text="Call Ravi.")]
     async with specialist({**program, "max_calls": 1}, replies) as notes:
-        refused = await notes.step(WRITE)
+        refused = await notes.ask(WRITE)
     assert refused.result.status == FAILED
     assert refused.result.error.type == "PlanningDeclined"
     assert "write_note (changes" not in notes.model.requests[0].prompt
@@ -114,22 +92,20 @@ async def test_write_that_the_plan_does_not_list_is_not_offered_to_the_model(
 
 async def test_given_call_needs_no_model(program: dict[str, Any]) -> None:
     async with specialist(program) as notes:
-        outcome = await notes.step(tool="list_notes")
+        outcome = await notes.ask(tool="list_notes")
     assert outcome.result.status == SUCCEEDED, outcome.result.error
     assert table_rows(outcome.result.table) == [{"name": "plan", "bytes": 24}]
     assert outcome.result.answer == "list_notes returned one row."
 
 
-async def test_wrong_arguments_are_refused_before_the_server_is_asked(
-    program: dict[str, Any],
-) -> None:
+async def test_wrong_arguments_do_not_reach_the_server(program: dict[str, Any]) -> None:
     replies = [
         chosen(READ, "read_note", nome="plan"),
         chosen(READ, "read_note", after="Wrong arguments", name="plan"),
         answered(READ, "Pumps are due", "Pumps are due on Friday."),
     ]
     async with specialist(program, replies) as notes:
-        outcome = await notes.step(READ)
+        outcome = await notes.ask(READ)
     assert outcome.result.status == SUCCEEDED, outcome.result.error
     assert outcome.result.usage.api_calls == 1
     assert "read_note: 'name' is a required property" in notes.model.requests[1].prompt
@@ -137,7 +113,7 @@ async def test_wrong_arguments_are_refused_before_the_server_is_asked(
 
 async def test_error_of_a_tool_is_a_failed_step_in_plain_text(program: dict[str, Any]) -> None:
     async with specialist(program) as notes:
-        outcome = await notes.step(tool="fail")
+        outcome = await notes.ask(tool="fail")
     assert outcome.result.status == FAILED
     assert outcome.result.error.type == "ToolError"
     said = "The tool fail reports an error: No note gone"
@@ -152,7 +128,7 @@ async def test_calls_of_a_step_have_a_limit(program: dict[str, Any]) -> None:
         chosen(READ, "list_notes", after="Pumps are due"),
     ]
     async with specialist({**program, "max_calls": 2}, replies) as notes:
-        outcome = await notes.step(READ)
+        outcome = await notes.ask(READ)
     assert outcome.result.status == SUCCEEDED, outcome.result.error
     assert outcome.result.usage.api_calls == 2
     assert outcome.result.answer == "list_notes returned one row."
@@ -161,18 +137,15 @@ async def test_calls_of_a_step_have_a_limit(program: dict[str, Any]) -> None:
 async def test_numbers_that_no_result_holds_are_not_passed_on(program: dict[str, Any]) -> None:
     replies = [READING[0], answered(READ, "Pumps are due", "Pumps cost 4711 euros.")]
     async with specialist(program, replies) as notes:
-        outcome = await notes.step(READ)
+        outcome = await notes.ask(READ)
     assert outcome.result.answer == "Pumps are due on Friday."
 
 
-async def test_pictures_resources_and_links_come_as_files_and_text(
-    server: dict[str, Any],
-) -> None:
-    async with specialist(server) as notes:
-        outcome = await notes.step(tool="picture")
+async def test_pictures_and_links_come_as_files_and_text(program: dict[str, Any]) -> None:
+    async with specialist(program) as notes:
+        outcome = await notes.ask(tool="picture")
     assert outcome.result.status == SUCCEEDED, outcome.result.error
-    (file,) = outcome.files
-    assert (file.name, file.media_type, file.content) == ("picture-1.png", "image/png", PIXEL)
+    assert outcome.files == {"picture-1.png": ("image/png", PIXEL)}
     assert outcome.data["files"] == ["picture-1.png"]
     text = outcome.data["text"]
     assert text == "One pixel.\n\nInner text.\n\nThe manual: https://example.com/manual"
@@ -180,8 +153,8 @@ async def test_pictures_resources_and_links_come_as_files_and_text(
 
 async def test_call_without_an_answer_ends_at_its_time_limit(server: dict[str, Any]) -> None:
     async with specialist({**server, "call_timeout_s": 1}) as notes:
-        outcome = await notes.step(tool="wait_indefinitely")
-        again = await notes.step(tool="list_notes")
+        outcome = await notes.ask(tool="wait_indefinitely")
+        again = await notes.ask(tool="list_notes")
     assert outcome.result.status == FAILED
     assert outcome.result.error.type == "ToolUnavailable"
     assert outcome.result.error.message.endswith("did not answer in time.")
@@ -200,23 +173,19 @@ async def test_operator_decides_which_tools_need_approval(program: dict[str, Any
     assert not tools["list_notes"]
 
 
-async def test_program_sees_the_configured_environment_and_nothing_else(
-    program: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_environment_is_set(program: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-bos")
     env = {"PATH": "/usr/bin:/bin", "NOTES_KEY": "n-1"}
     async with specialist({**program, "env": env}) as notes:
-        outcome = await notes.step(tool="environment")
+        outcome = await notes.ask(tool="environment")
     seen = outcome.data["structured"]
     assert {name: seen.get(name) for name in env} == env
     assert {*seen} <= {*env, "LC_CTYPE", "PWD"}
 
 
-async def test_program_ends_with_the_agent_and_takes_its_children_along(
-    program: dict[str, Any],
-) -> None:
+async def test_program_and_its_children_end_with_the_agent(program: dict[str, Any]) -> None:
     async with specialist(program) as notes:
-        outcome = await notes.step(tool="start_child")
+        outcome = await notes.ask(tool="start_child")
         child = int(outcome.data["structured"]["result"])
         assert not is_dead(child)
     await eventually(lambda: is_dead(child), within_s=60)
@@ -224,21 +193,19 @@ async def test_program_ends_with_the_agent_and_takes_its_children_along(
 
 async def test_program_that_ends_is_away_and_is_started_again(program: dict[str, Any]) -> None:
     async with specialist(program, max_backoff_s=0.1) as notes:
-        gone = await notes.step(tool="exit_now")
+        gone = await notes.ask(tool="exit_now")
         assert gone.result.status == FAILED
         assert gone.result.error.type == "ToolUnavailable"
         await notes.is_there()
-        outcome = await notes.step(tool="list_notes")
+        outcome = await notes.ask(tool="list_notes")
     assert outcome.result.status == SUCCEEDED, outcome.result.error
 
 
-async def test_server_that_is_away_makes_the_agent_unavailable_until_it_is_back(
-    folder: Path,
-) -> None:
+async def test_server_away_makes_the_agent_unavailable(folder: Path) -> None:
     server = {"url": "http://127.0.0.1:9/mcp", "networks": NETWORKS}
     async with specialist(server) as notes:
         why = await notes.away()
-        outcome = await notes.step(tool="list_notes")
+        outcome = await notes.ask(tool="list_notes")
     assert why.startswith("The MCP server http://127.0.0.1:9 cannot be called.")
     assert outcome.result.status == FAILED
     assert outcome.result.error.retryable
@@ -270,7 +237,7 @@ async def test_server_that_was_restarted_is_found_again_by_itself(folder: Path) 
             await notes.is_away()
             async with over_http(build(folder), port=port):
                 await notes.is_there()
-                outcome = await notes.step(tool="list_notes")
+                outcome = await notes.ask(tool="list_notes")
     assert outcome.result.status == SUCCEEDED, outcome.result.error
 
 
@@ -300,7 +267,7 @@ for line in sys.stdin:
 async def test_change_that_a_server_announces_is_noticed_at_once() -> None:
     async with specialist({"command": [sys.executable, "-c", ANNOUNCING]}) as found:
         await found.offers("grow")
-        outcome = await found.step(tool="grow")
+        outcome = await found.ask(tool="grow")
         assert outcome.result.status == SUCCEEDED, outcome.result.error
         await found.offers("grow", "grown_1")
 

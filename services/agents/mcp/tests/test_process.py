@@ -42,14 +42,6 @@ async def _tools(address: str) -> list[str]:
     return [tool.name for tool in card.tools]
 
 
-async def test_program_ends_with_the_process_of_its_agent(folder: Path) -> None:
-    async with service_process("bos_mcp", _settings(folder)) as agent:
-        assert "read_note" in await _tools(agent.address)
-        program = int((folder / "pid").read_text())
-        assert not is_dead(program)
-    await eventually(lambda: is_dead(program))
-
-
 async def test_program_does_not_outlive_an_agent_that_is_killed(folder: Path) -> None:
     async with service_process("bos_mcp", _settings(folder)) as agent:
         assert "read_note" in await _tools(agent.address)

@@ -1,19 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from bos_testkit.fixtures.agent_harness import AgentHarness
+from bos.agent.v1 import AgentResult
+from bos_testkit.fixtures.agent_harness import AgentHarness, StartAgent
 from bos_text.service import serve
 from bos_text.settings import TextSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from bos.agent.v1 import AgentResult
-    from bos_testkit.fixtures.agent_harness import StartAgent
 
 
 class Texts(AgentHarness):

@@ -153,6 +153,7 @@ async def agent_subject(
     replies: Sequence[Fixture],
     example: AgentInput,
     *,
+    package: str = "",
     telemetry: Telemetry | None = None,
     environment: Mapping[str, str] | None = None,
     proposing: AgentInput | None = None,
@@ -162,11 +163,12 @@ async def agent_subject(
     """Subject of an agent of this repository, with a scripted model.
 
     Args:
-        name: Canonical name; ``bos_`` and it is the package.
+        name: Canonical name.
         serve: The ``serve`` of its ``service.py``.
         settings: Class of its settings.
         replies: Replies of the model.
         example: ``Subject.example``.
+        package: ``bos_`` and it is the package; by default the name.
         telemetry: Telemetry of the agent; a new one by default.
         environment: Settings of the agent as a process.
         proposing: ``Subject.proposing``.
@@ -184,7 +186,7 @@ async def agent_subject(
             model=model,
             serve=serving(serve, settings, telemetry, models, **own),
             telemetry=telemetry,
-            process=Process(f"bos_{name}", environment or {}),
+            process=Process(f"bos_{package or name}", environment or {}),
             proposing=proposing,
             performed=performed,
         )

@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 import uvicorn
+from starlette.responses import StreamingResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -104,3 +105,24 @@ def listen(address: tuple[str, int]) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def endless(media_type: str) -> StreamingResponse:
+    """A response that never ends."""
+
+    async def body() -> AsyncIterator[bytes]:
+        while True:
+            yield b"data: x\n" * 8192
+            await asyncio.sleep(0)
+
+    return StreamingResponse(body(), media_type=media_type)
+
+
+def silent(media_type: str) -> StreamingResponse:
+    """A response that begins and says no more."""
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b" "
+        await asyncio.Event().wait()
+
+    return StreamingResponse(body(), media_type=media_type)
