@@ -33,7 +33,7 @@ async def test_postgres_says_why_it_cannot_be_reached(postgres_dsn: str) -> None
         closed = listener.getsockname()[1]
         causes = {
             _changed(postgres_dsn, user=user): "it refuses the user or the password",
-            _changed(postgres_dsn, user="nobody"): "it refuses the user or the password",
+            _changed(postgres_dsn, user="unknown"): "it refuses the user or the password",
             _changed(postgres_dsn, database="gibt-es-nicht"): "it has no database of that name, "
             "or none for this user",
             f"postgresql://a:{quote(SECRET)}@127.0.0.1:{closed}/x": "nothing listens at its "
