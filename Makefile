@@ -89,6 +89,13 @@ endif
 test-go:
 	$(GO) test -timeout 120s ./...
 
+# At most two failures are tried once more, alone: a test that passes then depended on its neighbours or on the
+# machine. It is named here as a defect to be mended, and does not hold up the change that met it.
+.PHONY: test-again
+test-again:
+	@$(BIN)/python tests/contracts/failures.py 2
+	$(BIN)/pytest --last-failed --last-failed-no-failures none
+
 # Once, rather than by each process of the tests at the same time.
 .PHONY: test-compile
 test-compile:
