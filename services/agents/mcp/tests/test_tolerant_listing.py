@@ -10,6 +10,7 @@ from .conftest import NETWORKS, specialist
 from .hostile_server import HostileServer, hostile, tool
 
 NO_ARGUMENTS = {"type": "object"}
+OTHER_ALPHABETS = ["tool", "v2", "gr_e"]
 
 
 @pytest.mark.parametrize(
@@ -45,10 +46,12 @@ def test_malformed_extras_are_left_out() -> None:
 
 async def test_malformed_tools_cost_no_other() -> None:
     listed = [{"name": "no_schema", "inputSchema": {}}, {"name": "no_object", "inputSchema": 3}, 7]
-    server = HostileServer([*listed, tool("look")])
+    server = HostileServer([*listed, tool("look"), tool("查询客户"), tool("更新v2"), tool("größe")])
     async with (
         hostile(server) as url,
         specialist({"url": url, "networks": NETWORKS}, ()) as found,
     ):
         card = await found.card()
-    assert [each.name for each in card.tools] == ["no_schema", "look"]
+    names = [each.name for each in card.tools]
+    assert names[:2] == ["no_schema", "look"]
+    assert [name.rpartition("_")[0] for name in names[2:]] == OTHER_ALPHABETS

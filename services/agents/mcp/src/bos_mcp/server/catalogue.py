@@ -100,10 +100,15 @@ def catalogue_of(listed: Sequence[Tool], server: McpServer) -> Catalogue:
 
 
 def tool_name(original: str) -> str:
-    """Name of a tool in Bos: lower case, words joined by underscores; empty if there is none."""
+    """Name of a tool in Bos: lower case, words joined by underscores; empty if there is none.
+
+    A name with letters of other alphabets ends with its digest, so that no two of them are alike.
+    """
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", original[:_MAX_ORIGINAL_NAME])
     name = re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_")
     name = f"tool_{name}" if name[:1].isdigit() else name
+    if any(letter.isalpha() and not letter.isascii() for letter in words):
+        name = f"{name or 'tool'}_{hashlib.sha256(original.encode()).hexdigest()[:8]}"
     return name if _NAME.fullmatch(name) else ""
 
 
