@@ -18,7 +18,9 @@ from bos_errors import (
     Unauthenticated,
 )
 from bos_identity.accounts import LOCAL_USER_ID
+from bos_identity.names import clean_name
 from bos_identity.opaque_tokens import digest
+from bos_identity.passwords.weak import weakness
 from bos_postgres import connect
 
 pytestmark = pytest.mark.requirement("O-01", "O-02")
@@ -356,3 +358,52 @@ async def test_unreadable_client_name_is_refused(identity: Caller) -> None:
     await identity.register()
     with pytest.raises(InvalidArgument):
         await identity.do("LogIn", username="ada", password=PASSWORD, client_name="a\u202eb")
+
+
+NAMES = ("ada.lovelace", "ada@example.com", "Ada Lovelace")
+
+
+@pytest.mark.parametrize(
+    "password",
+    [
+        "1234567890",
+        "password123",
+        "P@ssw0rd2024",
+        "            ",
+        "abababababab",
+        "qwertzuiop[]",
+        "Liverpool1999",
+        "xq7!xq7!xq7!",
+        "Ada-Lovelace",
+        "１２３４５６７８９０",
+    ],
+)
+def test_guessable_password_is_weak(password: str) -> None:
+    assert weakness(password, NAMES)
+
+
+@pytest.mark.parametrize(
+    "password",
+    [
+        "correct horse battery",
+        "pässwörter",
+        "kR7#mq2!xV9",
+        "2 boats, 3 oars",
+    ],
+)
+def test_other_password_is_strong(password: str) -> None:
+    assert weakness(password, NAMES) is None
+
+
+@pytest.mark.parametrize(("given", "kept"), [("  Ada L. ", "Ada L."), ("Žofie 李", "Žofie 李")])
+def test_names_are_trimmed_and_otherwise_kept(given: str, kept: str) -> None:
+    assert clean_name("name", given) == kept
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a\x1bb", "a\u202eb", "a\u3164b", "x" * 129],
+)  # fmt: skip
+def test_names_that_look_like_others_are_refused(name: str) -> None:
+    with pytest.raises(InvalidArgument):
+        clean_name("name", name)
