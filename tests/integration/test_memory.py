@@ -9,7 +9,6 @@ from typing import Any
 import grpc
 import pytest
 
-from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos.identity.v1 import IdentityServiceStub, LogInRequest, RegisterUserRequest
 from bos.memory.v1 import (
     DeleteConversationRequest,
@@ -21,14 +20,12 @@ from bos.memory.v1 import (
 from bos_client import BosClient
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
-from bos_testkit.waiting import eventually
 
 from .conftest import StartProduct
 
 PASSWORD = "correct horse battery"
 COMPANY = "Analytical Engines"
 INTRODUCTION = f"I am Ada of {COMPANY}. How many bicycles are there?"
-PLAIN = "List all tables in the database"
 NEEDS_MODEL = "How many bicycles are there?"
 FOUND = fixture(
     "ada",
@@ -145,14 +142,3 @@ async def test_a_follow_up_is_planned_with_what_was_said_before_it(
     await ada.ask("And the ones after?", conversation)
     assert ada.prompts
     assert ada.shown("for the inventory") == set()
-
-
-async def test_an_extraction_that_fails_changes_nothing_for_the_run(
-    people: dict[str, Person], model: ScriptedModel
-) -> None:
-    eve = people["eve"]
-    response = await eve.ask(PLAIN)  # the model has no reply for this
-
-    assert response.status == RUN_STATUS_SUCCEEDED
-    await eventually(lambda: any(each.schema == "PersonalFacts" for each in model.requests))
-    assert await eve.company() == ""

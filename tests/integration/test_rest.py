@@ -80,37 +80,6 @@ REVENUE = {
 }
 
 
-@pytest.mark.requirement("A-12")
-async def test_a_table_has_the_form_that_is_asked_for(http: aiohttp.ClientSession) -> None:
-    async def called(verb: str, path: str, accept: str, **more: Any) -> tuple[int, Any]:
-        headers = {"Accept": accept} if accept else {}
-        async with http.request(verb, path, headers=headers, **more) as reply:
-            return reply.status, await reply.json()
-
-    status, run = await called("POST", "/v1/runs", "", json=REVENUE)
-    assert (status, run["question"]) == (202, REVENUE["question"])
-    path = f"/v1/runs/{run['run_id']}"
-    _, plain = await called("GET", f"{path}?wait=60s", "")
-    _, objects = await called("GET", f"{path}?rows=objects", "application/json")
-    _, own = await called("GET", path, "application/protobuf+json")
-    _, streamed = await called("POST", "/query", "", json=REVENUE)
-
-    table = plain["response"]["data"]
-    assert streamed["data"] == table, "the same request is the same run"
-    names = [column["name"] for column in table["columns"]]
-    types = [column["type"] for column in table["columns"]]
-    assert len(table["rows"]) == 5
-    position = types.index("COLUMN_TYPE_DECIMAL")
-    assert table["rows"][0][position] == "13697481.81"
-    by_name = [dict(zip(names, row, strict=True)) for row in table["rows"]]
-    assert objects["response"]["data"]["rows"] == by_name
-    cells = own["response"]["data"]["rows"][0]["values"]
-    assert cells[position] == {"decimal_value": "13697481.81"}
-    first = plain["response"]["agent_results"][0]
-    assert "map_value" not in json.dumps(first["data"])
-    assert "fields" in own["response"]["agent_results"][0]["data"]
-
-
 @pytest.mark.requirement("A-04", "A-24")
 async def test_raw_json_is_checked_field_by_field(
     http: aiohttp.ClientSession,

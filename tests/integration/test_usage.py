@@ -15,7 +15,6 @@ from bos.gateway.v1 import RunStatus
 from bos_chassis.telemetry import Telemetry
 from bos_cli.render.parts import show_end
 from bos_mcp_db.settings import DatabaseSettings
-from bos_testkit.scripted_model.pytest_fixtures import SCRIPTED_KEY
 
 from .conftest import StartHarness
 from .harness import Harness, open_harness
@@ -26,7 +25,6 @@ QUESTION = (
     "Which five customers brought the most revenue last quarter, and what share of the total is "
     "that?"
 )
-SQL_SCHEMAS = {"QueryDraft", "QueryReview", "ResultInterpretation"}
 # Whole micro-dollars per token, so that no sum depends on where it was rounded.
 PRICES = {"scripted": {"input": 3, "output": 7}}
 
@@ -143,21 +141,3 @@ async def test_calls_go_to_the_chosen_model_at_its_price(
     assert usage.cost_micros == cost
     (run,) = [await harness.client.get_run(outcome.response.run_id)]
     assert run.model == "large"
-
-
-@pytest.mark.requirement("N-06", "N-07")
-async def test_profile_of_a_step_applies_to_its_own_model_calls_only(
-    start_harness: StartHarness,
-) -> None:
-    profiles = {"research": "sk-of-research-rsch", "common": "sk-in-common-000-cmmn"}
-    harness = await start_harness(
-        models={"key_profiles": profiles},
-        gateway={"key_profiles": {"sql": "research", "*": "common"}},
-    )
-    outcome = await harness.ask(QUESTION)
-    assert outcome.response.status == RunStatus.RUN_STATUS_SUCCEEDED
-    used = {(request.schema, request.key_end) for request in harness.model.requests}
-    assert {key for schema, key in used if schema in SQL_SCHEMAS} == {"rsch"}
-    assert {key for schema, key in used if schema == "ComputationPlan"} == {"cmmn"}
-    # Planner and composer use the ordinary key of their own settings.
-    assert {key for schema, key in used if schema in ("PlannerReply", None)} == {SCRIPTED_KEY[-4:]}
