@@ -212,3 +212,25 @@ def test_steps_beyond_turns_are_skipped_and_attempts_take_none() -> None:
     result = state.steps["b"].result
     assert result is not None
     assert (result.status, result.error.type) == (AGENT_EXECUTION_STATUS_SKIPPED, "MaxTurnsReached")
+
+
+@pytest.mark.parametrize(
+    ("profiles", "chosen"),
+    [
+        ({}, {"sql": "", "code": ""}),
+        ({"sql": "research"}, {"sql": "research", "code": ""}),
+        ({"sql": "research", "*": "common"}, {"sql": "research", "code": "common"}),
+    ],
+)
+@pytest.mark.requirement("N-07")
+def test_dispatch_names_the_profile_that_the_log_froze(
+    profiles: dict[str, str], chosen: dict[str, str]
+) -> None:
+    start = accepted()
+    start.run_accepted.settings.api_keys_config_refs.update(profiles)
+    state = fold("r", [start, planned(step("a", "sql"), step("b", "code"))])
+    (record,) = decide(state, START)
+    assert isinstance(record, Record)
+    tasks = [each.step_dispatched.sub_task for each in record.events]
+    assert {task.assigned_agent_role: task.api_keys_config_ref for task in tasks} == chosen
+    assert state.request.settings.api_keys_config_refs == profiles  # asking a map adds to it

@@ -8,6 +8,7 @@ import pytest
 
 from bos.gateway.v1 import RUN_STATUS_SUCCEEDED, Approval, Run
 from bos_gateway.webhooks.payload import approval_requested, run_finished
+from bos_gateway.webhooks.signing import signed_headers
 from bos_plainjson import plain_json
 
 AT = datetime(2026, 11, 27, 1, 15, tzinfo=UTC)
@@ -71,3 +72,14 @@ def test_too_large_approval_names_its_actions() -> None:
     assert data["omitted"] == ["approval.actions"]
     assert data["approval"]["approval_id"] == "a1"
     assert data["approval"]["task_description"] == "Send it."
+
+
+def test_signature_is_that_of_the_specification() -> None:
+    body = json.dumps({"test": 2432232314}).encode()
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    headers = signed_headers(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)
+    assert headers["webhook-id"] == "msg_p5jXN8AQM9LWM0D4loKWxJek"
+    assert headers["webhook-timestamp"] == "1614265330"
+    version, _, signature = headers["webhook-signature"].partition(",")
+    assert version == "v1"
+    assert len(signature) == 44

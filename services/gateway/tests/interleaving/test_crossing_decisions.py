@@ -158,6 +158,7 @@ async def test_decision_after_the_end_is_refused(waiting: Waiting) -> None:
     assert await waiting.inputs() == 0
 
 
+@pytest.mark.requirement("M-05", "M-15")
 async def test_run_that_ends_unread_lets_its_request_expire(waiting: Waiting) -> None:
     await waiting.end(3, status=RUN_STATUS_FAILED)
     assert await waiting.state() == APPROVAL_STATUS_EXPIRED

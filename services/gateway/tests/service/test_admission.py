@@ -6,7 +6,9 @@ from typing import Any
 import grpc
 import pytest
 from gateway_harness.admission import AS_ANNA, as_account, execute, run_of, writers
+from gateway_harness.answering import refusal
 from gateway_harness.harness import Client, Harness
+from google.protobuf.duration_pb2 import Duration
 
 from bos.common.v1 import Clarification, ClarifyingQuestion
 from bos.gateway.v1 import (
@@ -15,11 +17,11 @@ from bos.gateway.v1 import (
     AgentRequest,
     AskRequest,
     CancelRunRequest,
+    GetRunRequest,
     ListRunsRequest,
 )
 from bos.planner.v1 import MakePlanResponse
 from bos.runlog.v1 import LogEvent, RunFinished
-from bos_chassis.auth.callers import LOCAL_USER
 from bos_errors import ResourceExhausted, from_rpc_error
 from bos_gateway.run_log.records import Append, NewRun
 from bos_gateway.run_log.writer import LogWriter, UserLimit
@@ -52,19 +54,6 @@ async def test_user_run_limit_is_exact_over_concurrent_replicas(store: str) -> N
         assert sum(isinstance(outcome, UserLimit) for outcome in of_user) == 17
 
 
-async def test_run_that_ended_makes_room(store: str) -> None:
-    first, second = run_of("anna", active=1), run_of("anna", active=1)
-    async with writers(store, 1) as (log,):
-        await log.accept(first)
-        with pytest.raises(UserLimit):
-            await log.accept(second)
-        end = LogEvent(run_finished=RunFinished())
-        await log.append(
-            Append(first.run_id, 1, 2, [end], status=RUN_STATUS_SUCCEEDED, finished=True)
-        )
-        assert await log.accept(second)
-
-
 @pytest.mark.parametrize(("waiting", "accepted"), [(2, True), (1, False)])
 async def test_runs_that_wait_for_approval_have_bound_of_their_own(
     store: str, waiting: int, accepted: bool
@@ -83,19 +72,18 @@ async def test_runs_that_wait_for_approval_have_bound_of_their_own(
     assert isinstance(outcome, UserLimit) is not accepted
 
 
-async def test_request_that_is_known_is_found_however_full_it_is(store: str) -> None:
+async def test_repetitions_take_one_place_until_their_run_ends(store: str) -> None:
     async with writers(store, 2) as (log, other):
-        assert await log.accept(run_of("anna", request_id="same", active=1))
+        runs = [run_of("anna", request_id="same", active=1) for _ in range(3)]
+        outcomes = await accept_all([log], runs)
+        assert sorted(outcomes, key=str) == [False, False, True]
         assert not await other.accept(run_of("anna", request_id="same", active=1))
         with pytest.raises(UserLimit):
             await log.accept(run_of("anna", request_id="another", active=1))
-
-
-async def test_repetitions_in_one_statement_take_one_place(store: str) -> None:
-    async with writers(store, 1) as (log,):
-        runs = [run_of("anna", request_id="same", active=1) for _ in range(3)]
-        outcomes = await accept_all([log], runs)
-    assert sorted(outcomes, key=str) == [False, False, True]
+        (run_id,) = [run.run_id for run, done in zip(runs, outcomes, strict=True) if done is True]
+        end = LogEvent(run_finished=RunFinished())
+        await log.append(Append(run_id, 1, 2, [end], status=RUN_STATUS_SUCCEEDED, finished=True))
+        assert await log.accept(run_of("anna", request_id="another", active=1))
 
 
 async def ask(gateway: Client, **request: Any) -> Any:
@@ -112,13 +100,11 @@ async def test_user_limit_has_a_retry_time_and_spares_repetitions(
     async with harness.gateway(auth=as_account(), max_active_runs_per_user=1) as gateway:
         running = asyncio.create_task(ask(gateway, request_id="first"))
         await eventually(lambda: len(slow.inputs) == 1)
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await ask(gateway, request_id="second")
+        error = await refusal(ask(gateway, request_id="second"))
         repeated = asyncio.create_task(ask(gateway, request_id="first"))
         slow.release.set()
         assert (await repeated).run_id == (await running).run_id
         await ask(gateway, request_id="second")
-    error = from_rpc_error(caught.value)
     assert isinstance(error, ResourceExhausted)
     assert error.reason == "USER_LIMIT"
     assert error.retry_after_s
@@ -130,7 +116,6 @@ async def test_callers_without_account_are_bounded_by_replica_alone(
     async with harness.gateway(max_active_runs_per_user=1) as gateway:
         slow = SlowAgent("slow")
         await harness.add_agent(slow)
-        assert LOCAL_USER == "local"
         responses = await asyncio.gather(*(gateway.ask() for _ in range(5)))
     assert len({response.run_id for response in responses}) == 5
 
@@ -162,14 +147,30 @@ async def test_full_streams_are_refused_and_run_can_still_be_cancelled(harness: 
     async with harness.gateway(max_streams=1) as gateway:
         running = asyncio.create_task(gateway.events())
         await eventually(lambda: len(slow.inputs) == 1)
-        for call in (gateway.ask(), gateway.events(), gateway.watch("0" * 8)):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await call
-            error = from_rpc_error(caught.value)
+        (run,) = (await gateway.stub.ListRuns(ListRunsRequest())).runs
+        waiting = GetRunRequest(run_id=run.run_id, wait=Duration(seconds=60))
+        for call in (
+            gateway.ask(),
+            gateway.events(),
+            gateway.watch("0" * 8),
+            gateway.stub.GetRun(waiting),
+        ):
+            error = await refusal(call)
             assert isinstance(error, ResourceExhausted)
             assert (error.reason, error.retry_after_s) == ("REPLICA_FULL", 1.0)
-        (run,) = (await gateway.stub.ListRuns(ListRunsRequest())).runs
         await gateway.stub.CancelRun(CancelRunRequest(run_id=run.run_id))
         assert (await running)[-1].HasField("run_finished")
         # Its room is there again.
         assert await gateway.watch(run.run_id)
+
+
+async def test_account_that_follows_too_much_is_refused(harness: Harness) -> None:
+    slow = SlowAgent("slow")
+    await harness.add_agent(slow)
+    harness.planner.steps = [step("a", "slow")]
+    async with harness.gateway(auth=as_account(), max_streams_per_user=1) as gateway:
+        first = asyncio.create_task(ask(gateway))
+        await slow.started.wait()
+        assert (await refusal(ask(gateway))).reason == "USER_STREAM_LIMIT"
+        slow.release.set()
+        assert (await first).run_id

@@ -12,25 +12,17 @@ import pytest
 from gateway_harness.harness import Client, Harness, kinds, result_of
 
 from bos.agent.v1 import (
-    AGENT_EXECUTION_STATUS_SKIPPED,
     AGENT_EXECUTION_STATUS_SUCCEEDED,
 )
 from bos.gateway.v1 import (
     APPROVAL_DECISION_APPROVE,
     APPROVAL_DECISION_DENY,
     APPROVAL_STATUS_APPROVED,
-    APPROVAL_STATUS_CANCELLED,
-    APPROVAL_STATUS_DENIED,
-    APPROVAL_STATUS_EXPIRED,
     APPROVAL_STATUS_PENDING,
-    APPROVAL_STATUS_TIMED_OUT,
-    RUN_STATUS_CANCELLED,
-    RUN_STATUS_PARTIALLY_SUCCEEDED,
     RUN_STATUS_SUCCEEDED,
     RUN_STATUS_WAITING_FOR_APPROVAL,
     Approval,
     ApprovalServiceStub,
-    CancelRunRequest,
     GetApprovalRequest,
     GetRunRequest,
     ListApprovalsRequest,
@@ -39,10 +31,9 @@ from bos.gateway.v1 import (
 )
 from bos.planner.v1 import Step
 from bos.runlog.v1 import LogEvent
-from bos_errors import AlreadyExists, NotFound, from_rpc_error
+from bos_errors import InvalidArgument, from_rpc_error
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect
-from bos_testkit.agents import EchoAgent
 from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
@@ -166,48 +157,6 @@ async def test_approved_action_is_performed_exactly_once(
     assert "approval_resolved" in kinds(events)
 
 
-@pytest.mark.requirement("M-11")
-async def test_denied_action_does_not_happen_and_dependents_see_why(
-    harness: Harness, agent: DeployAgent
-) -> None:
-    echo = EchoAgent("echo")
-    await harness.add_agent(echo)
-    harness.planner.steps.append(step("b", "echo", "tell", "a"))
-    async with patient(harness) as gateway:
-        following = Following(gateway)
-        approval = await following.asked()
-        denied = await respond(gateway, approval.approval_id, DENY)
-        events = await following.end()
-    assert denied.status == APPROVAL_STATUS_DENIED
-    result = result_of(events, "a")
-    assert result.status == AGENT_EXECUTION_STATUS_SKIPPED
-    assert result.error.type == "denied_by_user"
-    assert result.partial_data.fields["reason"].string_value == "denied_by_user"
-    tools = result.partial_data.fields["tools"].list_value.values
-    assert [tool.string_value for tool in tools] == ["trigger_deployment"]
-    (given,) = echo.inputs
-    assert given.dependency_outputs["a"].fields["reason"].string_value == "denied_by_user"
-    assert agent.landed == {}
-    assert events[-1].run_finished.response.status == RUN_STATUS_PARTIALLY_SUCCEEDED
-
-
-@pytest.mark.requirement("M-06", "M-12")
-async def test_request_times_out_without_a_decision(harness: Harness, agent: DeployAgent) -> None:
-    async with patient(harness, approval_timeouts={"trigger_deployment": 1.0}) as gateway:
-        following = Following(gateway)
-        approval = await following.asked()
-        events = await following.end()
-        late = await get(gateway, approval.approval_id)
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await respond(gateway, approval.approval_id, APPROVE)
-    assert result_of(events, "a").error.type == "hitl_timeout"
-    assert result_of(events, "a").status == AGENT_EXECUTION_STATUS_SKIPPED
-    assert late.status == APPROVAL_STATUS_TIMED_OUT
-    assert late.respond_time.ToNanoseconds() >= late.expire_time.ToNanoseconds()
-    assert isinstance(from_rpc_error(caught.value), AlreadyExists)
-    assert agent.landed == {}
-
-
 async def test_damaged_approval_does_not_affect_others(
     harness: Harness, agent: DeployAgent
 ) -> None:
@@ -228,81 +177,29 @@ async def test_damaged_approval_does_not_affect_others(
     assert agent.landed == {}
 
 
-@pytest.mark.requirement("M-05", "M-08")
-async def test_decision_stands_and_the_same_again_is_no_error(
-    harness: Harness, agent: DeployAgent
-) -> None:
-    async with patient(harness) as one, patient(harness) as other:
-        following = Following(one)
-        approval = await following.asked()
-        first = await respond(other, approval.approval_id, APPROVE)
-        again = await respond(one, approval.approval_id, APPROVE)
-        for decision, instructions in ((DENY, ""), (APPROVE, "and tell me")):
+@pytest.mark.requirement("A-24", "M-17", "M-18", "M-19")
+async def test_instructions_lead_to_another_proposal(harness: Harness, agent: DeployAgent) -> None:
+    """What cannot be classified adds to the task; the model is that of the question."""
+    async with patient(harness, models={"large": "Thorough"}) as gateway:
+        following = Following(gateway, model="large")
+        first = await following.asked()
+        for decision, instructions in ((DENY, "but"), (0, "")):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await respond(other, approval.approval_id, decision, instructions)
-            error = from_rpc_error(caught.value)
-            assert isinstance(error, AlreadyExists)
-            assert error.reason == "APPROVAL_RESOLVED"
-        await following.end()
-    assert first == again
-    assert agent.landed == {"deploy shop 1.2": 1}
-
-
-async def test_cancelled_run_closes_its_request(harness: Harness, agent: DeployAgent) -> None:
-    async with patient(harness) as one, patient(harness) as other:
-        following = Following(one)
-        approval = await following.asked()
-        async with connect(harness.dsn, schema=SCHEMA) as connection:
-            await until_nobodys(connection, approval.run_id)
-        await other.stub.CancelRun(CancelRunRequest(run_id=approval.run_id, reason="no need"))
+                await respond(gateway, first.approval_id, decision, instructions)
+            assert isinstance(from_rpc_error(caught.value), InvalidArgument)
+        await respond(gateway, first.approval_id, APPROVE, "deploy shop 1.3")
+        second = await following.asked(2)
+        assert second.approval_id != first.approval_id
+        assert agent.landed == {}
+        assert [action.summary for action in second.actions] == ["Deploy shop 1.3"]
+        await respond(gateway, second.approval_id, APPROVE)
         events = await following.end()
-        closed = await get(other, approval.approval_id)
-        with pytest.raises(grpc.aio.AioRpcError):
-            await respond(other, approval.approval_id, APPROVE)
-    assert events[-1].run_finished.response.status == RUN_STATUS_CANCELLED
-    assert closed.status == APPROVAL_STATUS_CANCELLED
-    (shown,) = [e.approval_resolved.approval for e in events if e.HasField("approval_resolved")]
-    assert shown.status == APPROVAL_STATUS_CANCELLED
-    assert agent.landed == {}
-
-
-@pytest.mark.requirement("M-05", "M-15")
-async def test_request_of_a_run_that_is_gone_is_expired(
-    harness: Harness, agent: DeployAgent
-) -> None:
-    """A run that is ended without regard to its request, such as one that cannot be read."""
-    async with harness.gateway() as gateway:
-        approval = await Following(gateway).asked()
-        async with connect(harness.dsn, schema=SCHEMA) as connection:
-            await until_nobodys(connection, approval.run_id)
-            await connection.execute(
-                "UPDATE runs SET failures = 9, failures_after = 99, status = 3, retry_at = now() "
-                "WHERE run_id = $1",
-                approval.run_id,
-            )
-            async with asyncio.timeout(60):
-                while (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_PENDING:
-                    await connection.execute("SELECT pg_sleep(0.02)")
-        assert (await get(gateway, approval.approval_id)).status == APPROVAL_STATUS_EXPIRED
-
-
-@pytest.mark.requirement("M-14")
-async def test_unary_call_skips_steps_that_need_approval(
-    harness: Harness, agent: DeployAgent
-) -> None:
-    async with patient(harness) as gateway:
-        response = await gateway.ask("Deploy?")
-        listed = await approvals(gateway).ListApprovals(ListApprovalsRequest(), timeout=20)
-    (result,) = response.agent_results
-    assert result.error.type == "hitl_skipped_non_streaming"
-    assert "streaming endpoint" in result.partial_data.fields["explanation"].string_value
-    assert not listed.approvals
-    assert agent.landed == {}
-
-
-async def test_unknown_request(harness: Harness, agent: DeployAgent) -> None:
-    async with patient(harness) as gateway:
-        for unknown in ("0198c0de-0000-7000-8000-000000000000", "nonsense"):
-            with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await respond(gateway, unknown, APPROVE)
-            assert isinstance(from_rpc_error(caught.value), NotFound)
+    (asked,) = harness.planner.instructions
+    assert (asked.task, asked.instructions) == ("deploy shop 1.2", "deploy shop 1.3")
+    assert (asked.proposal, asked.model) == ("Deploy shop 1.2", "large")
+    assert {task.model for task in agent.inputs} == {"large"}
+    assert agent.landed == {"deploy shop 1.3": 1}
+    result = result_of(events, "a")
+    for text in (second.task_description, result.task_description):
+        assert "### User Enhanced Instructions" in text
+    assert not result.task_overridden

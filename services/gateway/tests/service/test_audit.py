@@ -41,7 +41,6 @@ from bos.gateway.v1 import (
     ListUserApprovalsRequest,
     ListUserRunsRequest,
     OperatorServiceStub,
-    RespondApprovalRequest,
     SubmitRunRequest,
     VerifiedQueryServiceStub,
     WebhookServiceStub,
@@ -62,12 +61,6 @@ OPS = token("ops", roles=("operator",))
 FOUR_EYES = {"deploy.*": {"roles": ["approver"], "four_eyes": True}}
 PLANTED = "planted"
 FILE = f"{PLANTED} bytes".encode()
-LOOKED_AT = {
-    "ListUserApprovals": ListUserApprovalsRequest(),
-    "GetSpend": GetSpendRequest(),
-    "GetStorage": GetStorageRequest(),
-}
-OPERATED = {"ListUserRuns", "GetUserRun", "CancelUserRun", *LOOKED_AT}
 REFUSE = """
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'not now'; END $$;
@@ -149,81 +142,63 @@ async def slow_run(harness: Harness, gateway: Client) -> str:
 
 async def do(harness: Harness, gateway: Client, method: str) -> tuple[str, str]:
     """Do it once; returns who did it, and to what."""
-    if method == "Ask":
-        harness.planner.steps = [step("a", "echo", PLANTED)]
-        return "ada", (await ask(gateway)).run_id
-    if method == "SubmitRun":
-        harness.planner.steps = [step("a", "echo", PLANTED)]
-        asked_for = SubmitRunRequest(request=AgentRequest(question=f"{PLANTED}?"))
-        answer = await gateway.stub.SubmitRun(asked_for, timeout=60, metadata=ADA)
-        return "ada", answer.run.run_id
-    if method == "CancelRun":
-        run_id = await slow_run(harness, gateway)
-        request = CancelRunRequest(run_id=run_id, reason=PLANTED)
-        await gateway.stub.CancelRun(request, timeout=60, metadata=ADA)
-        return "ada", run_id
-    if method == "DownloadFile":
-        harness.planner.steps = [step("a", "files")]
-        run_id = (await ask(gateway)).run_id
-        digest = hashlib.sha256(FILE).hexdigest()
-        call = gateway.stub.DownloadFile(
-            DownloadFileRequest(run_id=run_id, digest=digest), timeout=60, metadata=ADA
-        )
-        assert b"".join([part.content async for part in call]) == FILE
-        return "ada", run_id
-    if method in OPERATED:
-        return "ops", await operate(harness, gateway, method)
-    if method in ("CreateWebhook", "DeleteWebhook"):
-        return "ada", await change_webhooks(gateway, method)
-    if method in ("CreateVerifiedQuery", "DeleteVerifiedQuery"):
-        harness.planner.steps = [step("a", "querying")]
-        return "ada", await change_verified_queries(gateway, method)
-    approval = await asked(gateway, ADA)
-    if method == "AskStream":
-        return "ada", approval.run_id
-    request = RespondApprovalRequest(
-        approval_id=approval.approval_id, decision=APPROVE, instructions=""
-    )
-    await approvals(gateway).RespondApproval(request, timeout=60, metadata=MAX)
-    return "max", approval.approval_id
-
-
-async def change_webhooks(gateway: Client, method: str) -> str:
-    stub = WebhookServiceStub(gateway.channel)
-    request = CreateWebhookRequest(url=f"https://example.com/{PLANTED}")
-    made = await stub.CreateWebhook(request, timeout=60, metadata=ADA)
-    webhook_id = str(made.webhook.webhook_id)
-    if method == "DeleteWebhook":
-        gone = DeleteWebhookRequest(webhook_id=webhook_id)
-        await stub.DeleteWebhook(gone, timeout=60, metadata=ADA)
-    return webhook_id
-
-
-async def change_verified_queries(gateway: Client, method: str) -> str:
-    stub: Any = VerifiedQueryServiceStub(gateway.channel)
-    request = CreateVerifiedQueryRequest(run_id=(await ask(gateway)).run_id)
-    made = await stub.CreateVerifiedQuery(request, timeout=60, metadata=ADA)
-    query_id = str(made.verified_query.query_id)
-    if method == "DeleteVerifiedQuery":
-        gone = DeleteVerifiedQueryRequest(query_id=query_id)
-        await stub.DeleteVerifiedQuery(gone, timeout=60, metadata=ADA)
-    return query_id
-
-
-async def operate(harness: Harness, gateway: Client, method: str) -> str:
-    run_id, operator = await slow_run(harness, gateway), OperatorServiceStub(gateway.channel)
-    if method == "ListUserRuns":
-        await operator.ListUserRuns(ListUserRunsRequest(owner_id="ada"), timeout=60, metadata=OPS)
-        return "ada"
-    if method in LOOKED_AT:
-        await getattr(operator, method)(LOOKED_AT[method], timeout=60, metadata=OPS)
-        return ""
-    if method == "GetUserRun":
-        await operator.GetUserRun(GetUserRunRequest(run_id=run_id), timeout=60, metadata=OPS)
-        return run_id
-    request = CancelUserRunRequest(run_id=run_id, reason=PLANTED)
-    await operator.CancelUserRun(request, timeout=60, metadata=OPS)
-    return run_id
+    agents = {"DownloadFile": "files", "CreateVerifiedQuery": "querying"}
+    agents |= {"Ask": "echo", "SubmitRun": "echo", "DeleteVerifiedQuery": "querying"}
+    if method in agents:
+        harness.planner.steps = [step("a", agents[method], PLANTED)]
+    how: dict[str, Any] = {"timeout": 60, "metadata": ADA}
+    hooks: Any = WebhookServiceStub(gateway.channel)
+    queries: Any = VerifiedQueryServiceStub(gateway.channel)
+    operator: Any = OperatorServiceStub(gateway.channel)
+    match method:
+        case "Ask":
+            return "ada", (await ask(gateway)).run_id
+        case "SubmitRun":
+            submitted = SubmitRunRequest(request=AgentRequest(question=f"{PLANTED}?"))
+            return "ada", (await gateway.stub.SubmitRun(submitted, **how)).run.run_id
+        case "CancelRun":
+            run_id = await slow_run(harness, gateway)
+            await gateway.stub.CancelRun(CancelRunRequest(run_id=run_id, reason=PLANTED), **how)
+            return "ada", run_id
+        case "DownloadFile":
+            run_id = (await ask(gateway)).run_id
+            wanted = DownloadFileRequest(run_id=run_id, digest=hashlib.sha256(FILE).hexdigest())
+            parts = [part.content async for part in gateway.stub.DownloadFile(wanted, **how)]
+            assert b"".join(parts) == FILE
+            return "ada", run_id
+        case "CreateWebhook" | "DeleteWebhook":
+            url = f"https://example.com/{PLANTED}"
+            made = await hooks.CreateWebhook(CreateWebhookRequest(url=url), **how)
+            webhook_id = str(made.webhook.webhook_id)
+            if method == "DeleteWebhook":
+                await hooks.DeleteWebhook(DeleteWebhookRequest(webhook_id=webhook_id), **how)
+            return "ada", webhook_id
+        case "CreateVerifiedQuery" | "DeleteVerifiedQuery":
+            request = CreateVerifiedQueryRequest(run_id=(await ask(gateway)).run_id)
+            query_id = (await queries.CreateVerifiedQuery(request, **how)).verified_query.query_id
+            if method == "DeleteVerifiedQuery":
+                gone = DeleteVerifiedQueryRequest(query_id=query_id)
+                await queries.DeleteVerifiedQuery(gone, **how)
+            return "ada", query_id
+        case "AskStream" | "RespondApproval":
+            approval = await asked(gateway, ADA)
+            if method == "AskStream":
+                return "ada", approval.run_id
+            await respond(gateway, approval, APPROVE, MAX)
+            return "max", approval.approval_id
+        case _:
+            run_id = await slow_run(harness, gateway)
+            looked_at: dict[str, tuple[Any, str]] = {
+                "ListUserRuns": (ListUserRunsRequest(owner_id="ada"), "ada"),
+                "GetUserRun": (GetUserRunRequest(run_id=run_id), run_id),
+                "CancelUserRun": (CancelUserRunRequest(run_id=run_id, reason=PLANTED), run_id),
+                "ListUserApprovals": (ListUserApprovalsRequest(), ""),
+                "GetSpend": (GetSpendRequest(), ""),
+                "GetStorage": (GetStorageRequest(), ""),
+            }
+            asked_for, target = looked_at[method]
+            await getattr(operator, method)(asked_for, timeout=60, metadata=OPS)
+            return "ops", target
 
 
 async def test_each_deed_leaves_its_entry_and_no_content(
@@ -405,21 +380,3 @@ async def test_audit_of_a_killed_gateway_is_sealed_by_the_next(
                     await asyncio.sleep(0.001)
     found = [each for each in await sealed_trail(harness.dsn, SCHEMA) if each.target == run_id]
     assert "question.asked" in {each.action for each in found}
-
-
-def has_sealed(gateway: Client) -> bool:
-    assert gateway.telemetry is not None
-    return any(entry["event"] == "audit sealed" for entry in gateway.telemetry.logs)
-
-
-async def test_gateways_that_seal_at_once_keep_one_chain(harness: Harness) -> None:
-    await harness.add_agent(EchoAgent("echo"))
-    harness.planner.steps = [step("a", "echo")]
-    often, asked = {"seal_s": 0.001}, 0
-    async with harness.gateway(audit=often) as one, harness.gateway(audit=often) as other:
-        async with asyncio.timeout(60):
-            while asked < 20 or not (has_sealed(one) and has_sealed(other)):
-                await asyncio.gather(*(each.ask() for each in (one, other) for _ in range(2)))
-                asked += 4
-    entries = await sealed_trail(harness.dsn, SCHEMA)
-    assert len([each for each in entries if each.action == "question.asked"]) == asked

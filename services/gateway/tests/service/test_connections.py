@@ -14,8 +14,6 @@ from bos.identity.v1 import DeleteConnectionRequest, PutConnectionRequest
 from bos_agentkit import AgentTask, agent_card, succeeded
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
-from bos_gateway.operator.commands.cards import check_cards, check_connections
-from bos_gateway.permits.connections import connections_problem
 from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent
 from bos_testkit.plans import step
@@ -128,39 +126,3 @@ async def test_deleted_connections_and_missing_identity_are_stated(
     assert "connections to outside systems cannot be read" in failed.error.message
     # An agent that asks for no connection costs no call of identity.
     assert len(plain.inputs) == 3
-
-
-def test_doctor_reports_connection_kinds_that_are_not_allowed() -> None:
-    cards = {"mail": agent_card("mail", "Mail.", keywords=["mail"], connection_kinds=[KIND])}
-    (found,) = check_cards(cards, "mail", 300.0)
-    assert KIND in found.text
-    assert "BOS_GATEWAY_AGENT_CONNECTIONS" in found.advice
-    (fine,) = check_cards(cards, "mail", 300.0, connections=ALLOWED)
-    assert "sane" in fine.text
-
-
-def test_doctor_reports_granted_and_unused_connections() -> None:
-    asking = {"mail": agent_card("mail", "Mail.", keywords=["mail"], connection_kinds=[KIND])}
-    silent = {"mail": agent_card("mail", "Mail.", keywords=["mail"])}
-    (given,) = check_connections(asking, ALLOWED)
-    assert (given.level, given.check) == ("ok", "connections of users")
-    assert f"mail is given those of a user of the kinds {KIND}" in given.text
-    (vain,) = check_connections(silent, ALLOWED)
-    assert vain.level == "warning"
-    assert "BOS_GATEWAY_AGENT_CONNECTIONS" in vain.advice
-    assert check_connections(silent, {}) == []
-
-
-@pytest.mark.parametrize(
-    ("allowed", "said"),
-    [
-        ({"unknown": [KIND]}, "AGENT_TARGETS does not"),
-        ({"mail": ["Mail IMAP"]}, "must list kinds"),
-        ({"mail": [""]}, "must list kinds"),
-    ],
-)
-def test_a_setting_that_allows_what_there_cannot_be_is_refused(
-    allowed: dict[str, list[str]], said: str
-) -> None:
-    assert said in (connections_problem(allowed, ["mail"]) or "")
-    assert connections_problem(ALLOWED, ["mail"]) is None

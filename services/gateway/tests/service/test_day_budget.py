@@ -1,9 +1,10 @@
 """Tokens of a day, per user and for everybody: read at acceptance, settled after a run's end."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import date, timedelta
+from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
@@ -17,7 +18,7 @@ from bos.gateway.v1 import (
 )
 from bos.runlog.v1 import LogEvent, RunFinished
 from bos_chassis.auth.callers import LOCAL_USER
-from bos_errors import ConfigurationError, NotFound
+from bos_errors import NotFound
 from bos_gateway.admission import daily_quota
 from bos_gateway.admission.daily_quota import DayLimit
 from bos_gateway.run_log import quota
@@ -27,13 +28,9 @@ from bos_gateway.run_log.retention import Scope, erase, forget_days
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.run_log.writer import UserLimit
 from bos_gateway.service import migrate_store
-from bos_gateway.settings import GatewaySettings
-from bos_postgres import connect, open_database
+from bos_postgres import connect, fetchval, open_database
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    Pool = asyncpg.Pool[asyncpg.Record]
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
 
 @pytest.fixture
@@ -63,35 +60,26 @@ def end_of(run: NewRun, tokens: int | None) -> Append:
     )
 
 
-async def test_user_day_limit_is_exact_on_a_replica_under_concurrency(
-    store: str, pool: Pool
+@pytest.mark.parametrize(
+    ("bounds", "stored"),
+    [({"mine": 25_000}, [5000, 10_000, 10_000] * 4), ({"all_": 55_000}, [5000, *[10_000] * 5])],
+)
+async def test_day_limit_is_exact_on_a_replica_under_concurrency(
+    store: str, pool: Pool, bounds: dict[str, int], stored: list[int]
 ) -> None:
-    day = bounded(pool, mine=35_000)
-    async with writers(store, 1) as (log,):
-        runs = [run_of(f"user-{i % 4}", 10_000) for i in range(80)]
-        outcomes = await asyncio.gather(
-            *(accept(day, log, run) for run in runs), return_exceptions=True
-        )
-    for user in {run.user_id for run in runs}:
-        of_user = [o for o, run in zip(outcomes, runs, strict=True) if run.user_id == user]
-        stored = [held(o.event) for o in of_user if isinstance(o, NewRun)]
-        assert sorted(stored) == [5000, 10_000, 10_000, 10_000]  # the last one got what was left
-        assert sum(isinstance(outcome, DayLimit) for outcome in of_user) == 16
-    assert await unsettled(store) == 140_000
-
-
-async def test_total_day_limit_is_exact_on_a_replica_under_concurrency(
-    store: str, pool: Pool
-) -> None:
-    day = bounded(pool, all_=55_000)
+    day = bounded(pool, **bounds)
     async with writers(store, 1) as (log,):
         outcomes = await asyncio.gather(
-            *(accept(day, log, run_of(f"user-{i % 7}", 10_000)) for i in range(60)),
+            *(accept(day, log, run_of(f"user-{i % 4}", 10_000)) for i in range(60)),
             return_exceptions=True,
         )
-    stored = [held(o.event) for o in outcomes if isinstance(o, NewRun)]
-    assert sorted(stored) == [5000, *[10_000] * 5]
-    assert await unsettled(store) == 55_000
+    accepted = [outcome for outcome in outcomes if isinstance(outcome, NewRun)]
+    # The last one gets what is left.
+    assert sorted(held(run.event) for run in accepted) == sorted(stored)
+    if "mine" in bounds:
+        assert set(Counter(run.user_id for run in accepted).values()) == {3}
+    assert sum(isinstance(outcome, DayLimit) for outcome in outcomes) == 60 - len(stored)
+    assert await unsettled(store) == sum(stored)
 
 
 async def test_replicas_exceed_a_day_limit_by_at_most_one_each(store: str, pool: Pool) -> None:
@@ -122,11 +110,6 @@ async def test_a_run_gets_what_is_left_if_that_is_worth_beginning_with(
                 await accept(day, log, run)
         else:
             assert held((await accept(day, log, run)).event) == stored
-            payload = await pool.fetchval(
-                "SELECT payload FROM run_events WHERE run_id = $1", run.run_id
-            )
-            frozen = LogEvent.FromString(payload).run_accepted
-            assert frozen.settings.max_tokens == stored
 
 
 async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Pool) -> None:
@@ -145,33 +128,21 @@ async def test_end_of_a_run_frees_what_it_did_not_consume(store: str, pool: Pool
     assert caught.value.left == 2000
 
 
-async def test_an_end_that_says_nothing_counts_with_all_that_was_held(
-    store: str, pool: Pool
-) -> None:
-    async with writers(store, 1) as (log,):
-        first = await accept(bounded(pool, mine=10_000), log, run_of("anna", 10_000))
-        await log.append(end_of(first, None))
-    assert await days(store) == {"anna": 10_000, "": 10_000}
-
-
-@pytest.mark.parametrize(("reported", "settles"), [(-5, 0), (2**63 - 1, 40_000), (40, 90)])
+@pytest.mark.parametrize(
+    ("reported", "settles"), [(None, 10_000), (-5, 0), (2**63 - 1, 40_000), (40, 90)]
+)
 async def test_no_end_makes_a_sum_smaller_or_larger_than_a_sum_can_be(
-    store: str, pool: Pool, reported: int, settles: int
+    store: str, pool: Pool, reported: int | None, settles: int
 ) -> None:
-    day = bounded(pool, mine=100_000)
     async with writers(store, 1) as (log,):
-        for user in ("anna", "berta"):
-            run = await accept(day, log, run_of(user, 10_000))
-            end = end_of(run, 100)
-            metadata = end.events[0].run_finished.response.metadata
-            metadata.usage.CopyFrom(Usage(input_tokens=reported, output_tokens=reported // 2))
-            if reported == 40:
-                metadata.usage.unreported_tokens = 30
-            await log.append(end)
-    async with connect(store, schema=SCHEMA) as session:
-        assert await settle(session) == 2
-        rows = await session.fetch("SELECT user_id, tokens FROM token_days")
-    assert dict(map(tuple, rows)) == {"anna": settles, "berta": settles, "": 2 * settles}
+        run = await accept(bounded(pool, mine=100_000), log, run_of("anna", 10_000))
+        end = end_of(run, None if reported is None else 100)
+        if reported is not None:
+            usage = Usage(input_tokens=reported, output_tokens=reported // 2)
+            usage.unreported_tokens = 30 if reported == 40 else 0
+            end.events[0].run_finished.response.metadata.usage.CopyFrom(usage)
+        await log.append(end)
+    assert await days(store) == {"anna": settles, "": settles}
 
 
 async def test_a_run_is_settled_once_also_by_many_at_once(store: str, pool: Pool) -> None:
@@ -354,14 +325,60 @@ async def test_maintenance_deletes_old_token_days(store: str, pool: Pool) -> Non
         assert len(await days(store)) == left
 
 
-@pytest.mark.parametrize("bound", ["max_user_day_tokens", "max_day_tokens"])
-def test_a_bound_of_a_day_needs_one_of_a_run(bound: str) -> None:
-    needed = {
-        "store_url": "postgresql://x/y",
-        "planner_target": "p",
-        "composer_target": "c",
-        "agent_targets": "sql=s",
-    }
-    with pytest.raises(ConfigurationError, match="BOS_GATEWAY_MAX_RUN_TOKENS"):
-        GatewaySettings.load(**needed, **{bound: 1000})
-    assert GatewaySettings.load(**needed, max_run_tokens=10, **{bound: 1000})
+# Of dry runs, which count while they plan
+
+
+async def test_consumed_tokens_of_a_dry_run_replace_those_held(store: str, pool: Pool) -> None:
+    async with bounded(pool, mine=10_000).planning("anna") as held:
+        assert held.tokens == 5000
+        assert await days(store) == {"anna": 5000, "": 5000}  # also for other gateways
+        held.usage = Usage(input_tokens=300, output_tokens=20)
+    assert await days(store) == {"anna": 320, "": 320}
+    with pytest.raises(asyncio.CancelledError):
+        async with bounded(pool, mine=10_000).planning("anna"):
+            raise asyncio.CancelledError  # what its caller does not wait for counts in full
+    assert await days(store) == {"anna": 5320, "": 5320}
+
+
+async def test_dry_runs_at_once_keep_the_bound(store: str, pool: Pool) -> None:
+    tokens = bounded(pool, mine=21_000, all_=42_999)
+
+    async def one(user: str) -> int | None:
+        try:
+            async with tokens.planning(user) as held:
+                return held.tokens
+        except DayLimit:
+            return None
+
+    got = await asyncio.gather(*(one(user) for user in ["anna"] * 8 + ["ben"] * 8))
+    assert sorted(filter(None, got[:8])) == [1000, 5000, 5000, 5000, 5000]
+    assert await days(store) == {"anna": 21_000, "ben": 21_000, "": 42_000}
+    with pytest.raises(DayLimit) as caught:  # 999 tokens are not worth asking with
+        async with tokens.planning("clara"):
+            pytest.fail("999 tokens are left")
+    assert (caught.value.left, caught.value.reason) == (999, "DAY_LIMIT")
+
+
+async def test_a_dry_run_counts_for_the_day_on_which_it_began(
+    store: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def yesterday(*arguments: Any) -> date:
+        day: date = await fetchval(*arguments)
+        await pool.execute("UPDATE token_days SET day = day - 1")
+        return day - timedelta(days=1)
+
+    monkeypatch.setattr(daily_quota, "fetchval", yesterday)
+    async with bounded(pool, mine=10_000).planning("anna") as held:
+        held.usage = Usage(input_tokens=300)
+    assert await days(store) == {"anna": 300, "": 300}
+
+
+async def test_a_dry_run_without_an_account_has_the_total_limit_alone(
+    store: str, pool: Pool
+) -> None:
+    async with bounded(pool, mine=1000).planning(LOCAL_USER) as held:
+        assert held.tokens == 5000
+    assert await days(store) == {}
+    async with bounded(pool, mine=1000, all_=9000).planning(LOCAL_USER):
+        pass
+    assert (await days(store))[""] == 5000

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 from gateway_harness.disconnects import run_under_way, seen_until
+from gateway_harness.harness import Client, Harness
 from gateway_harness.streamed import answer_text, cursor, logged
 from prometheus_client import CollectorRegistry
 
@@ -27,14 +30,8 @@ from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    import asyncpg
-    from gateway_harness.harness import Client, Harness
-
-    Pool = asyncpg.Pool[asyncpg.Record]
-    Answer = tuple[int, int, int, str]
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+Answer: TypeAlias = tuple[int, int, int, str]
 
 
 class Watching:
@@ -271,19 +268,6 @@ async def test_long_text_is_written_seldom_and_holds_up_no_other(postgres_dsn: s
         assert await write(pool, writer, {}) == {long: first}
         texts = {long: (1, 1, 5, first + "y"), short: (1, 1, 5, "ab")}
         assert await write(pool, writer, texts) == {long: first, short: "ab"}
-
-
-async def test_text_is_hidden_from_other_users(postgres_dsn: str) -> None:
-    async with (
-        open_pool(postgres_dsn) as pool,
-        open_database(postgres_dsn, schema=SCHEMA, role=READER, stateless=True) as readers,
-    ):
-        run = await new_run(pool, user="ada")
-        await write(pool, Answers(pool), {run: (1, 1, 5, "secret")})
-        runs = Runs(pool, readers)
-        assert (await runs.of("ada").look(run, 0)).text == "secret"
-        assert await runs.of("eve").look(run, 0) == Look()
-        assert await readers.fetch("SELECT * FROM answers") == []
 
 
 async def test_maintenance_deletes_left_over_rows_one_gateway_at_time(postgres_dsn: str) -> None:

@@ -38,8 +38,7 @@ async def ask(
     read.is_final_answer = is_final
     harness.planner.steps = [read]
     async with harness.gateway() as client:
-        question = request.pop("question", "What do the terms say?")
-        return [message.event async for message in client.stream(question, **request)]
+        return await client.events(**request)
 
 
 def response(events: list[RunEvent]) -> OrchestratorResponse:
@@ -54,7 +53,11 @@ async def test_made_up_link_is_neither_streamed_nor_answered(harness: Harness) -
     (result,) = response(events).agent_results
     assert (result.answer, *result.highlights) == (SHOWN, SHOWN)
     # And nothing that comes after it has read the address.
-    assert MADE_UP not in str(harness.composer.requests)
+    assert MADE_UP not in f"{harness.composer.requests}{response(events).agent_results}"
+    data = to_value_map({"result": LEAK, "messages": [{"said": LEAK}]})
+    final = await ask(harness, success(answer=LEAK, data=data, tainted=True), is_final=True)
+    assert response(final).answer == SHOWN
+    assert MADE_UP not in str(final)
 
 
 async def test_sections_of_a_report_have_no_made_up_link(harness: Harness) -> None:
@@ -73,22 +76,6 @@ async def test_sections_of_a_report_have_no_made_up_link(harness: Harness) -> No
     assert list(asked.step_ids) == ["read"]
 
 
-async def test_final_answer_of_an_agent_has_no_made_up_link(harness: Harness) -> None:
-    events = await ask(harness, success(answer=LEAK, tainted=True), is_final=True)
-    assert response(events).answer == SHOWN
-    assert MADE_UP not in str(events)
-
-
-async def test_made_up_link_in_data_of_an_agent_is_removed(
-    harness: Harness,
-) -> None:
-    data = to_value_map({"result": LEAK, "messages": [{"said": LEAK}]})
-    events = await ask(harness, success(answer=LEAK, data=data, tainted=True))
-    assert response(events).answer == f"{SHOWN} Ok."
-    assert MADE_UP not in str(response(events).agent_results)
-    assert MADE_UP not in str(harness.composer.requests)
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -96,21 +83,18 @@ async def test_made_up_link_in_data_of_an_agent_is_removed(
         {"sources": [Source(title="Terms", excerpt=f"(see [the terms]({GIVEN}))")]},
         {"table": make_table(["name", "site"], [["Kestrel", GIVEN]])},
         {"data": to_value_map({"chunks": [{"text": f"Read {GIVEN}."}]})},
+        {},
     ],
-    ids=["address of a source", "quotation", "cell", "data"],
+    ids=["address of a source", "quotation", "cell", "data", "question"],
 )
-async def test_address_that_a_result_rests_on_stays(harness: Harness, given: Any) -> None:
+async def test_address_that_was_given_stays(harness: Harness, given: Any) -> None:
     answer = f"See {GIVEN}."
     harness.composer.deltas = [answer]
-    events = await ask(harness, success(answer=answer, tainted=True, **given))
+    question = "What do the terms say?" if given else f"What does {GIVEN} say?"
+    result = success(answer=answer, tainted=True, **given)
+    events = await ask(harness, result, question=question)
     assert response(events).answer == answer
     assert response(events).agent_results[0].answer == answer
-
-
-async def test_address_of_the_question_stays(harness: Harness) -> None:
-    harness.composer.deltas = [answer := f"See {GIVEN}."]
-    events = await ask(harness, success(tainted=True), question=f"What does {GIVEN} say?")
-    assert response(events).answer == answer
 
 
 async def test_answer_of_an_untainted_run_stays_as_it_is(harness: Harness) -> None:

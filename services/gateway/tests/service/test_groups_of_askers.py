@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
+from gateway_harness.answering import refusal
 from gateway_harness.callers import signed_in, token
 from gateway_harness.harness import Client, Harness
 
@@ -31,7 +31,6 @@ from bos_chassis.auth.access import AccessSettings
 from bos_chassis.auth.callers import current_principal, generate_keypair
 from bos_chassis.settings import AuthSettings
 from bos_chassis.values import from_value
-from bos_errors import from_rpc_error
 from bos_gateway.run_log.session import SCHEMA
 from bos_plans import HEURISTIC, HEURISTIC_CONFIDENCE
 from bos_postgres import connect
@@ -57,13 +56,6 @@ def asked(question: str = "What is new?", **request: Any) -> AskRequest:
 
 async def ask(gateway: Client, caller: Any, **request: Any) -> Any:
     return (await gateway.stub.Ask(asked(**request), timeout=60, metadata=caller)).response
-
-
-async def refusal(call: Any) -> Any:
-    """The error that a call ends with."""
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await call
-    return from_rpc_error(raised.value)
 
 
 @pytest.fixture
@@ -136,23 +128,13 @@ async def test_a_plan_with_a_hidden_agent_is_none(
 
 
 @pytest.mark.usefixtures("agents")
-async def test_hidden_agents_can_neither_be_preferred_nor_guessed(
+async def test_hidden_agents_are_as_unknown_or_unavailable_as_others(
     harness: Harness, tmp_path: Path
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path), access=rules()) as gateway:
-        call = gateway.stub.Ask(asked(prefer_agents=["deploy"]), timeout=30, metadata=token("eve"))
-        error = await refusal(call)
+        error = await refusal(ask(gateway, token("eve"), prefer_agents=["deploy"]))
+        response = await ask(gateway, token("eve"), prefer_agents=["sql", "mail"])
     assert error.message.endswith('"deploy" is not an agent; the agents are echo')
-
-
-@pytest.mark.usefixtures("agents")
-async def test_hidden_agent_is_as_unavailable_as_an_undeployed_one(
-    harness: Harness, tmp_path: Path
-) -> None:
-    async with harness.gateway(auth=signed_in(tmp_path), access=rules()) as gateway:
-        request = asked(prefer_agents=["sql", "mail"])
-        answer = await gateway.stub.Ask(request, timeout=30, metadata=token("eve"))
-    response = answer.response
     absent = from_value(response.planner.guardrails["unavailable_agents"])
     assert absent == ["sql", "mail"]
     assert "sql" not in response.metadata.agents

@@ -1,10 +1,9 @@
 """The model that a question chooses: out of those that are offered, for the whole of its run."""
 
 import asyncio
-from typing import Any
 
-import grpc
 import pytest
+from gateway_harness.answering import refusal
 from gateway_harness.harness import Harness
 
 from bos.agent.v1 import AgentResult
@@ -19,19 +18,10 @@ from bos.gateway.v1 import (
     PlanQuestionRequest,
 )
 from bos_agentkit import AgentTask, failed, needs_clarification, succeeded
-from bos_errors import AlreadyExists, BosError, ConfigurationError, InvalidArgument, from_rpc_error
-from bos_gateway.settings import GatewaySettings
+from bos_errors import AlreadyExists, InvalidArgument
 from bos_testkit.agents import RecordingAgent
-from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
-from bos_testkit.scripted_model.replies import fixture
-from bos_testkit.scripted_model.server import ScriptedModel
 from bos_testkit.waiting import eventually
-
-from .test_approvals import APPROVE, Following, agent, patient, respond
-from .test_operator import bos, environment, examined
-
-__all__ = ["agent"]
 
 pytestmark = pytest.mark.requirement("A-24")
 
@@ -66,12 +56,6 @@ async def held(harness: Harness) -> Held:
     return found
 
 
-async def refused(call: Any) -> BosError:
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await call
-    return from_rpc_error(raised.value)
-
-
 def chosen(harness: Harness, given: Held) -> tuple[list[str], list[str], list[str]]:
     """The model of every request to planner, agent and composer."""
     return (
@@ -91,7 +75,7 @@ async def test_chosen_model_reaches_all_callers_of_models(
         run = (await gateway.stub.GetRun(GetRunRequest(run_id=response.run_id))).run
         accepted = (await gateway.watch(response.run_id))[0].run_accepted
         listed = (await gateway.stub.ListRuns(ListRunsRequest())).runs
-        conflict = await refused(gateway.ask(request_id="r", model="small"))
+        conflict = await refusal(gateway.ask(request_id="r", model="small"))
         assert chosen(harness, given) == (["large", ""],) * 3
         dry = AgentRequest(question="why", model="small")
         await gateway.stub.PlanQuestion(PlanQuestionRequest(request=dry))
@@ -114,7 +98,7 @@ async def test_other_models_are_refused_and_offered_ones_are_listed(harness: Har
             assert found == list(offered.items())
             plan = PlanQuestionRequest(request=AgentRequest(question="why", model=model))
             for call in (gateway.ask(model=model), gateway.stub.PlanQuestion(plan)):
-                error = await refused(call)
+                error = await refusal(call)
                 assert isinstance(error, InvalidArgument)
                 (violation,) = error.violations
                 assert violation.field == "request.model"
@@ -149,20 +133,6 @@ async def test_a_revised_plan_is_made_and_done_with_the_model(harness: Harness) 
     assert chosen(harness, given) == (["large"] * 2, ["large"] * 2, ["large"])
 
 
-async def test_instructions_of_an_approval_use_the_chosen_model(
-    harness: Harness, agent: DeployAgent
-) -> None:
-    async with patient(harness, models=OFFERED) as gateway:
-        following = Following(gateway, model="large")
-        first = await following.asked()
-        await respond(gateway, first.approval_id, APPROVE, "deploy shop 1.3")
-        second = await following.asked(2)
-        await respond(gateway, second.approval_id, APPROVE)
-        await following.end()
-    assert [asked.model for asked in harness.planner.instructions] == ["large"]
-    assert {task.model for task in agent.inputs} == {"large"}
-
-
 async def test_reply_keeps_model_unless_it_names_one_or_it_is_gone(harness: Harness) -> None:
     given = await held(harness)
     given.questions = 1
@@ -173,60 +143,6 @@ async def test_reply_keeps_model_unless_it_names_one_or_it_is_gone(harness: Harn
         await gateway.ask("this", continues_run_id=first.run_id, model="small")
     async with harness.gateway(models={"small": "small"}) as gateway:
         await gateway.ask("this", continues_run_id=first.run_id)
-        error = await refused(gateway.ask("this", continues_run_id=first.run_id, model="large"))
+        error = await refusal(gateway.ask("this", continues_run_id=first.run_id, model="large"))
     assert [each.model for each in given.inputs] == ["large", "large", "small", ""]
     assert isinstance(error, InvalidArgument)
-
-
-async def test_doctor_lists_offered_models_and_calls_them_on_request(
-    harness: Harness,
-) -> None:
-    replies = [
-        fixture("ok", ["Say: ok"], text="ok"),
-        fixture("json", [], schema="ProbeAnswer", json={"reason": "It is.", "prime": True}),
-    ]
-    async with ScriptedModel(replies) as model:
-        env = environment(harness, MODELS="large=Thorough, small")
-        env |= {"OPENAI_BASE_URL": model.base_url, "BOS_MODEL": "scripted"}
-        _, found = await examined(env)
-        of_choice = [each for each in found["models"] if "may choose" in each["text"]]
-        assert [each["level"] for each in of_choice] == ["ok", "ok"]
-        _, found = await examined(
-            env | {"BOS_MODEL_PRICES": '{"large": {"input": 1, "output": 2}}'}
-        )
-        (warned,) = [each for each in found["models"] if each["level"] == "warning"]
-        assert "may choose small of compatible, which has no price" in warned["text"]
-        assert "BOS_MODEL_PRICES" in warned["advice"]
-        assert model.calls == 0
-        result = await bos("doctor", "--model", env=env)
-        assert "small of compatible, text: replied in" in result.stdout
-        asked = [request.model for request in model.requests]
-        assert {name: asked.count(name) for name in asked} == {
-            "scripted": 3,
-            "large": 3,
-            "small": 3,
-        }
-
-
-def test_offered_models_are_written_as_names_and_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (
-        ("STORE_URL", "postgresql://x/y"),
-        ("PLANNER_TARGET", "p"),
-        ("COMPOSER_TARGET", "c"),
-        ("AGENT_TARGETS", "sql=s"),
-    ):
-        monkeypatch.setenv(f"BOS_GATEWAY_{name}", value)
-    assert GatewaySettings.load().models == {}
-    monkeypatch.setenv("BOS_GATEWAY_MODELS", "gpt-6-sol = Very thorough, qwen3:8b=, org/m@1 ,")
-    assert list(GatewaySettings.load().models.items()) == [
-        ("gpt-6-sol", "Very thorough"),
-        ("qwen3:8b", "qwen3:8b"),
-        ("org/m@1", "org/m@1"),
-    ]
-    many = ",".join(f"m{number}" for number in range(33))
-    hidden = ("a\u202eb", "a=b\u202e")
-    long = ("x" * 129, "a=" + "x" * 65)
-    for wrong in ("=Thorough", "two words", "a, b, a=c", *long, *hidden, many):
-        monkeypatch.setenv("BOS_GATEWAY_MODELS", wrong)
-        with pytest.raises(ConfigurationError, match="BOS_GATEWAY_MODELS"):
-            GatewaySettings.load()

@@ -12,10 +12,9 @@ from uuid import uuid4
 import pytest
 from click.testing import CliRunner, Result
 from gateway_harness.harness import Harness, gateway_process
-from google.protobuf.struct_pb2 import Struct
 
-from bos.agent.v1 import AgentCard, SideEffectClass, Tool
 from bos.gateway.v1 import RUN_STATUS_EXECUTING, ListRunsRequest
+from bos.planner.v1 import Step
 from bos_agentkit import agent_card
 from bos_chassis.auth.callers import generate_keypair
 from bos_chassis.settings import AuthSettings
@@ -23,11 +22,10 @@ from bos_cli.main import main
 from bos_client.local import FILE, LOCK, register, write_private
 from bos_gateway.operator.commands import models as operator_models
 from bos_gateway.operator.commands import targets
-from bos_gateway.operator.commands.cards import check_cards
 from bos_gateway.run_log.session import MOST_SESSIONS, SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import connect
-from bos_testkit.agents import EchoAgent
+from bos_testkit.agents import EchoAgent, SlowAgent
 from bos_testkit.plans import step
 from bos_testkit.scripted_model.replies import fixture
 from bos_testkit.scripted_model.server import ScriptedModel
@@ -89,6 +87,8 @@ async def test_all_is_well_with_keys_a_gateway_and_its_agents(harness: Harness) 
         code, found = await examined(env)
         shown = await bos("doctor", env=env)
 
+    async with connect(harness.dsn, schema=SCHEMA) as session:  # nothing of the probe stays
+        assert await session.fetchval("SELECT count(*) FROM run_events") == 0
     assert code == 0
     for check in ("settings", "store", "clock", "sessions", "migrations", "writing", "gateways"):
         assert levels(found[check]) == {"ok"}, found[check]
@@ -103,17 +103,10 @@ async def test_all_is_well_with_keys_a_gateway_and_its_agents(harness: Harness) 
     assert "PRIVATE KEY" not in shown.stdout
 
 
-async def test_nothing_of_the_probe_stays_in_the_database(harness: Harness) -> None:
-    async with harness.gateway():
-        await examined(environment(harness))
-    async with connect(harness.dsn, schema=SCHEMA) as session:
-        assert await session.fetchval("SELECT count(*) FROM runs") == 0
-        assert await session.fetchval("SELECT count(*) FROM run_events") == 0
-
-
-async def test_doctor_distinguishes_wrong_missing_and_unreadable_keys(harness: Harness) -> None:
-    private, _ = generate_keypair()
-    _, another = generate_keypair()
+async def test_doctor_distinguishes_wrong_missing_and_unreadable_keys(
+    harness: Harness, tmp_path: Path
+) -> None:
+    (private, _), (signing, another) = generate_keypair(), generate_keypair()
     auth = AuthSettings.load(static_key=None, run_token_public_keys=another)
     await harness.add_agent(EchoAgent("echo"), auth=auth)
 
@@ -125,26 +118,18 @@ async def test_doctor_distinguishes_wrong_missing_and_unreadable_keys(harness: H
     assert code == 2
     assert "asks for a run token" in found["echo"][1]["text"]
 
-    code, found = await examined(environment(harness, RUN_TOKEN_PRIVATE_KEY=SECRET))
-    assert code == 2
-    assert found["run tokens"][0]["level"] == "problem"
-    assert SECRET not in json.dumps(found)
-
-
-async def test_doctor_reads_keys_from_a_file_and_names_an_invalid_one(
-    harness: Harness, tmp_path: Path
-) -> None:
-    (old, _), (new, public), file = generate_keypair(), generate_keypair(), tmp_path / "keys.pem"
-    auth = AuthSettings.load(static_key=None, run_token_public_keys=public)
-    await harness.add_agent(EchoAgent("echo"), auth=auth)
-    file.write_text(new + old)
+    file = tmp_path / "keys.pem"
+    file.write_text(signing + private)
     _, found = await examined(environment(harness, RUN_TOKEN_PRIVATE_KEYS_FILE=str(file)))
     assert "accepts the gateway's run token" in found["echo"][1]["text"]
+
     file.write_text(SECRET)
-    code, found = await examined(environment(harness, RUN_TOKEN_PRIVATE_KEYS_FILE=str(file)))
-    assert code == 2
-    assert "RUN_TOKEN_PRIVATE_KEYS_FILE" in found["run tokens"][0]["advice"]
-    assert SECRET not in json.dumps(found)
+    for name, value in (("KEY", SECRET), ("KEYS_FILE", str(file))):
+        code, found = await examined(environment(harness, **{f"RUN_TOKEN_PRIVATE_{name}": value}))
+        assert code == 2
+        assert found["run tokens"][0]["level"] == "problem"
+        assert f"RUN_TOKEN_PRIVATE_{name}" in json.dumps(found["run tokens"])
+        assert SECRET not in json.dumps(found)
 
 
 async def test_doctor_points_to_the_clock_for_expired_tokens(
@@ -215,6 +200,17 @@ async def test_models_are_called_only_when_asked(harness: Harness) -> None:
         for probe in ("text: replied in", "json: JSON by a JSON schema", "stream: first text"):
             assert probe in result.stdout
         assert len(model.requests) == 3  # the same model for all of them
+        offered = env | {"BOS_GATEWAY_MODELS": "large=Thorough, small"}
+        _, found = await examined(
+            offered | {"BOS_MODEL_PRICES": '{"large": {"input": 1, "output": 2}}'}
+        )
+        (warned,) = [each for each in found["models"] if each["level"] == "warning"]
+        assert "may choose small of compatible, which has no price" in warned["text"]
+        assert "BOS_MODEL_PRICES" in warned["advice"]
+        result = await bos("doctor", "--model", env=offered)
+        assert "small of compatible, text: replied in" in result.stdout
+        asked = [request.model for request in list(model.requests)[3:]]
+        assert [asked.count(name) for name in ("scripted", "large", "small")] == [3, 3, 3]
         model.quirks.refuses["temperature"] = "openai"
         result = await bos("doctor", "--model", env=env)
         assert "learnt: the endpoint does not take temperature" in result.stdout
@@ -392,34 +388,6 @@ async def test_doctor_reports_unowned_runs_with_their_age(harness: Harness) -> N
     assert "Start a gateway" in found["runs"][0]["advice"]
 
 
-def test_doctor_reports_contradictory_cards() -> None:
-    schema = Struct()
-    schema.update({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]})
-    none = SideEffectClass.SIDE_EFFECT_CLASS_NONE
-    tool = Tool(name="look", description="Looks.", input_schema=schema, side_effect=none)
-    cards = {
-        "one": AgentCard(name="one", description="x", keywords=["x"], aliases=["other"]),
-        "two": AgentCard(name="two", description="x", keywords=["x"], aliases=["Other"]),
-        "three": AgentCard(name="Three!", description="", tools=[tool, tool]),
-    }
-    texts = [f.text for f in check_cards(cards, fallback_agent="sql", run_timeout_s=60)]
-    for part in (
-        'several agents are called "other"',
-        'calls itself "Three!"',
-        "name: ",
-        "description: ",
-        "no keywords",
-        'several tools are called "look"',
-        "requires b",
-        '"sql", is not there',
-    ):
-        assert any(part in text for text in texts), part
-
-    sane = {"one": cards["one"]}
-    (finding,) = check_cards(sane, fallback_agent="one", run_timeout_s=60)
-    assert finding.level == "ok"
-
-
 async def test_a_standalone_is_found_by_its_file(
     harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -448,3 +416,64 @@ async def test_a_standalone_is_found_by_its_file(
 
         _, found = await examined({})
         assert "bos serve all" in found["gateway"][0]["advice"]
+
+
+@pytest.mark.requirement("P-07", "P-09")
+async def test_the_log_of_a_run_is_shown_whole(harness: Harness) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [
+        Step(step_id="a", agent="echo", task="say it\x1b[31m"),
+        Step(step_id="b", agent="echo", task="use @{outputs.a.nowhere}"),
+    ]
+    harness.planner.revisions = [[Step(step_id="c", agent="echo", task="do without")]]
+    async with harness.gateway() as gateway:
+        response = await gateway.ask()
+    env = environment(harness)
+    shown = await bos("runs", "log", response.run_id, env=env)
+    assert shown.exit_code == 0, shown.output
+    attempts = [line for line in shown.stdout.splitlines() if line.startswith("attempt")]
+    lines = [line for line in shown.stdout.splitlines() if line not in attempts]
+    assert "run_accepted" in lines[0]
+    assert "run_finished" in lines[-1]
+    assert attempts[0] == "attempt  execution attempt 1 started"
+    assert "attempt  replanning 1 succeeded" in attempts
+    assert attempts[-1] == "attempt  execution attempt 2 ended: 1 of 1 steps succeeded"
+    assert "\x1b" not in shown.stdout
+
+    whole = await bos("runs", "log", response.run_id, "--json", env=env)
+    events = [json.loads(line) for line in whole.stdout.splitlines()]
+    assert [event["sequence"] for event in events] == list(range(1, len(events) + 1))
+    assert events[0]["event"]["run_accepted"]["request"]["question"] == "What is new?"
+
+    unknown = await bos("runs", "log", str(uuid4()), env=env)
+    assert unknown.exit_code == 1
+    assert "There is no run" in unknown.stderr
+
+
+async def test_adopted_runs_are_listed_with_reason_and_end(
+    harness: Harness,
+) -> None:
+    agent = SlowAgent("slow")
+    await harness.add_agent(agent)
+    harness.planner.steps = [Step(step_id="a", agent="slow", task="wait")]
+    env = environment(harness)
+    async with gateway_process(harness) as (process, gateway):
+        stream = gateway.stream()
+        run_id = (await stream.read()).event.run_id
+        await asyncio.wait_for(agent.started.wait(), 60)
+        assert "no run changed" in (await bos("runs", "adopted", env=env)).stdout
+        process.kill()
+        await process.wait()
+        stream.cancel()
+    agent.release.set()
+    async with gateway_process(harness) as (_, gateway):
+        await gateway.watch(run_id)
+    (line,) = (await bos("runs", "adopted", env=env)).stdout.splitlines()
+    assert line.startswith(run_id)
+    assert "1 x lease_expired" in line
+    assert line.endswith("succeeded")
+    (as_json,) = (await bos("runs", "adopted", "--json", env=env)).stdout.splitlines()
+    assert json.loads(as_json)["reasons"] == {"lease_expired": 1}
+
+    wrong = await bos("runs", "adopted", "--since", "soon", env=env)
+    assert wrong.exit_code == 2

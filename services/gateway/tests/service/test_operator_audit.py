@@ -50,7 +50,9 @@ async def exported(store: str, tmp_path: Path) -> Path:
     return path
 
 
-async def test_an_export_holds_every_row_of_every_service(store: str, exported: Path) -> None:
+async def test_an_export_holds_every_row_and_whole_trails_are_whole(
+    store: str, exported: Path
+) -> None:
     rows = parsed(exported)
     for service in ("gateway", "identity"):
         first, *entries = [row for row in rows if row["service"] == service]
@@ -60,9 +62,6 @@ async def test_an_export_holds_every_row_of_every_service(store: str, exported: 
     actors = {json.loads(line).get("actor") for line in of_one}
     assert actors == {None, "u1"}
     assert len(of_one) == 2 + COUNT
-
-
-async def test_whole_trails_are_said_to_be_whole(store: str, exported: Path) -> None:
     for arguments in ((), ("--against", str(exported))):
         result = await command(store, "verify", *arguments)
         assert result.exit_code == 0, result.output
@@ -71,19 +70,12 @@ async def test_whole_trails_are_said_to_be_whole(store: str, exported: Path) -> 
         ]
 
 
-@pytest.mark.parametrize(
-    ("sql", "finding"),
-    [
-        ("UPDATE audit_trail SET actor = 'x' WHERE position = 600", "row 600 changed"),
-        ("DELETE FROM audit_trail WHERE position = 600", "row 600 missing"),
-    ],
-)
-async def test_a_broken_chain_is_found_and_named(store: str, sql: str, finding: str) -> None:
+async def test_a_broken_chain_is_found_and_named(store: str) -> None:
     await statement(store, "identity", "ALTER TABLE audit_trail DISABLE TRIGGER USER")
-    await statement(store, "identity", sql)
+    await statement(store, "identity", "DELETE FROM audit_trail WHERE position = 600")
     result = await command(store, "verify")
     assert result.exit_code == 1
-    assert finding in result.stdout
+    assert "row 600 missing" in result.stdout
     assert f"gateway: {COUNT} rows, whole" in result.stdout
 
 

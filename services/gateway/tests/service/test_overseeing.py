@@ -1,4 +1,4 @@
-"""Operators see how others' runs stand, and end them; of what is in them they see nothing."""
+"""Operators see how runs of all users stand, and no content; administrators read the trail."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from uuid import UUID
 
 import asyncpg
 import pytest
-from gateway_harness.answering import refusal
+from gateway_harness.answering import asked, refusal, respond
 from gateway_harness.callers import signed_in, token
 from gateway_harness.harness import Client, Harness
 
@@ -15,7 +15,11 @@ from bos.agent.v1 import (
     AGENT_EXECUTION_STATUS_SUCCEEDED,
     AgentResult,
 )
+from bos.audit.v1 import AuditServiceStub, ListAuditEntriesRequest
 from bos.gateway.v1 import (
+    APPROVAL_DECISION_APPROVE,
+    APPROVAL_STATUS_DENIED,
+    APPROVAL_STATUS_PENDING,
     RUN_STATUS_CANCELLED,
     RUN_STATUS_EXECUTING,
     RUN_STATUS_FAILED,
@@ -23,52 +27,55 @@ from bos.gateway.v1 import (
     AgentRequest,
     AskRequest,
     AskStreamRequest,
-    CancelRunRequest,
     CancelUserRunRequest,
-    GetRunRequest,
+    GetSpendRequest,
+    GetStorageRequest,
     GetUserRunRequest,
-    ListRunsRequest,
+    ListUserApprovalsRequest,
     ListUserRunsRequest,
     OperatorServiceStub,
     WatchRunRequest,
 )
 from bos_agentkit import AgentTask, failed, succeeded
 from bos_gateway.run_log.session import SCHEMA
+from bos_postgres import connect
 from bos_testkit.agents import RecordingAgent, SlowAgent
-from bos_testkit.audit import audit_entries
+from bos_testkit.audit import audit_entries, seal_all
+from bos_testkit.deploy import DeployAgent
 from bos_testkit.plans import step
 
 PLANTED = "planted"
 ADA, BEA = token("ada"), token("bea")
 OPS = token("ops", roles=("operator",))
-NO_OPERATOR = token("eve", roles=("user", "approver", "administrator"))
+ROOT = token("root", roles=("administrator",))
 
 
 class Talker(RecordingAgent):
-    """Puts what it was asked into everything that it says; also into the type of an error."""
+    """Says what it was asked in everything, also in types of errors; uses as many tokens."""
 
     async def behave(self, task: AgentTask) -> AgentResult:
-        if "fail" in task.effective_task:
+        said = task.effective_task.removeprefix(f"{PLANTED} ")
+        if said == "fail":
             error = f"{PLANTED}: what she asked, and {PLANTED} rows"
             return failed(task, type=error, message=f"{PLANTED} message")
+        if said == "exceed":
+            return failed(task, type="QuotaExceeded", message=f"{PLANTED} message")
         result = succeeded(task, answer=f"{PLANTED} answer")
-        result.usage.input_tokens = 7
+        result.usage.input_tokens = int(said)
         result.usage.models.append(f"{PLANTED} is no model")
         return result
 
 
 @pytest.fixture
 async def agents(harness: Harness) -> None:
-    await harness.add_agent(Talker("talker"))
-    await harness.add_agent(SlowAgent("slow"))
+    for agent in (Talker("talker"), Talker("other"), SlowAgent("slow")):
+        await harness.add_agent(agent)
 
 
-def operator(gateway: Client) -> Any:
-    return OperatorServiceStub(gateway.channel)
-
-
-async def ask(harness: Harness, gateway: Client, caller: Any, task: str = "talk") -> str:
-    harness.planner.steps = [step(f"{PLANTED}_step", "talker", f"{PLANTED} {task}")]
+async def ask(
+    harness: Harness, gateway: Client, caller: Any, task: str = "7", agent: str = "talker"
+) -> str:
+    harness.planner.steps = [step(f"{PLANTED}_step", agent, f"{PLANTED} {task}")]
     request = AgentRequest(question=f"{PLANTED}?", conversation_id=PLANTED)
     answer = await gateway.stub.Ask(AskRequest(request=request), timeout=60, metadata=caller)
     return str(answer.response.run_id)
@@ -84,14 +91,13 @@ async def begin(harness: Harness, gateway: Client, caller: Any) -> str:
     raise AssertionError("no step was started")
 
 
-async def listed(gateway: Client, **wanted: Any) -> Any:
-    request = ListUserRunsRequest(**wanted)
-    return await operator(gateway).ListUserRuns(request, timeout=60, metadata=OPS)
+async def call(gateway: Client, method: str, request: Any) -> Any:
+    stub = OperatorServiceStub(gateway.channel)
+    return await getattr(stub, method)(request, timeout=60, metadata=OPS)
 
 
 async def seen(gateway: Client, run_id: str) -> Any:
-    request = GetUserRunRequest(run_id=run_id)
-    return (await operator(gateway).GetUserRun(request, timeout=60, metadata=OPS)).run
+    return (await call(gateway, "GetUserRun", GetUserRunRequest(run_id=run_id))).run
 
 
 @pytest.mark.usefixtures("agents")
@@ -102,7 +108,7 @@ async def test_operator_sees_runs_of_all_users_without_content(
         of_ada = await ask(harness, gateway, ADA)
         of_bea = await ask(harness, gateway, BEA, "fail")
         running = await begin(harness, gateway, BEA)
-        page = await listed(gateway)
+        page = await call(gateway, "ListUserRuns", ListUserRunsRequest())
         assert [(run.run_id, run.user_id) for run in page.runs] == [
             (running, "bea"),
             (of_bea, "bea"),
@@ -141,7 +147,7 @@ async def test_run_with_an_unreadable_log_is_listed_by_its_row(
             "UPDATE gateway.run_events SET payload = '\\xff' WHERE run_id = $1", UUID(broken)
         )
         await connection.close()
-        page = await listed(gateway)
+        page = await call(gateway, "ListUserRuns", ListUserRunsRequest())
         assert [run.run_id for run in page.runs] == [broken, sound]
         assert [list(run.agents) for run in page.runs] == [[], ["talker"]]
         run = await seen(gateway, broken)
@@ -150,29 +156,39 @@ async def test_run_with_an_unreadable_log_is_listed_by_its_row(
 
 
 @pytest.mark.usefixtures("agents")
-async def test_pages_hold_all_runs_once_and_filters_hold_what_they_say(
-    harness: Harness, tmp_path: Path
-) -> None:
+async def test_runs_are_found_by_filters_and_in_pages(harness: Harness, tmp_path: Path) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
-        made = [await ask(harness, gateway, who) for who in (ADA, BEA, ADA)]
-        found, token_ = list[str](), ""
-        while True:
-            page = await listed(gateway, page_size=1, page_token=token_)
-            found += [run.run_id for run in page.runs]
-            token_ = page.next_page_token
-            if not token_:
-                break
-        assert found == made[::-1]
-        of_bea = await listed(gateway, owner_id="bea", status=RUN_STATUS_SUCCEEDED)
-        assert [run.run_id for run in of_bea.runs] == [made[1]]
-        assert not (await listed(gateway, status=RUN_STATUS_EXECUTING)).runs
-        assert not (await listed(gateway, owner_id="unknown")).runs
-        call = operator(gateway).ListUserRuns
-        for field, request in {
-            "page_token": ListUserRunsRequest(page_token="made up"),
-            "owner_id": ListUserRunsRequest(owner_id="a\0b"),
-        }.items():
-            error = await refusal(call(request, timeout=60, metadata=OPS))
+        cheap = await ask(harness, gateway, ADA, "10")
+        dear = await ask(harness, gateway, BEA, "5000", "other")
+        wrong = await ask(harness, gateway, ADA, "exceed", "other")
+
+        async def found(**wanted: Any) -> list[str]:
+            page = await call(gateway, "ListUserRuns", ListUserRunsRequest(**wanted))
+            return [run.run_id for run in page.runs]
+
+        for wanted, runs in (
+            ({"agent": "other"}, [wrong, dear]),
+            ({"agent": "other", "owner_id": "bea"}, [dear]),
+            ({"agent": "unknown"}, []),
+            ({"owner_id": "ada", "status": RUN_STATUS_SUCCEEDED}, [cheap]),
+            ({"owner_id": "unknown"}, []),
+            ({"status": RUN_STATUS_EXECUTING}, []),
+            ({"error_type": "QuotaExceeded"}, [wrong]),
+            ({"error_type": "Other"}, []),
+            ({"min_tokens": 5000}, [dear]),
+            ({"min_tokens": 10}, [dear, cheap]),
+        ):
+            assert await found(**wanted) == runs, wanted
+        for wanted, runs in (({}, [wrong, dear, cheap]), ({"agent": "other"}, [wrong, dear])):
+            paged, page_token = list[str](), ""
+            while not paged or page_token:
+                request = ListUserRunsRequest(page_size=1, page_token=page_token, **wanted)
+                page = await call(gateway, "ListUserRuns", request)
+                paged += [run.run_id for run in page.runs]
+                page_token = page.next_page_token
+            assert paged == runs, wanted
+        for field, value in (("page_token", "made up"), ("owner_id", "a\0b")):
+            error = await refusal(found(**{field: value}))
             assert error.reason == "INVALID_ARGUMENT"
             assert field in str(error)
 
@@ -184,57 +200,114 @@ async def test_operator_cancels_runs_of_others_and_is_audited(
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
         run_id = await begin(harness, gateway, ADA)
         request = CancelUserRunRequest(run_id=run_id, reason="it hangs")
-        await operator(gateway).CancelUserRun(request, timeout=60, metadata=OPS)
-        answer = await until_ended(gateway, run_id)
-        assert answer.response.status == RUN_STATUS_CANCELLED
-        assert "it hangs" in answer.response.answer
-        (cancelled,) = await audit_entries(harness.dsn, SCHEMA, "run.cancelled")
-        assert (cancelled["actor"], cancelled["target"]) == ("ops", run_id)
-        assert cancelled["details"] == {"owner": "ada"}
-        (read,) = await audit_entries(harness.dsn, SCHEMA, "run.inspected")
-        assert (read["actor"], read["target"], read["details"]) == ("ops", run_id, {"owner": "ada"})
-
-
-async def until_ended(gateway: Client, run_id: str) -> Any:
-    call = gateway.stub.WatchRun(WatchRunRequest(run_id=run_id), timeout=60, metadata=ADA)
-    async for message in call:
-        if message.event.HasField("run_finished"):
-            return message.event.run_finished
-    raise AssertionError("it has not ended")
+        await call(gateway, "CancelUserRun", request)
+        watch = gateway.stub.WatchRun(WatchRunRequest(run_id=run_id), timeout=60, metadata=ADA)
+        response = [message.event async for message in watch][-1].run_finished.response
+        assert response.status == RUN_STATUS_CANCELLED
+        assert "it hangs" in response.answer
+        for action in ("run.cancelled", "run.inspected"):
+            (entry,) = await audit_entries(harness.dsn, SCHEMA, action)
+            assert (entry["actor"], entry["target"]) == ("ops", run_id)
+            assert entry["details"] == {"owner": "ada"}
 
 
 @pytest.mark.usefixtures("agents")
-async def test_only_operators_see_and_cancel_runs_of_others(
+async def test_spend_is_summed_for_each_user_and_for_all(harness: Harness, tmp_path: Path) -> None:
+    async with harness.gateway(auth=signed_in(tmp_path), max_run_tokens=0) as gateway:
+        for caller, task in ((ADA, "10"), (ADA, "20"), (BEA, "5000"), (BEA, "fail")):
+            await ask(harness, gateway, caller, task)
+        spend = await call(gateway, "GetSpend", GetSpendRequest(days=31))
+        assert [
+            (each.user_id, each.runs, each.failed_runs, each.tokens) for each in spend.users
+        ] == [("bea", 2, 1, 5000), ("ada", 2, 0, 30)]
+        assert (spend.total.runs, spend.total.tokens) == (4, 5030)
+        assert (spend.max_run_tokens, spend.max_user_day_tokens, spend.max_day_tokens) == (0, 0, 0)
+        (entry,) = await audit_entries(harness.dsn, SCHEMA, "spend.read")
+        assert (entry["actor"], entry["details"]) == ("ops", {"days": "31"})
+
+
+async def test_approvals_of_all_are_listed_without_what_is_proposed(
     harness: Harness, tmp_path: Path
 ) -> None:
+    await harness.add_agent(DeployAgent())
+    made = step(f"{PLANTED}_step", "deploy", f"deploy {PLANTED} 1.2")
+    made.tools.extend(["check_deploy_status", "trigger_deployment"])
+    harness.planner.steps = [made]
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
-        run_id, caller = await ask(harness, gateway, ADA), NO_OPERATOR
-        at = operator(gateway)
-        for call in (
-            at.ListUserRuns(ListUserRunsRequest(), timeout=60, metadata=caller),
-            at.GetUserRun(GetUserRunRequest(run_id=run_id), timeout=60, metadata=caller),
-            at.CancelUserRun(CancelUserRunRequest(run_id=run_id), timeout=60, metadata=caller),
-        ):
-            error = await refusal(call)
-            assert (error.reason, error.metadata["role"]) == ("ROLE_REQUIRED", "operator")
-        assert await audit_entries(harness.dsn, SCHEMA, "run.inspected") == []
+        first, second = await asked(gateway, ADA), await asked(gateway, BEA)
+        page = await call(gateway, "ListUserApprovals", ListUserApprovalsRequest(page_size=1))
+        (newest,) = page.approvals
+        assert (newest.approval_id, newest.user_id) == (second.approval_id, "bea")
+        assert (newest.status, newest.agent_name) == (APPROVAL_STATUS_PENDING, "deploy")
+        assert list(newest.tools) == ["trigger_deployment"]
+        assert newest.HasField("expire_time")
+        assert not newest.HasField("respond_time")
+        rest = ListUserApprovalsRequest(page_size=1, page_token=page.next_page_token)
+        page = await call(gateway, "ListUserApprovals", rest)
+        assert [each.approval_id for each in page.approvals] == [first.approval_id]
+        assert not page.next_page_token
+        denied = ListUserApprovalsRequest(status=APPROVAL_STATUS_DENIED)
+        assert not (await call(gateway, "ListUserApprovals", denied)).approvals
+        # One with instructions was sent back.
+        await respond(gateway, first, APPROVAL_DECISION_APPROVE, ADA)
+        await respond(gateway, second, APPROVAL_DECISION_APPROVE, BEA, f"{PLANTED} version 1.3")
+        page = await call(gateway, "ListUserApprovals", ListUserApprovalsRequest())
+        found = {each.approval_id: each.is_sent_back for each in page.approvals}
+        assert [found[each.approval_id] for each in (first, second)] == [False, True]
+        assert PLANTED not in f"{newest}{page}"
+
+
+@pytest.mark.requirement("O-09")
+async def test_storage_names_the_largest_tables_first(harness: Harness, tmp_path: Path) -> None:
+    async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
+        storage = await call(gateway, "GetStorage", GetStorageRequest())
+        sizes = [each.bytes for each in storage.tables]
+        assert sizes == sorted(sizes, reverse=True)
+        assert storage.database_bytes > sum(sizes) > 0
+        tables = {(each.schema, each.table) for each in storage.tables}
+        assert {(SCHEMA, "runs"), (SCHEMA, "audit_trail")} <= tables
+        assert not [schema for schema, _ in tables if schema.startswith("pg_")]
+
+
+async def trail(gateway: Client, caller: Any = ROOT, **wanted: Any) -> Any:
+    request = ListAuditEntriesRequest(**{"service": SCHEMA, **wanted})
+    stub = AuditServiceStub(gateway.channel)
+    return await stub.ListAuditEntries(request, timeout=60, metadata=caller)
 
 
 @pytest.mark.usefixtures("agents")
-async def test_operator_reads_no_content_and_asks_for_no_other_user(
+async def test_administrators_read_the_trail_by_filters_and_pages(
     harness: Harness, tmp_path: Path
 ) -> None:
     async with harness.gateway(auth=signed_in(tmp_path)) as gateway:
-        run_id, stub = await ask(harness, gateway, ADA), gateway.stub
-        assert not (await stub.ListRuns(ListRunsRequest(), timeout=60, metadata=OPS)).runs
-        for call in (
-            stub.GetRun(GetRunRequest(run_id=run_id), timeout=60, metadata=OPS),
-            stub.CancelRun(CancelRunRequest(run_id=run_id), timeout=60, metadata=OPS),
-            operator(gateway).GetUserRun(
-                GetUserRunRequest(run_id="not an id"), timeout=60, metadata=OPS
-            ),
-        ):
-            assert (await refusal(call)).reason == "NOT_FOUND"
-        question = AskRequest(request=AgentRequest(question="And?"))
-        error = await refusal(stub.Ask(question, timeout=60, metadata=OPS))
-        assert error.reason == "ROLE_REQUIRED"
+        of_ada = await ask(harness, gateway, ADA)
+        of_bea = await ask(harness, gateway, BEA)
+        await call(gateway, "GetSpend", GetSpendRequest())
+        async with connect(harness.dsn, schema=SCHEMA) as session:
+            await seal_all(session)
+        found = await trail(gateway, action="question.asked")
+        assert [(entry.actor, entry.target) for entry in found.entries] == [
+            ("bea", of_bea),
+            ("ada", of_ada),
+        ]
+        assert not found.next_page_token
+        assert PLANTED not in str(found)
+        (own,) = (await trail(gateway, actor="ops", action="spend.")).entries
+        assert (own.action, own.actor_kind, own.outcome) == ("spend.read", "user", "succeeded")
+        assert own.HasField("occur_time")
+        assert not (await trail(gateway, target=of_ada, outcome="refused")).entries
+        assert not (await trail(gateway, action="spend")).entries, "only a whole name or `spend.`"
+        first = await trail(gateway, action="question.asked", page_size=1)
+        rest = await trail(gateway, action="question.asked", page_token=first.next_page_token)
+        assert [entry.target for entry in rest.entries] == [of_ada]
+        read = await audit_entries(harness.dsn, SCHEMA, "audit.read")
+        assert {entry["actor"] for entry in read} == {"root"}
+        for field, value in {
+            "service": "memory",
+            "page_token": "made up",
+            "actor": "a\0b",
+            "outcome": "perhaps",
+        }.items():
+            error = await refusal(trail(gateway, **{field: value}))
+            assert error.reason == "INVALID_ARGUMENT"
+            assert field in str(error)

@@ -65,7 +65,9 @@ async def test_failure_to_prepare_changes_nothing(harness: Harness) -> None:
     agent = PreparingAgent(error=RuntimeError("broken"))
     agent.release.set()
     await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "preparing")]
+    # Its card said that it prepares; it has been replaced by one that does not.
+    await harness.add_agent(EchoAgent("echo", card=agent_card("echo", "Echoes.", prepares=True)))
+    harness.planner.steps = [step("a", "preparing"), step("b", "echo")]
     async with harness.gateway() as gateway:
         response = await gateway.ask(trace=True)
         await eventually(lambda: bool(agent.prepared))
@@ -73,25 +75,6 @@ async def test_failure_to_prepare_changes_nothing(harness: Harness) -> None:
     assert response.status == RUN_STATUS_SUCCEEDED
     assert len(agent.inputs) == 1
     assert not any(event.data["type"].string_value for event in response.trace)
-
-
-async def test_step_does_not_wait_for_what_its_agent_still_reads(harness: Harness) -> None:
-    agent = PreparingAgent()
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "preparing")]
-    async with harness.gateway() as gateway:
-        assert (await gateway.ask()).status == RUN_STATUS_SUCCEEDED
-    assert len(agent.inputs) == 1
-    assert not agent.release.is_set()
-
-
-async def test_agent_without_prepare_does_not_affect_the_run(harness: Harness) -> None:
-    """Its card said that it reads ahead; it has been replaced by one that knows nothing of it."""
-    agent = EchoAgent("echo", card=agent_card("echo", "Echoes.", prepares=True))
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "echo")]
-    async with harness.gateway() as gateway:
-        assert (await gateway.ask()).status == RUN_STATUS_SUCCEEDED
 
 
 async def test_prepare_is_called_once_per_run(harness: Harness) -> None:

@@ -1,16 +1,15 @@
-"""Calls of planner and composer: repeated when they broke off at once, without a word."""
-
-from __future__ import annotations
+"""Calls that break off, and services that die at work: waited for, and called again or not."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 import grpc
 import pytest
-from gateway_harness.harness import ComposerDouble, PlannerDouble
+from gateway_harness.harness import ComposerDouble, Harness, PlannerDouble, result_of
 
+from bos.agent.v1 import AgentExecutionStatus, AgentResult
 from bos.composer.v1 import (
     ComposeRequest,
     ComposeResponse,
@@ -22,6 +21,7 @@ from bos.planner.v1 import (
     PlannerServiceStub,
     add_PlannerServiceServicer_to_server,
 )
+from bos_agentkit import AgentTask, agent_card
 from bos_chassis.channels import Channels, service_config
 from bos_chassis.server import GrpcServer, Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
@@ -29,9 +29,12 @@ from bos_chassis.telemetry import Telemetry
 from bos_errors import Unavailable
 from bos_gateway.effects import call_retries
 from bos_gateway.effects.call_retries import answered, streamed
+from bos_testkit.agents import RecordingAgent
+from bos_testkit.plans import step
 
 PLAN, COMPOSE = MakePlanRequest(question="What?"), ComposeRequest(question="What?")
-OPTIONS: dict[str, Any] = {"timeout_s": 20.0, "token": ()}
+OPTIONS: dict[str, Any] = {"timeout_s": 60.0, "token": ()}
+PLANNER, COMPOSER = "bos.planner.v1.PlannerService", "bos.composer.v1.ComposerService"
 
 
 class Dropping(grpc.aio.ServerInterceptor):
@@ -91,38 +94,15 @@ async def heard(stream: AsyncIterator[ComposeResponse], messages: list[ComposeRe
 
 
 def test_channels_repeat_no_call_that_costs_model_calls() -> None:
-    for service in ("bos.planner.v1.PlannerService", "bos.composer.v1.ComposerService"):
+    for service in (PLANNER, COMPOSER):
         assert "retryPolicy" not in service_config(service)
     assert "retryPolicy" in service_config("bos.agent.v1.AgentService")
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
-async def test_service_that_is_just_being_restarted_is_called_again(code: Any) -> None:
-    planner = PlannerDouble()
-    server, target = await dropping(planner, Dropping(code, times=2))
-    async with Channels(Telemetry.for_tests()) as channels:
-        await answered(PlannerServiceStub(channels.get(target)).MakePlan, PLAN, **OPTIONS)
-    await server.stop(None)
-    assert len(planner.requests) == 1
-
-
-async def test_call_that_broke_off_late_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By then the service may have worked on it, or a proxy has timed out."""
-    monkeypatch.setattr(call_retries, "_AT_ONCE_S", -1.0)  # as if every call had taken that long
-    drops = Dropping(grpc.StatusCode.UNAVAILABLE, times=100)
-    server, target = await dropping(PlannerDouble(), drops)
-    async with Channels(Telemetry.for_tests()) as channels:
-        with pytest.raises(Unavailable):
-            await answered(PlannerServiceStub(channels.get(target)).MakePlan, PLAN, **OPTIONS)
-    await server.stop(None)
-    assert drops.left == 99
-
-
 async def test_what_the_service_itself_says_is_not_repeated() -> None:
     planner = PlannerDouble(error=Unavailable("The model is down.", reason="MODEL_UNAVAILABLE"))
-    name = "bos.planner.v1.PlannerService"
     async with (
-        served(planner, add_PlannerServiceServicer_to_server, name) as server,
+        served(planner, add_PlannerServiceServicer_to_server, PLANNER) as server,
         Channels(Telemetry.for_tests()) as channels,
     ):
         stub = PlannerServiceStub(channels.get(server.address))
@@ -135,10 +115,9 @@ async def test_what_the_service_itself_says_is_not_repeated() -> None:
 @pytest.mark.parametrize("spoken", [False, True])
 async def test_stream_is_not_repeated_once_the_service_has_spoken(spoken: bool) -> None:
     composer = Breaking() if spoken else ComposerDouble(deltas=[], error=Unavailable("busy"))
-    name = "bos.composer.v1.ComposerService"
     messages: list[ComposeResponse] = []
     async with (
-        served(composer, add_ComposerServiceServicer_to_server, name) as server,
+        served(composer, add_ComposerServiceServicer_to_server, COMPOSER) as server,
         Channels(Telemetry.for_tests()) as channels,
     ):
         stub = ComposerServiceStub(channels.get(server.address))
@@ -149,19 +128,39 @@ async def test_stream_is_not_repeated_once_the_service_has_spoken(spoken: bool) 
 
 
 BUDGETED = MakePlanRequest(question="What?", token_budget=1000)
+AWAY, CANCELLED = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED
 
 
-@pytest.mark.parametrize(("wanted", "calls"), [(PLAN, 3), (BUDGETED, 1)], ids=["free", "budgeted"])
-async def test_budget_of_a_call_that_broke_off_is_not_given_out_again(
-    wanted: MakePlanRequest, calls: int
+@pytest.mark.parametrize(
+    ("code", "drops", "wanted", "is_late", "calls"),
+    [
+        (AWAY, 2, PLAN, False, 3),
+        (CANCELLED, 2, PLAN, False, 3),
+        (AWAY, 99, PLAN, False, 3),
+        # By then the service may have worked on it, or a proxy has timed out.
+        (AWAY, 99, PLAN, True, 1),
+        # What it may have spent is not given out again.
+        (AWAY, 99, BUDGETED, False, 1),
+    ],
+)
+async def test_call_that_broke_off_at_once_is_repeated_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+    code: grpc.StatusCode,
+    drops: int,
+    wanted: MakePlanRequest,
+    is_late: bool,
+    calls: int,
 ) -> None:
-    drops = Dropping(grpc.StatusCode.UNAVAILABLE, times=100)
-    server, target = await dropping(PlannerDouble(), drops)
+    if is_late:
+        monkeypatch.setattr(call_retries, "_AT_ONCE_S", -1.0)
+    planner, dropped = PlannerDouble(), Dropping(code, times=drops)
+    server, target = await dropping(planner, dropped)
     async with Channels(Telemetry.for_tests()) as channels:
-        with pytest.raises(Unavailable):
-            await answered(PlannerServiceStub(channels.get(target)).MakePlan, wanted, **OPTIONS)
+        method = PlannerServiceStub(channels.get(target)).MakePlan
+        with nullcontext() if drops < calls else pytest.raises(Unavailable):
+            await answered(method, wanted, **OPTIONS)
     await server.stop(None)
-    assert drops.left == 100 - calls
+    assert drops - dropped.left + len(planner.requests) == calls
 
 
 async def test_call_with_a_budget_that_never_left_is_repeated(
@@ -183,3 +182,153 @@ async def test_call_with_a_budget_that_never_left_is_repeated(
         await asked
     await server.stop(None)
     assert len(planner.requests) == 1
+
+
+# Services that die at work
+
+
+class Line:
+    """A TCP line to a service, which breaks as it does when the service's process dies."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._writers: list[asyncio.StreamWriter] = []
+        self.address = ""
+
+    async def take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, piped both ways until it ends."""
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers += [writer, far_writer]
+        pipes = (self._pipe(reader, far_writer), self._pipe(far_reader, writer))
+        await asyncio.gather(*pipes)
+
+    async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while part := await reader.read(65536):
+                writer.write(part)
+                await writer.drain()
+        except OSError:
+            pass
+        writer.close()
+
+    def cut(self) -> None:
+        """Break all connections."""
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
+
+@asynccontextmanager
+async def line_to(servicer: Any, add: Any, name: str) -> AsyncIterator[Line]:
+    """A served double behind a line."""
+    async with served(servicer, add, name) as server:
+        line = Line(int(server.address.rpartition(":")[2]))
+        listening = await asyncio.start_server(line.take, "127.0.0.1", 0)
+        line.address = f"127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        try:
+            yield line
+        finally:
+            line.cut()
+            listening.close()
+
+
+class DyingPlanner(PlannerDouble):
+    """Breaks the line while it works on its first calls."""
+
+    def __init__(self, deaths: int) -> None:
+        super().__init__()
+        self.deaths = deaths
+        self.line: Line | None = None
+        self.calls = 0
+
+    async def MakePlan(self, request: MakePlanRequest, context: Any) -> Any:
+        self.calls += 1
+        if self.calls <= self.deaths:
+            assert self.line is not None
+            self.line.cut()
+            await asyncio.Event().wait()
+        return await super().MakePlan(request, context)
+
+
+async def test_planner_that_died_is_called_again_after_any_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(call_retries, "_AT_ONCE_S", -1.0)  # as if every call had taken that long
+    planner = DyingPlanner(deaths=4)
+    async with (
+        line_to(planner, add_PlannerServiceServicer_to_server, PLANNER) as planner.line,
+        Channels(Telemetry.for_tests()) as channels,
+    ):
+        method = PlannerServiceStub(channels.get(planner.line.address)).MakePlan
+        await answered(method, PLAN, **OPTIONS, restart_s=60.0)
+    assert planner.calls == 5
+
+
+class DyingComposer(ComposerDouble):
+    """Breaks the line behind the first word of its first answer."""
+
+    line: Line | None = None
+
+    async def Compose(
+        self, request: ComposeRequest, context: Any
+    ) -> AsyncIterator[ComposeResponse]:
+        async for message in super().Compose(request, context):
+            yield message
+            if len(self.requests) == 1:
+                self._work = asyncio.create_task(self._die())
+                await asyncio.Event().wait()
+
+    async def _die(self) -> None:
+        """Once the word has had time to arrive."""
+        assert self.line is not None
+        await self.heard.wait()
+        self.line.cut()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard = asyncio.Event()
+
+
+async def test_answer_of_a_composer_that_died_begins_anew() -> None:
+    composer = DyingComposer()
+    messages: list[ComposeResponse | None] = []
+    async with (
+        line_to(composer, add_ComposerServiceServicer_to_server, COMPOSER) as composer.line,
+        Channels(Telemetry.for_tests()) as channels,
+    ):
+        method = ComposerServiceStub(channels.get(composer.line.address)).Compose
+        async for message in streamed(method, COMPOSE, **OPTIONS, restart_s=60.0):
+            messages.append(message)
+            composer.heard.set()
+    first, again, *rest = messages
+    assert (first is not None, again) == (True, None)
+    assert rest[0] == first
+    assert rest[-1] is not None
+    assert rest[-1].WhichOneof("payload") == "output"
+
+
+class AwayFor(RecordingAgent):
+    """Something that it needs is away for its first calls."""
+
+    def __init__(self, name: str, calls: int) -> None:
+        super().__init__(name, card=agent_card(name, "Needs something.", max_retries=1))
+        self.away = calls
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        if len(self.inputs) <= self.away:
+            raise Unavailable("It is away.")
+        return await super().behave(task)
+
+
+@pytest.mark.parametrize(("restart_wait_s", "calls"), [(60, 5), (0, 2)])
+async def test_step_waits_for_what_is_away_beyond_attempts_of_its_card(
+    harness: Harness, restart_wait_s: float, calls: int
+) -> None:
+    agent = AwayFor("needy", 4)
+    await harness.add_agent(agent)
+    harness.planner.steps = [step("a", "needy")]
+    async with harness.gateway(restart_wait_s=restart_wait_s) as gateway:
+        events = await gateway.events()
+    succeeded = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+    assert (result_of(events, "a").status == succeeded) == (calls == 5)
+    assert len(agent.inputs) == calls

@@ -13,14 +13,12 @@ from google.protobuf import struct_pb2
 
 from bos.agent.v1 import SIDE_EFFECT_CLASS_NONE
 from bos.common.v1 import (
-    Clarification,
-    ClarifyingQuestion,
     ConversationMessage,
     CriticalFacts,
     LongTermMemory,
     MessageRole,
 )
-from bos.gateway.v1 import RUN_STATUS_CLARIFICATION_NEEDED, RUN_STATUS_SUCCEEDED
+from bos.gateway.v1 import RUN_STATUS_SUCCEEDED
 from bos.memory.v1 import (
     ExtractFactsRequest,
     ExtractFactsResponse,
@@ -30,11 +28,10 @@ from bos.memory.v1 import (
     RecordTurnResponse,
     add_MemoryTurnServiceServicer_to_server,
 )
-from bos.planner.v1 import MakePlanResponse, Plan
 from bos_agentkit import tool
 from bos_chassis.server import Servicer, grpc_server
 from bos_chassis.settings import ServerSettings
-from bos_chassis.values import MAX_DEPTH, to_value_map
+from bos_chassis.values import to_value_map
 from bos_errors import BosError, InvalidArgument, Unavailable
 from bos_postgres import connect
 from bos_testkit.plans import step
@@ -185,27 +182,6 @@ async def test_question_without_a_conversation_starts_one(
     assert list(harness.planner.requests[0].conversation_history) == []
 
 
-async def test_exchange_is_sent_once_though_memory_has_it_too(
-    harness: Harness, target: str, memory: MemoryDouble
-) -> None:
-    asking = Clarification(questions=[ClarifyingQuestion(question="Which quarter?")])
-    harness.planner.answer = MakePlanResponse(plan=Plan(origin="test"), clarification=asking)
-    async with harness.gateway(memory_target=target, **PATIENT) as client:
-        asked = await client.ask("What was revenue?", conversation_id="talk")
-        assert asked.status == RUN_STATUS_CLARIFICATION_NEEDED
-        memory.said = [SAID, ConversationMessage(content="What was revenue?", run_id=asked.run_id)]
-        harness.planner.answer = None
-        await client.ask("Q2", continues_run_id=asked.run_id)
-        await eventually(lambda: len({turn.run_id for turn in memory.recorded}) == 2)
-
-    for request in (harness.planner.requests[1], harness.composer.requests[0]):
-        assert list(request.conversation_history) == [SAID]
-        assert [turn.reply for turn in request.clarifications] == ["Q2"]
-        assert [turn.asked for turn in request.clarifications] == [asking]
-    # One whose answer is on its way when the next question comes is sent once more.
-    assert {turn.conversation_id for turn in memory.recorded} == {"talk"}
-
-
 async def test_without_memory_questions_stand_alone(harness: Harness) -> None:
     async with harness.gateway() as client:
         events = await client.events()
@@ -230,40 +206,6 @@ async def test_no_run_waits_for_memory_or_fails_by_it(
         response = await client.ask()
         assert response.status == RUN_STATUS_SUCCEEDED
         await eventually(lambda: methods <= set(memory.calls))
-
-
-async def test_turn_with_the_deepest_context_is_recorded(
-    harness: Harness, target: str, memory: MemoryDouble
-) -> None:
-    deepest = struct_pb2.Value(string_value="x")
-    for _ in range(MAX_DEPTH):
-        outer = struct_pb2.Value()
-        outer.struct_value.fields["k"].CopyFrom(deepest)
-        deepest = outer
-    context = struct_pb2.Struct(fields={"deep": deepest})
-    async with harness.gateway(memory_target=target, **PATIENT) as client:
-        async with all_remembered(harness):
-            first = await client.ask(conversation_id="c", context=context)
-        second = await client.ask(conversation_id="c")
-    assert [first.status, second.status] == [RUN_STATUS_SUCCEEDED] * 2
-    assert first.run_id in [turn.run_id for turn in memory.recorded]
-
-
-async def test_missed_turn_is_recorded_before_the_next_question(
-    harness: Harness, target: str, memory: MemoryDouble
-) -> None:
-    memory.errors["RecordTurn"] = Unavailable("not now")
-    async with harness.gateway(memory_target=target, **PATIENT) as client:
-        await client.ask("What was revenue in Q2?", conversation_id="talk")
-        await eventually(lambda: "RecordTurn" in memory.calls)
-        memory.errors.clear()
-        memory.calls.clear()
-        await client.ask("And the quarter before?", conversation_id="talk")
-
-    # Facts are extracted beside everything else.
-    assert next(call for call in memory.calls if call != "ExtractFacts") == "RecordTurn"
-    assert "OpenTurn" in memory.calls
-    assert memory.recorded[0].question == "What was revenue in Q2?"
 
 
 async def test_unreadable_turn_is_skipped_and_others_are_recorded(

@@ -72,16 +72,6 @@ async def stored(store: str, run_id: UUID) -> list[tuple[int, str]]:
     return [tuple(row) for row in rows]
 
 
-async def test_second_run_under_a_request_id_is_not_stored(store: str) -> None:
-    first, second = new_run("r"), new_run("r")
-    async with writer(store, uuid4()) as log:
-        outcomes = await asyncio.gather(log.accept(first), log.accept(second))
-    assert sorted(outcomes) == [False, True]
-    kept, dropped = (first, second) if outcomes[0] else (second, first)
-    assert await stored(store, kept.run_id)
-    assert not await stored(store, dropped.run_id)
-
-
 async def test_appends_of_many_runs_share_statements_in_order(store: str) -> None:
     runs = [new_run() for _ in range(20)]
     metrics = GatewayMetrics(CollectorRegistry())
@@ -165,42 +155,32 @@ async def test_approval_is_stored_with_its_event_and_ends_with_its_run(store: st
         assert await connection.fetchrow(status, UUID(approval.approval_id)) is None
         await log.append(Append(run.run_id, 1, 2, [asked]))
         assert tuple(await connection.fetchrow(status, UUID(approval.approval_id))) == ("u", 1)
-        end = LogEvent(run_finished=RunFinished())
-        await log.append(Append(run.run_id, 1, 3, [end], status=RUN_STATUS_FAILED, finished=True))
+        await log.append(Append(run.run_id, 1, 3, [finished()], RUN_STATUS_FAILED, finished=True))
         assert tuple(await connection.fetchrow(status, UUID(approval.approval_id))) == ("u", 5)
 
 
-async def test_append_is_fenced_by_epoch(store: str) -> None:
-    run = new_run()
-    async with writer(store, uuid4()) as log:
-        await log.accept(run)
-        with pytest.raises(LostRun):
-            await log.append(Append(run.run_id, 2, 2, [progress("x")]))
-    assert await stored(store, run.run_id) == [(1, "run_accepted")]
-
-
-async def test_append_of_a_replica_that_is_not_the_owner_is_refused(store: str) -> None:
-    run = new_run()
-    async with writer(store, uuid4()) as owner, writer(store, uuid4()) as other:
-        await owner.accept(run)
-        with pytest.raises(LostRun):
-            await other.append(Append(run.run_id, 1, 2, [progress("x")]))
-
-
-async def test_lost_run_does_not_hold_up_others_in_the_same_statement(store: str) -> None:
-    kept, lost = new_run(), new_run()
-    async with writer(store, uuid4()) as log:
-        await log.accept(kept)
-        await log.accept(lost)
-        async with connect(store, schema=SCHEMA) as connection:
-            await connection.execute("UPDATE runs SET epoch = 2 WHERE run_id = $1", lost.run_id)
-        outcomes = await asyncio.gather(
-            log.append(Append(kept.run_id, 1, 2, [progress("x")])),
-            log.append(Append(lost.run_id, 1, 2, [progress("x")])),
-            return_exceptions=True,
-        )
-    assert outcomes[0] is None
-    assert isinstance(outcomes[1], LostRun)
+async def test_append_that_does_not_follow_the_log_is_refused(store: str) -> None:
+    x, y = [progress("x")], [progress("y")]
+    async with writer(store, uuid4()) as log, writer(store, uuid4()) as other:
+        runs = [new_run() for _ in range(5)]
+        await asyncio.gather(*(log.accept(run) for run in runs))
+        epoch, owner, gap, same, ended = (run.run_id for run in runs)
+        end = Append(ended, 1, 2, [finished()], RUN_STATUS_FAILED, finished=True)
+        for stored_twice in (Append(same, 1, 2, x), end):
+            await log.append(stored_twice)
+            await log.append(stored_twice)
+        for by, append in (
+            (log, Append(epoch, 2, 2, x)),
+            (other, Append(owner, 1, 2, x)),
+            (log, Append(gap, 1, 3, x)),
+            (log, Append(same, 1, 2, y)),
+            (log, Append(ended, 1, 3, [finished()], RUN_STATUS_FAILED, finished=True)),
+        ):
+            with pytest.raises(LostRun):
+                await by.append(append)
+        await log.append(Append(gap, 1, 2, x))
+    counts = [len(await stored(store, run.run_id)) for run in runs]
+    assert counts == [1, 1, 2, 2, 2]
 
 
 async def test_append_of_an_earlier_epoch_is_refused_in_a_shared_batch(
@@ -210,31 +190,17 @@ async def test_append_of_an_earlier_epoch_is_refused_in_a_shared_batch(
     async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
         await log.accept(run)
         await connection.execute("UPDATE runs SET epoch = 2")
-        end = LogEvent(run_finished=RunFinished())
+        end = finished()
         outcomes = await asyncio.gather(
             log.append(Append(run.run_id, 1, 2, [end], RUN_STATUS_FAILED, True)),
             log.append(Append(run.run_id, 2, 2, [progress("x")])),
             return_exceptions=True,
         )
-        finished = await connection.fetchval("SELECT finished_at IS NOT NULL FROM runs")
+        ended = await connection.fetchval("SELECT finished_at IS NOT NULL FROM runs")
     assert isinstance(outcomes[0], LostRun)
     assert outcomes[1] is None
     assert await stored(store, run.run_id) == [(1, "run_accepted"), (2, "step_progressed")]
-    assert not finished
-
-
-async def test_repeated_append_succeeds_and_a_different_one_is_refused(
-    store: str,
-) -> None:
-    run = new_run()
-    append = Append(run.run_id, 1, 2, [progress("x")])
-    async with writer(store, uuid4()) as log:
-        await log.accept(run)
-        await log.append(append)
-        await log.append(append)
-        with pytest.raises(LostRun):
-            await log.append(Append(run.run_id, 1, 2, [progress("y")]))
-    assert len(await stored(store, run.run_id)) == 2
+    assert not ended
 
 
 async def test_every_commit_waits_for_the_disk(store: str) -> None:
@@ -254,26 +220,6 @@ async def test_every_commit_waits_for_the_disk(store: str) -> None:
     assert [row["mode"] for row in rows] == ["on", "on"]
 
 
-async def test_nothing_is_written_behind_an_end(store: str) -> None:
-    run, end = new_run(), LogEvent(run_finished=RunFinished())
-    async with writer(store, uuid4()) as log:
-        await log.accept(run)
-        await log.append(Append(run.run_id, 1, 2, [end], RUN_STATUS_FAILED, finished=True))
-        with pytest.raises(LostRun):
-            await log.append(Append(run.run_id, 1, 3, [end], RUN_STATUS_FAILED, finished=True))
-    assert [kind for _, kind in await stored(store, run.run_id)] == ["run_accepted", "run_finished"]
-
-
-async def test_nothing_is_written_over_a_gap(store: str) -> None:
-    run = new_run()
-    async with writer(store, uuid4()) as log:
-        await log.accept(run)
-        with pytest.raises(LostRun):
-            await log.append(Append(run.run_id, 1, 3, [progress("x")]))
-        await log.append(Append(run.run_id, 1, 2, [progress("x")]))
-    assert [sequence for sequence, _ in await stored(store, run.run_id)] == [1, 2]
-
-
 @pytest.mark.requirement("A-10")
 async def test_concurrent_appends_of_a_run_keep_their_order(store: str) -> None:
     run = new_run()
@@ -284,36 +230,22 @@ async def test_concurrent_appends_of_a_run_keep_their_order(store: str) -> None:
     assert [sequence for sequence, _ in await stored(store, run.run_id)] == list(range(1, 602))
 
 
-async def test_what_follows_a_refused_append_is_refused_too(store: str) -> None:
-    run = new_run()
+async def test_refused_append_affects_what_follows_it_and_no_other_run(store: str) -> None:
+    run, kept = new_run(), new_run()
     async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
-        await log.accept(run)
+        await asyncio.gather(log.accept(run), log.accept(kept))
         await connection.execute("ALTER TABLE run_events ADD CHECK (kind <> 'run_adopted')")
-        bad = LogEvent(run_adopted=RunAdopted())
-        outcomes = await asyncio.gather(
+        before, refused, behind, beside = await asyncio.gather(
             log.submit(Append(run.run_id, 1, 2, [progress("x")])),
-            log.submit(Append(run.run_id, 1, 3, [bad])),
+            log.submit(Append(run.run_id, 1, 3, [LogEvent(run_adopted=RunAdopted())])),
             log.submit(Append(run.run_id, 1, 4, [progress("y")])),
-            return_exceptions=True,
-        )
-    assert outcomes[0] is True
-    assert isinstance(outcomes[1], LogRefused)
-    assert isinstance(outcomes[2], LostRun)
-    assert [sequence for sequence, _ in await stored(store, run.run_id)] == [1, 2]
-
-
-async def test_refused_append_does_not_affect_other_runs(store: str) -> None:
-    kept, refused = new_run(), new_run()
-    async with writer(store, uuid4()) as log, connect(store, schema=SCHEMA) as connection:
-        await asyncio.gather(log.accept(kept), log.accept(refused))
-        await connection.execute("ALTER TABLE run_events ADD CHECK (kind <> 'run_adopted')")
-        outcomes = await asyncio.gather(
-            log.submit(Append(refused.run_id, 1, 2, [LogEvent(run_adopted=RunAdopted())])),
             log.submit(Append(kept.run_id, 1, 2, [progress("x")])),
             return_exceptions=True,
         )
-    assert isinstance(outcomes[0], LogRefused)
-    assert outcomes[1] is True
+    assert (before, beside) == (True, True)
+    assert isinstance(refused, LogRefused)
+    assert isinstance(behind, LostRun)
+    assert [sequence for sequence, _ in await stored(store, run.run_id)] == [1, 2]
 
 
 async def test_unwritable_event_fails_before_it_joins_a_batch() -> None:

@@ -1,12 +1,13 @@
-"""Files of steps: kept with the run, listed in its results, for its owner alone."""
+"""Files of steps: kept with the run, listed, sent to later steps within bounds, never logged."""
 
 import asyncio
 import hashlib
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import grpc
 import pytest
@@ -14,19 +15,17 @@ from gateway_harness.crash.harness import PROGRAM
 from gateway_harness.harness import ERASE, Client, Harness, gateway_process, result_of
 from prometheus_client import CollectorRegistry
 
-from bos.agent.v1 import AgentExecutionStatus, AgentResult, FileChunk
+from bos.agent.v1 import AgentExecutionStatus, AgentResult
 from bos.common.v1 import Artefact as Reference
 from bos.common.v1 import Chart, TraceEventType
 from bos.gateway.v1 import DownloadFileRequest
 from bos_agentkit import Agent, AgentTask, agent_card, failed, succeeded
-from bos_artefacts import Artefact, Owner, open_artefacts
+from bos_artefacts import Owner, open_artefacts
 from bos_errors import FailedPrecondition
 from bos_gateway.api import LOCAL_USER
-from bos_gateway.effects.memory_budget import MemoryBudget
-from bos_gateway.effects.step_files import MAX_FILE_BYTES, StepFiles
 from bos_gateway.metrics import GatewayMetrics
 from bos_gateway.run_log.maintenance import Maintenance
-from bos_gateway.run_log.retention import Scope, erase, too_old
+from bos_gateway.run_log.retention import Scope, erase
 from bos_gateway.run_log.run_files import RunFiles
 from bos_gateway.run_log.session import SCHEMA
 from bos_postgres import connect, open_database
@@ -35,19 +34,11 @@ from bos_testkit.plans import step
 
 PICTURE = bytes(range(256)) * 10_000
 FILES = {"chart.png": ("image/png", PICTURE), "rows.csv": ("text/csv", b"a,b\n1,2\n")}
-MIB = 1024 * 1024
 PICTURE_DIGEST = hashlib.sha256(PICTURE).hexdigest()
 
 
 def blobs(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
-
-
-def put_beside(folder: Path, content: bytes) -> str:
-    """Store a blob of the same run that is no file; returns its digest."""
-    digest = hashlib.sha256(content).hexdigest()
-    blobs(folder)[0].with_name(digest).write_bytes(content)
-    return digest
 
 
 def put_away(folder: Path) -> None:
@@ -101,11 +92,11 @@ async def test_only_files_of_the_run_that_are_still_there_are_served(
     harness.planner.steps = [step("a", "files")]
     async with harness.gateway(artefacts_url=folder.as_uri()) as gateway:
         run_id = (await gateway.events())[0].run_id
-        inside = put_beside(folder, b"internal")
         missing = grpc.StatusCode.NOT_FOUND
+        # A blob of the same run that is no file of it.
+        inside = hashlib.sha256(b"internal").hexdigest()
+        blobs(folder)[0].with_name(inside).write_bytes(b"internal")
         assert await refused(gateway, run_id, inside) == missing
-        assert await refused(gateway, str(uuid4()), PICTURE_DIGEST) == missing
-        assert await refused(gateway, "no id", PICTURE_DIGEST) == missing
         invalid = grpc.StatusCode.INVALID_ARGUMENT
         assert await refused(gateway, run_id, "../" * 20) == invalid
         for blob in blobs(folder):
@@ -118,7 +109,8 @@ async def test_step_succeeds_without_a_store_and_names_lost_files(
     harness: Harness, folder: Path, store: str
 ) -> None:
     await harness.add_agent(FileAgent("files", FILES))
-    harness.planner.steps = [step("a", "files")]
+    await harness.add_agent(DrawingAgent())
+    harness.planner.steps = [step("a", "files"), step("b", "drawing")]
     url = folder.as_uri() if store == "refusing" else None
     async with harness.gateway(artefacts_url=url) as gateway:
         if store == "refusing":
@@ -127,32 +119,19 @@ async def test_step_succeeds_without_a_store_and_names_lost_files(
     result = result_of(events, "a")
     assert result.status == AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
     assert list(result.files) == []
+    drawn, _ = result_of(events, "b").charts
+    assert (drawn.title, len(drawn.images), drawn.HasField("specification")) == ("Drawn", 0, False)
     said = [
         traced.message
         for event in events
         for traced in event.step_progress.events
-        if traced.type == TraceEventType.TRACE_EVENT_TYPE_MESSAGE
+        if event.step_progress.step_id == "a"
+        and traced.type == TraceEventType.TRACE_EVENT_TYPE_MESSAGE
     ]
     assert [text.partition(" was not kept: ")[0] for text in said] == [
         "The file chart.png",
         "The file rows.csv",
     ]
-
-
-async def test_files_go_with_their_run_and_never_stay_behind_it(
-    harness: Harness, folder: Path
-) -> None:
-    await harness.add_agent(FileAgent("files", FILES))
-    harness.planner.steps = [step("a", "files")]
-    async with harness.gateway(artefacts_url=folder.as_uri()) as gateway:
-        scope = Scope(run_id=UUID((await gateway.events())[0].run_id))
-    async with connect(harness.dsn, schema=SCHEMA) as session:
-        with pytest.raises(FailedPrecondition, match="BOS_GATEWAY_ARTEFACTS_URL"):
-            await erase(session, scope)
-        assert await too_old(session, after_s=0, limit=10) == []
-        erased = await erase(session, scope, RunFiles(open_artefacts(folder.as_uri())))
-    assert (erased["runs"], erased["files"]) == (1, len(FILES))
-    assert blobs(folder) == []
 
 
 async def test_command_erases_files_too_also_those_that_no_log_names(
@@ -190,6 +169,9 @@ async def test_expiry_deletes_files_and_waits_for_an_unknown_store(
     metrics = GatewayMetrics(CollectorRegistry())
     async with open_database(harness.dsn, schema=SCHEMA) as pool:
         await Maintenance(pool, 0.0, metrics).round()
+        async with connect(harness.dsn, schema=SCHEMA) as session:
+            with pytest.raises(FailedPrecondition, match="BOS_GATEWAY_ARTEFACTS_URL"):
+                await erase(session, Scope(run_id=UUID(with_files)))
         left = await pool.fetch("SELECT run_id FROM runs")
         assert [str(row["run_id"]) for row in left] == [with_files]
         await Maintenance(pool, 0.0, metrics, RunFiles(open_artefacts(folder.as_uri()))).round()
@@ -219,14 +201,6 @@ class FailingWithFiles(RecordingAgent):
         return failed(task, type="ProgramFailed", message="It failed.")
 
 
-async def test_a_step_that_fails_keeps_its_files_too(harness: Harness, folder: Path) -> None:
-    await harness.add_agent(FailingWithFiles("failing"))
-    harness.planner.steps = [step("a", "failing")]
-    async with harness.gateway(artefacts_url=folder.as_uri()) as gateway:
-        events = await gateway.events()
-    assert [file.name for file in result_of(events, "a").files] == ["so far.txt"]
-
-
 class BoastingAgent(Agent):
     """Lists files in its result that it never sent."""
 
@@ -238,12 +212,16 @@ class BoastingAgent(Agent):
         return result
 
 
-async def test_an_agent_cannot_list_what_it_did_not_send(harness: Harness, folder: Path) -> None:
+async def test_files_sent_are_listed_also_of_failed_steps_and_no_others(
+    harness: Harness, folder: Path
+) -> None:
+    await harness.add_agent(FailingWithFiles("failing"))
     await harness.add_agent(BoastingAgent())
-    harness.planner.steps = [step("a", "boasting")]
+    harness.planner.steps = [step("a", "failing"), step("b", "boasting")]
     async with harness.gateway(artefacts_url=folder.as_uri()) as gateway:
         events = await gateway.events()
-    assert list(result_of(events, "a").files) == []
+    assert [file.name for file in result_of(events, "a").files] == ["so far.txt"]
+    assert list(result_of(events, "b").files) == []
 
 
 class DrawingAgent(Agent):
@@ -275,29 +253,11 @@ async def test_charts_name_files_of_the_run_and_no_others(harness: Harness, fold
         assert (await fetched(gateway, run_id, digest))[1] == PICTURE
 
 
-async def test_charts_name_no_files_where_none_are_kept(harness: Harness) -> None:
-    await harness.add_agent(DrawingAgent())
-    harness.planner.steps = [step("a", "drawing")]
-    async with harness.gateway() as gateway:
-        drawn, _ = result_of(await gateway.events(), "a").charts
-    assert (drawn.title, len(drawn.images), drawn.HasField("specification")) == ("Drawn", 0, False)
-
-
-class SlowlyEnding(FileAgent):
-    """Makes its files again at every call."""
-
-    calls = 0
-
-    async def behave(self, task: AgentTask) -> AgentResult:
-        self.calls += 1
-        return await super().behave(task)
-
-
 async def test_a_crash_behind_the_stored_file_leaves_one_file(
     harness: Harness, folder: Path
 ) -> None:
     """The gateway dies with the blob written and no StepFinished; the step is repeated."""
-    agent = SlowlyEnding("files", FILES)
+    agent = FileAgent("files", FILES)
     await harness.add_agent(agent)
     harness.planner.steps = [step("a", "files")]
     url = folder.as_uri()
@@ -311,92 +271,167 @@ async def test_a_crash_behind_the_stored_file_leaves_one_file(
     async with gateway_process(harness, artefacts_url=url) as (_, client):
         events = await client.watch(run_id)
         _, content = await fetched(client, run_id, PICTURE_DIGEST)
-    assert agent.calls == 2
+    assert len(agent.inputs) == 2
     assert content == PICTURE
     assert [file.name for file in result_of(events, "a").files] == ["chart.png", "rows.csv"]
     assert len(blobs(folder)) == 2
 
 
-def sent(files: StepFiles, name: str, size: int, *, parts: int = 1, last: bool = True) -> None:
-    for number in range(parts):
-        files.take(
-            FileChunk(
-                name="" if number else name,
-                media_type="text/plain",
-                content=bytes(size // parts),
-                last=last and number == parts - 1,
-            )
-        )
+SUCCEEDED = AgentExecutionStatus.AGENT_EXECUTION_STATUS_SUCCEEDED
+REPORT, ROWS = b"%PDF-1.7 " + bytes(range(256)) * 40, b"a,b\n1,2\n"
+INPUTS = {"report.pdf": ("application/pdf", REPORT), "rows.csv": ("text/csv", ROWS)}
 
 
-class Stored(RunFiles):
-    """Keeps files of runs that are in no log."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(None)
-        self._folder = open_artefacts(folder.as_uri())
-
-    async def keep(self, owner: Owner, content: bytes) -> Artefact:
-        return await self._folder.put(owner, content)
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-async def kept(files: StepFiles, folder: Path) -> tuple[list[str], list[str]]:
-    stored, problems = await files.store(Owner("ada", uuid4()), Stored(folder), 10)
-    return [file.name for file in stored], problems
+def emptied(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
 
 
-@pytest.mark.parametrize(
-    ("sizes", "names"),
-    [
-        ([MAX_FILE_BYTES + 2], []),
-        ([MAX_FILE_BYTES, 2 * MIB + 2, 10], ["0", "2"]),
-        ([1] * 17, [str(n) for n in range(16)]),
-    ],
-)
-async def test_bounds_of_files_hold_one_by_one_and_together(
-    folder: Path, sizes: list[int], names: list[str]
+def taking(name: str) -> RecordingAgent:
+    return RecordingAgent(name, card=agent_card(name, "Takes files.", takes_files=True))
+
+
+@pytest.fixture
+async def agents(harness: Harness) -> dict[str, Any]:
+    """One that makes files, one that takes them, and one that does not."""
+    found = {
+        "files": FileAgent("files", INPUTS),
+        "taking": taking("taking"),
+        "plain": RecordingAgent("plain"),
+    }
+    for agent in found.values():
+        await harness.add_agent(agent)
+    return found
+
+
+def chain() -> list[Any]:
+    """A file, a step that knows nothing of it, and one that takes it; beside it another file."""
+    return [
+        step("a", "files"),
+        step("b", "plain", "", "a"),
+        step("c", "taking", "", "b"),
+        step("other", "files"),
+    ]
+
+
+async def test_files_of_earlier_steps_reach_their_agents_and_no_log(
+    harness: Harness, folder: Path, agents: dict[str, Any]
 ) -> None:
-    files = StepFiles(MemoryBudget(64 * MIB))
-    for number, size in enumerate(sizes):
-        sent(files, str(number), size, parts=2 if size > 1 else 1)
-    found, problems = await kept(files, folder)
-    assert found == names
-    assert len(problems) == len(sizes) - len(names)
+    harness.planner.steps = chain()
+    async with harness.gateway(artefacts_url=folder.as_uri()) as gateway:
+        events = await gateway.events()
+    assert result_of(events, "c").status == SUCCEEDED
+    (given,) = agents["taking"].inputs
+    assert [
+        (f.name, f.media_type, f.digest, f.size_bytes, f.step_id, f.content, f.problem)
+        for f in given.files
+    ] == [
+        ("report.pdf", "application/pdf", digest_of(REPORT), len(REPORT), "a", REPORT, ""),
+        ("rows.csv", "text/csv", digest_of(ROWS), len(ROWS), "a", ROWS, ""),
+    ]
+    (plain,) = agents["plain"].inputs
+    assert list(plain.files) == []
+    async with connect(harness.dsn, schema=SCHEMA) as session:
+        rows = await session.fetch("SELECT * FROM run_events")
+    kept = b"".join(each for row in rows for each in row if isinstance(each, bytes))
+    assert b"report.pdf" in kept
+    assert REPORT[:64] not in kept
+    assert ROWS not in kept
 
 
-async def test_names_that_lead_elsewhere_are_not_kept(folder: Path) -> None:
-    files = StepFiles(MemoryBudget(64 * MIB))
-    names = ["", ".", "..", "a/b", "a\\b", "a\nb", "\u202ea", "x" * 256]
-    for name in (*names, "good.txt"):
-        sent(files, name, 1)
-    found, problems = await kept(files, folder)
-    assert found == ["good.txt"]
-    assert len(problems) == len(names)
-    assert all(problem.isprintable() for problem in problems)
+@pytest.mark.parametrize("most", [len(REPORT) - 1, len(REPORT)])
+async def test_content_beyond_the_bound_is_left_out_and_why_is_stated(
+    harness: Harness, folder: Path, agents: dict[str, Any], most: int
+) -> None:
+    harness.planner.steps = [step("a", "files"), step("c", "taking", "", "a")]
+    url = folder.as_uri()
+    async with harness.gateway(artefacts_url=url, max_input_file_bytes=most) as gateway:
+        events = await gateway.events()
+    assert result_of(events, "c").status == SUCCEEDED
+    (given,) = agents["taking"].inputs
+    report, rows = given.files
+    left_out, sent = (report, rows) if most < len(REPORT) else (rows, report)
+    assert (left_out.content, bool(sent.content), sent.problem) == (b"", True, "")
+    assert "BOS_GATEWAY_MAX_INPUT_FILE_BYTES" in left_out.problem
 
 
-async def test_a_file_that_does_not_arrive_whole_is_not_kept(folder: Path) -> None:
-    files = StepFiles(MemoryBudget(64 * MIB))
-    sent(files, "whole.txt", 10)
-    sent(files, "half.txt", 10, last=False)
-    assert await kept(files, folder) == (
-        ["whole.txt"],
-        ["The file half.txt was not kept: it did not arrive whole."],
-    )
+async def test_a_reference_to_files_resolves_to_what_the_step_made(
+    harness: Harness, folder: Path, agents: dict[str, Any]
+) -> None:
+    harness.planner.steps = [
+        step("a", "files"),
+        step("c", "taking", "", "a", attachments="@{outputs.a.files}"),
+    ]
+    async with harness.gateway(artefacts_url=folder.as_uri()) as gateway:
+        await gateway.events()
+    (given,) = agents["taking"].inputs
+    named = [
+        each.map_value.fields for each in given.sub_task_input["attachments"].list_value.values
+    ]
+    assert [(f["name"].string_value, f["digest"].string_value) for f in named] == [
+        ("report.pdf", digest_of(REPORT)),
+        ("rows.csv", digest_of(ROWS)),
+    ]
+    assert [file.content for file in given.files] == [REPORT, ROWS]
 
 
-async def test_files_of_concurrent_steps_share_the_memory_limit(folder: Path) -> None:
-    room = MemoryBudget(3 * MIB)
-    first, second = StepFiles(room), StepFiles(room)
-    sent(first, "first", 2 * MIB)
-    sent(second, "too much", 2 * MIB)
-    sent(second, "small", MIB)
-    assert await kept(second, folder) == (
-        ["small"],
-        ["The file too much was not kept: the service holds too many files at the moment."],
-    )
-    assert room.held == 3 * MIB
-    del second
-    assert room.held == 2 * MIB
-    del first
-    assert room.held == 0
+async def test_a_file_that_is_gone_is_stated_and_the_step_goes_on(
+    harness: Harness, folder: Path, agents: dict[str, Any]
+) -> None:
+    class Losing(RecordingAgent):
+        async def behave(self, task: Any) -> Any:
+            emptied(folder)
+            return await super().behave(task)
+
+    await harness.add_agent(Losing("losing"))
+    harness.planner.steps = [
+        step("a", "files"),
+        step("b", "losing", "", "a"),
+        step("c", "taking", "", "b"),
+    ]
+    async with harness.gateway(artefacts_url=folder.as_uri()) as gateway:
+        await gateway.events()
+    (given,) = agents["taking"].inputs
+    assert [(file.content, file.problem) for file in given.files] == 2 * [
+        (b"", "This file is gone.")
+    ]
+
+
+class StuckOnce(RecordingAgent):
+    """Does not end its first call."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, card=agent_card(name, "Takes files.", takes_files=True))
+        self.called = asyncio.Event()
+
+    async def behave(self, task: AgentTask) -> AgentResult:
+        if not self.called.is_set():
+            self.called.set()
+            await asyncio.Event().wait()
+        return await super().behave(task)
+
+
+async def test_a_resumed_run_sends_the_same_files(harness: Harness, folder: Path) -> None:
+    """The gateway dies while the step with the files is under way; another one goes on."""
+    stuck, url = StuckOnce("stuck"), folder.as_uri()
+    await harness.add_agent(FileAgent("files", INPUTS))
+    await harness.add_agent(stuck)
+    harness.planner.steps = [step("a", "files"), step("c", "stuck", "", "a")]
+    async with gateway_process(harness, artefacts_url=url) as (process, client):
+        call = client.stream()
+        run_id = (await call.read()).event.run_id
+        async with asyncio.timeout(60):
+            await stuck.called.wait()
+        process.kill()
+        await process.wait()
+        call.cancel()
+    async with gateway_process(harness, artefacts_url=url) as (_, client):
+        events = await client.watch(run_id)
+    assert result_of(events, "c").status == SUCCEEDED
+    first, second = stuck.inputs
+    assert [file.content for file in first.files] == [REPORT, ROWS]
+    assert list(second.files) == list(first.files)

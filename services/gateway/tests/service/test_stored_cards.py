@@ -1,33 +1,32 @@
 """Agents' cards beside the log: once for all runs that had the same, and back in every state."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import TypeAlias
 from uuid import UUID
 
+import asyncpg
+import grpc
 import pytest
+from gateway_harness.harness import Harness
+from google.protobuf.struct_pb2 import Struct
 
+from bos.agent.v1 import AgentCard
 from bos.runlog.v1 import LogEvent, RunAccepted
 from bos_agentkit import agent_card
+from bos_errors import AlreadyExists, from_rpc_error
 from bos_gateway.core.run_state import BrokenLog
 from bos_gateway.run_log.reader import Runs, StoredCards
 from bos_gateway.run_log.session import SCHEMA
 from bos_gateway.service import migrate_store
 from bos_postgres import open_database
-from bos_testkit.agents import EchoAgent
+from bos_testkit.agents import EchoAgent, agent_server
 from bos_testkit.plans import step
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+from .test_planted_secrets import stored
 
-    import asyncpg
-    from gateway_harness.harness import Harness
-
-    from bos.agent.v1 import AgentCard
-
-    Pool = asyncpg.Pool[asyncpg.Record]
-
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 CARDS = [agent_card("echo", "Echoes."), agent_card("sums", "Adds up.")]
 
 
@@ -103,3 +102,43 @@ async def test_runs_share_their_cards_and_are_read_with_them(harness: Harness) -
         await pool.execute("DELETE FROM cards")
         with pytest.raises(BrokenLog, match=f"cards {first.run_accepted.cards_digest.hex()}"):
             await Runs(pool).log(runs[0])
+
+
+def shop(token: str, **more: str) -> Struct:
+    context = Struct()
+    context.update({"shop_token": token, **more})
+    return context
+
+
+@pytest.mark.security
+async def test_new_replica_knows_declared_keys_of_an_unreachable_agent(
+    harness: Harness,
+) -> None:
+    await harness.add_agent(EchoAgent("echo"))
+    harness.planner.steps = [step("a", "echo")]
+    card = agent_card("shop", "Sells.", secret_context_keys=["shop_token"])
+    async with AsyncExitStack() as stack:
+        async with agent_server(EchoAgent("shop", card=card)) as address:
+            harness.agent_targets["shop"] = address
+            first = await stack.enter_async_context(harness.gateway())
+            asked = await first.ask(request_id="mine", context=shop("Token-of-monday"))
+        async with harness.gateway() as fresh:
+            again = await fresh.ask(request_id="mine", context=shop("Token-of-tuesday"))
+            assert again.run_id == asked.run_id
+            await fresh.ask(request_id="new", context=shop("Token-of-wednesday"))
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await fresh.ask(request_id="mine", context=shop("Token-of-monday", tenant="other"))
+            assert isinstance(from_rpc_error(refused.value), AlreadyExists)
+    kept = await stored(harness)
+    assert not [day for day in ("monday", "tuesday", "wednesday") if day.encode().hex() in kept]
+
+
+async def test_the_latest_card_of_each_agent_counts(pool: Pool) -> None:
+    cards = StoredCards(pool)
+    assert await cards.latest() == []
+    old, other = agent_card("shop", "Sells.", secret_context_keys=["old"]), agent_card("a", "Does.")
+    new = agent_card("shop", "Sells.", secret_context_keys=["new"])
+    await cards.without(accepted(old, other))
+    await cards.without(accepted(new))
+    found = {card.name: list(card.secret_context_keys) for card in await cards.latest()}
+    assert found == {"shop": ["new"], "a": []}

@@ -87,6 +87,7 @@ async def test_submitting_the_same_request_again_returns_the_same_run(
         ended = await submit(gateway, request_id="r1")
     assert first.run_id == again.run_id == asked.run_id == ended.run_id
     assert isinstance(refused, AlreadyExists)
+    assert refused.reason == "REQUEST_ID_REUSED"
     assert ended.response.answer == asked.answer
     assert len(slow.inputs) == 1
 
@@ -174,19 +175,3 @@ async def test_invalid_questions_and_waits_are_refused_by_field(harness: Harness
             refused = await refusal(call)
             assert isinstance(refused, InvalidArgument)
             assert refused.violations[0].field == field
-
-
-async def test_those_who_wait_need_a_place_as_those_who_follow_do(
-    harness: Harness, slow: SlowAgent
-) -> None:
-    async with harness.gateway(max_streams=1) as gateway:
-        following = asyncio.create_task(gateway.events())
-        await eventually(lambda: len(slow.inputs) == 1)
-        submitted = await submit(gateway)
-        refused = await refusal(look_up(gateway, submitted.run_id, LONGEST_S))
-        assert isinstance(refused, ResourceExhausted)
-        assert (await look_up(gateway, submitted.run_id)).run_id == submitted.run_id
-        slow.release.set()
-        await following
-        ended = await look_up(gateway, submitted.run_id, LONGEST_S)
-        assert ended.response.status == RUN_STATUS_SUCCEEDED

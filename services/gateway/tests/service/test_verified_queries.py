@@ -1,16 +1,15 @@
 """Verified queries: made of runs, read by their author and one group, given to steps like them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
+from gateway_harness.answering import refusal
 from gateway_harness.callers import signed_in, token
 from gateway_harness.harness import Client, Harness
 
 from bos.agent.v1 import AgentResult
-from bos.common.v1 import ConversationMessage, DatabaseQuery
+from bos.common.v1 import DatabaseQuery
 from bos.gateway.v1 import (
     RUN_STATUS_SUCCEEDED,
     AgentRequest,
@@ -20,15 +19,10 @@ from bos.gateway.v1 import (
     ListVerifiedQueriesRequest,
     VerifiedQueryServiceStub,
 )
-from bos.runlog.v1 import RunAccepted, SubTask
 from bos_agentkit import AgentTask, agent_card, failed, succeeded
 from bos_chassis.auth.access import AccessSettings
-from bos_errors import from_rpc_error
-from bos_gateway.core.agent_input import question_of_step
-from bos_gateway.core.run_state import RunState, StepState
 from bos_gateway.run_log.retention import Scope, erase
 from bos_gateway.run_log.session import SCHEMA
-from bos_gateway.verified_queries.likeness import MAX_WORDS, words_of
 from bos_gateway.verified_queries.stored import MAX_EXAMPLES
 from bos_postgres import connect
 from bos_testkit.agents import EchoAgent, RecordingAgent
@@ -88,12 +82,6 @@ class Service:
     async def delete(self, query_id: str, who: Any) -> None:
         request = DeleteVerifiedQueryRequest(query_id=query_id)
         await self.stub.DeleteVerifiedQuery(request, timeout=60, metadata=who)
-
-
-async def refusal(call: Any) -> Any:
-    with pytest.raises(grpc.aio.AioRpcError) as raised:
-        await call
-    return from_rpc_error(raised.value)
 
 
 def settings(tmp_path: Path, **others: Any) -> dict[str, Any]:
@@ -352,63 +340,3 @@ async def test_verified_queries_outlive_expiry_and_go_with_erasure(
             assert [each.query_id for each in await service.listed(ADA)] == [first.query_id]
             await erase(session, Scope("ada"))
         assert await service.listed(ADA) == []
-
-
-async def test_changes_are_in_audit_trail_without_question_and_query(
-    harness: Harness, data: Asking, tmp_path: Path
-) -> None:
-    async with harness.gateway(**settings(tmp_path)) as gateway:
-        service = Service(gateway)
-        made = await service.verify(ORDERS, ADA, group="analysts")
-        await service.delete(made.query_id, ADA)
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            rows = await session.fetch(
-                "SELECT action, actor, target, details FROM audit_pending "
-                "WHERE action LIKE 'query.%' UNION ALL "
-                "SELECT action, actor, target, details FROM audit_trail "
-                "WHERE action LIKE 'query.%'"
-            )
-    found = {row["action"]: (row["actor"], row["target"]) for row in rows}
-    assert found == dict.fromkeys(("query.verified", "query.unverified"), ("ada", made.query_id))
-    details = " ".join(json.dumps(row["details"]) for row in rows)
-    assert "analysts" in details
-    assert ORDERS not in details
-    assert "SELECT" not in details
-
-
-def test_the_question_of_a_step_stands_by_itself() -> None:
-    sub_task = SubTask(task="Count the orders of May")
-    said = [ConversationMessage(content="How many orders came in April?")]
-
-    def question(steps: int, history: Any = ()) -> str:
-        accepted = RunAccepted(conversation_history=history)
-        accepted.request.question = "And in May? "
-        state = RunState("run", accepted=accepted)
-        for number in range(steps):
-            name = str(number)
-            state.steps[name] = StepState(step(name, "data"), 0, "data-1", frozenset())
-        return question_of_step(state, sub_task)
-
-    assert question(1) == "And in May?"
-    assert question(1, said) == sub_task.task
-    assert question(2) == sub_task.task
-
-
-@pytest.mark.parametrize(
-    ("question", "words"),
-    [
-        ("How many ORDERS, how many?", ["how", "many", "order"]),
-        ("Umsätze der Kunden 2025", ["umsät", "der", "kunde"]),
-        ("12 € -- '; 3", []),
-        ("", []),
-    ],
-)
-def test_words_are_beginnings_without_numbers_and_repetition(
-    question: str, words: list[str]
-) -> None:
-    assert words_of(question) == words
-
-
-def test_words_of_a_huge_question_are_bounded() -> None:
-    huge = " ".join(f"{chr(97 + n % 26)}{chr(97 + n // 26 % 26)}xyz" for n in range(100_000))
-    assert len(words_of(huge)) == MAX_WORDS

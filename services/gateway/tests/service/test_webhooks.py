@@ -1,15 +1,16 @@
 """Webhooks: signed events of a user's runs, posted from an outbox, to what may be called alone."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 
 import pytest
-from gateway_harness.harness import Harness
+from aiohttp import web
+from gateway_harness.harness import Client, Harness
 from gateway_harness.receiver import (
     KEYS,
     LOOPBACK,
     Receiver,
+    accept,
     answer,
     huge,
     never,
@@ -17,8 +18,10 @@ from gateway_harness.receiver import (
 )
 from gateway_harness.webhooks import (
     DEADLINE_S,
+    GIVEN_UP,
     add,
     deliveries,
+    ended,
     hooks,
     look_up,
     refused,
@@ -29,23 +32,22 @@ from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from bos.gateway import v1 as gateway
-from bos_errors import NotFound
+from bos_errors import FailedPrecondition, InvalidArgument, NotFound, ResourceExhausted
 from bos_gateway.key_ring import SecretsKeyRing
 from bos_gateway.operator.commands.deployment import Deployment
 from bos_gateway.operator.commands.store import check_webhooks
 from bos_gateway.run_log.maintenance import Maintenance
+from bos_gateway.run_log.retention import Scope, erase, erase_some
+from bos_gateway.run_log.run_files import RunFiles
 from bos_gateway.run_log.session import SCHEMA
-from bos_gateway.webhooks.signing import signed_headers
 from bos_postgres import connect, open_database
 from bos_testkit.agents import EchoAgent
-from bos_testkit.audit import audit_entries
 from bos_testkit.deploy import DeployAgent
+from bos_testkit.internet.urls import HOSTILE_URLS
 from bos_testkit.plans import step
 from bos_testkit.waiting import eventually
 
-PENDING = gateway.WEBHOOK_DELIVERY_STATE_PENDING
 DELIVERED = gateway.WEBHOOK_DELIVERY_STATE_DELIVERED
-GIVEN_UP = gateway.WEBHOOK_DELIVERY_STATE_GIVEN_UP
 
 
 @pytest.fixture
@@ -88,34 +90,6 @@ async def test_end_of_run_is_posted_signed_with_run_as_plain_json(
         Verifier(made.secret).verify(got.body + b" ", got.headers)
 
 
-async def test_approval_that_waits_is_posted_before_end_of_its_run(
-    harness: Harness, receiver: Receiver
-) -> None:
-    await harness.add_agent(DeployAgent())
-    asking = step("a", "deploy", "deploy shop 1.2")
-    asking.tools.append("trigger_deployment")
-    harness.planner.steps = [asking]
-    async with harness.gateway(**receiver.settings()) as client:
-        made = await add(client, receiver.url())
-        call = client.stream()
-        async for message in call:
-            if message.event.HasField("approval_requested"):
-                approval = message.event.approval_requested.approval
-                await eventually(lambda: len(receiver.accepted) == 1)
-                deny = gateway.RespondApprovalRequest(
-                    approval_id=approval.approval_id, decision=gateway.APPROVAL_DECISION_DENY
-                )
-                await gateway.ApprovalServiceStub(client.channel).RespondApproval(deny, timeout=60)
-        await until_state(client, made.webhook.webhook_id, DELIVERED)
-    asked, ended = receiver.accepted
-    assert [asked.type, ended.type] == ["approval.requested", "run.finished"]
-    shown = asked.event["data"]["approval"]
-    assert shown["approval_id"] == approval.approval_id
-    assert shown["status"] == "APPROVAL_STATUS_PENDING"
-    assert shown["actions"][0]["tool"] == "trigger_deployment"
-    assert asked.event["data"]["run_id"] == ended.event["data"]["run_id"]
-
-
 @pytest.mark.usefixtures("echo")
 async def test_only_chosen_events_of_own_runs_are_posted(
     harness: Harness, receiver: Receiver
@@ -136,38 +110,6 @@ async def test_only_chosen_events_of_own_runs_are_posted(
         with refused(NotFound):
             await deliveries(client, other.webhook.webhook_id)
     assert {each.path for each in receiver.received} == {"/ended"}
-
-
-@pytest.mark.usefixtures("echo")
-async def test_receiver_that_was_down_gets_the_event_under_the_same_id(
-    harness: Harness, receiver: Receiver
-) -> None:
-    async with harness.gateway(**receiver.settings()) as client:
-        made = await add(client, receiver.url())
-        await receiver.stop()
-        await client.ask()
-
-        async def failed() -> bool:
-            found = (await deliveries(client, made.webhook.webhook_id)).deliveries
-            return bool(found) and found[0].attempts > 1
-
-        async with asyncio.timeout(DEADLINE_S):
-            while not await failed():  # noqa: ASYNC110  it happens in the gateway
-                await asyncio.sleep(0.01)
-        (waiting,) = (await deliveries(client, made.webhook.webhook_id)).deliveries
-        assert (waiting.state, waiting.outcome) == (PENDING, gateway.WEBHOOK_OUTCOME_UNREACHABLE)
-        assert waiting.HasField("next_attempt_time")
-        receiver.answers["/hook"] = answer(500)
-        await receiver.start()
-        await eventually(lambda: len(receiver.received) >= 2)
-        receiver.answers.clear()
-        (delivery,) = await until_state(client, made.webhook.webhook_id, DELIVERED)
-        webhook = await look_up(client, made.webhook.webhook_id)
-        assert client.metric("bos_webhook_deliveries_total", outcome="server_error") >= 2
-        assert client.metric("bos_webhook_deliveries_total", outcome="accepted") == 1
-    assert webhook.HasField("last_failure_time")
-    assert {each.delivery_id for each in receiver.received} == {delivery.delivery_id}
-    assert {each.body for each in receiver.received} == {receiver.accepted[0].body}
 
 
 async def test_a_test_says_how_the_receiver_answered(harness: Harness, receiver: Receiver) -> None:
@@ -270,26 +212,6 @@ async def test_slow_receivers_hold_up_no_other(harness: Harness, receiver: Recei
             assert len(receiver.received) == 2, "attempts at once to one origin are bounded"
 
 
-async def test_webhook_secrets_are_encrypted_and_changes_audited(
-    harness: Harness,
-) -> None:
-    async with harness.gateway(**KEYS) as client:
-        made = await add(client, "https://example.com/a-path-that-is-a-secret")
-        request = gateway.DeleteWebhookRequest(webhook_id=made.webhook.webhook_id)
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            row = await session.fetchrow("SELECT * FROM webhooks")
-            assert row is not None
-            assert made.secret.encode() not in row["secret"]
-        await hooks(client).DeleteWebhook(request, timeout=DEADLINE_S)
-        with refused(NotFound):
-            await hooks(client).DeleteWebhook(request, timeout=DEADLINE_S)
-    entries = await audit_entries(harness.dsn, SCHEMA)
-    changes = [each for each in entries if each["action"].startswith("webhook.")]
-    assert [each["action"] for each in changes] == ["webhook.created", "webhook.deleted"]
-    assert {each["target"] for each in changes} == {made.webhook.webhook_id}
-    assert changes[0]["details"] == {"host": "example.com"}
-
-
 @pytest.mark.usefixtures("echo")
 async def test_deleting_a_webhook_drops_what_was_not_delivered(
     harness: Harness, receiver: Receiver
@@ -374,44 +296,6 @@ async def test_maintenance_deletes_old_and_orphan_deliveries(
         assert await session.fetchval(count) == 0
 
 
-@pytest.mark.usefixtures("echo")
-async def test_a_stopped_gateway_leaves_its_attempts_to_the_next(
-    harness: Harness, receiver: Receiver
-) -> None:
-    receiver.answers["/hook"] = never
-    async with harness.gateway(**receiver.settings(webhook_timeout_s=60)) as client:
-        made = await add(client, receiver.url())
-        await client.ask()
-        await eventually(lambda: bool(receiver.received))
-    receiver.answers.clear()
-    async with harness.gateway(**receiver.settings()) as client:
-        (delivery,) = await until_state(client, made.webhook.webhook_id, DELIVERED)
-    assert delivery.attempts == 2
-    assert {each.delivery_id for each in receiver.received} == {delivery.delivery_id}
-
-
-def test_signature_is_that_of_the_specification() -> None:
-    body = json.dumps({"test": 2432232314}).encode()
-    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
-    headers = signed_headers(secret, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body)
-    assert headers["webhook-id"] == "msg_p5jXN8AQM9LWM0D4loKWxJek"
-    assert headers["webhook-timestamp"] == "1614265330"
-    version, _, signature = headers["webhook-signature"].partition(",")
-    assert version == "v1"
-    assert len(signature) == 44
-
-
-async def test_unknown_webhook_ids_are_not_found(harness: Harness) -> None:
-    async with harness.gateway(**KEYS) as client:
-        for webhook_id in ("nonsense", "00000000-0000-0000-0000-000000000000"):
-            with refused(NotFound):
-                await look_up(client, webhook_id)
-            with refused(NotFound):
-                await try_out(client, webhook_id)
-            with refused(NotFound):
-                await deliveries(client, webhook_id)
-
-
 async def test_doctor_says_when_secrets_cannot_be_read(harness: Harness) -> None:
     ring = SecretsKeyRing.parse(KEYS["secrets_keys"])
     other = SecretsKeyRing.parse("k2=" + "B" * 43 + "=")
@@ -444,3 +328,158 @@ async def test_event_whose_key_is_gone_is_not_sent_until_key_is_back(
     async with harness.gateway(**receiver.settings(**both)) as client:
         delivery = await try_out(client, made.webhook.webhook_id)
     assert delivery.outcome == gateway.WEBHOOK_OUTCOME_ACCEPTED
+
+
+# Addresses
+
+
+async def test_hostile_addresses_are_refused(harness: Harness) -> None:
+    """Also where the operator lets public hosts be called without TLS."""
+    sendable = [url for url, _ in HOSTILE_URLS if "\ud800" not in url]
+    async with harness.gateway(**KEYS, webhook_allow_http=True) as client:
+        for url in sendable:
+            for scheme in ("http", "https"):
+                hostile = url.replace("http:", f"{scheme}:", 1).replace("{port}", "8080")
+                with refused(InvalidArgument, "url"):
+                    await add(client, hostile)
+        with refused(InvalidArgument, field="url"):
+            await add(client, "https://example.com/#there")
+        await add(client, "http://example.com/hook")
+        request = gateway.ListWebhooksRequest()
+        listed = await hooks(client).ListWebhooks(request, timeout=DEADLINE_S)
+    assert len(listed.webhooks) == 1
+
+
+async def test_name_that_leads_inside_is_refused_when_event_is_posted(
+    harness: Harness, receiver: Receiver
+) -> None:
+    """What a name resolves to is looked at with each attempt."""
+    networks = {f"http://localhost:{receiver.port}": ("10.0.0.0/8",)}
+    async with harness.gateway(**receiver.settings(webhook_internal_origins=networks)) as client:
+        made = await add(client, f"http://localhost:{receiver.port}/hook")
+        delivery = await try_out(client, made.webhook.webhook_id)
+    assert delivery.outcome == gateway.WEBHOOK_OUTCOME_REFUSED
+    assert not receiver.received
+
+
+async def test_webhooks_are_counted_and_off_without_keys(harness: Harness) -> None:
+    async with harness.gateway(**KEYS, max_webhooks_per_user=2) as client:
+        with refused(InvalidArgument, field="url"):
+            await add(client, "http://example.com/hook")
+        made = [await add(client, "https://example.com/hook") for _ in range(2)]
+        async with connect(harness.dsn, schema=SCHEMA) as session:
+            stored = await session.fetch("SELECT secret FROM webhooks")
+        for each, row in zip(made, stored, strict=True):
+            assert each.secret.startswith("whsec_")
+            assert each.secret.encode() not in row["secret"], "it is encrypted"
+        with refused(ResourceExhausted):
+            await add(client, "https://example.com/hook")
+        webhooks = (await hooks(client).ListWebhooks(gateway.ListWebhooksRequest())).webhooks
+    async with harness.gateway() as client:
+        with refused(FailedPrecondition):
+            await add(client, "https://example.com/hook")
+    async with harness.gateway(**KEYS, max_webhooks_per_user=0) as client:
+        with refused(FailedPrecondition):
+            await add(client, "https://example.com/hook")
+        with refused(FailedPrecondition):
+            await try_out(client, webhooks[0].webhook_id)
+
+
+# Order within a run
+
+
+class Refusing:
+    """Refuses requests for approvals while it is closed."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.closed = True
+        self.refused = 0
+        self._receiver = receiver
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        if self.closed and self._receiver.received[-1].type == "approval.requested":
+            self.refused += 1
+            return await answer(500)(request)
+        return await accept(request)
+
+
+async def denied_run(harness: Harness, client: Client) -> str:
+    """A run that asked for an approval, did not get it, and has ended."""
+    asking = step("a", "deploy", "deploy shop 1.2")
+    asking.tools.append("trigger_deployment")
+    harness.planner.steps = [asking]
+    run_id = ""
+    async for message in client.stream():
+        run_id = message.event.run_id
+        if message.event.HasField("approval_requested"):
+            deny = gateway.RespondApprovalRequest(
+                approval_id=message.event.approval_requested.approval.approval_id,
+                decision=gateway.APPROVAL_DECISION_DENY,
+            )
+            await gateway.ApprovalServiceStub(client.channel).RespondApproval(deny, timeout=60)
+    return run_id
+
+
+@pytest.mark.usefixtures("echo")
+async def test_run_end_waits_for_its_earlier_event_and_others_do_not(
+    harness: Harness, receiver: Receiver
+) -> None:
+    await harness.add_agent(DeployAgent())
+    async with harness.gateway(**receiver.settings()) as client:
+        receiving = receiver.answers["/hook"] = Refusing(receiver)
+        await add(client, receiver.url())
+        run_id = await denied_run(harness, client)
+        harness.planner.steps = [step("a", "sql", "What is new?")]
+        other = (await client.ask()).run_id
+        await eventually(lambda: bool(receiver.accepted))
+        tries = receiving.refused
+        await eventually(lambda: receiving.refused > tries + 2)
+        assert [each.event["data"]["run_id"] for each in receiver.accepted] == [other]
+        of_run = [each for each in receiver.received if each.event["data"]["run_id"] == run_id]
+        assert {each.type for each in of_run} == {"approval.requested"}
+        receiving.closed = False
+        await eventually(lambda: len(receiver.accepted) == 3)
+    _, asked, end = receiver.accepted
+    assert [asked.type, end.type] == ["approval.requested", "run.finished"]
+    shown = asked.event["data"]["approval"]
+    assert shown["status"] == "APPROVAL_STATUS_PENDING"
+    assert shown["actions"][0]["tool"] == "trigger_deployment"
+    assert end.event["data"]["run_id"] == run_id
+
+
+async def test_end_of_run_is_posted_once_its_earlier_event_is_given_up(
+    harness: Harness, receiver: Receiver
+) -> None:
+    await harness.add_agent(DeployAgent())
+    async with harness.gateway(**receiver.settings(webhook_give_up_s=0.3)) as client:
+        receiver.answers["/hook"] = Refusing(receiver)
+        made = await add(client, receiver.url())
+        run_id = await denied_run(harness, client)
+        await eventually(lambda: bool(receiver.accepted))
+        found = await ended(client, made.webhook.webhook_id, 2)
+        page = await deliveries(client, made.webhook.webhook_id)
+    (accepted,) = receiver.accepted
+    assert (accepted.type, accepted.event["data"]["run_id"]) == ("run.finished", run_id)
+    assert [each.state for each in found].count(GIVEN_UP) == 1
+    assert len(page.deliveries) == 2
+
+
+@pytest.mark.usefixtures("echo")
+@pytest.mark.parametrize("by_account", [True, False])
+async def test_webhooks_go_with_the_runs_of_their_user(
+    harness: Harness, receiver: Receiver, *, by_account: bool
+) -> None:
+    receiver.answers["/hook"] = answer(500)
+    async with harness.gateway(**receiver.settings()) as client:
+        await add(client, receiver.url())
+        await client.ask()
+        await eventually(lambda: bool(receiver.received))
+        async with connect(harness.dsn, schema=SCHEMA) as session:
+            user_id = await session.fetchval("SELECT user_id FROM webhooks")
+            if by_account:
+                _, _, done = await erase_some(session, user_id, RunFiles(None))
+                assert done
+            else:
+                await erase(session, Scope(user_id))
+            for table in ("webhooks", "webhook_deliveries", "runs"):
+                assert await session.fetchval(f"SELECT count(*) FROM {table}") == 0

@@ -9,14 +9,6 @@ import pytest
 from gateway_harness.harness import Harness
 from gateway_harness.receiver import answer, open_receiver
 
-from bos_gateway.run_log.retention import Scope, erase, erase_some
-from bos_gateway.run_log.run_files import RunFiles
-from bos_gateway.run_log.session import SCHEMA
-from bos_postgres import connect
-from bos_testkit.agents import EchoAgent
-from bos_testkit.plans import step
-from bos_testkit.waiting import eventually
-
 pytestmark = pytest.mark.process
 BOS = Path(sys.executable).with_name("bos")
 
@@ -62,33 +54,3 @@ async def test_a_webhook_is_added_tried_out_listed_and_deleted(harness: Harness)
         assert code != 0
         assert "no such webhook" in errors
         assert (await bos(target, "list"))[1] == "no webhooks\n"
-
-
-async def test_an_address_that_is_refused_is_named(harness: Harness) -> None:
-    async with open_receiver() as receiver, harness.gateway(**receiver.settings()) as client:
-        code, out, errors = await bos(client.server.address, "add", "https://10.0.0.1/")
-    assert code != 0
-    assert out == ""
-    assert "url: is refused" in errors
-
-
-@pytest.mark.parametrize("by_account", [True, False])
-async def test_webhooks_go_with_the_runs_of_their_user(
-    harness: Harness, *, by_account: bool
-) -> None:
-    await harness.add_agent(EchoAgent("sql"))
-    harness.planner.steps = [step("a", "sql", "What is new?")]
-    async with open_receiver() as receiver, harness.gateway(**receiver.settings()) as client:
-        receiver.answers["/hook"] = answer(500)
-        assert (await bos(client.server.address, "add", receiver.url()))[0] == 0
-        await client.ask()
-        await eventually(lambda: bool(receiver.received))
-        async with connect(harness.dsn, schema=SCHEMA) as session:
-            user_id = await session.fetchval("SELECT user_id FROM webhooks")
-            if by_account:
-                _, _, done = await erase_some(session, user_id, RunFiles(None))
-                assert done
-            else:
-                await erase(session, Scope(user_id))
-            for table in ("webhooks", "webhook_deliveries", "runs"):
-                assert await session.fetchval(f"SELECT count(*) FROM {table}") == 0

@@ -1,10 +1,10 @@
-"""The token budget of a run: decided from the log alone, then through a whole gateway."""
+"""The token budget of a run, decided from the log alone."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from gateway_harness.harness import Harness
+from gateway_harness.decide_logs import START, adopted, event
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
@@ -30,14 +30,11 @@ from bos.runlog.v1 import (
     Planned,
     RevisionStarted,
     RunAccepted,
-    RunAdopted,
     RunFinished,
     RunSettings,
     StepDispatched,
     StepFinished,
 )
-from bos_agentkit import AgentFailure, agent_card
-from bos_errors import Unavailable
 from bos_gateway.core import budget as budgets
 from bos_gateway.core.budget import (
     MIN_STEP_TOKENS,
@@ -51,16 +48,7 @@ from bos_gateway.core.decide import Command, Compose, MakePlan, Record, RunStep,
 from bos_gateway.core.fold import add_usage, apply, fold
 from bos_gateway.core.run_state import RunState
 from bos_gateway.effects.plan import usable_problems
-from bos_testkit.agents import EchoAgent, FailingAgent
 from bos_testkit.plans import step
-
-START = datetime(2026, 6, 15, 12, tzinfo=UTC)
-
-
-def event(**kind: Any) -> LogEvent:
-    made = LogEvent(**kind)
-    made.create_time.FromDatetime(START)
-    return made
 
 
 def accepted(max_tokens: int = 0, **settings: int) -> LogEvent:
@@ -89,10 +77,6 @@ def finished(step_id: str, tokens: int | None = 0) -> LogEvent:
     return event(step_finished=StepFinished(step_id=step_id, result=made, attempts=1))
 
 
-def adopted() -> LogEvent:
-    return event(run_adopted=RunAdopted(reason="lease_expired"))
-
-
 def settled(state: RunState) -> list[Command]:
     """What is under way once everything that can be recorded is."""
     while (commands := decide(state, START)) and isinstance(commands[0], Record):
@@ -112,10 +96,6 @@ def test_without_a_budget_nothing_is_bounded() -> None:
     assert held(state) == {"a": 0}
     apply(state, finished("a", 10**9))
     assert settled(state) == [Compose(None)]
-
-
-def test_planning_may_take_a_quarter() -> None:
-    assert decide(fold("r", [accepted(10_000)]), START) == [MakePlan(0, 2500)]
 
 
 def test_steps_share_tokens_left_by_planning_and_composing() -> None:
@@ -153,22 +133,6 @@ def test_step_is_skipped_once_no_tokens_can_come_back(tokens: int, skipped: bool
     assert "BOS_GATEWAY_MAX_RUN_TOKENS" in result.error.message
     # An answer is composed all the same, from the part that was kept for it.
     assert command == Compose(max(400, (2000 - tokens) // 2))
-
-
-def test_composing_keeps_its_share_when_steps_used_all_of_theirs() -> None:
-    state = fold("r", [accepted(10_000), planned(step("a", "echo"))])
-    assert held(state) == {"a": 8000}
-    apply(state, finished("a", 8000))
-    assert settled(state) == [Compose(2000)]
-
-
-def test_run_that_exceeded_its_budget_gets_no_more_tokens() -> None:
-    plan = planned(step("a", "echo"), step("b", "echo", "x", "a"))
-    state = fold("r", [accepted(5000), plan])
-    settled(state)
-    apply(state, finished("a", 6000))
-    assert settled(state) == [Compose(0)]
-    assert state.steps["b"].status == AGENT_EXECUTION_STATUS_SKIPPED
 
 
 def test_interrupted_attempt_counts_in_full() -> None:
@@ -244,6 +208,10 @@ def test_steps_of_all_revisions_count_against_their_limit() -> None:
     assert steps_left(state) == 3
     settled(state)
     assert steps_left(state) == 1
+    start = RunAccepted(cards=[AgentCard(name="echo")])
+    for count, fits in ((1, True), (2, False)):
+        plan = Plan(steps=[step(f"new_{n}", "echo") for n in range(count)])
+        assert (not usable_problems(MakePlanResponse(plan=plan), start, steps_left(state))) is fits
     for name in "ab":
         apply(state, finished(name))
     apply(state, event(revision_started=RevisionStarted(revision=1, failed_step_ids=["b"])))
@@ -252,14 +220,14 @@ def test_steps_of_all_revisions_count_against_their_limit() -> None:
     assert steps_left(state) == 0
 
 
-def test_revised_plan_may_have_only_the_steps_that_are_left() -> None:
-    state = fold("r", [accepted(max_steps=3), planned(step("a", "echo"), step("b", "echo"))])
+@pytest.mark.parametrize(("tokens", "left_over"), [(8000, 2000), (12_000, 0)])
+def test_composing_keeps_its_share_of_what_steps_left(tokens: int, left_over: int) -> None:
+    plan = planned(step("a", "echo"), step("b", "echo", "x", "a"))
+    state = fold("r", [accepted(10_000), plan])
     settled(state)
-    start = RunAccepted(cards=[AgentCard(name="echo")])
-    for count, fits in ((1, True), (2, False)):
-        plan = Plan(steps=[step(f"new_{n}", "echo") for n in range(count)])
-        problems = usable_problems(MakePlanResponse(plan=plan), start, steps_left(state))
-        assert (not problems) is fits
+    apply(state, finished("a", tokens))
+    assert settled(state) == [Compose(left_over)]
+    assert state.steps["b"].status == AGENT_EXECUTION_STATUS_SKIPPED
 
 
 def test_what_a_plan_holds_when_it_is_replaced_counts_in_full() -> None:
@@ -361,39 +329,6 @@ def test_run_that_is_cancelled_counts_what_was_under_way(
     assert counted(usage) == counted_tokens
 
 
-async def test_budget_reaches_planner_agents_and_composer(harness: Harness) -> None:
-    agent = EchoAgent()
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "echo"), step("b", "echo")]
-    async with harness.gateway(max_run_tokens=10_000) as gateway:
-        response = await gateway.ask()
-        lowered = await gateway.ask(max_tokens=4000)
-        kept = await gateway.ask(max_tokens=20_000)
-    assert harness.planner.requests[0].token_budget == 2500
-    # Three quarters: the rest is kept for another attempt.
-    assert [given.token_budget for given in list(agent.inputs)[:2]] == [3000, 3000]
-    assert harness.composer.requests[0].token_budget == 5000
-    assert response.status == RUN_STATUS_SUCCEEDED
-    frozen = [each.metadata.max_tokens for each in (response, lowered, kept)]
-    assert frozen == [10_000, 4000, 10_000]
-    async with harness.gateway() as gateway:
-        unbounded = await gateway.ask()
-        chosen = await gateway.ask(max_tokens=6000)
-    requests = [harness.planner.requests[3], agent.inputs[6], harness.composer.requests[3]]
-    assert not any(request.HasField("token_budget") for request in requests)
-    assert [each.metadata.max_tokens for each in (unbounded, chosen)] == [0, 6000]
-
-
-async def test_largest_budget_of_a_caller_is_capped(
-    harness: Harness,
-) -> None:
-    harness.planner.error = Unavailable("Gone.")  # so that all that was held for planning counts
-    async with harness.gateway() as gateway:
-        response = await gateway.ask(max_tokens=2**63 - 1)
-    assert response.metadata.max_tokens == budgets.MAX_RUN_TOKENS
-    assert response.metadata.usage.unreported_tokens == budgets.MAX_RUN_TOKENS // 4
-
-
 def test_sums_of_usage_saturate_and_never_shrink() -> None:
     total = Usage(input_tokens=5, model_calls=2**31 - 2)
     for _ in range(3):
@@ -402,25 +337,11 @@ def test_sums_of_usage_saturate_and_never_shrink() -> None:
     assert total.model_calls == 2**31 - 1
 
 
-async def test_attempts_at_a_step_share_what_is_held_for_it(harness: Harness) -> None:
-    failure = AgentFailure("HttpError", "Try again.", retryable=True)
-    card = agent_card("failing", "Fails once.", max_retries=1)
-    agent = FailingAgent("failing", error=failure, times=1, card=card)
-    await harness.add_agent(agent)
-    harness.planner.steps = [step("a", "failing")]
-    async with harness.gateway(max_run_tokens=10_000) as gateway:
-        response = await gateway.ask()
-    assert response.status == RUN_STATUS_SUCCEEDED
-    # The first reported that it consumed nothing, so the second may take all.
-    assert [given.token_budget for given in agent.inputs] == [6000, 8000]
-
-
-async def test_failed_composing_counts_its_whole_budget(
-    harness: Harness,
-) -> None:
-    await harness.add_agent(EchoAgent())
-    harness.planner.steps = [step("a", "echo")]
-    harness.composer.error = Unavailable("Gone.")
-    async with harness.gateway(max_run_tokens=10_000) as gateway:
-        response = await gateway.ask()
-    assert response.metadata.usage.unreported_tokens == 5000
+def test_usage_adds_up_with_cached_tokens_and_calls_given_up() -> None:
+    total = Usage(input_tokens=100, cached_input_tokens=60, abandoned_calls=1, models=["a"])
+    more = Usage(model_calls=2, input_tokens=50, cached_input_tokens=5, abandoned_calls=2)
+    more.models.append("a")
+    add_usage(total, more)
+    assert (total.model_calls, total.input_tokens) == (2, 150)
+    assert (total.cached_input_tokens, total.abandoned_calls) == (65, 3)
+    assert list(total.models) == ["a"]
