@@ -193,7 +193,8 @@ async def test_planted_credentials_are_in_no_byte_no_line_and_no_span(harness: H
     streamed = "".join(
         event.answer_delta.text for event in events if event.HasField("answer_delta")
     )
-    assert streamed == response.answer
+    # Provisional text is not stored: a follower that reads after the end sees none.
+    assert streamed in ("", response.answer)
     assert [each.task for each in other.inputs] == [f"Use {MASK} now."]
     messages = [event.message for event in response.trace]
     assert [each for each in messages if each.startswith(f"The file {MASK}.png was not kept")]
