@@ -18,24 +18,19 @@ _LOOPBACK = [
 _NUMBER = [
     ("http://2130706433:{port}/", "host_ambiguous"),
     ("http://0x7f000001:{port}/", "host_ambiguous"),
-    ("http://017700000001:{port}/", "host_ambiguous"),
     ("http://0177.0.0.1:{port}/", "host_ambiguous"),
     ("http://0x7f.0.0.1:{port}/", "host_ambiguous"),
     ("http://127.1:{port}/", "host_ambiguous"),
     ("http://127.0.0.01/", "host_ambiguous"),
-    ("http://0:{port}/", "host_ambiguous"),
     ("http://0x/", "host_ambiguous"),
     ("http://127.0.0.1.:{port}/", "host_ambiguous"),
-    ("http://127.0.0.256/", "host_ambiguous"),
     ("http://127.0.0.1.1/", "host_ambiguous"),
-    ("http://169.254.43518/", "host_ambiguous"),
     ("http://example.com.1/", "host_ambiguous"),
 ]
 _IPV6 = [
     ("http://[::1]:{port}/", "address_loopback"),
     ("http://[::]:{port}/", "address_unspecified"),
     ("http://[::ffff:127.0.0.1]:{port}/", "address_embedded"),
-    ("http://[::ffff:8.8.8.8]/", "address_embedded"),
     ("http://[::ffff:0:127.0.0.1]/", "address_embedded"),
     ("http://[::127.0.0.1]/", "address_embedded"),
     ("http://[64:ff9b::7f00:1]/", "address_embedded"),
@@ -71,7 +66,6 @@ _NETWORK = [
     ("http://198.18.0.1/", "address_reserved"),
     ("http://192.0.0.1/", "address_reserved"),
     ("http://192.0.2.1/", "address_documentation"),
-    ("http://203.0.113.1/", "address_documentation"),
     ("http://192.88.99.1/", "address_embedded"),
 ]
 _METADATA = [
@@ -131,12 +125,8 @@ _PARSER = [
     ("http://.example.com/", "host_malformed"),
     ("http://example.com../", "host_malformed"),
     ("http://-example.com/", "host_malformed"),
-    ("http://exa mple.com/", "url_characters"),
     ("http://exa$mple.com/", "host_malformed"),
-    ("http://example.com,127.0.0.1/", "host_malformed"),
     ("http:///127.0.0.1:{port}/", "host_malformed"),
-    ("http:///", "host_malformed"),
-    ("http://?127.0.0.1", "host_malformed"),
     ("http:127.0.0.1:{port}/", "url_malformed"),
     ("//127.0.0.1:{port}/", "url_malformed"),
     ("127.0.0.1:{port}", "url_malformed"),
@@ -150,9 +140,7 @@ _PARSER = [
 _SCHEME = [
     ("file:///etc/passwd", "scheme"),
     ("gopher://127.0.0.1:{port}/_SET%20x", "scheme"),
-    ("dict://127.0.0.1:{port}/stats", "scheme"),
     ("ftp://example.com/", "scheme"),
-    ("ldap://127.0.0.1/", "scheme"),
     ("ws://127.0.0.1:{port}/", "scheme"),
     ("data:text/html,hello", "scheme"),
     ("unix:/var/run/docker.sock", "scheme"),
@@ -165,8 +153,6 @@ _PORT = [
     ("http://example.com:65616/", "port"),
     ("http://example.com:/", "port"),
     ("http://example.com:080/", "port"),
-    ("http://example.com:+80/", "port"),
-    ("http://example.com:80:80/", "port"),
 ]
 HOSTILE_URLS = (
     *_LOOPBACK,
@@ -201,7 +187,6 @@ INWARD: list[tuple[str, str | None]] = [
     ("http://127.0.0.1:{port}/", "address_loopback"),
     ("http://127.1:{port}/", "host_ambiguous"),
     ("http://2130706433:{port}/", "host_ambiguous"),
-    ("http://0x7f.1:{port}/", "host_ambiguous"),
     ("http://[::1]:{port}/", "address_loopback"),
     ("http://[::ffff:127.0.0.1]:{port}/", "address_embedded"),
     ("http://localhost:{port}/", "host_internal"),
